@@ -1,0 +1,22 @@
+//! The memory backend: the files are in the journal and nowhere else.
+
+use super::{BackendError, FileChange, Workspace};
+
+/// A workspace without a disk: the fold of the events is all there is, so nothing has to be projected.
+///
+/// ```
+/// use foldspace::{MemoryWorkspace, Workspace};
+/// assert_eq!(MemoryWorkspace.backend_name(), "memory");
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MemoryWorkspace;
+
+impl Workspace for MemoryWorkspace {
+    fn backend_name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn project(&self, _: &[FileChange]) -> Result<(), BackendError> {
+        Ok(())
+    }
+}

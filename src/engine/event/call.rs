@@ -1,0 +1,144 @@
+//! Tool calls: the intent before the effect, the outcome after it.
+
+use rkyv::{Archive, Serialize as Archivable};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::codec::{archive, validated};
+use super::{CodecError, Event};
+
+/// A tool was called. Recorded before the call has any effect; its own position names the call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallStarted {
+    /// The tool's name.
+    pub tool: String,
+    /// The parameters. A long text in them stands as `{"$content": digest, "bytes": n}`.
+    pub params: Value,
+}
+
+/// A tool call ended.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallFinished {
+    /// How.
+    pub status: CallStatus,
+    /// The result of a success, else null. Long texts stand as in [`CallStarted::params`].
+    pub result: Value,
+    /// What was wrong, for the caller; empty after a success.
+    pub message: String,
+    /// From intent to outcome, in microseconds of the machine's steady clock.
+    pub micros: u64,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallStatus {
+    /// It did what was asked.
+    Ok,
+    /// It failed and changed nothing.
+    Error,
+    /// It was cut off: cancelled, or the process that ran it ended.
+    Interrupted,
+}
+
+/// `CallStarted`, version 1, as it lies in a journal. Frozen.
+#[derive(Archive, Archivable)]
+struct CallStartedV1 {
+    tool: String,
+    params: String,
+}
+
+/// `CallFinished`, version 1, as it lies in a journal. Frozen.
+#[derive(Archive, Archivable)]
+struct CallFinishedV1 {
+    status: u8,
+    result: String,
+    message: String,
+    micros: u64,
+}
+
+impl Event for CallStarted {
+    const KIND: &'static str = "CallStarted";
+
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let frozen = CallStartedV1 { tool: self.tool.clone(), params: self.params.to_string() };
+        archive(Self::KIND, Self::VERSION, &frozen, out)
+    }
+
+    fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
+        Ok(Self {
+            tool: started_tool(version, bytes)?.to_owned(),
+            params: json(Self::KIND, version, &started(version, bytes)?.params)?,
+        })
+    }
+}
+
+fn started(version: u16, bytes: &[u8]) -> Result<&ArchivedCallStartedV1, CodecError> {
+    match version {
+        1 => validated::<CallStartedV1>(CallStarted::KIND, version, bytes),
+        _ => Err(CodecError::newer(CallStarted::KIND, version)),
+    }
+}
+
+/// The tool's name, read in place.
+pub(crate) fn started_tool(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
+    started(version, bytes).map(|frozen| frozen.tool.as_str())
+}
+
+fn json(kind: &str, version: u16, text: &str) -> Result<Value, CodecError> {
+    serde_json::from_str(text).map_err(|e| CodecError::new(kind, version, e))
+}
+
+/// The parts of an outcome that folds need, read in place.
+pub(crate) struct FinishedView<'a> {
+    pub(crate) status: CallStatus,
+    pub(crate) message: &'a str,
+    pub(crate) micros: u64,
+}
+
+/// Reads [`FinishedView`] in place.
+pub(crate) fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'_>, CodecError> {
+    let frozen = finished(version, bytes)?;
+    let status = match frozen.status {
+        0 => CallStatus::Ok,
+        1 => CallStatus::Error,
+        2 => CallStatus::Interrupted,
+        _ => return Err(CodecError::new(CallFinished::KIND, version, "unknown status")),
+    };
+    Ok(FinishedView { status, message: &frozen.message, micros: frozen.micros.to_native() })
+}
+
+fn finished(version: u16, bytes: &[u8]) -> Result<&ArchivedCallFinishedV1, CodecError> {
+    match version {
+        1 => validated::<CallFinishedV1>(CallFinished::KIND, version, bytes),
+        _ => Err(CodecError::newer(CallFinished::KIND, version)),
+    }
+}
+
+impl Event for CallFinished {
+    const KIND: &'static str = "CallFinished";
+
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let frozen = CallFinishedV1 {
+            status: match self.status {
+                CallStatus::Ok => 0,
+                CallStatus::Error => 1,
+                CallStatus::Interrupted => 2,
+            },
+            result: self.result.to_string(),
+            message: self.message.clone(),
+            micros: self.micros,
+        };
+        archive(Self::KIND, Self::VERSION, &frozen, out)
+    }
+
+    fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
+        let view = finished_view(version, bytes)?;
+        Ok(Self {
+            status: view.status,
+            message: view.message.to_owned(),
+            micros: view.micros,
+            result: json(Self::KIND, version, &finished(version, bytes)?.result)?,
+        })
+    }
+}

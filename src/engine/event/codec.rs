@@ -1,0 +1,30 @@
+//! rkyv for the built-in events: frozen structs, always validated on the way in.
+
+use rkyv::api::high::{HighSerializer, HighValidator};
+use rkyv::bytecheck::CheckBytes;
+use rkyv::rancor::{Error, Failure};
+use rkyv::ser::allocator::ArenaHandle;
+use rkyv::util::AlignedVec;
+use rkyv::{Archive, Portable, Serialize};
+
+use super::CodecError;
+
+/// Appends the archive of `value` to `out`.
+pub(super) fn archive<T>(kind: &str, version: u16, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError>
+where
+    T: for<'a> Serialize<HighSerializer<AlignedVec, ArenaHandle<'a>, Error>>,
+{
+    let bytes = rkyv::to_bytes::<Error>(value).map_err(|e| CodecError::new(kind, version, e))?;
+    out.extend_from_slice(&bytes);
+    Ok(())
+}
+
+/// Checks bytes from a disk and gives the archive in place.
+pub(crate) fn validated<'a, T>(kind: &str, version: u16, bytes: &'a [u8]) -> Result<&'a T::Archived, CodecError>
+where
+    T: Archive,
+    T::Archived: Portable + for<'b> CheckBytes<HighValidator<'b, Failure>>,
+{
+    rkyv::access::<T::Archived, Failure>(bytes)
+        .map_err(|_| CodecError::new(kind, version, "the payload is damaged"))
+}

@@ -1,0 +1,253 @@
+//! What happened to the files of a workspace.
+
+use rkyv::{Archive, Serialize as Archivable};
+use serde::{Deserialize, Serialize};
+
+use super::codec::{archive, validated};
+use super::{CodecError, Event};
+use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
+
+/// An entry was created or given new contents, attributes or kind.
+///
+/// Missing parent directories come into being with it. Whatever stood at the path before, a whole
+/// directory included, is gone after it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WriteFile {
+    /// Where.
+    pub path: EntryPath,
+    /// How the writer went about it.
+    pub mode: WriteMode,
+    /// What stands there from now on.
+    #[serde(flatten)]
+    pub node: Node,
+}
+
+/// How an entry was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WriteMode {
+    /// Nothing stood at the path before.
+    Create,
+    /// What stood there was replaced.
+    Overwrite,
+    /// The contents were extended; the digest is that of the whole.
+    Append,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "node", rename_all = "lowercase")]
+pub enum Node {
+    /// A regular file.
+    File {
+        /// Digest of its contents, under which the store keeps them.
+        content: Digest,
+        /// Bytes.
+        size: u64,
+        /// Whether its owner may execute it.
+        executable: bool,
+        /// Whether the contents are UTF-8 without NUL.
+        text: bool,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Where it points, as it is stored in the link; shown lossily when it is not UTF-8.
+        #[serde(with = "target_text")]
+        target: Vec<u8>,
+    },
+    /// A directory; recorded when nothing else shows that it is there.
+    Directory,
+}
+
+impl Node {
+    /// A regular file of these bytes.
+    pub fn file(bytes: &[u8], executable: bool) -> Self {
+        Self::File {
+            content: Digest::of(bytes),
+            size: bytes.len() as u64,
+            executable,
+            text: is_text(bytes),
+        }
+    }
+}
+
+/// Whether bytes count as text: UTF-8 without NUL.
+fn is_text(bytes: &[u8]) -> bool {
+    !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
+}
+
+/// A link's target in JSON: the same notation as a path's, so that any bytes come back.
+mod target_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(target: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        let mut text = String::new();
+        for chunk in target.utf8_chunks() {
+            text.push_str(&chunk.valid().replace('\\', "\\\\"));
+            chunk.invalid().iter().for_each(|b| text.push_str(&format!("\\x{b:02x}")));
+        }
+        serializer.serialize_str(&text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {
+        String::deserialize(deserializer).map(|text| crate::engine::path::unescape(&text))
+    }
+}
+
+/// An entry was removed, and with a directory everything below it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeleteEntry {
+    /// Which.
+    pub path: EntryPath,
+}
+
+/// `WriteFile`, version 1, as it lies in a journal. Frozen.
+#[derive(Archive, Archivable)]
+pub struct WriteFileV1 {
+    path: Vec<u8>,
+    mode: u8,
+    node: u8,
+    text: bool,
+    content: [u8; 32],
+    size: u64,
+    target: Vec<u8>,
+}
+
+/// `DeleteEntry`, version 1, as it lies in a journal. Frozen.
+#[derive(Archive, Archivable)]
+struct DeleteEntryV1 {
+    path: Vec<u8>,
+}
+
+/// The codes of [`Node`] in a journal.
+pub mod node_code {
+    /// A regular file.
+    pub const FILE: u8 = 0;
+    /// A regular file that may be executed.
+    pub const EXECUTABLE: u8 = 1;
+    /// A symbolic link.
+    pub const SYMLINK: u8 = 2;
+    /// A directory.
+    pub const DIRECTORY: u8 = 3;
+}
+
+impl Event for WriteFile {
+    const KIND: &'static str = "WriteFile";
+
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let mut frozen = WriteFileV1 {
+            path: self.path.as_bytes().to_vec(),
+            mode: match self.mode {
+                WriteMode::Create => 0,
+                WriteMode::Overwrite => 1,
+                WriteMode::Append => 2,
+            },
+            node: node_code::DIRECTORY,
+            text: false,
+            content: [0; 32],
+            size: 0,
+            target: Vec::new(),
+        };
+        match &self.node {
+            Node::File { content, size, executable, text } => {
+                frozen.node = if *executable { node_code::EXECUTABLE } else { node_code::FILE };
+                frozen.content = *content.as_bytes();
+                frozen.size = *size;
+                frozen.text = *text;
+            }
+            Node::Symlink { target } => {
+                frozen.node = node_code::SYMLINK;
+                frozen.target.clone_from(target);
+            }
+            Node::Directory => {}
+        }
+        archive(Self::KIND, Self::VERSION, &frozen, out)
+    }
+
+    fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
+        let frozen = write_view(version, bytes)?;
+        let wrong = |what: &str| CodecError::new(Self::KIND, version, what);
+        Ok(Self {
+            path: path_of(Self::KIND, version, &frozen.path)?,
+            mode: match frozen.mode {
+                0 => WriteMode::Create,
+                1 => WriteMode::Overwrite,
+                2 => WriteMode::Append,
+                _ => return Err(wrong("unknown write mode")),
+            },
+            node: frozen.node().ok_or_else(|| wrong("unknown kind of entry"))?,
+        })
+    }
+}
+
+impl ArchivedWriteFileV1 {
+    /// The path's bytes, not yet checked to be normal.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// The code of what stands at the path; see [`node_code`].
+    pub fn code(&self) -> u8 {
+        self.node
+    }
+
+    /// Bytes of the file's contents; 0 for anything else.
+    pub fn size(&self) -> u64 {
+        self.size.to_native()
+    }
+
+    /// The entry; none when its code is unknown.
+    pub fn node(&self) -> Option<Node> {
+        Some(match self.node {
+            node_code::FILE | node_code::EXECUTABLE => Node::File {
+                content: Digest::from_bytes(self.content),
+                size: self.size.to_native(),
+                executable: self.node == node_code::EXECUTABLE,
+                text: self.text,
+            },
+            node_code::SYMLINK => Node::Symlink { target: self.target.to_vec() },
+            node_code::DIRECTORY => Node::Directory,
+            _ => return None,
+        })
+    }
+}
+
+/// The archive of a [`WriteFile`], read in place: what a fold of millions of events wants.
+///
+/// # Errors
+/// [`CodecError`] when the bytes are no such event.
+pub fn write_view(version: u16, bytes: &[u8]) -> Result<&ArchivedWriteFileV1, CodecError> {
+    match version {
+        1 => validated::<WriteFileV1>(WriteFile::KIND, version, bytes),
+        _ => Err(CodecError::newer(WriteFile::KIND, version)),
+    }
+}
+
+/// The path of a [`DeleteEntry`], read in place and not yet checked to be normal.
+///
+/// # Errors
+/// [`CodecError`] when the bytes are no such event.
+pub fn delete_path(version: u16, bytes: &[u8]) -> Result<&[u8], CodecError> {
+    match version {
+        1 => Ok(&validated::<DeleteEntryV1>(DeleteEntry::KIND, version, bytes)?.path),
+        _ => Err(CodecError::newer(DeleteEntry::KIND, version)),
+    }
+}
+
+fn path_of(kind: &str, version: u16, bytes: &[u8]) -> Result<EntryPath, CodecError> {
+    EntryPath::from_bytes(bytes).map_err(|e| CodecError::new(kind, version, e))
+}
+
+impl Event for DeleteEntry {
+    const KIND: &'static str = "DeleteEntry";
+
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        let frozen = DeleteEntryV1 { path: self.path.as_bytes().to_vec() };
+        archive(Self::KIND, Self::VERSION, &frozen, out)
+    }
+
+    fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
+        Ok(Self { path: path_of(Self::KIND, version, delete_path(version, bytes)?)? })
+    }
+}

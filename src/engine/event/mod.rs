@@ -1,0 +1,80 @@
+//! Events: facts that happened, typed.
+
+mod call;
+mod codec;
+mod file;
+mod session;
+
+pub use call::{CallFinished, CallStarted, CallStatus};
+pub(crate) use call::{finished_view, started_tool};
+pub use file::{ArchivedWriteFileV1, DeleteEntry, Node, WriteFile, WriteMode, delete_path, node_code, write_view};
+pub use session::{MountHydrated, MountPreview, SessionStarted};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A fact of one type, as it is written to and read from a journal.
+///
+/// The kind and the version name a frozen encoding: once a journal holds `(KIND, VERSION)`, those
+/// bytes must stay readable for good. To change the type, raise `VERSION` and let
+/// [`decode`](Event::decode) bring the older versions up to date.
+///
+/// The provided encoding is JSON, in which an added field with a serde default needs no new version.
+///
+/// ```
+/// use foldspace::Event;
+///
+/// #[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+/// struct TicketFiled { title: String }
+///
+/// impl Event for TicketFiled {
+///     const KIND: &'static str = "TicketFiled";
+/// }
+/// ```
+pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
+    /// The name in the journal: 1 to 100 bytes, unique in a registry.
+    const KIND: &'static str;
+
+    /// The version that [`encode`](Event::encode) writes.
+    const VERSION: u16 = 1;
+
+    /// Appends the encoded event to `out`.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the value has no encoding; nothing may then be recorded.
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        serde_json::to_writer(out, self).map_err(|e| CodecError::new(Self::KIND, Self::VERSION, e))
+    }
+
+    /// Reads an event of any version ever written. The bytes come from a disk: never trust them.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the version is unknown or the bytes are no such event.
+    fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
+        if version > Self::VERSION {
+            return Err(CodecError::newer(Self::KIND, version));
+        }
+        serde_json::from_slice(bytes).map_err(|e| CodecError::new(Self::KIND, version, e))
+    }
+}
+
+/// An event that could not be encoded or decoded.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{kind} (version {version}): {reason}")]
+pub struct CodecError {
+    kind: String,
+    version: u16,
+    reason: String,
+}
+
+impl CodecError {
+    /// An error of `kind` with the reason that `source` gives.
+    pub fn new(kind: &str, version: u16, source: impl std::fmt::Display) -> Self {
+        Self { kind: kind.to_owned(), version, reason: source.to_string() }
+    }
+
+    /// The error for a version that this program does not know.
+    pub fn newer(kind: &str, version: u16) -> Self {
+        Self::new(kind, version, "written by a newer program; this one can't read it")
+    }
+}

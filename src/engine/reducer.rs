@@ -1,0 +1,161 @@
+//! Reducers: pure functions from a slice and an event to the next slice.
+
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::event::{CodecError, Event};
+use super::recorded::{EventRef, Recorded};
+use super::slice::{ErasedSlice, OnRewind, Slice, SliceError};
+
+/// A pure function `(slice, recorded event) -> slice`.
+///
+/// It has no clock, no I/O, no randomness and does not depend on hash order: the same events must
+/// give the same slice on every machine, for good. Any function or closure of that shape is one.
+/// It must accept every event of its type, odd ones too, and must not panic.
+pub trait Reducer<S, E>: Send + Sync + 'static {
+    /// Gives the slice after `event`.
+    fn reduce(&self, slice: S, event: &Recorded<E>) -> S;
+}
+
+impl<S, E, F> Reducer<S, E> for F
+where
+    F: Fn(S, &Recorded<E>) -> S + Send + Sync + 'static,
+{
+    fn reduce(&self, slice: S, event: &Recorded<E>) -> S {
+        self(slice, event)
+    }
+}
+
+/// A fold in progress over many events: the place for a faster shape than the slice's own.
+///
+/// Its result must be the slice that the events give one by one.
+pub trait Folding<S>: Send {
+    /// Takes the next event into account.
+    ///
+    /// # Errors
+    /// [`CodecError`] when the event can't be read; the fold is then as before.
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
+
+    /// Gives the slice after the events so far.
+    fn finish(self: Box<Self>) -> S;
+}
+
+/// The erased form of [`Folding`].
+pub(crate) trait ErasedFolding: Send {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
+    fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice>;
+}
+
+struct Finishing<S>(Box<dyn Folding<S>>);
+
+impl<S: Slice> ErasedFolding for Finishing<S> {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        self.0.apply(event)
+    }
+
+    fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice> {
+        Arc::new(self.0.finish())
+    }
+}
+
+/// Begins a [`Folding`] from a slice; the number says about how many events will come.
+pub type Opener<S> = fn(S, usize) -> Box<dyn Folding<S>>;
+
+type Step<S> = Arc<dyn Fn(&mut S, &EventRef<'_>) -> Result<(), CodecError> + Send + Sync>;
+
+/// A slice's type with its reducers.
+pub(crate) struct SliceType<S> {
+    opener: Option<Opener<S>>,
+    steps: BTreeMap<&'static str, Step<S>>,
+}
+
+impl<S: Slice> SliceType<S> {
+    pub(crate) fn new(opener: Option<Opener<S>>) -> Self {
+        Self { opener, steps: BTreeMap::new() }
+    }
+
+    /// Adds a reducer; false when there is one for the event already.
+    pub(crate) fn add<E: Event>(&mut self, reducer: impl Reducer<S, E>) -> bool {
+        let step: Step<S> = Arc::new(move |slice, event| {
+            if let Some(typed) = event.typed::<E>() {
+                let typed = typed?;
+                *slice = reducer.reduce(std::mem::take(slice), &typed);
+            }
+            Ok(())
+        });
+        self.steps.insert(E::KIND, step).is_none()
+    }
+}
+
+/// The folding that calls reducers one event at a time.
+struct OneByOne<S> {
+    slice: S,
+    steps: BTreeMap<&'static str, Step<S>>,
+}
+
+impl<S: Slice> Folding<S> for OneByOne<S> {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        match self.steps.get(event.kind) {
+            Some(step) => step(&mut self.slice, event),
+            None => Ok(()),
+        }
+    }
+
+    fn finish(self: Box<Self>) -> S {
+        self.slice
+    }
+}
+
+/// The erased form of [`SliceType`].
+pub(crate) trait ErasedSliceType: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn version(&self) -> u32;
+    fn on_rewind(&self) -> OnRewind;
+    fn type_id(&self) -> TypeId;
+    fn empty(&self) -> Arc<dyn ErasedSlice>;
+    fn decode(&self, blocks: &[Bytes]) -> Result<Arc<dyn ErasedSlice>, SliceError>;
+    fn begin(&self, slice: &Arc<dyn ErasedSlice>, expected: usize) -> Box<dyn ErasedFolding>;
+    fn as_any_mut(&mut self) -> &mut dyn std::any::Any;
+}
+
+impl<S: Slice> ErasedSliceType for SliceType<S> {
+    fn name(&self) -> &'static str {
+        S::NAME
+    }
+
+    fn version(&self) -> u32 {
+        S::VERSION
+    }
+
+    fn on_rewind(&self) -> OnRewind {
+        S::ON_REWIND
+    }
+
+    fn type_id(&self) -> TypeId {
+        TypeId::of::<S>()
+    }
+
+    fn empty(&self) -> Arc<dyn ErasedSlice> {
+        Arc::new(S::default())
+    }
+
+    fn decode(&self, blocks: &[Bytes]) -> Result<Arc<dyn ErasedSlice>, SliceError> {
+        Ok(Arc::new(S::decode(blocks)?))
+    }
+
+    fn begin(&self, slice: &Arc<dyn ErasedSlice>, expected: usize) -> Box<dyn ErasedFolding> {
+        let slice = slice.as_any().downcast_ref::<S>().cloned().unwrap_or_default();
+        let folding = match self.opener {
+            Some(open) => open(slice, expected),
+            None => Box::new(OneByOne { slice, steps: self.steps.clone() }),
+        };
+        Box::new(Finishing(folding))
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}

@@ -1,0 +1,327 @@
+//! All sessions of a store, and the way to each.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use crossbeam_channel::Sender;
+
+use super::clock::{Clock, SystemClock};
+use super::commit::{Commit, Expected};
+use super::event::SessionStarted;
+use super::id::SessionId;
+use super::recorded::Seq;
+use super::registry::Registry;
+use super::session::{Core, Session};
+use super::slice::SliceError;
+use super::snapshot::SnapshotPolicy;
+use super::store::{EventStore, LocalStore, LocalStoreOptions, SessionEntry, StoreError};
+
+/// Characters that a session's name may have.
+pub const MAX_NAME_CHARS: usize = 80;
+
+/// What went wrong with a session.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum SessionError {
+    /// The store failed or refused.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    /// A slice could not be read.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
+    /// Nothing goes by that name or id.
+    #[error("no session is called {wanted:?}, and no id begins so")]
+    NotFound {
+        /// What was asked for.
+        wanted: String,
+    },
+    /// Several ids begin so.
+    #[error("{wanted:?} could be any of {}", candidates.join(", "))]
+    Ambiguous {
+        /// What was asked for.
+        wanted: String,
+        /// Which it could be.
+        candidates: Vec<String>,
+    },
+    /// The name is in use.
+    #[error("there is a session called {name:?} already")]
+    NameTaken {
+        /// The name.
+        name: String,
+    },
+    /// The name can't be used.
+    #[error(
+        "session name {name:?} must have 1 to {MAX_NAME_CHARS} letters, digits, dots, underscores or hyphens, \
+         and begin with a letter or digit"
+    )]
+    BadName {
+        /// The name.
+        name: String,
+    },
+    /// The session has no such position.
+    #[error("the session has no position {seq}; its last one is {head}")]
+    NoPosition {
+        /// The position.
+        seq: Seq,
+        /// The last one.
+        head: Seq,
+    },
+}
+
+impl From<super::commit::CommitError> for SessionError {
+    fn from(error: super::commit::CommitError) -> Self {
+        Self::Store(StoreError::Commit(error))
+    }
+}
+
+impl SessionError {
+    /// What a person can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Self::Store(error) => error.hint(),
+            Self::NotFound { .. } => Some("`foldspace sessions` lists them".to_owned()),
+            Self::Ambiguous { .. } => Some("give more of the id, or the whole name".to_owned()),
+            Self::NameTaken { .. } => Some("open that session, or choose another name".to_owned()),
+            Self::NoPosition { .. } => Some("`foldspace log` shows the positions".to_owned()),
+            _ => None,
+        }
+    }
+}
+
+/// All sessions of a store.
+///
+/// ```
+/// use foldspace::{NewSession, Registry, Sessions};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("demo"))?;
+/// assert_eq!(session.head()?, 1);
+/// assert_eq!(sessions.find("demo")?.id, session.id());
+/// # drop(session);
+/// # sessions.close();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Sessions {
+    shared: Arc<Shared>,
+}
+
+/// What all sessions share.
+pub(crate) struct Shared {
+    pub(crate) store: Arc<dyn EventStore>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) policy: SnapshotPolicy,
+    open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
+    /// Held while a name is looked up and taken.
+    naming: Mutex<()>,
+    snapshots: Mutex<Option<Snapshotter>>,
+}
+
+struct Snapshotter {
+    due: Sender<Weak<Core>>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+/// How a session begins.
+#[derive(Debug, Clone, Default)]
+pub struct NewSession {
+    /// Its name; without one it is called by the beginning of its id.
+    pub name: Option<String>,
+    /// The backend of its workspace; `memory` without one.
+    pub backend: Option<String>,
+}
+
+impl NewSession {
+    /// A session of that name on the memory backend.
+    pub fn named(name: impl Into<String>) -> Self {
+        Self { name: Some(name.into()), backend: None }
+    }
+}
+
+/// Sessions that wait for a snapshot; more are asked for again later.
+const DUE_MAX: usize = 256;
+
+impl Sessions {
+    /// Opens the local store in a directory.
+    ///
+    /// # Errors
+    /// As [`LocalStore::open`].
+    pub fn open(directory: impl AsRef<Path>, registry: Registry) -> Result<Self, StoreError> {
+        let store = LocalStore::open(directory, LocalStoreOptions::default())?;
+        Self::new(Arc::new(store), registry, Arc::new(SystemClock::default()), SnapshotPolicy::default())
+    }
+
+    /// Sessions over any store.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`] when the thread that takes snapshots can't be started.
+    pub fn new(
+        store: Arc<dyn EventStore>,
+        registry: Registry,
+        clock: Arc<dyn Clock>,
+        policy: SnapshotPolicy,
+    ) -> Result<Self, StoreError> {
+        let (due, asked) = crossbeam_channel::bounded::<Weak<Core>>(DUE_MAX);
+        let thread = std::thread::Builder::new().name("foldspace-snapshots".to_owned()).spawn(move || {
+            for core in asked {
+                if let Some(core) = core.upgrade() {
+                    core.take_snapshot();
+                }
+            }
+        });
+        let thread = thread.map_err(StoreError::io("start a thread for", Path::new("snapshots")))?;
+        let shared = Shared {
+            store,
+            registry: Arc::new(registry),
+            clock,
+            policy,
+            open: Mutex::default(),
+            naming: Mutex::default(),
+            snapshots: Mutex::new(Some(Snapshotter { due, thread })),
+        };
+        Ok(Self { shared: Arc::new(shared) })
+    }
+
+    /// Waits for snapshots under way and lets go of the store. Dropping does so too, but may leave the
+    /// end of it to another thread.
+    pub fn close(self) {
+        let snapshotter = lock(&self.shared.snapshots).take();
+        if let Some(Snapshotter { due, thread }) = snapshotter {
+            drop(due);
+            // A panic there has been printed; a snapshot less is no loss.
+            drop(thread.join());
+        }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<dyn EventStore> {
+        &self.shared.store
+    }
+
+    /// What the program knows.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.shared.registry
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.shared.clock
+    }
+
+    /// Begins a session; its first event is [`SessionStarted`].
+    ///
+    /// # Errors
+    /// [`SessionError::NameTaken`], [`SessionError::BadName`], or what the store says.
+    pub fn create(&self, new: NewSession) -> Result<Session, SessionError> {
+        let id = SessionId::from_bytes(self.shared.clock.fresh_id());
+        let name = new.name.unwrap_or_else(|| id.short());
+        let _naming = lock(&self.shared.naming);
+        check_name(&name)?;
+        if self.by_name(&name)?.is_some() {
+            return Err(SessionError::NameTaken { name });
+        }
+        let started = SessionStarted {
+            name,
+            backend: new.backend.unwrap_or_else(|| "memory".to_owned()),
+            program: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
+        commit.push(&started)?;
+        self.shared.store.submit(commit)?.wait()?;
+        self.session(id)
+    }
+
+    /// The session with that id.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`].
+    pub fn session(&self, id: SessionId) -> Result<Session, SessionError> {
+        let mut open = lock(&self.shared.open);
+        if let Some(core) = open.get(&id).and_then(Weak::upgrade) {
+            return Ok(Session::new(core));
+        }
+        let entry = self.shared.store.entry(id)?.ok_or(StoreError::NoSession(id))?;
+        let core = Arc::new(Core::new(Arc::clone(&self.shared), &entry)?);
+        open.retain(|_, core| core.strong_count() > 0);
+        open.insert(id, Arc::downgrade(&core));
+        Ok(Session::new(core))
+    }
+
+    /// The session that a person means: by its whole name, or by the beginning of its id or name where
+    /// only one fits.
+    ///
+    /// # Errors
+    /// [`SessionError::NotFound`] and [`SessionError::Ambiguous`].
+    pub fn find(&self, wanted: &str) -> Result<SessionEntry, SessionError> {
+        let mut entries = self.shared.store.entries()?;
+        if let Some(at) = entries.iter().position(|entry| name_of(entry) == wanted) {
+            return Ok(entries.swap_remove(at));
+        }
+        let begins = |entry: &SessionEntry| !wanted.is_empty() && entry.id.to_string().starts_with(wanted);
+        entries.retain(begins);
+        match entries.len() {
+            0 => Err(SessionError::NotFound { wanted: wanted.to_owned() }),
+            1 => Ok(entries.swap_remove(0)),
+            _ => {
+                let shown = |entry: &SessionEntry| format!("{} ({})", name_of(entry), entry.id.short());
+                let candidates = entries.iter().take(8).map(shown).collect();
+                Err(SessionError::Ambiguous { wanted: wanted.to_owned(), candidates })
+            }
+        }
+    }
+
+    /// All sessions, the oldest first.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn list(&self) -> Result<Vec<SessionEntry>, SessionError> {
+        Ok(self.shared.store.entries()?)
+    }
+
+    /// Removes a session. Its space is free after the next collection.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`], and others.
+    pub fn remove(&self, id: SessionId) -> Result<(), SessionError> {
+        self.shared.store.remove(id)?;
+        lock(&self.shared.open).remove(&id);
+        Ok(())
+    }
+
+    fn by_name(&self, name: &str) -> Result<Option<SessionEntry>, SessionError> {
+        Ok(self.shared.store.entries()?.into_iter().find(|entry| name_of(entry) == name))
+    }
+}
+
+impl Shared {
+    /// Asks for a snapshot; false when too many wait.
+    pub(crate) fn ask_for_snapshot(&self, core: Weak<Core>) -> bool {
+        lock(&self.snapshots).as_ref().is_some_and(|snapshotter| snapshotter.due.try_send(core).is_ok())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The name of a session; the beginning of its id when its first event does not tell.
+pub fn name_of(entry: &SessionEntry) -> String {
+    match entry.origin.typed::<SessionStarted>() {
+        Some(Ok(started)) => started.event.name,
+        _ => entry.id.short(),
+    }
+}
+
+fn check_name(name: &str) -> Result<(), SessionError> {
+    let fits = name.len() <= MAX_NAME_CHARS
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if fits { Ok(()) } else { Err(SessionError::BadName { name: name.chars().take(100).collect() }) }
+}
+
+impl std::fmt::Debug for Sessions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Sessions").field("registry", &self.shared.registry).finish_non_exhaustive()
+    }
+}

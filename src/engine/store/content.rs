@@ -1,0 +1,304 @@
+//! Contents: each kept once, compressed where that helps, large ones in content-defined chunks.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::StoreError;
+use super::index::Index;
+use super::journal::frame::Kind;
+use super::journal::{Place, Segments, scan};
+use crate::engine::commit::Content;
+use crate::engine::id::Digest;
+
+/// Contents above this are kept as chunks.
+const WHOLE_MAX: usize = 128 << 10;
+const CHUNK_MIN: usize = 16 << 10;
+const CHUNK_AVG: usize = 32 << 10;
+const CHUNK_MAX: usize = 64 << 10;
+/// Below this, compression is not tried.
+const COMPRESS_MIN: usize = 64;
+const LEVEL: i32 = 1;
+/// Bytes of contents kept in memory for reading again.
+const CACHE_BYTES: u64 = 32 << 20;
+/// Bytes that a content may have when it is read whole into memory.
+const READ_MAX: u64 = 4 << 30;
+
+/// A content's frame, ready to be staged.
+pub(super) struct ContentFrame {
+    pub(super) digest: Digest,
+    pub(super) kind: Kind,
+    pub(super) payload: Vec<u8>,
+    pub(super) crc: u32,
+    /// For reads before the frame is on the disk.
+    held: Held,
+}
+
+/// Cuts and compresses a content into frames, leaving out those whose digest is `known`.
+pub(super) fn frames_of(
+    content: &Content,
+    known: &dyn Fn(&Digest) -> Result<bool, StoreError>,
+) -> Result<Vec<ContentFrame>, StoreError> {
+    if known(&content.digest)? {
+        return Ok(Vec::new());
+    }
+    if content.bytes.len() <= WHOLE_MAX {
+        return Ok(vec![piece(content.digest, content.bytes.clone())]);
+    }
+    let mut frames: Vec<ContentFrame> = Vec::new();
+    let mut manifest = content.digest.as_bytes().to_vec();
+    manifest.extend_from_slice(&(content.bytes.len() as u64).to_le_bytes());
+    for cut in fastcdc::v2020::FastCDC::new(&content.bytes, CHUNK_MIN, CHUNK_AVG, CHUNK_MAX) {
+        let chunk = content.bytes.slice(cut.offset..cut.offset + cut.length);
+        let digest = Digest::of(&chunk);
+        manifest.extend_from_slice(digest.as_bytes());
+        if !known(&digest)? && !frames.iter().any(|frame| frame.digest == digest) {
+            frames.push(piece(digest, chunk));
+        }
+    }
+    let crc = crc32c::crc32c(&manifest);
+    let held = Held::Manifest(Bytes::from(manifest.clone()));
+    frames.push(ContentFrame { digest: content.digest, kind: Kind::Manifest, payload: manifest, crc, held });
+    Ok(frames)
+}
+
+fn piece(digest: Digest, bytes: Bytes) -> ContentFrame {
+    let mut payload = Vec::with_capacity(bytes.len() + 64);
+    payload.extend_from_slice(digest.as_bytes());
+    match compressed(&bytes) {
+        Some(small) => {
+            payload.push(1);
+            payload.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+            payload.extend_from_slice(&small);
+        }
+        None => {
+            payload.push(0);
+            payload.extend_from_slice(&u32::try_from(bytes.len()).unwrap_or(u32::MAX).to_le_bytes());
+            payload.extend_from_slice(&bytes);
+        }
+    }
+    let crc = crc32c::crc32c(&payload);
+    ContentFrame { digest, kind: Kind::Content, payload, crc, held: Held::Whole(bytes) }
+}
+
+fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
+    thread_local! {
+        static COMPRESSOR: RefCell<Option<zstd::bulk::Compressor<'static>>> =
+            RefCell::new(zstd::bulk::Compressor::new(LEVEL).ok());
+    }
+    if bytes.len() < COMPRESS_MIN {
+        return None;
+    }
+    let small = COMPRESSOR.with_borrow_mut(|compressor| compressor.as_mut()?.compress(bytes).ok())?;
+    (small.len() < bytes.len() - bytes.len() / 16).then_some(small)
+}
+
+/// What a content frame says of itself.
+pub(super) struct ContentHead {
+    pub(super) digest: Digest,
+    /// Bytes of the content itself.
+    pub(super) raw_len: u64,
+}
+
+/// Reads the head of a content's or a manifest's payload.
+pub(super) fn head_of(kind: Kind, payload: &[u8]) -> Option<ContentHead> {
+    let (digest, rest) = payload.split_first_chunk::<32>()?;
+    let raw_len = match kind {
+        Kind::Manifest => u64::from_le_bytes(*rest.first_chunk()?),
+        _ => u64::from(u32::from_le_bytes(*rest.get(1..)?.first_chunk()?)),
+    };
+    Some(ContentHead { digest: Digest::from_bytes(*digest), raw_len })
+}
+
+/// The content of a frame, checked against its digest; none when it does not fit.
+fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
+    let (digest, rest) = payload.split_first_chunk::<32>()?;
+    let (codec, rest) = rest.split_first()?;
+    let (raw_len, stored) = rest.split_first_chunk::<4>()?;
+    let raw_len = usize::try_from(u32::from_le_bytes(*raw_len)).ok()?;
+    let bytes = match codec {
+        0 => Bytes::copy_from_slice(stored),
+        1 if raw_len <= WHOLE_MAX => Bytes::from(zstd::bulk::decompress(stored, raw_len).ok()?),
+        _ => return None,
+    };
+    let digest = Digest::from_bytes(*digest);
+    (bytes.len() == raw_len && Digest::of(&bytes) == digest).then_some((digest, bytes))
+}
+
+/// The chunks of a manifest, with the length of the whole.
+pub(super) fn manifest_chunks(payload: &[u8]) -> Option<(u64, Vec<Digest>)> {
+    let (total, rest) = payload.get(32..)?.split_first_chunk::<8>()?;
+    let (chunks, odd) = rest.as_chunks::<32>();
+    odd.is_empty().then(|| (u64::from_le_bytes(*total), chunks.iter().map(|c| Digest::from_bytes(*c)).collect()))
+}
+
+/// Where contents are, and the way to read them.
+pub(super) struct Contents {
+    segments: Arc<Segments>,
+    /// Contents that the index does not have yet.
+    fresh: Mutex<Fresh>,
+    cache: quick_cache::sync::Cache<Digest, Bytes, ByBytes>,
+}
+
+#[derive(Default)]
+struct Fresh {
+    places: BTreeMap<Digest, Place>,
+    /// Staged and perhaps not yet on the disk.
+    unwritten: Vec<(Place, Digest)>,
+    held: BTreeMap<Digest, Held>,
+}
+
+/// What a frame says, in memory.
+#[derive(Clone)]
+enum Held {
+    Whole(Bytes),
+    Manifest(Bytes),
+}
+
+#[derive(Clone)]
+struct ByBytes;
+
+impl quick_cache::Weighter<Digest, Bytes> for ByBytes {
+    fn weight(&self, _: &Digest, bytes: &Bytes) -> u64 {
+        bytes.len() as u64 + 64
+    }
+}
+
+impl Contents {
+    pub(super) fn new(segments: Arc<Segments>) -> Self {
+        let cache = quick_cache::sync::Cache::with_weighter(4096, CACHE_BYTES, ByBytes);
+        Self { segments, fresh: Mutex::default(), cache }
+    }
+
+    fn fresh(&self) -> MutexGuard<'_, Fresh> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the content is kept already.
+    pub(super) fn known(&self, digest: &Digest, index: Option<&Index>) -> Result<bool, StoreError> {
+        Ok(self.place(digest, index)?.is_some())
+    }
+
+    /// Whether the content was staged since the index last heard of contents.
+    pub(super) fn is_fresh(&self, digest: &Digest) -> bool {
+        self.fresh().places.contains_key(digest)
+    }
+
+    fn place(&self, digest: &Digest, index: Option<&Index>) -> Result<Option<Place>, StoreError> {
+        if let Some(place) = self.fresh().places.get(digest) {
+            return Ok(Some(*place));
+        }
+        index.map_or(Ok(None), |index| index.content(digest))
+    }
+
+    /// Remembers a content that was staged.
+    pub(super) fn staged(&self, frame: ContentFrame, place: Place) {
+        let mut fresh = self.fresh();
+        fresh.places.insert(frame.digest, place);
+        fresh.unwritten.push((place, frame.digest));
+        fresh.held.insert(frame.digest, frame.held);
+    }
+
+    /// Remembers a content that a scan found.
+    pub(super) fn found(&self, digest: Digest, place: Place) {
+        self.fresh().places.insert(digest, place);
+    }
+
+    /// Lets go of bytes that are on the disk now.
+    pub(super) fn written(&self, end: Place) {
+        let mut fresh = self.fresh();
+        let Fresh { unwritten, held, .. } = &mut *fresh;
+        unwritten.retain(|(place, digest)| {
+            let waits = *place >= end;
+            if !waits && let Some(Held::Whole(bytes)) = held.remove(digest) {
+                self.cache.insert(*digest, bytes);
+            }
+            waits
+        });
+    }
+
+    /// Contents before `end` that the index has not got.
+    pub(super) fn unindexed(&self, end: Place) -> Vec<(Digest, Place)> {
+        self.fresh().places.iter().filter(|(_, place)| **place < end).map(|(d, p)| (*d, *p)).collect()
+    }
+
+    /// Forgets what the index has now.
+    pub(super) fn indexed(&self, contents: &[(Digest, Place)]) {
+        let mut fresh = self.fresh();
+        contents.iter().for_each(|(digest, _)| {
+            fresh.places.remove(digest);
+        });
+    }
+
+    /// The content with that digest.
+    pub(super) fn read(&self, digest: &Digest, index: Option<&Index>) -> Result<Bytes, StoreError> {
+        match self.held(digest, index)? {
+            Held::Whole(bytes) => Ok(bytes),
+            Held::Manifest(manifest) => self.assemble(digest, &manifest, index),
+        }
+    }
+
+    fn held(&self, digest: &Digest, index: Option<&Index>) -> Result<Held, StoreError> {
+        if let Some(bytes) = self.cache.get(digest) {
+            return Ok(Held::Whole(bytes));
+        }
+        let staged = self.fresh().held.get(digest).cloned();
+        if let Some(held) = staged {
+            return Ok(held);
+        }
+        let place = self.place(digest, index)?.ok_or(StoreError::NoContent(*digest))?;
+        let segment = self.segments.get(place.segment)?;
+        let damaged = |what: &str| StoreError::Damaged {
+            segment: place.segment,
+            offset: u64::from(place.offset),
+            what: format!("content {digest}: {what}"),
+        };
+        let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset))?;
+        match kind {
+            Kind::Content => {
+                let (found, bytes) = piece_bytes(&payload).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
+                if found != *digest {
+                    return Err(damaged("another content stands there"));
+                }
+                self.cache.insert(*digest, bytes.clone());
+                Ok(Held::Whole(bytes))
+            }
+            Kind::Manifest if payload.starts_with(digest.as_bytes()) => Ok(Held::Manifest(Bytes::from(payload))),
+            _ => Err(damaged("another frame stands there")),
+        }
+    }
+
+    fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&Index>) -> Result<Bytes, StoreError> {
+        let damaged = |what: &str| StoreError::Damaged {
+            segment: 0,
+            offset: 0,
+            what: format!("content {digest}: {what}"),
+        };
+        let (total, chunks) = manifest_chunks(manifest).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
+        if total > READ_MAX || total > (chunks.len() as u64).saturating_mul(CHUNK_MAX as u64) {
+            return Err(damaged("its length makes no sense"));
+        }
+        let mut whole = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
+        for chunk in &chunks {
+            // Only one level: a list of chunks can't hold another list, nor itself.
+            let Held::Whole(bytes) = self.held(chunk, index)? else {
+                return Err(damaged("its list of chunks makes no sense"));
+            };
+            whole.extend_from_slice(&bytes);
+            if whole.len() as u64 > total {
+                return Err(damaged("its chunks are longer than it"));
+            }
+        }
+        if Digest::of(&whole) != *digest {
+            return Err(damaged("its chunks do not fit its digest"));
+        }
+        Ok(Bytes::from(whole))
+    }
+}
+
+/// Whether a content's frame holds what its digest says.
+pub(super) fn piece_fits(payload: &[u8]) -> bool {
+    piece_bytes(payload).is_some()
+}

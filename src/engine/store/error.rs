@@ -1,0 +1,102 @@
+//! What can go wrong in a store.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::engine::commit::CommitError;
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::recorded::Seq;
+
+/// What went wrong in a store.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum StoreError {
+    /// The history does not end where the commit expects.
+    #[error("session {session} ends at {actual}, the commit expects {expected}")]
+    Conflict {
+        /// The session.
+        session: SessionId,
+        /// Where the commit expects it to end; 0 stands for no session.
+        expected: Seq,
+        /// Where it ends.
+        actual: Seq,
+    },
+    /// There is no such session.
+    #[error("there is no session {0}")]
+    NoSession(SessionId),
+    /// There is no such content.
+    #[error("no content has the digest {0}")]
+    NoContent(Digest),
+    /// The commit is over a limit or can't be encoded.
+    #[error(transparent)]
+    Commit(#[from] CommitError),
+    /// The operating system refused.
+    #[error("can't {action} {}: {source}", path.display())]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What it said.
+        source: Arc<std::io::Error>,
+    },
+    /// The journal is damaged where nothing may be lost.
+    #[error("journal segment {segment} is damaged at byte {offset}: {what}")]
+    Damaged {
+        /// The segment's number.
+        segment: u32,
+        /// Where the damage begins.
+        offset: u64,
+        /// What is wrong there.
+        what: String,
+    },
+    /// The file is not what its name says, or of a newer version.
+    #[error("{}: {what}", path.display())]
+    Format {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Another process has the store.
+    #[error("the store {} is in use by {holder}", path.display())]
+    Locked {
+        /// The store's directory.
+        path: PathBuf,
+        /// What the holder says of itself.
+        holder: String,
+    },
+    /// The store was opened for reading only.
+    #[error("the store is open for reading only")]
+    ReadOnly,
+    /// An earlier write failed; nothing more is taken until the store is opened again.
+    #[error("the store stopped after a failed write ({0}); what was acknowledged is safe; open it again")]
+    Poisoned(String),
+    /// The index could not be used; it can be rebuilt from the journal.
+    #[error("the index failed ({0}); it will be rebuilt from the journal when the store is next opened")]
+    Index(String),
+}
+
+impl StoreError {
+    /// Wraps an I/O error with what was tried, for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source: Arc::new(source) }
+    }
+
+    /// What a person can do about it.
+    pub fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Conflict { .. } => "read the session again and decide anew".to_owned(),
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                "make room on the disk and try again; nothing acknowledged is lost".to_owned()
+            }
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+                "choose a directory that you may write with --data or FOLDSPACE_DATA".to_owned()
+            }
+            Self::Damaged { .. } => "`foldspace fsck` shows all damage and can go on after it".to_owned(),
+            Self::Locked { .. } => "wait for it to end, or use another --data directory".to_owned(),
+            Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),
+            _ => return None,
+        })
+    }
+}

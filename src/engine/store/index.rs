@@ -1,0 +1,456 @@
+//! The index: where things are in the journal, and snapshots. The only file that names sled.
+//!
+//! Everything here can be made again from the journal, so nothing here is ever waited for or synced.
+//! sled may panic on a damaged directory: every call is guarded, and a failed index is set aside.
+
+use std::collections::BTreeMap;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::journal::Place;
+use super::{SessionEntry, Snapshot, StoreError};
+use crate::engine::clock::Timestamp;
+use crate::engine::commit::{Commit, CommitView};
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::recorded::Seq;
+use crate::engine::slice::EncodedSlice;
+
+/// Values above this would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
+const SEGMENT_BYTES: usize = 2 << 20;
+const VALUE_MAX: usize = 12 << 10;
+const CACHE_BYTES: u64 = 8 << 20;
+/// Positions in one row.
+const ROW_POSITIONS: usize = 256;
+const POSITION_BYTES: usize = 16;
+/// Raised when the rows change their meaning: an index of another version is made again.
+const VERSION: u32 = 1;
+const STAMP: &[u8] = b"!stamp";
+
+/// Up to where the journal is indexed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stamp {
+    pub(super) journal: [u8; 16],
+    pub(super) end: Place,
+    pub(super) group: u64,
+}
+
+/// What the index is to learn.
+#[derive(Default)]
+pub(super) struct Batch {
+    pub(super) entries: Vec<SessionEntry>,
+    pub(super) positions: Vec<(SessionId, Vec<(Seq, Place)>)>,
+    pub(super) contents: Vec<(Digest, Place)>,
+    pub(super) removed: Vec<SessionId>,
+}
+
+/// An open index.
+pub(super) struct Index {
+    db: sled::Db,
+}
+
+impl Index {
+    pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
+        clear_unfinished(directory);
+        let config = sled::Config::new()
+            .path(directory)
+            .segment_size(SEGMENT_BYTES)
+            .cache_capacity(CACHE_BYTES)
+            .flush_every_ms(Some(2_000))
+            .print_profile_on_drop(false);
+        let db = guarded(|| config.open())?;
+        Ok(Self { db })
+    }
+
+    /// Where the index has got to; none when it is new, of another version, or unreadable.
+    pub(super) fn stamp(&self) -> Option<Stamp> {
+        let value = guarded(|| self.db.get(STAMP)).ok()??;
+        let (version, rest) = value.split_first_chunk::<4>()?;
+        let (journal, rest) = rest.split_first_chunk::<16>()?;
+        let (segment, rest) = rest.split_first_chunk::<4>()?;
+        let (offset, rest) = rest.split_first_chunk::<4>()?;
+        let group = rest.first_chunk::<8>()?;
+        (u32::from_le_bytes(*version) == VERSION).then(|| Stamp {
+            journal: *journal,
+            end: Place { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) },
+            group: u64::from_le_bytes(*group),
+        })
+    }
+
+    /// Learns a batch, all of it together with the stamp or nothing.
+    pub(super) fn learn(&self, batch: &Batch, stamp: Stamp) -> Result<(), StoreError> {
+        let mut rows = sled::Batch::default();
+        for (digest, place) in &batch.contents {
+            rows.insert(key(b'd', digest.as_bytes()), &place_bytes(*place));
+        }
+        for entry in &batch.entries {
+            for (key, value) in parts(b'c', entry.id.as_bytes(), &entry_bytes(entry)?) {
+                rows.insert(key, value);
+            }
+        }
+        for (session, positions) in &batch.positions {
+            self.put_positions(&mut rows, *session, positions)?;
+        }
+        for session in &batch.removed {
+            self.forget_session(&mut rows, *session)?;
+        }
+        let mut value = VERSION.to_le_bytes().to_vec();
+        value.extend_from_slice(&stamp.journal);
+        value.extend_from_slice(&place_bytes(stamp.end));
+        value.extend_from_slice(&stamp.group.to_le_bytes());
+        rows.insert(STAMP, value);
+        guarded(|| self.db.apply_batch(rows))
+    }
+
+    fn put_positions(
+        &self,
+        rows: &mut sled::Batch,
+        session: SessionId,
+        positions: &[(Seq, Place)],
+    ) -> Result<(), StoreError> {
+        let Some((first, _)) = positions.first() else { return Ok(()) };
+        let mut rest = positions;
+        // The last row is filled up first, so that many small batches don't make many small rows.
+        if let Some((key, value)) = self.row_at(session, first.saturating_sub(1))?
+            && value.len() < ROW_POSITIONS * POSITION_BYTES
+            && positions_of(&value).last().is_some_and(|(last, _)| last < *first)
+        {
+            let room = ROW_POSITIONS - value.len() / POSITION_BYTES;
+            let (fill, later) = rest.split_at(room.min(rest.len()));
+            let mut value = value.to_vec();
+            fill.iter().for_each(|position| put_position(&mut value, *position));
+            rows.insert(key, value);
+            rest = later;
+        }
+        for row in rest.chunks(ROW_POSITIONS) {
+            let mut value = Vec::with_capacity(row.len() * POSITION_BYTES);
+            row.iter().for_each(|position| put_position(&mut value, *position));
+            rows.insert(row_key(session, row[0].0), value);
+        }
+        Ok(())
+    }
+
+    /// The row of positions in which `seq` would be.
+    fn row_at(&self, session: SessionId, seq: Seq) -> Result<Option<(sled::IVec, sled::IVec)>, StoreError> {
+        guarded(|| self.db.range(row_key(session, 0)..=row_key(session, seq)).next_back().transpose())
+    }
+
+    /// Positions of the session's commits from the one that holds `seq` on, at most `limit`.
+    pub(super) fn positions(
+        &self,
+        session: SessionId,
+        seq: Seq,
+        limit: usize,
+    ) -> Result<Vec<(Seq, Place)>, StoreError> {
+        let Some((first, _)) = self.row_at(session, seq)? else { return Ok(Vec::new()) };
+        let rows = self.db.range(&first[..]..=&row_key(session, Seq::MAX)[..]);
+        let found = guarded(|| {
+            let mut found = Vec::new();
+            for row in rows {
+                let (_, value) = row?;
+                let after = found.last().map_or(0, |(last, _)| *last);
+                found.extend(positions_of(&value).filter(|(first, _)| *first > after));
+                if found.len() >= limit + ROW_POSITIONS {
+                    break;
+                }
+            }
+            Ok(found)
+        })?;
+        let skip = found.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
+        Ok(found.into_iter().skip(skip).take(limit).collect())
+    }
+
+    /// Where a content is.
+    pub(super) fn content(&self, digest: &Digest) -> Result<Option<Place>, StoreError> {
+        let value = guarded(|| self.db.get(key(b'd', digest.as_bytes())))?;
+        Ok(value.and_then(|value| place_of(&value)))
+    }
+
+    /// All sessions.
+    pub(super) fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
+        let keys = guarded(|| self.db.scan_prefix(b"c").keys().collect::<Result<Vec<_>, _>>())?;
+        let wrong = || StoreError::Index("a row of the catalogue makes no sense".to_owned());
+        let mut entries = Vec::new();
+        for key in keys.iter().filter(|key| key.ends_with(&[0; 4])) {
+            let value = self.get_large(b'c', key.get(1..17).unwrap_or_default())?;
+            entries.push(value.and_then(|value| entry_of(&value)).ok_or_else(wrong)?);
+        }
+        Ok(entries)
+    }
+
+    fn forget_session(&self, rows: &mut sled::Batch, session: SessionId) -> Result<(), StoreError> {
+        for prefix in [b'p', b's', b'c'] {
+            let keys = self.db.scan_prefix(key(prefix, session.as_bytes())).keys();
+            for key in guarded(|| keys.collect::<Result<Vec<_>, _>>())? {
+                rows.remove(key);
+            }
+        }
+        Ok(())
+    }
+
+    /// Keeps a snapshot; gives the bytes that were new.
+    pub(super) fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+        let mut root = Vec::new();
+        root.extend_from_slice(&snapshot.time.0.to_le_bytes());
+        root.extend_from_slice(&snapshot.unreadable.to_le_bytes());
+        let mut added = 0;
+        for slice in &snapshot.slices {
+            root.push(u8::try_from(slice.name.len()).unwrap_or(u8::MAX));
+            root.extend_from_slice(slice.name.as_bytes());
+            root.extend_from_slice(&slice.version.to_le_bytes());
+            root.extend_from_slice(&u32::try_from(slice.blocks.len()).unwrap_or(u32::MAX).to_le_bytes());
+            for block in &slice.blocks {
+                root.extend_from_slice(Digest::of(block).as_bytes());
+                added += self.put_large(b'b', Digest::of(block).as_bytes(), block, true)?;
+            }
+        }
+        let name = snapshot_key(snapshot.session, snapshot.seq);
+        Ok(added + self.put_large(b's', &name, &root, false)?)
+    }
+
+    /// Keeps a value of any size in rows of the safe size. `same` says that equal keys mean equal
+    /// values, so that what is there need not be written again.
+    fn put_large(&self, prefix: u8, name: &[u8], value: &[u8], same: bool) -> Result<u64, StoreError> {
+        let first = part_key(prefix, name, 0);
+        if same && guarded(|| self.db.contains_key(&first))? {
+            return Ok(0);
+        }
+        // The first part is written last: it says how many there are.
+        for (key, part) in parts(prefix, name, value).into_iter().rev() {
+            guarded(|| self.db.insert(key, part))?;
+        }
+        Ok(value.len() as u64)
+    }
+
+    fn get_large(&self, prefix: u8, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
+        let Some(head) = guarded(|| self.db.get(part_key(prefix, name, 0)))? else { return Ok(None) };
+        let Some((count, part)) = head.split_first_chunk::<4>() else { return Ok(None) };
+        let mut value = part.to_vec();
+        for number in 1..u32::from_le_bytes(*count) {
+            let key = part_key(prefix, name, usize::try_from(number).unwrap_or(usize::MAX));
+            let Some(part) = guarded(|| self.db.get(key))? else { return Ok(None) };
+            value.extend_from_slice(&part);
+        }
+        Ok(Some(Bytes::from(value)))
+    }
+
+    /// The latest snapshot of the session at or before `seq` that is whole.
+    pub(super) fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+        for at in self.snapshots(session)?.into_iter().rev().filter(|at| *at <= seq) {
+            if let Some(snapshot) = self.snapshot_at(session, at)? {
+                return Ok(Some(snapshot));
+            }
+        }
+        Ok(None)
+    }
+
+    fn snapshot_at(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+        let Some(root) = self.get_large(b's', &snapshot_key(session, seq))? else { return Ok(None) };
+        let Some((time, unreadable, slices)) = root_of(&root) else { return Ok(None) };
+        let mut snapshot = Snapshot { session, seq, time, unreadable, slices: Vec::new() };
+        for (name, version, digests) in slices {
+            let mut blocks = Vec::with_capacity(digests.len());
+            for digest in digests {
+                match self.get_large(b'b', digest.as_bytes())? {
+                    Some(block) if Digest::of(&block) == digest => blocks.push(block),
+                    _ => return Ok(None),
+                }
+            }
+            snapshot.slices.push(EncodedSlice { name, version, blocks });
+        }
+        Ok(Some(snapshot))
+    }
+
+    /// Where the session has snapshots, in order.
+    pub(super) fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
+        let prefix = key(b's', session.as_bytes());
+        let keys = guarded(|| self.db.scan_prefix(&prefix).keys().collect::<Result<Vec<_>, _>>())?;
+        // A snapshot's first row has part number 0.
+        let seq = |key: &sled::IVec| key.get(17..25)?.first_chunk().map(|seq| u64::from_be_bytes(*seq));
+        Ok(keys.iter().filter(|key| key.ends_with(&[0; 4])).filter_map(seq).collect())
+    }
+
+    pub(super) fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
+        let name = snapshot_key(session, seq);
+        guarded(|| {
+            for row in self.db.scan_prefix(key(b's', &name)).keys() {
+                self.db.remove(row?)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes blocks that no snapshot has any more; gives how many.
+    pub(super) fn sweep_blocks(&self) -> Result<u64, StoreError> {
+        let mut used = std::collections::BTreeSet::new();
+        for entry in self.entries()? {
+            for seq in self.snapshots(entry.id)? {
+                let root = self.get_large(b's', &snapshot_key(entry.id, seq))?;
+                let slices = root.as_ref().and_then(|root| root_of(root));
+                used.extend(slices.into_iter().flat_map(|(_, _, slices)| slices).flat_map(|(_, _, digests)| digests));
+            }
+        }
+        guarded(|| {
+            let mut swept = 0;
+            for row in self.db.scan_prefix(b"b").keys() {
+                let row = row?;
+                let digest = row.get(1..33).and_then(|d| d.first_chunk()).map(|d| Digest::from_bytes(*d));
+                if digest.is_none_or(|digest| !used.contains(&digest)) {
+                    self.db.remove(row)?;
+                    swept += 1;
+                }
+            }
+            Ok(swept)
+        })
+    }
+
+    /// Rows and bytes by the kind of row.
+    pub(super) fn usage(&self) -> Result<BTreeMap<u8, (u64, u64)>, StoreError> {
+        guarded(|| {
+            let mut usage = BTreeMap::<u8, (u64, u64)>::new();
+            for row in self.db.iter() {
+                let (key, value) = row?;
+                let (count, bytes) = usage.entry(key.first().copied().unwrap_or_default()).or_default();
+                *count += 1;
+                *bytes += (key.len() + value.len()) as u64;
+            }
+            Ok(usage)
+        })
+    }
+
+    /// Hands what is in memory to the operating system.
+    pub(super) fn flush(&self) -> Result<(), StoreError> {
+        guarded(|| self.db.flush()).map(drop)
+    }
+}
+
+/// Moves a directory that could not be used out of the way; gives its new name.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>, StoreError> {
+    if !directory.exists() {
+        return Ok(None);
+    }
+    for number in 1..1000 {
+        let aside = directory.with_extension(format!("bad-{number}"));
+        if !aside.exists() {
+            std::fs::rename(directory, &aside).map_err(StoreError::io("set aside", directory))?;
+            return Ok(Some(aside));
+        }
+    }
+    std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))?;
+    Ok(None)
+}
+
+/// A crash while sled writes its own snapshot leaves a file with which it refuses to open.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn clear_unfinished(directory: &Path) {
+    let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    for file in files.filter(|file| file.file_name().to_string_lossy().ends_with(".generating")) {
+        if let Err(error) = std::fs::remove_file(file.path()) {
+            tracing::debug!(%error, "an unfinished file of the index could not be removed");
+        }
+    }
+}
+
+fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {
+    match std::panic::catch_unwind(AssertUnwindSafe(work)) {
+        Ok(outcome) => outcome.map_err(|error| StoreError::Index(error.to_string())),
+        Err(_) => Err(StoreError::Index("it panicked".to_owned())),
+    }
+}
+
+fn key(prefix: u8, name: &[u8]) -> Vec<u8> {
+    [&[prefix], name].concat()
+}
+
+fn row_key(session: SessionId, first: Seq) -> Vec<u8> {
+    [b"p", &session.as_bytes()[..], &first.to_be_bytes()].concat()
+}
+
+fn snapshot_key(session: SessionId, seq: Seq) -> Vec<u8> {
+    [&session.as_bytes()[..], &seq.to_be_bytes()].concat()
+}
+
+fn part_key(prefix: u8, name: &[u8], number: usize) -> Vec<u8> {
+    [&[prefix], name, &u32::try_from(number).unwrap_or(u32::MAX).to_be_bytes()].concat()
+}
+
+/// A value of any size as rows of the safe size; the first begins with their number.
+fn parts(prefix: u8, name: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let chunks = value.chunks(VALUE_MAX).collect::<Vec<_>>();
+    let mut head = u32::try_from(chunks.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+    head.extend_from_slice(chunks.first().copied().unwrap_or_default());
+    let mut rows = vec![(part_key(prefix, name, 0), head)];
+    rows.extend(chunks.iter().enumerate().skip(1).map(|(number, chunk)| (part_key(prefix, name, number), chunk.to_vec())));
+    rows
+}
+
+fn place_bytes(place: Place) -> [u8; 8] {
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&place.segment.to_le_bytes());
+    bytes[4..].copy_from_slice(&place.offset.to_le_bytes());
+    bytes
+}
+
+fn place_of(bytes: &[u8]) -> Option<Place> {
+    let (segment, rest) = bytes.split_first_chunk::<4>()?;
+    let offset = rest.first_chunk::<4>()?;
+    Some(Place { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) })
+}
+
+fn put_position(value: &mut Vec<u8>, (first, place): (Seq, Place)) {
+    value.extend_from_slice(&first.to_le_bytes());
+    value.extend_from_slice(&place_bytes(place));
+}
+
+fn positions_of(value: &[u8]) -> impl DoubleEndedIterator<Item = (Seq, Place)> {
+    value.as_chunks::<POSITION_BYTES>().0.iter().filter_map(|row| {
+        let (first, place) = row.split_first_chunk::<8>()?;
+        Some((u64::from_le_bytes(*first), place_of(place)?))
+    })
+}
+
+/// A row of the catalogue: head, time of the head, and the first event as a commit of its own.
+fn entry_bytes(entry: &SessionEntry) -> Result<Vec<u8>, StoreError> {
+    let mut value = entry.head.to_le_bytes().to_vec();
+    value.extend_from_slice(&entry.updated.0.to_le_bytes());
+    let origin = &entry.origin;
+    let mut commit = Commit::new(entry.id, origin.time).by(&origin.agent);
+    commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
+    commit.encode(1, origin.time, &mut value);
+    Ok(value)
+}
+
+fn entry_of(value: &[u8]) -> Option<SessionEntry> {
+    let (head, rest) = value.split_first_chunk::<8>()?;
+    let (updated, rest) = rest.split_first_chunk::<8>()?;
+    let commit = CommitView::parse(rest).ok()?;
+    let origin = commit.events().next()?.ok()?.to_recorded();
+    Some(SessionEntry {
+        id: commit.session,
+        head: u64::from_le_bytes(*head),
+        updated: Timestamp(i64::from_le_bytes(*updated)),
+        origin,
+    })
+}
+
+type Root = (Timestamp, u64, Vec<(Arc<str>, u32, Vec<Digest>)>);
+
+fn root_of(root: &[u8]) -> Option<Root> {
+    let (time, rest) = root.split_first_chunk::<8>()?;
+    let (unreadable, mut rest) = rest.split_first_chunk::<8>()?;
+    let mut slices = Vec::new();
+    while let Some((name_len, after)) = rest.split_first() {
+        let (name, after) = after.split_at_checked(usize::from(*name_len))?;
+        let (version, after) = after.split_first_chunk::<4>()?;
+        let (count, after) = after.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(32)?;
+        let (digests, after) = after.split_at_checked(length)?;
+        let digests = digests.as_chunks::<32>().0.iter().map(|d| Digest::from_bytes(*d)).collect();
+        slices.push((Arc::from(std::str::from_utf8(name).ok()?), u32::from_le_bytes(*version), digests));
+        rest = after;
+    }
+    Some((Timestamp(i64::from_le_bytes(*time)), u64::from_le_bytes(*unreadable), slices))
+}

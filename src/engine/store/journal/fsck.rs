@@ -1,0 +1,257 @@
+//! A check of every byte of a journal, and what to do when it fails.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use super::frame::{self, Kind};
+use super::scan::{self, End, Frame};
+use super::segment::{self, Segment};
+use super::segments::Segments;
+use crate::engine::commit::CommitView;
+use crate::engine::id::SessionId;
+use crate::engine::recorded::Seq;
+use crate::engine::store::StoreError;
+use crate::engine::store::content;
+
+/// What a check found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct FsckReport {
+    /// Segments read.
+    pub segments: u64,
+    /// Commits that are whole.
+    pub commits: u64,
+    /// Events in them.
+    pub events: u64,
+    /// Contents and chunks that fit their digests.
+    pub contents: u64,
+    /// Sessions that are there.
+    pub sessions: u64,
+    /// What is wrong, in the journal's order.
+    pub problems: Vec<Problem>,
+    /// What was repaired, a line each.
+    pub repaired: Vec<String>,
+}
+
+/// Something wrong in a journal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The segment.
+    pub segment: u32,
+    /// Where in it.
+    pub offset: u64,
+    /// How many bytes are no frames; 0 when a frame is whole and its meaning is wrong.
+    pub bytes: u64,
+    /// What is wrong.
+    pub what: String,
+    /// The session that it concerns, where that is known.
+    pub session: Option<SessionId>,
+}
+
+/// Reads the whole journal; with `repair` it takes out what is damaged, into files under that directory.
+pub(crate) fn fsck(segments: &Segments, repair: Option<&Path>) -> Result<FsckReport, StoreError> {
+    let mut check = Check::default();
+    let numbers = segments.numbers()?;
+    for (number, expected) in numbers.iter().zip(numbers.first().copied().unwrap_or(1)..) {
+        if *number != expected {
+            check.problem(*number, 0, 0, format!("segment {expected} before it is missing"), None);
+        }
+    }
+    let mut bad_segments = BTreeSet::new();
+    for number in numbers {
+        check.report.segments += 1;
+        let segment = match segments.get(number) {
+            Ok(segment) => segment,
+            Err(error) => {
+                check.problem(number, 0, 0, error.to_string(), None);
+                continue;
+            }
+        };
+        let before = check.report.problems.len();
+        walk(&segment, &mut |item| {
+            check.item(&segment, item);
+            Ok(())
+        })?;
+        if check.report.problems.len() > before {
+            bad_segments.insert(number);
+        }
+    }
+    check.report.sessions = check.heads.len() as u64;
+    if let Some(directory) = repair.filter(|_| !bad_segments.is_empty()) {
+        for number in bad_segments {
+            repair_segment(segments, number, directory, &mut check)?;
+        }
+    }
+    Ok(check.report)
+}
+
+/// What a walk over a segment meets.
+pub(crate) enum Item<'a> {
+    Frame(Frame<'a>),
+    /// Bytes that are no frames: from, to, why.
+    Hole(u64, u64, &'static str),
+}
+
+/// Shows all frames of a segment and the holes between them.
+pub(crate) fn walk(
+    segment: &Segment,
+    visit: &mut dyn FnMut(Item<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut from = segment::HEADER;
+    loop {
+        let end = scan::frames(segment, from, &mut |frame| visit(Item::Frame(frame)))?;
+        let End::Bad(at, what) = end else { return Ok(()) };
+        let next = scan::resume_after(segment, at)?;
+        visit(Item::Hole(at, next.unwrap_or(segment.len()?), what))?;
+        match next {
+            Some(next) => from = next,
+            None => return Ok(()),
+        }
+    }
+}
+
+#[derive(Default)]
+struct Check {
+    report: FsckReport,
+    heads: BTreeMap<SessionId, Seq>,
+    /// Sessions with a gap: what follows it is of no use.
+    broken: BTreeSet<SessionId>,
+    /// Frames that are whole and must go, by segment and offset.
+    useless: BTreeSet<(u32, u64)>,
+}
+
+impl Check {
+    fn problem(&mut self, segment: u32, offset: u64, bytes: u64, what: String, session: Option<SessionId>) {
+        self.report.problems.push(Problem { segment, offset, bytes, what, session });
+    }
+
+    fn item(&mut self, segment: &Segment, item: Item<'_>) {
+        let number = segment.head.number;
+        match item {
+            Item::Hole(from, to, what) => self.problem(number, from, to - from, what.to_owned(), None),
+            Item::Frame(frame) => {
+                if let Err((what, session)) = self.frame(&frame) {
+                    self.useless.insert((number, frame.offset));
+                    self.problem(number, frame.offset, 0, what, session);
+                }
+            }
+        }
+    }
+
+    fn frame(&mut self, frame: &Frame<'_>) -> Result<(), (String, Option<SessionId>)> {
+        match frame.header.kind {
+            Kind::Commit => self.commit(frame.payload),
+            Kind::Content => {
+                let fits = content::piece_fits(frame.payload);
+                self.report.contents += u64::from(fits);
+                if fits { Ok(()) } else { Err(("a content does not fit its digest".to_owned(), None)) }
+            }
+            Kind::Manifest => match content::manifest_chunks(frame.payload) {
+                Some(_) => Ok(()),
+                None => Err(("a list of chunks makes no sense".to_owned(), None)),
+            },
+            Kind::Removal => {
+                if let Some(session) = frame.payload.first_chunk() {
+                    self.heads.remove(&SessionId::from_bytes(*session));
+                }
+                Ok(())
+            }
+            Kind::Close => Ok(()),
+        }
+    }
+
+    fn commit(&mut self, payload: &[u8]) -> Result<(), (String, Option<SessionId>)> {
+        let commit = CommitView::parse(payload).map_err(|_| ("a commit makes no sense".to_owned(), None))?;
+        let session = commit.session;
+        let head = self.heads.get(&session).copied().unwrap_or(0);
+        if commit.first != head + 1 {
+            let again = self.broken.replace(session).is_some();
+            let what = if again { "follows the gap" } else { "is missing before it" };
+            let lost = format!("session {session}: event {} {what}", commit.first.min(head + 1));
+            return Err((lost, Some(session)));
+        }
+        if commit.events().any(|event| event.is_err()) {
+            self.broken.insert(session);
+            return Err((format!("session {session}: events {} ff. end early", commit.first), Some(session)));
+        }
+        self.heads.insert(session, commit.last());
+        self.report.commits += 1;
+        self.report.events += u64::from(commit.count);
+        Ok(())
+    }
+}
+
+/// Writes a segment anew without its holes and useless frames, which go to a file of their own.
+fn repair_segment(segments: &Segments, number: u32, directory: &Path, check: &mut Check) -> Result<(), StoreError> {
+    let segment = segments.get(number)?;
+    let saved = saved_path(directory, number)?;
+    let mut lost = Vec::new();
+    rewrite(segments, number, &mut |item| match item {
+        Item::Frame(frame) if !check.useless.contains(&(number, frame.offset)) => Ok(true),
+        Item::Frame(frame) => {
+            frame::put(&mut lost, frame.header.kind, false, 0, frame.payload, crc32c::crc32c(frame.payload));
+            Ok(false)
+        }
+        Item::Hole(from, to, _) => {
+            let mut bytes = vec![0; usize::try_from(to - from).unwrap_or(0)];
+            let read = segment.read_at(*from, &mut bytes)?;
+            lost.extend_from_slice(&bytes[..read]);
+            Ok(false)
+        }
+    })?;
+    save(&saved, &lost)?;
+    let line = format!("segment {number}: what could not be kept was moved to {}", saved.display());
+    check.report.repaired.push(line);
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn saved_path(directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
+    let torn = directory.join("torn");
+    std::fs::create_dir_all(&torn).map_err(StoreError::io("create", &torn))?;
+    let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !path.exists());
+    free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn save(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    std::fs::write(path, bytes).map_err(StoreError::io("write", path))
+}
+
+/// Writes a segment anew with the frames for which `keep` is true, and puts it in the old one's place.
+///
+/// Every other position in it changes: an index of the journal is of no use afterwards.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(crate) fn rewrite(
+    segments: &Segments,
+    number: u32,
+    keep: &mut dyn FnMut(&Item<'_>) -> Result<bool, StoreError>,
+) -> Result<u64, StoreError> {
+    let old = segments.get(number)?;
+    let mut bytes = old.head.encode().to_vec();
+    let mut group = None;
+    walk(&old, &mut |item| {
+        if keep(&item)?
+            && let Item::Frame(frame) = item
+        {
+            let first = group.replace(frame.header.group) != Some(frame.header.group);
+            let crc = crc32c::crc32c(frame.payload);
+            frame::put(&mut bytes, frame.header.kind, first, frame.header.group, frame.payload, crc);
+        }
+        Ok(())
+    })?;
+    let raw = segment::raw_path(segments.directory(), number);
+    let unfinished = raw.with_extension("tmp");
+    std::fs::write(&unfinished, &bytes).map_err(StoreError::io("write", &unfinished))?;
+    let file = std::fs::File::open(&unfinished).map_err(StoreError::io("open", &unfinished))?;
+    file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
+    std::fs::rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
+    if old.is_packed() {
+        let packed = segment::packed_path(segments.directory(), number);
+        std::fs::remove_file(&packed).map_err(StoreError::io("remove", &packed))?;
+    }
+    segment::sync_directory(segments.directory())?;
+    segments.forget(number);
+    Ok(bytes.len() as u64)
+}

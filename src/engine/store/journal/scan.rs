@@ -1,0 +1,221 @@
+//! Reading frames in order, and telling a torn end from damage.
+
+use super::frame::{self, Header, Kind};
+use super::segment::{self, Segment};
+use crate::engine::store::StoreError;
+
+const WINDOW: usize = 1 << 20;
+
+/// A frame that was found whole.
+pub(crate) struct Frame<'a> {
+    pub(crate) offset: u64,
+    pub(crate) header: Header,
+    pub(crate) payload: &'a [u8],
+}
+
+/// How a scan ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Nothing but zeros, or nothing at all, follows.
+    Clean(u64),
+    /// At this offset there is no whole frame, and there are bytes.
+    Bad(u64, &'static str),
+}
+
+/// Shows every frame from `from` on until one is not whole.
+pub(crate) fn frames(
+    segment: &Segment,
+    from: u64,
+    visit: &mut dyn FnMut(Frame<'_>) -> Result<(), StoreError>,
+) -> Result<End, StoreError> {
+    let mut window = Window::new(segment);
+    let mut offset = from.max(segment::HEADER);
+    loop {
+        let head = window.bytes(offset, frame::HEADER)?;
+        let Ok(head) = <&[u8; frame::HEADER]>::try_from(head) else {
+            let clean = head.iter().all(|byte| *byte == 0);
+            return Ok(if clean { End::Clean(offset) } else { End::Bad(offset, "it ends within a frame's head") });
+        };
+        let Some(header) = Header::parse(head) else {
+            return window.end(offset);
+        };
+        let payload = window.bytes(offset + frame::HEADER as u64, header.length)?;
+        if payload.len() < header.length {
+            return Ok(End::Bad(offset, "it ends within a frame"));
+        }
+        if !header.fits(payload) {
+            return Ok(End::Bad(offset, "a frame's checksum does not fit its contents"));
+        }
+        visit(Frame { offset, header, payload })?;
+        offset += header.frame_len() as u64;
+    }
+}
+
+/// The first whole frame at or after `from` that begins a group later than `after`, or belongs to
+/// one even later: what can't be there when the bytes at `from` were never acknowledged.
+pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<Option<u64>, StoreError> {
+    let mut window = Window::new(segment);
+    let mut offset = from.next_multiple_of(frame::ALIGN as u64);
+    loop {
+        let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
+            return Ok(None);
+        };
+        if let Some(header) = Header::parse(head) {
+            let later = header.group > after + 1 || header.group > after && header.first && offset > from;
+            if later && header.fits(window.bytes(offset + frame::HEADER as u64, header.length)?) {
+                return Ok(Some(offset));
+            }
+        }
+        offset += frame::ALIGN as u64;
+    }
+}
+
+/// The next offset after `from` at which a whole frame stands.
+pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, StoreError> {
+    let mut window = Window::new(segment);
+    let mut offset = (from + 1).next_multiple_of(frame::ALIGN as u64);
+    loop {
+        let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
+            return Ok(None);
+        };
+        if let Some(header) = Header::parse(head)
+            && header.fits(window.bytes(offset + frame::HEADER as u64, header.length)?)
+        {
+            return Ok(Some(offset));
+        }
+        offset += frame::ALIGN as u64;
+    }
+}
+
+/// Reads one frame.
+pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(Kind, Vec<u8>), StoreError> {
+    let damaged = |what: &str| StoreError::Damaged {
+        segment: segment.head.number,
+        offset,
+        what: what.to_owned(),
+    };
+    let mut window = Window::new(segment);
+    window.step = 8 << 10;
+    let head = window.bytes(offset, frame::HEADER)?;
+    let head = <&[u8; frame::HEADER]>::try_from(head).map_err(|_| damaged("the segment ends before it"))?;
+    let header = Header::parse(head).ok_or_else(|| damaged("no frame begins there"))?;
+    let payload = window.bytes(offset + frame::HEADER as u64, header.length)?;
+    if !header.fits(payload) {
+        return Err(damaged("a frame's checksum does not fit its contents"));
+    }
+    Ok((header.kind, payload.to_vec()))
+}
+
+/// A part of a segment in memory that moves along.
+pub(crate) struct Window<'a> {
+    segment: &'a Segment,
+    buffer: Vec<u8>,
+    start: u64,
+    filled: usize,
+    pub(crate) step: usize,
+}
+
+impl<'a> Window<'a> {
+    pub(crate) fn new(segment: &'a Segment) -> Self {
+        Self { segment, buffer: Vec::new(), start: 0, filled: 0, step: WINDOW }
+    }
+
+    /// The bytes at `offset`: `length` of them, or fewer where the segment ends.
+    pub(crate) fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8], StoreError> {
+        let end = offset + length as u64;
+        if offset < self.start || end > self.start + self.filled as u64 {
+            self.fill(offset, length)?;
+        }
+        let from = usize::try_from(offset - self.start).unwrap_or(usize::MAX).min(self.filled);
+        Ok(&self.buffer[from..self.filled.min(from + length)])
+    }
+
+    /// Whether a frame's head at `offset` is in memory.
+    pub(crate) fn holds(&self, offset: u64) -> bool {
+        offset >= self.start && offset + frame::HEADER as u64 <= self.start + self.filled as u64
+    }
+
+    fn fill(&mut self, offset: u64, length: usize) -> Result<(), StoreError> {
+        let want = length.max(self.step);
+        if self.buffer.len() < want {
+            self.buffer.resize(want, 0);
+        }
+        self.filled = self.segment.read_at(offset, &mut self.buffer[..want])?;
+        self.start = offset;
+        Ok(())
+    }
+
+    /// How a segment ends at an offset where no frame begins.
+    fn end(&mut self, offset: u64) -> Result<End, StoreError> {
+        let mut at = offset;
+        loop {
+            let bytes = self.bytes(at, 64 << 10)?;
+            if bytes.is_empty() {
+                return Ok(End::Clean(offset));
+            }
+            if bytes.iter().any(|byte| *byte != 0) {
+                return Ok(End::Bad(offset, "the bytes there are no frame"));
+            }
+            at += bytes.len() as u64;
+        }
+    }
+}
+
+/// Shows the frames that are whole now in a segment that another process may be writing.
+pub(crate) fn frames_so_far(
+    segment: &Segment,
+    from: u64,
+    visit: &mut dyn FnMut(Frame<'_>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut window = Window::new(segment);
+    window.step = 64 << 10;
+    let mut offset = from;
+    loop {
+        let Some(header) = window.bytes(offset, frame::HEADER)?.first_chunk().and_then(Header::parse) else {
+            return Ok(());
+        };
+        let payload = window.bytes(offset + frame::HEADER as u64, header.length)?;
+        if !header.fits(payload) {
+            return Ok(());
+        }
+        visit(Frame { offset, header, payload })?;
+        offset += header.frame_len() as u64;
+        window.step = WINDOW;
+    }
+}
+
+/// What was cut from the end of a segment.
+pub(crate) struct Cut {
+    pub(crate) bytes: u64,
+    pub(crate) path: std::path::PathBuf,
+}
+
+/// Copies the end of a segment to a file of its own, up to its last byte that is not zero.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(crate) fn save_tail(segment: &Segment, from: u64, directory: &std::path::Path) -> Result<Cut, StoreError> {
+    use std::io::Write;
+    let torn = directory.join("torn");
+    std::fs::create_dir_all(&torn).map_err(StoreError::io("create", &torn))?;
+    let path = torn.join(format!("{:08}-{from}.bin", segment.head.number));
+    let mut file = std::fs::File::create(&path).map_err(StoreError::io("create", &path))?;
+    let mut window = Window::new(segment);
+    let (mut at, mut zeros, mut written) = (from, 0_u64, 0_u64);
+    loop {
+        let bytes = window.bytes(at, WINDOW)?;
+        let Some(last) = bytes.iter().rposition(|byte| *byte != 0) else {
+            if bytes.is_empty() {
+                break;
+            }
+            zeros += bytes.len() as u64;
+            at += bytes.len() as u64;
+            continue;
+        };
+        let gap = vec![0; usize::try_from(zeros).unwrap_or(0)];
+        file.write_all(&gap).and_then(|()| file.write_all(&bytes[..=last])).map_err(StoreError::io("write", &path))?;
+        written += zeros + last as u64 + 1;
+        zeros = (bytes.len() - last - 1) as u64;
+        at += bytes.len() as u64;
+    }
+    file.sync_all().map_err(StoreError::io("sync", &path))?;
+    Ok(Cut { bytes: written, path })
+}

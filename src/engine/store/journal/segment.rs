@@ -1,0 +1,239 @@
+//! Segment files: created preallocated, read by position, sealed, packed.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::packed::Packed;
+use crate::engine::store::StoreError;
+
+/// Bytes of a segment's header; frames follow.
+pub(crate) const HEADER: u64 = 64;
+const MAGIC: &[u8; 8] = b"FOLDSEG\n";
+const VERSION: u32 = 1;
+
+/// A frame's position in the journal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub(crate) struct Place {
+    pub(crate) segment: u32,
+    pub(crate) offset: u32,
+}
+
+/// The head of a segment file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SegmentHead {
+    pub(crate) number: u32,
+    /// Identity of the journal: a segment of another store is refused.
+    pub(crate) journal: [u8; 16],
+}
+
+impl SegmentHead {
+    pub(super) fn encode(&self) -> [u8; HEADER as usize] {
+        let mut bytes = [0; HEADER as usize];
+        bytes[..8].copy_from_slice(MAGIC);
+        bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..32].copy_from_slice(&self.journal);
+        let crc = crc32c::crc32c(&bytes[..60]);
+        bytes[60..].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    fn parse(bytes: &[u8; HEADER as usize]) -> Result<Self, String> {
+        if &bytes[..8] != MAGIC {
+            return Err("not a foldspace journal segment".to_owned());
+        }
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        if word(8) != VERSION {
+            return Err(format!("written in format {}; this program reads format {VERSION}", word(8)));
+        }
+        if word(60) != crc32c::crc32c(&bytes[..60]) {
+            return Err("the segment's head is damaged".to_owned());
+        }
+        let mut journal = [0; 16];
+        journal.copy_from_slice(&bytes[16..32]);
+        Ok(Self { number: word(12), journal })
+    }
+}
+
+/// An open segment.
+pub(crate) struct Segment {
+    pub(crate) path: PathBuf,
+    pub(crate) head: SegmentHead,
+    bytes: Bytes,
+}
+
+enum Bytes {
+    Raw(File),
+    Packed(Packed),
+}
+
+/// The file names of a segment.
+pub(crate) fn raw_path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("{number:08}.seg"))
+}
+
+/// The file name of a segment that has been packed.
+pub(crate) fn packed_path(directory: &Path, number: u32) -> PathBuf {
+    directory.join(format!("{number:08}.pak"))
+}
+
+impl Segment {
+    /// Creates a segment with `capacity` bytes set aside on the disk, durable with its name.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(crate) fn create(directory: &Path, head: SegmentHead, capacity: u64) -> Result<Self, StoreError> {
+        let path = raw_path(directory, head.number);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .map_err(StoreError::io("create", &path))?;
+        preallocate(&file, capacity);
+        file.write_all_at(&head.encode(), 0).map_err(StoreError::io("write", &path))?;
+        file.sync_all().map_err(StoreError::io("sync", &path))?;
+        sync_directory(directory)?;
+        Ok(Self { path, head, bytes: Bytes::Raw(file) })
+    }
+
+    /// Opens the segment of that number, raw or packed.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(crate) fn open(directory: &Path, number: u32, writable: bool) -> Result<Self, StoreError> {
+        let packed = packed_path(directory, number);
+        if packed.exists() {
+            let opened = Packed::open(&packed)?;
+            return Self::checked(packed, number, Bytes::Packed(opened));
+        }
+        let path = raw_path(directory, number);
+        let file = OpenOptions::new().read(true).write(writable).open(&path);
+        Self::checked(path.clone(), number, Bytes::Raw(file.map_err(StoreError::io("open", &path))?))
+    }
+
+    fn checked(path: PathBuf, number: u32, bytes: Bytes) -> Result<Self, StoreError> {
+        let unnamed = SegmentHead { number, journal: [0; 16] };
+        let mut segment = Self { path, head: unnamed, bytes };
+        let mut head = [0; HEADER as usize];
+        let wrong = |what: String| StoreError::Format { path: segment.path.clone(), what };
+        if segment.read_at(0, &mut head)? < head.len() {
+            return Err(wrong("the segment ends within its head".to_owned()));
+        }
+        let parsed = SegmentHead::parse(&head).map_err(wrong)?;
+        if parsed.number != number {
+            return Err(wrong(format!("holds segment {}; was it renamed?", parsed.number)));
+        }
+        segment.head = parsed;
+        Ok(segment)
+    }
+
+    /// Fills `buffer` from `offset`, as far as the segment goes; gives how much there was.
+    pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
+        match &self.bytes {
+            Bytes::Packed(packed) => packed.read_at(offset, buffer),
+            Bytes::Raw(file) => read_fully(file, offset, buffer).map_err(StoreError::io("read", &self.path)),
+        }
+    }
+
+    /// How many bytes can be read, preallocated ones included.
+    pub(crate) fn len(&self) -> Result<u64, StoreError> {
+        match &self.bytes {
+            Bytes::Packed(packed) => Ok(packed.raw_len()),
+            Bytes::Raw(file) => {
+                file.metadata().map(|m| m.len()).map_err(StoreError::io("inspect", &self.path))
+            }
+        }
+    }
+
+    pub(crate) fn is_packed(&self) -> bool {
+        matches!(self.bytes, Bytes::Packed(_))
+    }
+
+    /// Writes and syncs; the segment must be raw.
+    pub(crate) fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), StoreError> {
+        self.raw()?.write_all_at(bytes, offset).map_err(StoreError::io("write", &self.path))
+    }
+
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        self.raw()?.sync_data().map_err(StoreError::io("sync", &self.path))
+    }
+
+    /// Cuts everything from `end` on, and sets `capacity` bytes aside again.
+    pub(crate) fn truncate(&self, end: u64, capacity: u64) -> Result<(), StoreError> {
+        let file = self.raw()?;
+        file.set_len(end).map_err(StoreError::io("cut", &self.path))?;
+        if capacity > end {
+            preallocate(file, capacity);
+        }
+        file.sync_all().map_err(StoreError::io("sync", &self.path))
+    }
+
+    fn raw(&self) -> Result<&File, StoreError> {
+        match &self.bytes {
+            Bytes::Raw(file) => Ok(file),
+            Bytes::Packed(_) => {
+                let what = "a packed segment is never written".to_owned();
+                Err(StoreError::Format { path: self.path.clone(), what })
+            }
+        }
+    }
+}
+
+/// Sets space aside where the file system can; where it can't, appends are slower and still right.
+fn preallocate(file: &File, capacity: u64) {
+    for capacity in [capacity, capacity / 16] {
+        if rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, capacity).is_ok() {
+            return;
+        }
+    }
+}
+
+fn read_fully(file: &File, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
+    let mut filled = 0;
+    while filled < buffer.len() {
+        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(filled)
+}
+
+/// Makes the names in a directory durable.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(crate) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
+    File::open(directory).and_then(|d| d.sync_all()).map_err(StoreError::io("sync", directory))
+}
+
+/// The numbers of the segments in a journal's directory, in order.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(crate) fn list(directory: &Path) -> Result<Vec<u32>, StoreError> {
+    let mut numbers = Vec::new();
+    for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
+        let name = entry.map_err(StoreError::io("list", directory))?.file_name();
+        let number = name.to_str().and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".pak")));
+        numbers.extend(number.and_then(|digits| digits.parse::<u32>().ok()));
+    }
+    numbers.sort_unstable();
+    numbers.dedup();
+    Ok(numbers)
+}
+
+/// Removes what a cut-off packing left: unfinished files, and raw segments that are packed already.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(crate) fn clear_unfinished(directory: &Path) -> Result<(), StoreError> {
+    for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
+        let path = entry.map_err(StoreError::io("list", directory))?.path();
+        let ending = path.extension().and_then(|ending| ending.to_str());
+        let stale = match ending {
+            Some("tmp") => true,
+            Some("seg") => path.with_extension("pak").exists(),
+            _ => false,
+        };
+        if stale {
+            std::fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+        }
+    }
+    Ok(())
+}

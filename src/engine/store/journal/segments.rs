@@ -1,0 +1,66 @@
+//! The segments of one journal, opened when they are first needed.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use super::segment::{self, Segment};
+use crate::engine::store::StoreError;
+
+/// The segments of one journal.
+pub(crate) struct Segments {
+    directory: PathBuf,
+    writable: bool,
+    open: RwLock<BTreeMap<u32, Arc<Segment>>>,
+}
+
+impl Segments {
+    pub(crate) fn new(directory: &Path, writable: bool) -> Self {
+        Self { directory: directory.to_owned(), writable, open: RwLock::default() }
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// The numbers of the segments that there are now, in order.
+    pub(crate) fn numbers(&self) -> Result<Vec<u32>, StoreError> {
+        segment::list(&self.directory)
+    }
+
+    pub(crate) fn get(&self, number: u32) -> Result<Arc<Segment>, StoreError> {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(segment) = open.get(&number) {
+            return Ok(Arc::clone(segment));
+        }
+        drop(open);
+        let segment = Segment::open(&self.directory, number, self.writable);
+        // A segment may be packed, and so renamed, between the look and the opening.
+        let segment = segment.or_else(|_| Segment::open(&self.directory, number, self.writable))?;
+        let segment = Arc::new(segment);
+        self.add(Arc::clone(&segment));
+        Ok(segment)
+    }
+
+    pub(crate) fn add(&self, segment: Arc<Segment>) {
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        open.insert(segment.head.number, segment);
+    }
+
+    /// Forgets an open segment, so that its file is opened again when it is next read.
+    pub(crate) fn forget(&self, number: u32) {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(&number);
+    }
+
+    /// Bytes that the segment files take on the disk.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(crate) fn disk_bytes(&self) -> Result<u64, StoreError> {
+        use std::os::unix::fs::MetadataExt;
+        let mut total = 0;
+        for entry in std::fs::read_dir(&self.directory).map_err(StoreError::io("list", &self.directory))? {
+            let entry = entry.map_err(StoreError::io("list", &self.directory))?;
+            total += entry.metadata().map_or(0, |m| m.len().min(m.blocks() * 512));
+        }
+        Ok(total)
+    }
+}

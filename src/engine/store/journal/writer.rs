@@ -1,0 +1,371 @@
+//! The only way into a journal: frames are staged, and written in groups with one sync each.
+//!
+//! There is no queue of commits. Frames are encoded straight into a staging buffer, and whoever waits
+//! for a commit while nobody writes takes the buffer and writes it: with one caller that costs no
+//! change of threads, with many they share a sync. A background thread does the same for commits that
+//! nobody waits for.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use super::frame::{self, Kind};
+use super::segment::{self, Place, Segment, SegmentHead};
+use super::segments::Segments;
+use crate::engine::recorded::Seq;
+use crate::engine::store::StoreError;
+use crate::engine::store::ticket::{GroupWait, Progress, Turn};
+
+/// Staged bytes above which a caller must help to write.
+const STAGED_MAX: usize = 16 << 20;
+/// Staged bytes above which the background thread is woken early.
+const STAGED_SOON: usize = 1 << 20;
+
+/// A commit in a group, for those who are told when it is durable.
+pub(crate) struct Note<T> {
+    pub(crate) subject: Arc<T>,
+    pub(crate) last: Seq,
+    /// Where its payload lies in [`Group::bytes`].
+    pub(crate) payload: std::ops::Range<usize>,
+}
+
+/// What became durable together.
+pub(crate) struct Group<'a, T> {
+    pub(crate) bytes: &'a [u8],
+    pub(crate) notes: Vec<Note<T>>,
+    /// The journal's end after it.
+    pub(crate) end: Place,
+    pub(crate) number: u64,
+}
+
+/// Where a staged frame will be, and the number by which to wait for it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Staged {
+    pub(crate) place: Place,
+    pub(crate) number: u64,
+    /// Whether the frame is the first of a segment: the one before is complete.
+    pub(crate) pressed: bool,
+}
+
+/// Appends frames to a journal. `T` is what notes are about.
+pub(crate) struct Writer<T> {
+    segments: Arc<Segments>,
+    capacity: u64,
+    staging: Mutex<Staging<T>>,
+    io: Mutex<Io>,
+    progress: Progress,
+    told: Box<dyn Fn(Group<'_, T>) + Send + Sync>,
+    wake: (Mutex<Wake>, Condvar),
+    /// Whether the background thread has been told that there is work.
+    busy: AtomicBool,
+}
+
+#[derive(Default)]
+struct Wake {
+    /// Something was staged since the last background write.
+    work: bool,
+    /// Much was staged, or somebody waits: no pause.
+    soon: bool,
+    stop: bool,
+}
+
+struct Staging<T> {
+    bytes: Vec<u8>,
+    notes: Vec<Note<T>>,
+    /// Where in `bytes` another segment begins, and its number.
+    cuts: Vec<(usize, u32)>,
+    /// Where the next frame goes.
+    next: Place,
+    group: u64,
+    number: u64,
+    failed: Option<StoreError>,
+    /// Whether anything was staged since the journal was opened.
+    used: bool,
+}
+
+struct Io {
+    segment: Option<Arc<Segment>>,
+    /// Where the durable part of the journal ends.
+    end: Place,
+    head: SegmentHead,
+    spare: Vec<u8>,
+}
+
+impl<T: Send + Sync> Writer<T> {
+    /// Begins after `end`, in the journal of that identity, with groups after `group`.
+    pub(crate) fn new(
+        segments: Arc<Segments>,
+        journal: [u8; 16],
+        end: Place,
+        group: u64,
+        capacity: u64,
+        told: Box<dyn Fn(Group<'_, T>) + Send + Sync>,
+    ) -> Self {
+        let staging = Staging {
+            bytes: Vec::new(),
+            notes: Vec::new(),
+            cuts: Vec::new(),
+            next: end,
+            group: group + 1,
+            number: 0,
+            failed: None,
+            used: false,
+        };
+        let head = SegmentHead { number: end.segment, journal };
+        let io = Io { segment: None, end, head, spare: Vec::new() };
+        Self {
+            segments,
+            capacity,
+            staging: Mutex::new(staging),
+            io: Mutex::new(io),
+            progress: Progress::default(),
+            told,
+            wake: Default::default(),
+            busy: AtomicBool::new(false),
+        }
+    }
+
+    /// Locks the staging buffer, to stage frames that must stand together and in order.
+    pub(crate) fn stage(&self) -> Result<Stage<'_, T>, StoreError> {
+        let staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
+        match &staging.failed {
+            Some(error) => Err(StoreError::Poisoned(error.to_string())),
+            None => Ok(Stage { staging, capacity: self.capacity }),
+        }
+    }
+
+    /// Called after staging, outside of all locks: sees to it that somebody writes, which bounds both
+    /// memory and how long a commit that nobody waits for stays in it.
+    pub(crate) fn relieve(&self, number: u64, staged: usize) -> Result<(), StoreError> {
+        if staged > STAGED_MAX {
+            return self.wait(number);
+        }
+        if staged > STAGED_SOON {
+            self.nudge();
+        } else if !self.busy.swap(true, Ordering::Relaxed) {
+            self.lock_wake().work = true;
+            self.wake.1.notify_one();
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable that is staged now.
+    pub(crate) fn sync(&self) -> Result<(), StoreError> {
+        let number = self.lock_staging().number;
+        self.wait(number)
+    }
+
+    /// The work of the background thread: writes what is staged, at once when asked to and `pause`
+    /// after the first frame otherwise, until [`stop`](Writer::stop).
+    pub(crate) fn run(&self, pause: std::time::Duration) {
+        loop {
+            let idle = |wake: &mut Wake| !wake.work && !wake.soon && !wake.stop;
+            let wake = self.wake.1.wait_while(self.lock_wake(), idle).unwrap_or_else(PoisonError::into_inner);
+            let calm = |wake: &mut Wake| !wake.soon && !wake.stop;
+            let waited = self.wake.1.wait_timeout_while(wake, pause, calm);
+            let (mut wake, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            (wake.work, wake.soon) = (false, false);
+            let stop = wake.stop;
+            drop(wake);
+            self.busy.store(false, Ordering::Relaxed);
+            // A failure is kept by `finish`, and told to the next caller.
+            if self.sync().is_err() || stop {
+                return;
+            }
+        }
+    }
+
+    /// The number of the last frame that was staged.
+    pub(crate) fn staged_number(&self) -> u64 {
+        self.lock_staging().number
+    }
+
+    /// Ends [`run`](Writer::run).
+    pub(crate) fn stop(&self) {
+        self.lock_wake().stop = true;
+        self.wake.1.notify_all();
+    }
+
+    /// Writes what is staged and a closing frame, and gives back the space set aside.
+    pub(crate) fn close(&self) -> Result<Place, StoreError> {
+        let mut staging = self.lock_staging();
+        if staging.used && staging.failed.is_none() {
+            let crc = crc32c::crc32c(b"");
+            // A group of its own: it proves that everything before it was durable.
+            if !staging.bytes.is_empty() {
+                drop(staging);
+                self.sync()?;
+                staging = self.lock_staging();
+            }
+            Stage { staging, capacity: self.capacity }.frame(Kind::Close, b"", crc);
+            self.sync()?;
+        } else {
+            drop(staging);
+        }
+        let io = self.io.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(segment) = &io.segment {
+            segment.truncate(u64::from(io.end.offset), 0)?;
+        }
+        Ok(io.end)
+    }
+
+    fn lock_wake(&self) -> MutexGuard<'_, Wake> {
+        self.wake.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_staging(&self) -> MutexGuard<'_, Staging<T>> {
+        self.staging.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes one group; the caller has the turn.
+    fn write_group(&self) -> Result<u64, StoreError> {
+        let mut io = self.io.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut staging = self.lock_staging();
+        let spare = std::mem::take(&mut io.spare);
+        let bytes = std::mem::replace(&mut staging.bytes, spare);
+        let notes = std::mem::take(&mut staging.notes);
+        let cuts = std::mem::take(&mut staging.cuts);
+        let (end, number, group) = (staging.next, staging.number, staging.group);
+        staging.group += 1;
+        drop(staging);
+        let written = self.write_parts(&mut io, &bytes, &cuts);
+        if let Err(error) = written {
+            self.lock_staging().failed = Some(error.clone());
+            io.retract();
+            return Err(error);
+        }
+        io.end = end;
+        (self.told)(Group { bytes: &bytes, notes, end, number: group });
+        io.spare = bytes;
+        io.spare.clear();
+        io.spare.shrink_to(4 * STAGED_SOON);
+        Ok(number)
+    }
+
+    fn write_parts(&self, io: &mut Io, bytes: &[u8], cuts: &[(usize, u32)]) -> Result<(), StoreError> {
+        let mut from = 0;
+        for (cut, number) in cuts {
+            self.write_part(io, &bytes[from..*cut])?;
+            self.begin_segment(io, *number)?;
+            from = *cut;
+        }
+        self.write_part(io, &bytes[from..])
+    }
+
+    fn write_part(&self, io: &mut Io, bytes: &[u8]) -> Result<(), StoreError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        if io.segment.is_none() {
+            self.resume_segment(io)?;
+        }
+        let segment = io.segment.clone().ok_or(StoreError::ReadOnly)?;
+        segment.write(u64::from(io.end.offset), bytes)?;
+        segment.sync()?;
+        io.end.offset += u32::try_from(bytes.len()).unwrap_or(u32::MAX);
+        Ok(())
+    }
+
+    /// Takes up the segment in which the journal ends; space is set aside only now, so that those
+    /// who only read leave the disk alone.
+    fn resume_segment(&self, io: &mut Io) -> Result<(), StoreError> {
+        if u64::from(io.end.offset) <= segment::HEADER {
+            return self.begin_segment(io, io.end.segment);
+        }
+        let segment = self.segments.get(io.end.segment)?;
+        segment.truncate(u64::from(io.end.offset), self.capacity)?;
+        io.segment = Some(segment);
+        Ok(())
+    }
+
+    fn begin_segment(&self, io: &mut Io, number: u32) -> Result<(), StoreError> {
+        if let Some(full) = io.segment.take() {
+            full.truncate(u64::from(io.end.offset), 0)?;
+        }
+        io.head.number = number;
+        let segment = Arc::new(Segment::create(self.segments.directory(), io.head, self.capacity)?);
+        self.segments.add(Arc::clone(&segment));
+        io.segment = Some(segment);
+        io.end = Place { segment: number, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
+        Ok(())
+    }
+}
+
+impl Io {
+    /// After a failed write: takes back what may have been written in part, so that nothing shows
+    /// later that the caller was told had failed. It may fail too; then recovery decides.
+    fn retract(&self) {
+        if let Some(segment) = &self.segment {
+            let taken_back = segment.truncate(u64::from(self.end.offset), 0);
+            if let Err(error) = taken_back {
+                tracing::warn!(%error, "what was written of a failed commit could not be taken back");
+            }
+        }
+    }
+}
+
+impl<T: Send + Sync> GroupWait for Writer<T> {
+    fn wait(&self, number: u64) -> Result<(), StoreError> {
+        match self.progress.turn(number)? {
+            Turn::Done => Ok(()),
+            Turn::Write => {
+                let outcome = self.write_group();
+                self.progress.finish(outcome.clone());
+                outcome.map(drop)
+            }
+        }
+    }
+
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn nudge(&self) {
+        self.lock_wake().soon = true;
+        self.wake.1.notify_one();
+    }
+}
+
+/// The staging buffer, locked.
+pub(crate) struct Stage<'a, T> {
+    staging: MutexGuard<'a, Staging<T>>,
+    capacity: u64,
+}
+
+impl<T> Stage<'_, T> {
+    /// Stages a frame that nobody is told about.
+    pub(crate) fn frame(&mut self, kind: Kind, payload: &[u8], crc: u32) -> Staged {
+        let staging = &mut *self.staging;
+        let length = frame::frame_len(payload.len()) as u64;
+        let full = u64::from(staging.next.offset) + length > self.capacity;
+        let pressed = full && u64::from(staging.next.offset) > segment::HEADER;
+        if pressed {
+            staging.next = Place {
+                segment: staging.next.segment + 1,
+                offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX),
+            };
+            staging.cuts.push((staging.bytes.len(), staging.next.segment));
+        }
+        let place = staging.next;
+        let first = staging.bytes.is_empty();
+        frame::put(&mut staging.bytes, kind, first, staging.group, payload, crc);
+        staging.next.offset += u32::try_from(length).unwrap_or(u32::MAX);
+        staging.number += 1;
+        staging.used = true;
+        Staged { place, number: staging.number, pressed }
+    }
+
+    /// Stages a commit; `subject` is told when it is durable.
+    pub(crate) fn commit(&mut self, subject: &Arc<T>, last: Seq, payload: &[u8], crc: u32) -> Staged {
+        let staged = self.frame(Kind::Commit, payload, crc);
+        let end = self.staging.bytes.len();
+        let start = end - frame::frame_len(payload.len()) + frame::HEADER;
+        let payload = start..start + payload.len();
+        self.staging.notes.push(Note { subject: Arc::clone(subject), last, payload });
+        staged
+    }
+
+    /// How many bytes are staged.
+    pub(crate) fn staged(&self) -> usize {
+        self.staging.bytes.len()
+    }
+}

@@ -1,0 +1,240 @@
+//! Checks and collections: work on a whole store that nobody else uses meanwhile.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::PoisonError;
+
+use serde::Serialize;
+
+use super::{LocalStore, LocalStoreOptions};
+use crate::engine::commit::CommitView;
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::store::journal::frame::{self, Kind};
+use crate::engine::store::journal::{self, FsckReport, Segments};
+use crate::engine::store::lock::StoreLock;
+use crate::engine::store::{StoreError, content, index};
+
+/// What a collection found, and took away unless it was a rehearsal.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct GcReport {
+    /// Commits of removed sessions.
+    pub commits: u64,
+    /// Contents and chunks that nothing refers to.
+    pub contents: u64,
+    /// Bytes that both take in the journal.
+    pub bytes: u64,
+    /// Segments written anew.
+    pub segments: u64,
+    /// Blocks of snapshots that no snapshot has any more.
+    pub snapshot_blocks: u64,
+    /// Indexes that had been set aside, and ends of the journal that had been cut off.
+    pub leftovers: u64,
+}
+
+impl LocalStore {
+    /// Reads every byte of the journal in `directory`. With `repair`, what is damaged is taken out of
+    /// the journal and kept in files beside it; a session with a gap then ends before the gap.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process has the store, and others.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport, StoreError> {
+        let directory = directory.as_ref();
+        let segments = Segments::new(&directory.join("journal"), repair);
+        segments.numbers()?;
+        let _lock = StoreLock::take(directory)?;
+        let report = journal::fsck(&segments, repair.then_some(directory))?;
+        let index = directory.join("index");
+        if !report.repaired.is_empty() && index.exists() {
+            std::fs::remove_dir_all(&index).map_err(StoreError::io("remove", &index))?;
+        }
+        Ok(report)
+    }
+
+    /// Takes away what removed sessions left, contents that nothing refers to, and leftovers of
+    /// repairs. With `rehearse` it only counts.
+    ///
+    /// A content is kept when any remaining event has its digest in it, as 32 bytes or as 64
+    /// hexadecimal digits: so the events of other programs are respected too.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process has the store, and others. The store is as before
+    /// or as after, whenever it stops.
+    pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport, StoreError> {
+        let directory = directory.as_ref();
+        let mut store = Self::open(directory, LocalStoreOptions::default())?;
+        let mut report = GcReport::default();
+        let live = Live::find(&store)?;
+        let garbage = live.garbage(&store, &mut report)?;
+        report.segments = garbage.len() as u64;
+        report.leftovers = leftovers(directory, rehearse)?;
+        if rehearse {
+            return Ok(report);
+        }
+        report.snapshot_blocks = store.shared.with_index(0, |index| index.sweep_blocks())?;
+        if garbage.is_empty() {
+            return Ok(report);
+        }
+        if let Some(maintenance) = store.maintenance.take() {
+            maintenance.stop(&store.shared);
+        }
+        *store.shared.index.write().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Some(aside) = index::set_aside(&directory.join("index"))? {
+            remove(&aside)?;
+        }
+        for number in garbage {
+            journal::rewrite(&store.shared.segments, number, &mut |item| match item {
+                journal::Item::Frame(frame) => Ok(live.keeps(frame.header.kind, frame.payload)),
+                journal::Item::Hole(from, ..) => Err(StoreError::Damaged {
+                    segment: number,
+                    offset: *from,
+                    what: "no collection before it is repaired".to_owned(),
+                }),
+            })?;
+        }
+        Ok(report)
+    }
+}
+
+/// What must stay.
+struct Live {
+    sessions: BTreeSet<SessionId>,
+    contents: BTreeSet<Digest>,
+}
+
+impl Live {
+    fn find(store: &LocalStore) -> Result<Self, StoreError> {
+        let mut known = Known::default();
+        let mut chunks = BTreeMap::new();
+        store.each_frame(&mut |_, frame| {
+            if let Some(head) = content::head_of(frame.header.kind, frame.payload)
+                && matches!(frame.header.kind, Kind::Content | Kind::Manifest)
+            {
+                known.add(head.digest);
+                if frame.header.kind == Kind::Manifest
+                    && let Some((_, parts)) = content::manifest_chunks(frame.payload)
+                {
+                    chunks.insert(head.digest, parts);
+                }
+            }
+        })?;
+        let mut live = Self { sessions: store.shared.session_ids().into_iter().collect(), contents: BTreeSet::new() };
+        store.each_frame(&mut |_, frame| {
+            let commit = if frame.header.kind == Kind::Commit { CommitView::parse(frame.payload).ok() } else { None };
+            if commit.is_some_and(|commit| live.sessions.contains(&commit.session)) {
+                known.named_in(frame.payload, &mut live.contents);
+            }
+        })?;
+        let parts: Vec<Digest> = live.contents.iter().filter_map(|d| chunks.get(d)).flatten().copied().collect();
+        live.contents.extend(parts);
+        Ok(live)
+    }
+
+    fn keeps(&self, kind: Kind, payload: &[u8]) -> bool {
+        match kind {
+            Kind::Commit => CommitView::parse(payload).is_ok_and(|c| self.sessions.contains(&c.session)),
+            Kind::Content | Kind::Manifest => {
+                content::head_of(kind, payload).is_some_and(|head| self.contents.contains(&head.digest))
+            }
+            Kind::Removal => false,
+            Kind::Close => true,
+        }
+    }
+
+    /// The segments with garbage in them.
+    fn garbage(&self, store: &LocalStore, report: &mut GcReport) -> Result<BTreeSet<u32>, StoreError> {
+        let mut segments = BTreeSet::new();
+        store.each_frame(&mut |number, frame| {
+            if self.keeps(frame.header.kind, frame.payload) {
+                return;
+            }
+            segments.insert(number);
+            report.bytes += frame::frame_len(frame.header.length) as u64;
+            match frame.header.kind {
+                Kind::Commit => report.commits += 1,
+                Kind::Content | Kind::Manifest => report.contents += 1,
+                Kind::Removal | Kind::Close => {}
+            }
+        })?;
+        Ok(segments)
+    }
+}
+
+impl LocalStore {
+    fn each_frame(
+        &self,
+        visit: &mut dyn FnMut(u32, &journal::scan::Frame<'_>),
+    ) -> Result<(), StoreError> {
+        for number in self.shared.segments.numbers()? {
+            let segment = self.shared.segments.get(number)?;
+            journal::scan::frames_so_far(&segment, journal::segment::HEADER, &mut |frame| {
+                visit(number, &frame);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Digests to look for in bytes, with a filter that rules most places out.
+#[derive(Default)]
+struct Known {
+    digests: BTreeSet<Digest>,
+    beginnings: Vec<u64>,
+}
+
+const FILTER_BITS: usize = 1 << 24;
+
+impl Known {
+    fn add(&mut self, digest: Digest) {
+        self.beginnings.resize(FILTER_BITS / 64, 0);
+        let at = beginning(digest.as_bytes());
+        self.beginnings[at / 64] |= 1 << (at % 64);
+        self.digests.insert(digest);
+    }
+
+    /// Adds to `found` every digest that stands in `bytes`, raw or in hexadecimal digits.
+    fn named_in(&self, bytes: &[u8], found: &mut BTreeSet<Digest>) {
+        if self.digests.is_empty() {
+            return;
+        }
+        for window in bytes.array_windows::<32>() {
+            let at = beginning(window);
+            if self.beginnings[at / 64] >> (at % 64) & 1 == 1 {
+                let digest = Digest::from_bytes(*window);
+                found.extend(self.digests.contains(&digest).then_some(digest));
+            }
+        }
+        for run in bytes.split(|byte| !byte.is_ascii_hexdigit()).filter(|run| run.len() >= 64) {
+            let text = std::str::from_utf8(run).unwrap_or_default();
+            let digests = (0..=text.len() - 64).filter_map(|at| text[at..at + 64].parse::<Digest>().ok());
+            found.extend(digests.filter(|digest| self.digests.contains(digest)));
+        }
+    }
+}
+
+fn beginning(bytes: &[u8; 32]) -> usize {
+    usize::from(bytes[0]) | usize::from(bytes[1]) << 8 | usize::from(bytes[2]) << 16
+}
+
+/// Counts, and unless it is a rehearsal removes, what repairs have put aside.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn leftovers(directory: &Path, rehearse: bool) -> Result<u64, StoreError> {
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
+        let path = entry.map_err(StoreError::io("list", directory))?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if name == "torn" || name.starts_with("index.bad-") {
+            count += 1;
+            if !rehearse {
+                remove(&path)?;
+            }
+        }
+    }
+    Ok(count)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn remove(directory: &Path) -> Result<(), StoreError> {
+    std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))
+}

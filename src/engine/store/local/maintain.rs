@@ -1,0 +1,188 @@
+//! Background work: writing what nobody waits for, indexing, packing.
+
+use std::sync::{Arc, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crossbeam_channel::{RecvTimeoutError, Sender};
+
+use super::{Durability, Shared};
+use crate::engine::id::SessionId;
+use crate::engine::store::index::{Batch, Stamp};
+use crate::engine::store::journal::frame::{self, Kind};
+use crate::engine::store::journal::segment::{self};
+use crate::engine::store::journal::{Place, pack, scan};
+use crate::engine::store::{StorageUse, StoreError, content};
+
+/// How long a commit that nobody waits for may stay in memory.
+const WRITE_PAUSE: Duration = Duration::from_millis(20);
+/// How often the index learns what is new.
+const LEARN_PAUSE: Duration = Duration::from_millis(500);
+
+/// The background threads of a store.
+pub(super) struct Maintenance {
+    stop: Sender<()>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Maintenance {
+    pub(super) fn start(shared: &Arc<Shared>) -> Result<Self, StoreError> {
+        let (stop, stopped) = crossbeam_channel::bounded::<()>(0);
+        let (writing, indexing) = (Arc::clone(shared), Arc::clone(shared));
+        let named = |name: &str| std::thread::Builder::new().name(format!("foldspace-{name}"));
+        let failed = || StoreError::io("start a thread for", &shared.directory);
+        let writer = named("writer").spawn(move || {
+            if let Some(writer) = &writing.writer {
+                writer.run(WRITE_PAUSE);
+            }
+        });
+        let writer = writer.map_err(failed())?;
+        let index = named("index").spawn(move || {
+            while stopped.recv_timeout(LEARN_PAUSE) == Err(RecvTimeoutError::Timeout) {
+                indexing.learn();
+                indexing.pack_full();
+            }
+        });
+        Ok(Self { stop, threads: vec![writer, index.map_err(failed())?] })
+    }
+
+    /// Ends the threads and closes the journal and the index.
+    pub(super) fn stop(self, shared: &Shared) {
+        drop(self.stop);
+        if let Some(writer) = &shared.writer {
+            writer.stop();
+        }
+        for thread in self.threads {
+            // A panic there has been printed; closing goes on.
+            drop(thread.join());
+        }
+        let closed = shared.writer.as_ref().map_or(Ok(()), |writer| writer.close().map(drop));
+        if let Err(error) = closed {
+            tracing::warn!(%error, "the journal could not be closed cleanly; it is recovered when next opened");
+        }
+        shared.learn();
+        let flushed = shared.with_index((), |index| index.flush());
+        if let Err(error) = flushed {
+            tracing::debug!(%error, "the index could not be flushed; it is made again when next opened");
+        }
+    }
+}
+
+impl Shared {
+    /// Tells the index what is durable and new.
+    pub(super) fn learn(&self) {
+        let Some(index) = self.index() else { return };
+        let (sessions, removed, end, group) = {
+            let mut dirty = self.slots.dirty();
+            if dirty.end == Place::default() {
+                return;
+            }
+            let sessions = std::mem::take(&mut dirty.sessions);
+            for slot in &sessions {
+                slot.dirty.store(false, std::sync::atomic::Ordering::Release);
+            }
+            dirty.commits = 0;
+            (sessions, std::mem::take(&mut dirty.removed), dirty.end, dirty.group)
+        };
+        let contents = self.contents.unindexed(end);
+        if sessions.is_empty() && removed.is_empty() && contents.is_empty() && index.stamp().is_some_and(|s| s.end == end) {
+            return;
+        }
+        let mut batch = Batch { contents, removed, ..Batch::default() };
+        for slot in &sessions {
+            let inner = slot.lock();
+            let positions: Vec<_> = inner.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
+            drop(inner);
+            batch.positions.push((slot.id, positions));
+            batch.entries.extend(slot.entry().filter(|entry| entry.head <= slot.written()));
+        }
+        let learned = index.learn(&batch, Stamp { journal: self.journal_id(), end, group });
+        if let Err(error) = learned {
+            tracing::warn!(%error, "the index failed and is not used any more");
+            *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
+            return;
+        }
+        self.contents.indexed(&batch.contents);
+        for (slot, (_, positions)) in sessions.iter().zip(&batch.positions) {
+            slot.lock().positions.drain(..positions.len());
+        }
+    }
+
+    fn journal_id(&self) -> [u8; 16] {
+        self.journal
+    }
+
+    /// Packs segments that are full.
+    pub(super) fn pack_full(&self) {
+        if !self.pack {
+            return;
+        }
+        let full = std::mem::take(&mut self.slots.dirty().full);
+        for number in full {
+            let durable = self.slots.dirty().end.segment > number;
+            if !durable {
+                self.slots.dirty().full.push(number);
+            } else if let Err(error) = self.pack_segment(number) {
+                tracing::warn!(%error, segment = number, "a segment could not be packed; it stays as it is");
+            }
+        }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    fn pack_segment(&self, number: u32) -> Result<(), StoreError> {
+        let segment = self.segments.get(number)?;
+        if segment.is_packed() {
+            return Ok(());
+        }
+        pack(&segment, segment.len()?, &segment::packed_path(self.segments.directory(), number))?;
+        self.segments.forget(number);
+        let raw = segment::raw_path(self.segments.directory(), number);
+        std::fs::remove_file(&raw).map_err(StoreError::io("remove", &raw))
+    }
+
+    /// What takes space, found by reading the whole journal.
+    pub(super) fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
+        let use_of = |what| StorageUse { what, count: 0, raw_bytes: 0, disk_bytes: 0 };
+        let mut uses = [use_of("events"), use_of("contents"), use_of("chunk lists"), use_of("marks")];
+        for number in self.segments.numbers()? {
+            let segment = self.segments.get(number)?;
+            scan::frames_so_far(&segment, segment::HEADER, &mut |found| {
+                let (at, count, raw) = match found.header.kind {
+                    Kind::Commit => {
+                        let commit = crate::engine::commit::CommitView::parse(found.payload);
+                        (0, commit.map_or(0, |commit| u64::from(commit.count)), found.payload.len() as u64)
+                    }
+                    Kind::Content => {
+                        (1, 1, content::head_of(Kind::Content, found.payload).map_or(0, |head| head.raw_len))
+                    }
+                    Kind::Manifest => (2, 1, found.payload.len() as u64),
+                    Kind::Removal | Kind::Close => (3, 1, 0),
+                };
+                uses[at].count += count;
+                uses[at].raw_bytes += raw;
+                uses[at].disk_bytes += frame::frame_len(found.header.length) as u64;
+                Ok(())
+            })?;
+        }
+        let mut uses = uses.to_vec();
+        let rows = self.with_index(Default::default(), |index| index.usage())?;
+        for (what, prefixes) in [("index", &b"cdp!"[..]), ("snapshots", b"sb")] {
+            let of = |pick: fn(&(u64, u64)) -> u64| prefixes.iter().filter_map(|p| rows.get(p)).map(pick).sum();
+            let (count, bytes) = (of(|use_of| use_of.0), of(|use_of| use_of.1));
+            uses.push(StorageUse { what, count, raw_bytes: bytes, disk_bytes: bytes });
+        }
+        let disk_bytes = self.segments.disk_bytes()?;
+        let count = self.segments.numbers()?.len() as u64;
+        uses.push(StorageUse { what: "journal files", count, raw_bytes: disk_bytes, disk_bytes });
+        Ok(uses)
+    }
+
+    /// Sessions that are there.
+    pub(super) fn session_ids(&self) -> Vec<SessionId> {
+        self.slots.all().iter().filter(|slot| slot.visible() > 0).map(|slot| slot.id).collect()
+    }
+
+    pub(super) fn is_synced(&self) -> bool {
+        self.durability == Durability::Synced
+    }
+}

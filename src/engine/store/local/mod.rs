@@ -1,0 +1,406 @@
+//! The local store: a journal, contents in it, and an index beside it.
+
+mod collect;
+mod maintain;
+mod open;
+mod read;
+mod slot;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use bytes::Bytes;
+
+use super::content::{self, Contents};
+use super::index::Index;
+use super::journal::frame::Kind;
+use super::journal::{Group, Place, Segments, Staged, Writer};
+use super::lock::StoreLock;
+use super::ticket::Ticket;
+use super::{Committed, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError, Visitor};
+use crate::engine::bus::Bus;
+use crate::engine::commit::{Commit, CommitView, Expected};
+use crate::engine::id::{CommitId, Digest, SessionId};
+use crate::engine::recorded::{Recorded, Seq};
+
+pub use collect::GcReport;
+use maintain::Maintenance;
+use slot::{Slot, SlotInner, TailCommit};
+
+/// When a commit counts as recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Durability {
+    /// When it is on the disk, synced.
+    #[default]
+    Synced,
+    /// When it is taken. It is on the disk some 20 ms later; a crash of the process or the machine
+    /// before that loses it, and never anything before it.
+    Buffered,
+}
+
+/// How a local store works.
+#[derive(Debug, Clone)]
+pub struct LocalStoreOptions {
+    /// When a commit counts as recorded.
+    pub durability: Durability,
+    /// Bytes of a journal segment; 1 MiB to 1 GiB, 64 MiB by default.
+    pub segment_bytes: u64,
+    /// Whether segments that are full are compressed in the background.
+    pub pack: bool,
+}
+
+impl Default for LocalStoreOptions {
+    fn default() -> Self {
+        Self { durability: Durability::Synced, segment_bytes: 64 << 20, pack: true }
+    }
+}
+
+/// A store in a directory, for one process at a time.
+///
+/// The journal is the truth; the index beside it is a cache that is made again when it is missing,
+/// damaged or behind. Dropping the store closes it cleanly.
+///
+/// ```
+/// use foldspace::{EventStore, LocalStore, LocalStoreOptions};
+/// # let directory = tempfile::tempdir()?;
+/// let store = LocalStore::open(directory.path(), LocalStoreOptions::default())?;
+/// assert!(store.entries()?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct LocalStore {
+    shared: Arc<Shared>,
+    /// None when the store is open for reading only.
+    maintenance: Option<Maintenance>,
+    notes: Vec<String>,
+    _lock: Option<StoreLock>,
+}
+
+/// What the store shares with its background threads.
+struct Shared {
+    directory: PathBuf,
+    durability: Durability,
+    pack: bool,
+    journal: [u8; 16],
+    segments: Arc<Segments>,
+    contents: Arc<Contents>,
+    /// None when there is none: the store reads only, or the index failed.
+    index: RwLock<Option<Arc<Index>>>,
+    slots: Arc<Slots>,
+    bus: Arc<Bus>,
+    /// None when the store is open for reading only.
+    writer: Option<Arc<Writer<Slot>>>,
+    /// How far a store that only reads has read.
+    read_to: Mutex<Place>,
+}
+
+/// All sessions, and those that the indexer has not seen since they changed.
+#[derive(Default)]
+struct Slots {
+    all: RwLock<BTreeMap<SessionId, Arc<Slot>>>,
+    dirty: Mutex<Dirty>,
+}
+
+#[derive(Default)]
+struct Dirty {
+    sessions: Vec<Arc<Slot>>,
+    removed: Vec<SessionId>,
+    /// Up to where the journal is durable, and in which group.
+    end: Place,
+    group: u64,
+    commits: usize,
+    /// Segments that were filled and can be packed.
+    full: Vec<u32>,
+}
+
+impl Slots {
+    fn get(&self, session: SessionId) -> Option<Arc<Slot>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).get(&session).cloned()
+    }
+
+    fn get_or_add(&self, session: SessionId) -> Arc<Slot> {
+        if let Some(slot) = self.get(session) {
+            return slot;
+        }
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(all.entry(session).or_insert_with(|| Arc::new(Slot::new(session))))
+    }
+
+    fn remove(&self, session: SessionId) {
+        self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    fn all(&self) -> Vec<Arc<Slot>> {
+        self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn dirty(&self) -> MutexGuard<'_, Dirty> {
+        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl LocalStore {
+    /// What the store had to repair when it was opened, a line each; empty after a clean run.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// The directory of the store.
+    pub fn directory(&self) -> &std::path::Path {
+        &self.shared.directory
+    }
+
+    /// Whether the store is open for reading only, beside the process that holds it.
+    pub fn is_reading_only(&self) -> bool {
+        self.shared.writer.is_none()
+    }
+
+    /// Waits until the index has everything that is durable now.
+    ///
+    /// # Errors
+    /// What went wrong with the journal. A failing index is set aside, which is no error.
+    pub fn settle(&self) -> Result<(), StoreError> {
+        self.sync()?;
+        self.shared.learn();
+        Ok(())
+    }
+}
+
+impl Shared {
+    fn index(&self) -> Option<Arc<Index>> {
+        self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn slot(&self, session: SessionId) -> Result<Arc<Slot>, StoreError> {
+        let slot = self.slots.get(session).filter(|slot| slot.visible() > 0);
+        slot.ok_or(StoreError::NoSession(session))
+    }
+
+    fn writer(&self) -> Result<&Arc<Writer<Slot>>, StoreError> {
+        self.writer.as_ref().ok_or(StoreError::ReadOnly)
+    }
+
+    fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+        let writer = self.writer()?;
+        commit.validate()?;
+        let index = self.index();
+        let known = |digest: &Digest| self.contents.known(digest, index.as_deref());
+        let mut frames = Vec::new();
+        for content in &commit.contents {
+            frames.extend(content::frames_of(content, &known)?);
+        }
+        let slot = match commit.expected {
+            Expected::Any | Expected::NoSession => self.slots.get_or_add(commit.session),
+            Expected::Exactly(_) => {
+                self.slots.get(commit.session).ok_or(StoreError::NoSession(commit.session))?
+            }
+        };
+        let mut inner = slot.lock();
+        if inner.removed {
+            return Err(StoreError::NoSession(commit.session));
+        }
+        if let Some(id) = commit.id
+            && let Some(repeated) = self.repeated(&slot, &mut inner, id)?
+        {
+            return Ok(Pending { committed: repeated, ticket: self.ticket(u64::MAX, writer) });
+        }
+        check_expected(&commit, inner.head)?;
+        let first = inner.head + 1;
+        let last = inner.head + u64::from(commit.count);
+        let time = commit.time.max(inner.time);
+        let mut payload = Vec::with_capacity(commit.body.len() + 96);
+        commit.encode(first, time, &mut payload);
+        let crc = crc32c::crc32c(&payload);
+        let mut stage = writer.stage()?;
+        for frame in frames {
+            if !self.contents.is_fresh(&frame.digest) {
+                let staged = stage.frame(frame.kind, &frame.payload, frame.crc);
+                self.pressed(staged);
+                self.contents.staged(frame, staged.place);
+            }
+        }
+        let staged = stage.commit(&slot, last, &payload, crc);
+        let bytes_staged = stage.staged();
+        drop(stage);
+        self.pressed(staged);
+        self.take(&slot, &mut inner, payload, staged);
+        if let Some(id) = commit.id {
+            inner.name(id, first, last);
+        }
+        drop(inner);
+        writer.relieve(staged.number, bytes_staged)?;
+        let committed = Committed { first, last, repeated: false };
+        let ticket = match self.durability {
+            Durability::Synced => self.ticket(staged.number, writer),
+            Durability::Buffered => Ticket::Done,
+        };
+        Ok(Pending { committed, ticket })
+    }
+
+    /// Takes a staged commit into what is known of its session.
+    fn take(&self, slot: &Arc<Slot>, inner: &mut SlotInner, payload: Vec<u8>, staged: Staged) {
+        let Ok(commit) = CommitView::parse(&payload) else { return };
+        inner.advance(&commit, staged.place);
+        let (first, last) = (commit.first, commit.last());
+        inner.keep(TailCommit { first, last, bytes: Arc::from(payload) }, slot.written());
+        if self.durability == Durability::Buffered {
+            slot.show(last);
+        }
+    }
+
+    fn pressed(&self, staged: Staged) {
+        if staged.pressed {
+            self.slots.dirty().full.push(staged.place.segment - 1);
+        }
+    }
+
+    fn ticket(&self, number: u64, writer: &Arc<Writer<Slot>>) -> Ticket {
+        // A retry waits for everything staged: the commit it repeats is among that, or older.
+        let number = if number == u64::MAX { writer.staged_number() } else { number };
+        match self.durability {
+            Durability::Synced => Ticket::Group { number, waits: Arc::clone(writer) as _ },
+            Durability::Buffered => Ticket::Done,
+        }
+    }
+
+    /// The positions of an earlier commit of that name.
+    fn repeated(
+        &self,
+        slot: &Arc<Slot>,
+        inner: &mut SlotInner,
+        id: CommitId,
+    ) -> Result<Option<Committed>, StoreError> {
+        if inner.named.is_none() {
+            inner.named = Some(self.named_commits(slot, inner)?);
+        }
+        let found = inner.named.iter().flatten().find(|(known, ..)| *known == id);
+        Ok(found.map(|(_, first, last)| Committed { first: *first, last: *last, repeated: true }))
+    }
+}
+
+fn check_expected(commit: &Commit, actual: Seq) -> Result<(), StoreError> {
+    let expected = match commit.expected {
+        Expected::Any => return Ok(()),
+        Expected::NoSession => 0,
+        Expected::Exactly(seq) => seq,
+    };
+    if expected == actual {
+        return Ok(());
+    }
+    Err(StoreError::Conflict { session: commit.session, expected, actual })
+}
+
+/// What happens when a group is durable: it becomes visible, and the bus hears of it.
+fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, Slot>) {
+    contents.written(group.end);
+    let mut dirty = slots.dirty();
+    dirty.end = group.end;
+    dirty.group = group.number;
+    dirty.commits += group.notes.len();
+    for note in &group.notes {
+        note.subject.wrote(note.last);
+        note.subject.show(note.last);
+        if !note.subject.dirty.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            dirty.sessions.push(Arc::clone(&note.subject));
+        }
+    }
+    drop(dirty);
+    for note in group.notes.iter().filter(|note| bus.wanted(note.subject.id)) {
+        if let Some(Ok(commit)) = group.bytes.get(note.payload.clone()).map(CommitView::parse) {
+            let events: Vec<Recorded> = commit.events().map_while(Result::ok).map(|e| e.to_recorded()).collect();
+            bus.publish(note.subject.id, Arc::from(events));
+        }
+    }
+}
+
+impl EventStore for LocalStore {
+    fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+        self.shared.submit(commit)
+    }
+
+    fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
+        self.shared.refresh()?;
+        Ok(self.shared.slot(session)?.visible())
+    }
+
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError> {
+        self.shared.refresh()?;
+        Ok(self.shared.slots.get(session).and_then(|slot| slot.entry()))
+    }
+
+    fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
+        self.shared.refresh()?;
+        let mut entries: Vec<_> = self.shared.slots.all().iter().filter_map(|slot| slot.entry()).collect();
+        entries.sort_by_key(|entry| (entry.origin.time, entry.id));
+        Ok(entries)
+    }
+
+    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
+        self.shared.refresh()?;
+        self.shared.visit(session, from, visitor)
+    }
+
+    fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {
+        self.shared.contents.read(digest, self.shared.index().as_deref())
+    }
+
+    fn has_content(&self, digest: &Digest) -> Result<bool, StoreError> {
+        self.shared.contents.known(digest, self.shared.index().as_deref())
+    }
+
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+        self.shared.with_index(None, |index| index.snapshot(session, seq))
+    }
+
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
+        self.shared.with_index(Vec::new(), |index| index.snapshots(session))
+    }
+
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+        self.shared.with_index(0, |index| index.put_snapshot(snapshot))
+    }
+
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
+        self.shared.with_index((), |index| index.drop_snapshot(session, seq))
+    }
+
+    fn remove(&self, session: SessionId) -> Result<(), StoreError> {
+        let slot = self.shared.slot(session)?;
+        let writer = self.shared.writer()?;
+        let mut inner = slot.lock();
+        let crc = crc32c::crc32c(session.as_bytes());
+        writer.stage()?.frame(Kind::Removal, session.as_bytes(), crc);
+        inner.removed = true;
+        drop(inner);
+        self.shared.slots.dirty().removed.push(session);
+        writer.sync()?;
+        self.shared.slots.remove(session);
+        Ok(())
+    }
+
+    fn bus(&self) -> &Arc<Bus> {
+        &self.shared.bus
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.shared.writer.as_ref().map_or(Ok(()), |writer| writer.sync())
+    }
+
+    fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
+        self.shared.usage()
+    }
+}
+
+impl Drop for LocalStore {
+    fn drop(&mut self) {
+        if let Some(maintenance) = self.maintenance.take() {
+            maintenance.stop(&self.shared);
+        }
+    }
+}
+
+impl std::fmt::Debug for LocalStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalStore").field("directory", &self.shared.directory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! What a local store knows of one session.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::engine::clock::Timestamp;
+use crate::engine::commit::CommitView;
+use crate::engine::id::{CommitId, SessionId};
+use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::store::SessionEntry;
+use crate::engine::store::journal::Place;
+
+/// Bytes of recent commits kept in memory, so that what was just written is not read from the disk.
+const TAIL_BYTES: usize = 64 << 10;
+/// Named commits that are remembered to recognise a retry.
+pub(super) const REMEMBERED: usize = 1024;
+
+/// One session of a local store.
+pub(super) struct Slot {
+    pub(super) id: SessionId,
+    /// The position of the last event that may be seen.
+    visible: AtomicU64,
+    /// The position of the last event that is on the disk.
+    written: AtomicU64,
+    /// Whether the indexer has been told of it.
+    pub(super) dirty: AtomicBool,
+    inner: Mutex<SlotInner>,
+}
+
+/// The part of a [`Slot`] that changes under its lock.
+#[derive(Default)]
+pub(super) struct SlotInner {
+    /// The position of the last event that was staged.
+    pub(super) head: Seq,
+    pub(super) time: Timestamp,
+    pub(super) origin: Option<Recorded>,
+    /// Commits that the index does not have yet.
+    pub(super) positions: VecDeque<(Seq, Place)>,
+    tail: VecDeque<TailCommit>,
+    tail_bytes: usize,
+    /// Named commits with their positions; none until the first is asked for.
+    pub(super) named: Option<VecDeque<(CommitId, Seq, Seq)>>,
+    pub(super) removed: bool,
+}
+
+/// A recent commit in memory.
+#[derive(Clone)]
+pub(super) struct TailCommit {
+    pub(super) first: Seq,
+    pub(super) last: Seq,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+impl Slot {
+    pub(super) fn new(id: SessionId) -> Self {
+        let inner = Mutex::new(SlotInner::default());
+        Self { id, visible: AtomicU64::new(0), written: AtomicU64::new(0), dirty: AtomicBool::new(false), inner }
+    }
+
+    pub(super) fn of_entry(entry: &SessionEntry) -> Self {
+        let slot = Self::new(entry.id);
+        slot.show(entry.head);
+        slot.wrote(entry.head);
+        {
+            let mut inner = slot.lock();
+            inner.head = entry.head;
+            inner.time = entry.updated;
+            inner.origin = Some(entry.origin.clone());
+        }
+        slot
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, SlotInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn visible(&self) -> Seq {
+        self.visible.load(Ordering::Acquire)
+    }
+
+    pub(super) fn show(&self, last: Seq) {
+        self.visible.fetch_max(last, Ordering::AcqRel);
+    }
+
+    pub(super) fn written(&self) -> Seq {
+        self.written.load(Ordering::Acquire)
+    }
+
+    pub(super) fn wrote(&self, last: Seq) {
+        self.written.fetch_max(last, Ordering::AcqRel);
+    }
+
+    /// The session as it may be seen; none before its first event may, and after its removal.
+    pub(super) fn entry(&self) -> Option<SessionEntry> {
+        let visible = self.visible();
+        let inner = self.lock();
+        if inner.removed || visible == 0 {
+            return None;
+        }
+        Some(SessionEntry { id: self.id, head: visible, updated: inner.time, origin: inner.origin.clone()? })
+    }
+
+    /// Takes up a commit that a scan of the journal found; false when it does not follow.
+    pub(super) fn found(&self, commit: &CommitView<'_>, place: Place) -> bool {
+        let mut inner = self.lock();
+        if commit.first != inner.head + 1 {
+            return false;
+        }
+        inner.advance(commit, place);
+        self.wrote(commit.last());
+        self.show(commit.last());
+        true
+    }
+}
+
+impl SlotInner {
+    /// Moves the head over a commit.
+    pub(super) fn advance(&mut self, commit: &CommitView<'_>, place: Place) {
+        if commit.first == 1 {
+            self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
+        }
+        self.head = commit.last();
+        self.time = commit.time;
+        self.positions.push_back((commit.first, place));
+    }
+
+    /// Keeps a commit in memory, and lets go of old ones that are stored.
+    pub(super) fn keep(&mut self, commit: TailCommit, written: Seq) {
+        self.tail_bytes += commit.bytes.len();
+        self.tail.push_back(commit);
+        while self.tail_bytes > TAIL_BYTES
+            && let Some(oldest) = self.tail.pop_front_if(|oldest| oldest.last <= written)
+        {
+            self.tail_bytes -= oldest.bytes.len();
+        }
+    }
+
+    /// The commits in memory from the one that holds `seq` on; none when that one is not in memory.
+    pub(super) fn tail_from(&self, seq: Seq) -> Option<Vec<TailCommit>> {
+        let oldest = self.tail.front()?;
+        (oldest.first <= seq).then(|| {
+            let skip = self.tail.partition_point(|commit| commit.last < seq);
+            self.tail.range(skip..).cloned().collect()
+        })
+    }
+
+    /// Remembers a named commit.
+    pub(super) fn name(&mut self, id: CommitId, first: Seq, last: Seq) {
+        if let Some(named) = &mut self.named {
+            if named.len() >= REMEMBERED {
+                named.pop_front();
+            }
+            named.push_back((id, first, last));
+        }
+    }
+}

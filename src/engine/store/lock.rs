@@ -1,0 +1,53 @@
+//! One process per store.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, Write};
+use std::path::Path;
+
+use super::StoreError;
+
+/// Holds a store for this process until it is dropped, or the process ends in any way.
+#[derive(Debug)]
+pub(super) struct StoreLock {
+    _file: File,
+}
+
+impl StoreLock {
+    /// Takes the lock and writes down who has it.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] with what the holder wrote.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(super) fn take(directory: &Path) -> Result<Self, StoreError> {
+        let path = directory.join("lock");
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(&path)
+            .map_err(StoreError::io("open", &path))?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let read = file.read_to_string(&mut holder);
+                let known = read.is_ok() && !holder.trim().is_empty();
+                let holder = if known { holder.trim().to_owned() } else { "another process".to_owned() };
+                return Err(StoreError::Locked { path: directory.to_owned(), holder });
+            }
+            Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &path)(error)),
+        }
+        let words = std::env::args().take(3).collect::<Vec<_>>().join(" ");
+        let holder = format!("process {} ({words})\n", std::process::id());
+        let written = file
+            .set_len(0)
+            .and_then(|()| file.rewind())
+            .and_then(|()| file.write_all(holder.as_bytes()));
+        // On a full disk the lock still holds; only its message is missing.
+        if let Err(error) = written {
+            tracing::debug!(%error, "the holder of the lock could not be written down");
+        }
+        Ok(Self { _file: file })
+    }
+}

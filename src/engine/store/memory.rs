@@ -1,0 +1,167 @@
+//! The memory store: the plain reference that other stores are tested against.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+
+use super::ticket::Ticket;
+use super::{Committed, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError, Visitor};
+use crate::engine::bus::Bus;
+use crate::engine::commit::{Commit, CommitView, Expected};
+use crate::engine::id::{CommitId, Digest, SessionId};
+use crate::engine::recorded::{Recorded, Seq};
+
+/// Keeps everything in memory, in the plainest way. What it has taken is as durable as it gets.
+///
+/// ```
+/// use foldspace::{EventStore, MemoryStore};
+/// assert!(MemoryStore::default().entries().unwrap().is_empty());
+/// ```
+#[derive(Debug, Default)]
+pub struct MemoryStore {
+    held: Mutex<Held>,
+    bus: Arc<Bus>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    sessions: BTreeMap<SessionId, Vec<Recorded>>,
+    named: BTreeMap<(SessionId, CommitId), Committed>,
+    contents: BTreeMap<Digest, Bytes>,
+    snapshots: BTreeMap<(SessionId, Seq), Snapshot>,
+}
+
+impl MemoryStore {
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl EventStore for MemoryStore {
+    fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+        commit.validate()?;
+        let mut held = self.held();
+        let session = commit.session;
+        if let Some(earlier) = commit.id.and_then(|id| held.named.get(&(session, id))) {
+            let committed = Committed { repeated: true, ..*earlier };
+            return Ok(Pending { committed, ticket: Ticket::Done });
+        }
+        let events = held.sessions.get(&session);
+        let actual = events.map_or(0, |events| events.len() as u64);
+        match commit.expected {
+            Expected::Exactly(_) if actual == 0 => return Err(StoreError::NoSession(session)),
+            Expected::Exactly(expected) if expected != actual => {
+                return Err(StoreError::Conflict { session, expected, actual });
+            }
+            Expected::NoSession if actual != 0 => {
+                return Err(StoreError::Conflict { session, expected: 0, actual });
+            }
+            _ => {}
+        }
+        let time = events.and_then(|events| events.last()).map_or(commit.time, |last| last.time.max(commit.time));
+        let mut encoded = Vec::new();
+        commit.encode(actual + 1, time, &mut encoded);
+        let view = CommitView::parse(&encoded).map_err(|e| StoreError::Index(e.to_string()))?;
+        let added: Vec<Recorded> = view.events().map_while(Result::ok).map(|event| event.to_recorded()).collect();
+        let committed = Committed { first: view.first, last: view.last(), repeated: false };
+        held.contents.extend(commit.contents.into_iter().map(|content| (content.digest, content.bytes)));
+        held.sessions.entry(session).or_default().extend(added.iter().cloned());
+        if let Some(id) = commit.id {
+            held.named.insert((session, id), committed);
+        }
+        drop(held);
+        if self.bus.wanted(session) {
+            self.bus.publish(session, Arc::from(added));
+        }
+        Ok(Pending { committed, ticket: Ticket::Done })
+    }
+
+    fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
+        self.held().sessions.get(&session).map(|events| events.len() as u64).ok_or(StoreError::NoSession(session))
+    }
+
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError> {
+        Ok(self.held().sessions.get(&session).and_then(|events| entry(events)))
+    }
+
+    fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
+        let mut entries: Vec<_> = self.held().sessions.values().filter_map(|events| entry(events)).collect();
+        entries.sort_by_key(|entry| (entry.origin.time, entry.id));
+        Ok(entries)
+    }
+
+    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
+        // A copy, so that a visitor may use the store.
+        let events = self.held().sessions.get(&session).cloned().ok_or(StoreError::NoSession(session))?;
+        for event in events.iter().filter(|event| event.seq >= from) {
+            if visitor(&event.view()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {
+        self.held().contents.get(digest).cloned().ok_or(StoreError::NoContent(*digest))
+    }
+
+    fn has_content(&self, digest: &Digest) -> Result<bool, StoreError> {
+        Ok(self.held().contents.contains_key(digest))
+    }
+
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+        let held = self.held();
+        let found = held.snapshots.range((session, 0)..=(session, seq)).next_back();
+        Ok(found.map(|(_, snapshot)| snapshot.clone()))
+    }
+
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
+        let held = self.held();
+        Ok(held.snapshots.range((session, 0)..=(session, Seq::MAX)).map(|((_, seq), _)| *seq).collect())
+    }
+
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+        let bytes = snapshot.slices.iter().flat_map(|slice| &slice.blocks).map(|block| block.len() as u64).sum();
+        self.held().snapshots.insert((snapshot.session, snapshot.seq), snapshot.clone());
+        Ok(bytes)
+    }
+
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
+        self.held().snapshots.remove(&(session, seq));
+        Ok(())
+    }
+
+    fn remove(&self, session: SessionId) -> Result<(), StoreError> {
+        let mut held = self.held();
+        held.sessions.remove(&session).ok_or(StoreError::NoSession(session))?;
+        held.named.retain(|(of, _), _| *of != session);
+        held.snapshots.retain(|(of, _), _| *of != session);
+        Ok(())
+    }
+
+    fn bus(&self) -> &Arc<Bus> {
+        &self.bus
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
+        let held = self.held();
+        let sum = |sizes: &mut dyn Iterator<Item = usize>| sizes.map(|size| size as u64).sum();
+        let events = sum(&mut held.sessions.values().flatten().map(|event| event.event.bytes.len()));
+        let contents = sum(&mut held.contents.values().map(Bytes::len));
+        let counted = |what, count: usize, bytes| StorageUse { what, count: count as u64, raw_bytes: bytes, disk_bytes: 0 };
+        Ok(vec![
+            counted("events", held.sessions.values().map(Vec::len).sum(), events),
+            counted("contents", held.contents.len(), contents),
+        ])
+    }
+}
+
+fn entry(events: &[Recorded]) -> Option<SessionEntry> {
+    let (first, last) = (events.first()?, events.last()?);
+    Some(SessionEntry { id: first.session, head: last.seq, updated: last.time, origin: first.clone() })
+}

@@ -1,0 +1,145 @@
+//! Where histories are kept.
+
+mod content;
+mod error;
+mod index;
+mod journal;
+mod local;
+mod lock;
+mod memory;
+mod ticket;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+
+use super::bus::Bus;
+use super::clock::Timestamp;
+use super::commit::Commit;
+use super::id::{Digest, SessionId};
+use super::recorded::{EventRef, Recorded, Seq};
+use super::slice::EncodedSlice;
+
+pub use error::StoreError;
+pub use journal::{FsckReport, Problem};
+pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
+pub use memory::MemoryStore;
+pub use ticket::{Committed, Pending};
+
+/// Keeps the histories of sessions, and the contents that their events refer to.
+///
+/// What every implementation keeps true:
+/// - A commit is recorded whole or not at all, after every commit of its session that was submitted
+///   before it; positions have no gaps.
+/// - An event is visible to [`visit`](EventStore::visit), [`head`](EventStore::head) and the bus only
+///   once it is stored as durably as the store promises.
+/// - After an error nothing has changed, unless it is [`StoreError::Poisoned`]: then what was
+///   acknowledged is safe, and the rest is known when the store is opened again.
+pub trait EventStore: Send + Sync + 'static {
+    /// Takes a commit and gives its positions; it is durable when the [`Pending`] says so.
+    ///
+    /// # Errors
+    /// [`StoreError::Conflict`] when the history does not end where the commit expects, and others.
+    fn submit(&self, commit: Commit) -> Result<Pending, StoreError>;
+
+    /// The position of the session's last visible event.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`].
+    fn head(&self, session: SessionId) -> Result<Seq, StoreError>;
+
+    /// The session's entry as it is visible now; none when there is no such session.
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError>;
+
+    /// All sessions, the oldest first.
+    fn entries(&self) -> Result<Vec<SessionEntry>, StoreError>;
+
+    /// Shows the session's visible events from position `from` on, in order, until there are no more
+    /// or the visitor breaks off.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`], or what went wrong while reading.
+    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError>;
+
+    /// The content with that digest.
+    ///
+    /// # Errors
+    /// [`StoreError::NoContent`] when it was never kept.
+    fn content(&self, digest: &Digest) -> Result<Bytes, StoreError>;
+
+    /// Whether the content is kept.
+    fn has_content(&self, digest: &Digest) -> Result<bool, StoreError>;
+
+    /// The latest snapshot of the session at or before `seq`.
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError>;
+
+    /// Where the session has snapshots, in order.
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError>;
+
+    /// Keeps a snapshot. It is a cache: a store may drop it. Gives the bytes that it took.
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError>;
+
+    /// Forgets a snapshot.
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError>;
+
+    /// Removes the session: it is gone at once, its space after the next collection.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`].
+    fn remove(&self, session: SessionId) -> Result<(), StoreError>;
+
+    /// Where stored events are announced.
+    fn bus(&self) -> &Arc<Bus>;
+
+    /// Waits until everything submitted so far is durable.
+    fn sync(&self) -> Result<(), StoreError>;
+
+    /// How many bytes the store takes, by what they are; empty when it can't say.
+    fn usage(&self) -> Result<Vec<StorageUse>, StoreError>;
+}
+
+/// What looks at events in order.
+pub type Visitor<'a> = dyn FnMut(&EventRef<'_>) -> ControlFlow<()> + 'a;
+
+/// A session in the catalogue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionEntry {
+    /// The session.
+    pub id: SessionId,
+    /// The position of its last visible event.
+    pub head: Seq,
+    /// When that was recorded.
+    pub updated: Timestamp,
+    /// Its first event.
+    pub origin: Recorded,
+}
+
+/// Slices at a position: a cache of the fold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The session.
+    pub session: SessionId,
+    /// The position.
+    pub seq: Seq,
+    /// When its event was recorded.
+    pub time: Timestamp,
+    /// How many events up to here no reducer could read.
+    pub unreadable: u64,
+    /// The slices.
+    pub slices: Vec<EncodedSlice>,
+}
+
+/// What takes space in a store.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct StorageUse {
+    /// What it is: `events`, `contents`, ...
+    pub what: &'static str,
+    /// How many there are.
+    pub count: u64,
+    /// Bytes as they were given.
+    pub raw_bytes: u64,
+    /// Bytes that they take on the disk.
+    pub disk_bytes: u64,
+}

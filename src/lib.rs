@@ -1,0 +1,23 @@
+//! foldspace
+mod engine;
+mod reducers;
+mod backends;
+mod tools;
+pub use backends::*;
+pub use tools::*;
+pub use reducers::*;
+pub use engine::clock::*;
+pub use engine::event::*;
+pub use engine::id::*;
+pub use engine::path::*;
+pub use engine::recorded::*;
+pub use engine::registry::*;
+pub use engine::slice::*;
+pub use engine::reducer::*;
+pub use engine::state::*;
+pub use engine::bus::*;
+pub use engine::commit::*;
+pub use engine::session::*;
+pub use engine::sessions::*;
+pub use engine::snapshot::*;
+pub use engine::store::*;

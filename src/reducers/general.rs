@@ -1,0 +1,214 @@
+//! General slices that a user can register for an own event type.
+
+use im::{OrdMap, Vector};
+use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+
+use crate::engine::event::Event;
+use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::{OnRewind, Slice};
+
+/// An event that is about something with a key.
+pub trait Keyed: Event {
+    /// The key; its order is the order of [`LatestByKey`].
+    type Key: Ord + Clone + Serialize + DeserializeOwned + Send + Sync + 'static;
+
+    /// What the event is about.
+    fn key(&self) -> Self::Key;
+}
+
+/// Every event of a type, in order. A rewind keeps it: it is a log.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent, bound = "E: Event")]
+pub struct AppendAll<E: Event> {
+    /// The events.
+    pub items: Vector<E>,
+}
+
+/// The latest event of a type.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent, bound = "E: Event")]
+pub struct ReplaceLatest<E: Event> {
+    /// The event; none before the first.
+    pub item: Option<E>,
+}
+
+/// The latest event for each key, in the order of the keys.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(transparent, bound = "E: Keyed")]
+pub struct LatestByKey<E: Keyed> {
+    items: OrdMap<E::Key, E>,
+}
+
+/// The latest event for each key, in the order in which the keys first came.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(bound = "E: Keyed")]
+pub struct UpsertByKey<E: Keyed> {
+    /// Where each key first came.
+    places: OrdMap<E::Key, Seq>,
+    items: OrdMap<Seq, E>,
+}
+
+impl<E: Event> Default for AppendAll<E> {
+    fn default() -> Self {
+        Self { items: Vector::new() }
+    }
+}
+
+impl<E: Event> Default for ReplaceLatest<E> {
+    fn default() -> Self {
+        Self { item: None }
+    }
+}
+
+impl<E: Keyed> Default for LatestByKey<E> {
+    fn default() -> Self {
+        Self { items: OrdMap::new() }
+    }
+}
+
+impl<E: Keyed> Default for UpsertByKey<E> {
+    fn default() -> Self {
+        Self { places: OrdMap::new(), items: OrdMap::new() }
+    }
+}
+
+impl<E: Keyed> LatestByKey<E> {
+    /// The latest event for a key.
+    pub fn get(&self, key: &E::Key) -> Option<&E> {
+        self.items.get(key)
+    }
+
+    /// All of them, in the order of the keys.
+    pub fn iter(&self) -> impl Iterator<Item = &E> {
+        self.items.values()
+    }
+}
+
+impl<E: Keyed> UpsertByKey<E> {
+    /// The latest event for a key.
+    pub fn get(&self, key: &E::Key) -> Option<&E> {
+        self.places.get(key).and_then(|place| self.items.get(place))
+    }
+
+    /// All of them, in the order in which their keys first came.
+    pub fn iter(&self) -> impl Iterator<Item = &E> {
+        self.items.values()
+    }
+}
+
+impl<E: Event> Slice for AppendAll<E> {
+    const NAME: &'static str = E::KIND;
+    const ON_REWIND: OnRewind = OnRewind::Keep;
+}
+
+impl<E: Event> Slice for ReplaceLatest<E> {
+    const NAME: &'static str = E::KIND;
+}
+
+impl<E: Keyed> Slice for LatestByKey<E> {
+    const NAME: &'static str = E::KIND;
+
+    // As pairs: a key need not be a text, as JSON wants it of a map's keys.
+    fn encode(&self) -> Result<Vec<Vec<u8>>, crate::engine::slice::SliceError> {
+        pairs::encode(Self::NAME, self.items.iter())
+    }
+
+    fn decode(blocks: &[bytes::Bytes]) -> Result<Self, crate::engine::slice::SliceError> {
+        Ok(Self { items: pairs::decode(Self::NAME, blocks)? })
+    }
+}
+
+impl<E: Keyed> Slice for UpsertByKey<E> {
+    const NAME: &'static str = E::KIND;
+
+    fn encode(&self) -> Result<Vec<Vec<u8>>, crate::engine::slice::SliceError> {
+        pairs::encode(Self::NAME, self.items.iter())
+    }
+
+    fn decode(blocks: &[bytes::Bytes]) -> Result<Self, crate::engine::slice::SliceError> {
+        let items: OrdMap<Seq, E> = pairs::decode(Self::NAME, blocks)?;
+        let places = items.iter().map(|(place, item)| (item.key(), *place)).collect();
+        Ok(Self { places, items })
+    }
+}
+
+/// Maps as lists of pairs, in blocks that later changes leave alone.
+mod pairs {
+    use im::OrdMap;
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+
+    use crate::engine::slice::SliceError;
+
+    const BLOCK: usize = 64;
+
+    pub(super) fn encode<'a, K: Serialize + 'a, V: Serialize + 'a>(
+        name: &'static str,
+        pairs: impl Iterator<Item = (&'a K, &'a V)>,
+    ) -> Result<Vec<Vec<u8>>, SliceError> {
+        let pairs: Vec<(&K, &V)> = pairs.collect();
+        let block = |pairs: &[(&K, &V)]| serde_json::to_vec(pairs).map_err(|e| SliceError::new(name, e));
+        pairs.chunks(BLOCK).map(block).collect()
+    }
+
+    pub(super) fn decode<K: DeserializeOwned + Ord + Clone, V: DeserializeOwned + Clone>(
+        name: &'static str,
+        blocks: &[bytes::Bytes],
+    ) -> Result<OrdMap<K, V>, SliceError> {
+        let mut map = OrdMap::new();
+        for block in blocks {
+            let pairs: Vec<(K, V)> = serde_json::from_slice(block).map_err(|e| SliceError::new(name, e))?;
+            map.extend(pairs);
+        }
+        Ok(map)
+    }
+}
+
+/// Registers `E` with a slice that keeps every one.
+///
+/// # Errors
+/// [`RegistryError::Twice`] when the event or a slice of its name is registered.
+pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, RegistryError> {
+    registry.event::<E>()?.slice::<AppendAll<E>>()?.reducer(|mut all: AppendAll<E>, event: &Recorded<E>| {
+        all.items.push_back(event.event.clone());
+        all
+    })
+}
+
+/// Registers `E` with a slice that keeps the latest.
+///
+/// # Errors
+/// As [`append_all`].
+pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, RegistryError> {
+    registry
+        .event::<E>()?
+        .slice::<ReplaceLatest<E>>()?
+        .reducer(|_: ReplaceLatest<E>, event: &Recorded<E>| ReplaceLatest { item: Some(event.event.clone()) })
+}
+
+/// Registers `E` with a slice that keeps the latest for each key, in the order of the keys.
+///
+/// # Errors
+/// As [`append_all`].
+pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, RegistryError> {
+    registry.event::<E>()?.slice::<LatestByKey<E>>()?.reducer(|mut latest: LatestByKey<E>, event: &Recorded<E>| {
+        latest.items.insert(event.event.key(), event.event.clone());
+        latest
+    })
+}
+
+/// Registers `E` with a slice that keeps the latest for each key, in the order in which keys came.
+///
+/// # Errors
+/// As [`append_all`].
+pub fn upsert_by_key<E: Keyed>(registry: Registry) -> Result<Registry, RegistryError> {
+    registry.event::<E>()?.slice::<UpsertByKey<E>>()?.reducer(|mut all: UpsertByKey<E>, event: &Recorded<E>| {
+        let key = event.event.key();
+        let place = all.places.get(&key).copied().unwrap_or(event.seq);
+        all.places.insert(key, place);
+        all.items.insert(place, event.event.clone());
+        all
+    })
+}

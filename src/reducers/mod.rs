@@ -1,0 +1,52 @@
+//! The built-in slices and their reducers, all on one screen. Pure: no I/O, no clock, no randomness.
+
+mod general;
+mod mounts;
+mod tool_calls;
+mod usage;
+mod virtual_file_system;
+
+pub use general::{
+    AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
+    upsert_by_key,
+};
+pub use mounts::Mounts;
+pub use tool_calls::{CallEntry, ToolCalls};
+pub use usage::Usage;
+pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
+
+use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, MountHydrated, SessionStarted, WriteFile};
+use crate::engine::registry::{Registry, RegistryError};
+
+impl Registry {
+    /// A registry with the built-in events and slices, to which a program adds its own.
+    pub fn standard() -> Self {
+        // The built-in names are distinct, which a test checks; so this can't fail.
+        standard().unwrap_or_default()
+    }
+}
+
+fn standard() -> Result<Registry, RegistryError> {
+    Registry::new()
+        .event::<SessionStarted>()?
+        .event::<MountHydrated>()?
+        .event::<CallStarted>()?
+        .event::<CallFinished>()?
+        .event::<WriteFile>()?
+        .event::<DeleteEntry>()?
+        .with(virtual_file_system::register)?
+        .with(tool_calls::register)?
+        .with(usage::register)?
+        .with(mounts::register)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_standard_registry_is_whole() {
+        let names: Vec<_> = Registry::standard().slices().iter().map(|slice| slice.name).collect();
+        assert_eq!(names, ["VirtualFileSystem", "ToolCalls", "Usage", "Mounts"]);
+    }
+}

@@ -1,0 +1,29 @@
+//! The host directories that were copied into a workspace.
+
+use im::Vector;
+use serde::{Deserialize, Serialize};
+
+use crate::engine::event::MountHydrated;
+use crate::engine::recorded::Recorded;
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::{OnRewind, Slice};
+
+/// The mounts of a session, in the order of their hydration.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Mounts {
+    /// Each with what was asked for and what came of it.
+    pub mounts: Vector<MountHydrated>,
+}
+
+impl Slice for Mounts {
+    const NAME: &'static str = "Mounts";
+    const ON_REWIND: OnRewind = OnRewind::Keep;
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+    registry.slice::<Mounts>()?.reducer(|mut mounts: Mounts, hydrated: &Recorded<MountHydrated>| {
+        mounts.mounts.push_back(hydrated.event.clone());
+        mounts
+    })
+}

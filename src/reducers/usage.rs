@@ -1,0 +1,77 @@
+//! What a session has used.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::event::{
+    CallFinished, CallStarted, CallStatus, CodecError, DeleteEntry, Event, WriteFile, finished_view, write_view,
+};
+use crate::engine::recorded::EventRef;
+use crate::engine::reducer::Folding;
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::{OnRewind, Slice};
+
+/// Counts of what happened in a session; they only grow.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    /// Events.
+    pub events: u64,
+    /// Calls begun.
+    pub calls: u64,
+    /// Calls that did what was asked.
+    pub calls_ok: u64,
+    /// Calls that failed.
+    pub calls_failed: u64,
+    /// Calls that were cut off.
+    pub calls_interrupted: u64,
+    /// Microseconds spent in calls.
+    pub call_micros: u64,
+    /// Entries written.
+    pub writes: u64,
+    /// Bytes of the files written.
+    pub bytes_written: u64,
+    /// Entries removed; a directory counts once.
+    pub deletes: u64,
+}
+
+impl Slice for Usage {
+    const NAME: &'static str = "Usage";
+    const ON_REWIND: OnRewind = OnRewind::Keep;
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+    let open = |usage: Usage, _| Box::new(Fold(usage)) as Box<dyn Folding<Usage>>;
+    registry.folded_slice::<Usage>(None, open)
+}
+
+struct Fold(Usage);
+
+impl Folding<Usage> for Fold {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        let usage = &mut self.0;
+        usage.events += 1;
+        match event.kind {
+            WriteFile::KIND => {
+                let size = write_view(event.version, event.payload)?.size();
+                usage.writes += 1;
+                usage.bytes_written = usage.bytes_written.saturating_add(size);
+            }
+            DeleteEntry::KIND => usage.deletes += 1,
+            CallStarted::KIND => usage.calls += 1,
+            CallFinished::KIND => {
+                let outcome = finished_view(event.version, event.payload)?;
+                usage.call_micros = usage.call_micros.saturating_add(outcome.micros);
+                match outcome.status {
+                    CallStatus::Ok => usage.calls_ok += 1,
+                    CallStatus::Error => usage.calls_failed += 1,
+                    CallStatus::Interrupted => usage.calls_interrupted += 1,
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> Usage {
+        self.0
+    }
+}

@@ -1,0 +1,232 @@
+//! The reducer of the files, in two shapes with one rule: straight on the persistent map for a few
+//! events, through a hash map for many.
+
+use std::collections::HashMap;
+
+use im::OrdMap;
+
+use super::{Entry, VirtualFileSystem, range_below};
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{
+    CodecError, DeleteEntry, Event, Node, WriteFile, delete_path, node_code, write_view,
+};
+use crate::engine::path::{EntryPath, parent_bytes};
+use crate::engine::recorded::EventRef;
+use crate::engine::reducer::Folding;
+
+/// Events below which a hash map is not worth building.
+const MANY: usize = 512;
+/// Directory removals after which a hash map, which has to be searched whole for each, is given up.
+const SEARCHES_MAX: usize = 32;
+
+type Hashed = HashMap<EntryPath, Entry, foldhash::fast::RandomState>;
+
+/// The rule needs only these of a map. No order of iteration shows through them.
+trait Tree {
+    fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry>;
+    fn insert(&mut self, path: EntryPath, entry: Entry);
+    fn remove(&mut self, path: &[u8]) -> Option<Entry>;
+    fn remove_below(&mut self, path: &EntryPath);
+}
+
+impl Tree for OrdMap<EntryPath, Entry> {
+    fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        Self::get_mut(self, path)
+    }
+
+    fn insert(&mut self, path: EntryPath, entry: Entry) {
+        Self::insert(self, path, entry);
+    }
+
+    fn remove(&mut self, path: &[u8]) -> Option<Entry> {
+        Self::remove(self, path)
+    }
+
+    fn remove_below(&mut self, path: &EntryPath) {
+        use super::AsDerefBound;
+        let (from, until) = range_below(path.as_bytes());
+        let bounds = (from.as_deref_bound(), until.as_deref_bound());
+        let below: Vec<EntryPath> = self.range::<_, [u8]>(bounds).map(|(path, _)| path.clone()).collect();
+        below.iter().for_each(|path| {
+            Self::remove(self, path);
+        });
+    }
+}
+
+impl Tree for Hashed {
+    fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        Self::get_mut(self, path)
+    }
+
+    fn insert(&mut self, path: EntryPath, entry: Entry) {
+        Self::insert(self, path, entry);
+    }
+
+    fn remove(&mut self, path: &[u8]) -> Option<Entry> {
+        Self::remove(self, path)
+    }
+
+    fn remove_below(&mut self, path: &EntryPath) {
+        self.retain(|other, _| !other.is_below(path));
+    }
+}
+
+/// Puts a node at a path. Gives whether a directory had to be searched for what was below it.
+fn write(tree: &mut impl Tree, raw: &[u8], node: Node, time: Timestamp) -> Result<bool, &'static str> {
+    if let Some(entry) = tree.get_mut(raw) {
+        let searched = entry.is_directory() && node != Node::Directory;
+        entry.node = node;
+        entry.version += 1;
+        entry.updated_at = time;
+        if searched {
+            tree.remove_below(&EntryPath::from_bytes(raw).map_err(|_| "a path makes no sense")?);
+        }
+        return Ok(searched);
+    }
+    let path = EntryPath::from_bytes(raw).map_err(|_| "a path makes no sense")?;
+    if path.is_root() {
+        return Err("the root can't be written");
+    }
+    if path.as_bytes() != raw {
+        return write(tree, path.as_bytes(), node, time);
+    }
+    add_parents(tree, &path, time);
+    tree.insert(path, Entry { node, version: 1, created_at: time, updated_at: time });
+    Ok(false)
+}
+
+/// Makes every ancestor a directory; one that was a file is a directory from now on.
+fn add_parents(tree: &mut impl Tree, path: &EntryPath, time: Timestamp) {
+    let mut bytes = path.as_bytes();
+    while let Some(parent) = parent_bytes(bytes).filter(|parent| !parent.is_empty()) {
+        match tree.get_mut(parent) {
+            Some(entry) if entry.is_directory() => return,
+            Some(entry) => {
+                entry.node = Node::Directory;
+                entry.version += 1;
+                entry.updated_at = time;
+                return;
+            }
+            None => {
+                if let Ok(parent) = EntryPath::from_bytes(parent) {
+                    let entry = Entry { node: Node::Directory, version: 1, created_at: time, updated_at: time };
+                    tree.insert(parent, entry);
+                }
+            }
+        }
+        bytes = parent;
+    }
+}
+
+/// Removes an entry and what is below it; what is not there is no matter.
+fn delete(tree: &mut impl Tree, raw: &[u8]) -> Result<bool, &'static str> {
+    let removed = match tree.remove(raw) {
+        Some(removed) => removed,
+        None => {
+            let path = EntryPath::from_bytes(raw).map_err(|_| "a path makes no sense")?;
+            match tree.remove(path.as_bytes()) {
+                Some(removed) => removed,
+                None => return Ok(false),
+            }
+        }
+    };
+    if removed.is_directory() {
+        tree.remove_below(&EntryPath::from_bytes(raw).map_err(|_| "a path makes no sense")?);
+    }
+    Ok(removed.is_directory())
+}
+
+/// Applies an event to a tree; gives whether a whole tree had to be searched.
+fn apply(tree: &mut impl Tree, event: &EventRef<'_>) -> Result<bool, CodecError> {
+    let outcome = if event.kind == WriteFile::KIND {
+        let view = write_view(event.version, event.payload)?;
+        let node = match view.code() {
+            // The common case, without going through the codec's own match.
+            node_code::FILE | node_code::EXECUTABLE => view.node().unwrap_or(Node::Directory),
+            _ => view.node().ok_or_else(|| CodecError::new(event.kind, event.version, "unknown kind of entry"))?,
+        };
+        write(tree, view.path(), node, event.time)
+    } else if event.kind == DeleteEntry::KIND {
+        delete(tree, delete_path(event.version, event.payload)?)
+    } else {
+        Ok(false)
+    };
+    outcome.map_err(|what| CodecError::new(event.kind, event.version, what))
+}
+
+/// The same for an event that is a value; its path is normal, so nothing can be wrong with it.
+pub(super) fn write_event(tree: &mut OrdMap<EntryPath, Entry>, event: &WriteFile, time: Timestamp) {
+    let written = write(tree, event.path.as_bytes(), event.node.clone(), time);
+    debug_assert!(written.is_ok() || event.path.is_root(), "a normal path can be written");
+}
+
+/// The same for a removal.
+pub(super) fn delete_event(tree: &mut OrdMap<EntryPath, Entry>, event: &DeleteEntry) {
+    let deleted = delete(tree, event.path.as_bytes());
+    debug_assert!(deleted.is_ok(), "a normal path can be removed");
+}
+
+/// Begins a fold.
+pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding<VirtualFileSystem>> {
+    if expected < MANY || expected < slice.len() / 4 {
+        return Box::new(Straight { entries: slice.entries });
+    }
+    let mut entries = Hashed::with_capacity_and_hasher(slice.len(), foldhash::fast::RandomState::default());
+    entries.extend(slice.entries.iter().map(|(path, entry)| (path.clone(), entry.clone())));
+    Box::new(Detour { tree: Shape::Hashed(entries), searches: 0 })
+}
+
+struct Straight {
+    entries: OrdMap<EntryPath, Entry>,
+}
+
+impl Folding<VirtualFileSystem> for Straight {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        apply(&mut self.entries, event).map(drop)
+    }
+
+    fn finish(self: Box<Self>) -> VirtualFileSystem {
+        VirtualFileSystem { entries: self.entries }
+    }
+}
+
+struct Detour {
+    tree: Shape,
+    searches: usize,
+}
+
+enum Shape {
+    Hashed(Hashed),
+    Ordered(OrdMap<EntryPath, Entry>),
+}
+
+impl Folding<VirtualFileSystem> for Detour {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        match &mut self.tree {
+            Shape::Ordered(tree) => {
+                apply(tree, event)?;
+            }
+            Shape::Hashed(tree) => {
+                self.searches += usize::from(apply(tree, event)?);
+                if self.searches > SEARCHES_MAX {
+                    self.tree = Shape::Ordered(ordered(std::mem::take(tree)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> VirtualFileSystem {
+        let entries = match self.tree {
+            Shape::Ordered(tree) => tree,
+            Shape::Hashed(tree) => ordered(tree),
+        };
+        VirtualFileSystem { entries }
+    }
+}
+
+fn ordered(tree: Hashed) -> OrdMap<EntryPath, Entry> {
+    let mut entries: Vec<_> = tree.into_iter().collect();
+    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    entries.into_iter().collect()
+}

@@ -1,0 +1,17 @@
+//! Tools: the only place where an effect and an event meet.
+
+mod context;
+mod dispatch;
+mod error;
+mod filesystem;
+mod lift;
+mod tool;
+mod toolset;
+
+pub use context::ToolContext;
+pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
+pub use error::ToolError;
+pub use filesystem::Filesystem;
+pub use lift::{lift, lower};
+pub use tool::{Effect, Tool, ToolDescription};
+pub use toolset::{Tools, ToolsError};
