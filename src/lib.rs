@@ -1,23 +1,79 @@
-//! foldspace
+//! foldspace is the event-sourced state engine for the sandboxes in which AI agents work.
+//!
+//! An agent edits files in a workspace. Every tool call becomes typed events in a journal; pure
+//! reducers fold them into immutable slices, among them [`VirtualFileSystem`]: every file of the
+//! workspace, now or at any event of the past. The journal is the truth, everything else is a fold of it.
+//!
+//! What it is not: a sandbox by itself, a database for anything else, or an agent framework.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use foldspace::{
+//!     Dispatcher, EntryPath, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, VirtualFileSystem,
+//! };
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+//! # runtime.block_on(async {
+//! let sessions = Sessions::open(directory.path(), Registry::standard())?;
+//! let session = sessions.create(NewSession::named("demo"))?;
+//! let tools = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?;
+//!
+//! let params = serde_json::json!({ "file_path": "hello.txt", "content": "hello\n" });
+//! let outcome = tools.call(ToolCall::new("write_file", params)).await?;
+//! assert!(outcome.is_ok());
+//!
+//! let path = EntryPath::lookup("hello.txt")?;
+//! let files = |at| session.state_at(at).map(|state| state.slice::<VirtualFileSystem>().cloned());
+//! assert!(files(outcome.finished)?.unwrap().get(&path).is_some());
+//! assert!(files(outcome.call)?.unwrap().get(&path).is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Where to go on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`],
+//! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`Dispatcher`] for tools; [`Subscription`] for
+//! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
+
+mod backends;
 mod engine;
 mod reducers;
-mod backends;
 mod tools;
-pub use backends::*;
-pub use tools::*;
-pub use reducers::*;
-pub use engine::clock::*;
-pub use engine::event::*;
-pub use engine::id::*;
-pub use engine::path::*;
-pub use engine::recorded::*;
-pub use engine::registry::*;
-pub use engine::slice::*;
-pub use engine::reducer::*;
-pub use engine::state::*;
-pub use engine::bus::*;
-pub use engine::commit::*;
-pub use engine::session::*;
-pub use engine::sessions::*;
-pub use engine::snapshot::*;
-pub use engine::store::*;
+
+pub use backends::{BackendError, FileChange, MemoryWorkspace, Workspace};
+pub use engine::bus::{Bus, Filter, Subscription, Watcher};
+pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
+pub use engine::commit::{
+    CallLink, Commit, CommitError, Content, Expected, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
+    MAX_KIND_BYTES,
+};
+pub use engine::event::{
+    CallFinished, CallStarted, CallStatus, CodecError, DeleteEntry, Event, MountHydrated, MountPreview, Node,
+    SessionStarted, WriteFile, WriteMode,
+};
+pub use engine::id::{CommitId, Digest, IdError, SessionId};
+pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
+pub use engine::portable::{PortableError, PortableSummary, export_session, import_session};
+pub use engine::recorded::{EventRef, Payload, Recorded, Seq};
+pub use engine::reducer::{Folding, Opener, Reducer};
+pub use engine::registry::{Registry, RegistryError, SliceSummary};
+pub use engine::replay::Replay;
+pub use engine::session::Session;
+pub use engine::sessions::{MAX_NAME_CHARS, NewSession, SessionError, Sessions, name_of};
+pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
+pub use engine::snapshot::{Keep, SnapshotPolicy};
+pub use engine::state::State;
+pub use engine::store::{
+    Committed, Durability, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, MemoryStore, Pending,
+    Problem, SessionEntry, Snapshot, StorageUse, StoreError, Visitor,
+};
+pub use engine::verify::{Difference, VerifyReport};
+pub use reducers::{
+    AppendAll, CallEntry, Change, Entry, Keyed, LatestByKey, Mounts, ReplaceLatest, ToolCalls, UpsertByKey, Usage,
+    VirtualFileSystem, append_all, replace_latest, replace_latest_by_key, upsert_by_key,
+};
+pub use tools::{
+    Dispatcher, Effect, Filesystem, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, Tools,
+    ToolsError, lift, lower,
+};

@@ -92,7 +92,6 @@ impl Clock for SystemClock {
     }
 }
 
-
 /// A clock for tests: it advances by a fixed step at each reading, and its identities count up.
 #[derive(Debug)]
 pub struct StepClock {

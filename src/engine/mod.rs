@@ -2,17 +2,21 @@
 
 pub(crate) mod bus;
 pub(crate) mod clock;
+pub(crate) mod collections;
 pub(crate) mod commit;
 pub(crate) mod event;
 pub(crate) mod fold;
 pub(crate) mod id;
 pub(crate) mod path;
+pub(crate) mod portable;
 pub(crate) mod recorded;
 pub(crate) mod reducer;
 pub(crate) mod registry;
+pub(crate) mod replay;
 pub(crate) mod session;
 pub(crate) mod sessions;
 pub(crate) mod slice;
 pub(crate) mod snapshot;
 pub(crate) mod state;
 pub(crate) mod store;
+pub(crate) mod verify;

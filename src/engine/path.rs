@@ -180,9 +180,7 @@ impl EntryPath {
     /// Whether the entry is below `directory`, at any depth.
     pub fn is_below(&self, directory: &Self) -> bool {
         directory.is_root() && !self.is_root()
-            || self.0.len() > directory.0.len()
-                && self.0[directory.0.len()] == b'/'
-                && self.0.starts_with(&directory.0)
+            || self.0.len() > directory.0.len() && self.0[directory.0.len()] == b'/' && self.0.starts_with(&directory.0)
     }
 
     /// The part of the path below `directory`; none when it is not below it.

@@ -184,9 +184,7 @@ impl Registry {
             Some(known) if event.version > known.version => {
                 unreadable(CodecError::newer(event.kind, event.version).to_string())
             }
-            Some(known) => {
-                (known.to_json)(event.version, event.payload).unwrap_or_else(|e| unreadable(e.to_string()))
-            }
+            Some(known) => (known.to_json)(event.version, event.payload).unwrap_or_else(|e| unreadable(e.to_string())),
         }
     }
 

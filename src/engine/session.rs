@@ -207,7 +207,8 @@ impl Core {
             return;
         }
         // Moved on at once, so that it is asked for only once.
-        let moved = self.due.compare_exchange(due, last + self.shared.policy.every, Ordering::Relaxed, Ordering::Relaxed);
+        let moved =
+            self.due.compare_exchange(due, last + self.shared.policy.every, Ordering::Relaxed, Ordering::Relaxed);
         if moved.is_ok() && !self.shared.ask_for_snapshot(Arc::downgrade(self)) {
             self.due.store(due, Ordering::Relaxed);
         }
@@ -380,6 +381,11 @@ impl Session {
     /// Takes a snapshot of the present now.
     pub fn snapshot(&self) {
         self.core.take_snapshot();
+    }
+
+    /// Folds events onto a state of this session, up to a position, without looking at snapshots.
+    pub(crate) fn fold_from(&self, state: State, until: Seq) -> Result<State, SessionError> {
+        self.core.fold(state, until)
     }
 
     /// Forgets folded states that are only kept to be near; the next look folds anew.

@@ -313,7 +313,7 @@ pub fn name_of(entry: &SessionEntry) -> String {
     }
 }
 
-fn check_name(name: &str) -> Result<(), SessionError> {
+pub(crate) fn check_name(name: &str) -> Result<(), SessionError> {
     let fits = name.len() <= MAX_NAME_CHARS
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));

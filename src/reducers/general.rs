@@ -1,9 +1,9 @@
 //! General slices that a user can register for an own event type.
 
-use im::{OrdMap, Vector};
-use serde::{Deserialize, Serialize};
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
+use crate::engine::collections::{OrdMap, Vector};
 use crate::engine::event::Event;
 use crate::engine::recorded::{Recorded, Seq};
 use crate::engine::registry::{Registry, RegistryError};
@@ -22,8 +22,7 @@ pub trait Keyed: Event {
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(transparent, bound = "E: Event")]
 pub struct AppendAll<E: Event> {
-    /// The events.
-    pub items: Vector<E>,
+    items: Vector<E>,
 }
 
 /// The latest event of a type.
@@ -71,6 +70,23 @@ impl<E: Keyed> Default for LatestByKey<E> {
 impl<E: Keyed> Default for UpsertByKey<E> {
     fn default() -> Self {
         Self { places: OrdMap::new(), items: OrdMap::new() }
+    }
+}
+
+impl<E: Event> AppendAll<E> {
+    /// The events, in order.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &E> {
+        self.items.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
     }
 }
 
@@ -136,10 +152,10 @@ impl<E: Keyed> Slice for UpsertByKey<E> {
 
 /// Maps as lists of pairs, in blocks that later changes leave alone.
 mod pairs {
-    use im::OrdMap;
     use serde::Serialize;
     use serde::de::DeserializeOwned;
 
+    use crate::engine::collections::OrdMap;
     use crate::engine::slice::SliceError;
 
     const BLOCK: usize = 64;

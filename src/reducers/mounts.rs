@@ -1,8 +1,8 @@
 //! The host directories that were copied into a workspace.
 
-use im::Vector;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::collections::Vector;
 use crate::engine::event::MountHydrated;
 use crate::engine::recorded::Recorded;
 use crate::engine::registry::{Registry, RegistryError};
@@ -12,8 +12,14 @@ use crate::engine::slice::{OnRewind, Slice};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Mounts {
+    mounts: Vector<MountHydrated>,
+}
+
+impl Mounts {
     /// Each with what was asked for and what came of it.
-    pub mounts: Vector<MountHydrated>,
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &MountHydrated> {
+        self.mounts.iter()
+    }
 }
 
 impl Slice for Mounts {

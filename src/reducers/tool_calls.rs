@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use im::Vector;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::clock::Timestamp;
+use crate::engine::collections::Vector;
 use crate::engine::event::{CallFinished, CallStarted, CallStatus, CodecError, Event, finished_view, started_tool};
 use crate::engine::recorded::{EventRef, Seq};
 use crate::engine::reducer::Folding;
@@ -26,7 +26,7 @@ pub struct ToolCalls {
     /// How many calls were begun.
     pub total: u64,
     /// The latest calls and all open ones, in the order in which they began.
-    pub calls: Vector<CallEntry>,
+    calls: Vector<CallEntry>,
 }
 
 /// One call.
@@ -54,6 +54,11 @@ impl ToolCalls {
     /// The call that began at `call`, as far as the slice remembers it.
     pub fn get(&self, call: Seq) -> Option<&CallEntry> {
         self.position(call).and_then(|at| self.calls.get(at))
+    }
+
+    /// The calls that the slice remembers, in the order in which they began.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CallEntry> {
+        self.calls.iter()
     }
 
     /// Calls without an outcome.

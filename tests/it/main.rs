@@ -1,1 +1,4 @@
-fn main(){}
+//! The integration tests: one binary, a module per area.
+
+mod golden;
+mod house;

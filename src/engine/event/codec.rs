@@ -25,6 +25,5 @@ where
     T: Archive,
     T::Archived: Portable + for<'b> CheckBytes<HighValidator<'b, Failure>>,
 {
-    rkyv::access::<T::Archived, Failure>(bytes)
-        .map_err(|_| CodecError::new(kind, version, "the payload is damaged"))
+    rkyv::access::<T::Archived, Failure>(bytes).map_err(|_| CodecError::new(kind, version, "the payload is damaged"))
 }

@@ -63,12 +63,7 @@ pub enum Node {
 impl Node {
     /// A regular file of these bytes.
     pub fn file(bytes: &[u8], executable: bool) -> Self {
-        Self::File {
-            content: Digest::of(bytes),
-            size: bytes.len() as u64,
-            executable,
-            text: is_text(bytes),
-        }
+        Self::File { content: Digest::of(bytes), size: bytes.len() as u64, executable, text: is_text(bytes) }
     }
 }
 
@@ -104,7 +99,7 @@ pub struct DeleteEntry {
 
 /// `WriteFile`, version 1, as it lies in a journal. Frozen.
 #[derive(Archive, Archivable)]
-pub struct WriteFileV1 {
+pub(crate) struct WriteFileV1 {
     path: Vec<u8>,
     mode: u8,
     node: u8,
@@ -121,15 +116,15 @@ struct DeleteEntryV1 {
 }
 
 /// The codes of [`Node`] in a journal.
-pub mod node_code {
+pub(crate) mod node_code {
     /// A regular file.
-    pub const FILE: u8 = 0;
+    pub(crate) const FILE: u8 = 0;
     /// A regular file that may be executed.
-    pub const EXECUTABLE: u8 = 1;
+    pub(crate) const EXECUTABLE: u8 = 1;
     /// A symbolic link.
-    pub const SYMLINK: u8 = 2;
+    pub(crate) const SYMLINK: u8 = 2;
     /// A directory.
-    pub const DIRECTORY: u8 = 3;
+    pub(crate) const DIRECTORY: u8 = 3;
 }
 
 impl Event for WriteFile {
@@ -183,22 +178,22 @@ impl Event for WriteFile {
 
 impl ArchivedWriteFileV1 {
     /// The path's bytes, not yet checked to be normal.
-    pub fn path(&self) -> &[u8] {
+    pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }
 
     /// The code of what stands at the path; see [`node_code`].
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         self.node
     }
 
     /// Bytes of the file's contents; 0 for anything else.
-    pub fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         self.size.to_native()
     }
 
     /// The entry; none when its code is unknown.
-    pub fn node(&self) -> Option<Node> {
+    pub(crate) fn node(&self) -> Option<Node> {
         Some(match self.node {
             node_code::FILE | node_code::EXECUTABLE => Node::File {
                 content: Digest::from_bytes(self.content),
@@ -217,7 +212,7 @@ impl ArchivedWriteFileV1 {
 ///
 /// # Errors
 /// [`CodecError`] when the bytes are no such event.
-pub fn write_view(version: u16, bytes: &[u8]) -> Result<&ArchivedWriteFileV1, CodecError> {
+pub(crate) fn write_view(version: u16, bytes: &[u8]) -> Result<&ArchivedWriteFileV1, CodecError> {
     match version {
         1 => validated::<WriteFileV1>(WriteFile::KIND, version, bytes),
         _ => Err(CodecError::newer(WriteFile::KIND, version)),
@@ -228,7 +223,7 @@ pub fn write_view(version: u16, bytes: &[u8]) -> Result<&ArchivedWriteFileV1, Co
 ///
 /// # Errors
 /// [`CodecError`] when the bytes are no such event.
-pub fn delete_path(version: u16, bytes: &[u8]) -> Result<&[u8], CodecError> {
+pub(crate) fn delete_path(version: u16, bytes: &[u8]) -> Result<&[u8], CodecError> {
     match version {
         1 => Ok(&validated::<DeleteEntryV1>(DeleteEntry::KIND, version, bytes)?.path),
         _ => Err(CodecError::newer(DeleteEntry::KIND, version)),

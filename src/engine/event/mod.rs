@@ -7,7 +7,8 @@ mod session;
 
 pub use call::{CallFinished, CallStarted, CallStatus};
 pub(crate) use call::{finished_view, started_tool};
-pub use file::{ArchivedWriteFileV1, DeleteEntry, Node, WriteFile, WriteMode, delete_path, node_code, write_view};
+pub use file::{DeleteEntry, Node, WriteFile, WriteMode};
+pub(crate) use file::{delete_path, node_code, write_view};
 pub use session::{MountHydrated, MountPreview, SessionStarted};
 
 use serde::Serialize;

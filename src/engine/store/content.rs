@@ -271,11 +271,8 @@ impl Contents {
     }
 
     fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&Index>) -> Result<Bytes, StoreError> {
-        let damaged = |what: &str| StoreError::Damaged {
-            segment: 0,
-            offset: 0,
-            what: format!("content {digest}: {what}"),
-        };
+        let damaged =
+            |what: &str| StoreError::Damaged { segment: 0, offset: 0, what: format!("content {digest}: {what}") };
         let (total, chunks) = manifest_chunks(manifest).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
         if total > READ_MAX || total > (chunks.len() as u64).saturating_mul(CHUNK_MAX as u64) {
             return Err(damaged("its length makes no sense"));

@@ -82,6 +82,10 @@ impl Index {
     /// Learns a batch, all of it together with the stamp or nothing.
     pub(super) fn learn(&self, batch: &Batch, stamp: Stamp) -> Result<(), StoreError> {
         let mut rows = sled::Batch::default();
+        // First, because a session may have come again after its removal: of one key the last word counts.
+        for session in &batch.removed {
+            self.forget_session(&mut rows, *session)?;
+        }
         for (digest, place) in &batch.contents {
             rows.insert(key(b'd', digest.as_bytes()), &place_bytes(*place));
         }
@@ -92,9 +96,6 @@ impl Index {
         }
         for (session, positions) in &batch.positions {
             self.put_positions(&mut rows, *session, positions)?;
-        }
-        for session in &batch.removed {
-            self.forget_session(&mut rows, *session)?;
         }
         let mut value = VERSION.to_le_bytes().to_vec();
         value.extend_from_slice(&stamp.journal);
@@ -383,7 +384,9 @@ fn parts(prefix: u8, name: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut head = u32::try_from(chunks.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
     head.extend_from_slice(chunks.first().copied().unwrap_or_default());
     let mut rows = vec![(part_key(prefix, name, 0), head)];
-    rows.extend(chunks.iter().enumerate().skip(1).map(|(number, chunk)| (part_key(prefix, name, number), chunk.to_vec())));
+    rows.extend(
+        chunks.iter().enumerate().skip(1).map(|(number, chunk)| (part_key(prefix, name, number), chunk.to_vec())),
+    );
     rows
 }
 

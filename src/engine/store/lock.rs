@@ -40,10 +40,7 @@ impl StoreLock {
         }
         let words = std::env::args().take(3).collect::<Vec<_>>().join(" ");
         let holder = format!("process {} ({words})\n", std::process::id());
-        let written = file
-            .set_len(0)
-            .and_then(|()| file.rewind())
-            .and_then(|()| file.write_all(holder.as_bytes()));
+        let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes()));
         // On a full disk the lock still holds; only its message is missing.
         if let Err(error) = written {
             tracing::debug!(%error, "the holder of the lock could not be written down");

@@ -1,10 +1,10 @@
 //! The slice in a snapshot: records in path order, in blocks that small changes leave as they were.
 
 use bytes::Bytes;
-use im::OrdMap;
 
 use super::Entry;
 use crate::engine::clock::Timestamp;
+use crate::engine::collections::OrdMap;
 use crate::engine::event::{Node, node_code};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;

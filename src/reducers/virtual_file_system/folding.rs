@@ -3,13 +3,10 @@
 
 use std::collections::HashMap;
 
-use im::OrdMap;
-
 use super::{Entry, VirtualFileSystem, range_below};
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{
-    CodecError, DeleteEntry, Event, Node, WriteFile, delete_path, node_code, write_view,
-};
+use crate::engine::collections::OrdMap;
+use crate::engine::event::{CodecError, DeleteEntry, Event, Node, WriteFile, delete_path, node_code, write_view};
 use crate::engine::path::{EntryPath, parent_bytes};
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;

@@ -6,10 +6,10 @@ mod folding;
 use std::ops::Bound;
 
 use bytes::Bytes;
-use im::OrdMap;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::clock::Timestamp;
+use crate::engine::collections::{DiffItem, OrdMap};
 use crate::engine::event::{DeleteEntry, Event, Node, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::registry::{Registry, RegistryError};
@@ -170,7 +170,6 @@ impl VirtualFileSystem {
 
     /// What differs in `later`, in order. Costs as much as the difference, not as the whole.
     pub fn diff(&self, later: &Self) -> Vec<Change> {
-        use im::ordmap::DiffItem;
         let mut changes: Vec<Change> = Vec::new();
         for item in self.entries.diff(&later.entries) {
             match item {

@@ -39,9 +39,7 @@ impl Packed {
         let at = length.checked_sub(TRAILER as u64).ok_or_else(|| wrong("too short for a packed segment"))?;
         let mut trailer = [0; TRAILER];
         file.read_exact_at(&mut trailer, at).map_err(StoreError::io("read", path))?;
-        let word = |at: usize| {
-            u32::from_le_bytes([trailer[at], trailer[at + 1], trailer[at + 2], trailer[at + 3]])
-        };
+        let word = |at: usize| u32::from_le_bytes([trailer[at], trailer[at + 1], trailer[at + 2], trailer[at + 3]]);
         if &trailer[24..] != MAGIC || word(20) != crc32c::crc32c(&trailer[..20]) {
             return Err(wrong("the packed segment's trailer is damaged"));
         }
@@ -94,10 +92,7 @@ impl Packed {
         if let Some((_, block)) = kept().iter().find(|(kept, _)| *kept == number) {
             return Ok(Arc::clone(block));
         }
-        let wrong = || StoreError::Format {
-            path: self.path.clone(),
-            what: format!("block {number} is damaged"),
-        };
+        let wrong = || StoreError::Format { path: self.path.clone(), what: format!("block {number} is damaged") };
         let (start, end) = match self.starts.get(number..number + 2) {
             Some([start, end]) => (*start, *end),
             _ => return Err(wrong()),

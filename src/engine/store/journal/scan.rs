@@ -89,11 +89,7 @@ pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, 
 
 /// Reads one frame.
 pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(Kind, Vec<u8>), StoreError> {
-    let damaged = |what: &str| StoreError::Damaged {
-        segment: segment.head.number,
-        offset,
-        what: what.to_owned(),
-    };
+    let damaged = |what: &str| StoreError::Damaged { segment: segment.head.number, offset, what: what.to_owned() };
     let mut window = Window::new(segment);
     window.step = 8 << 10;
     let head = window.bytes(offset, frame::HEADER)?;

@@ -138,9 +138,7 @@ impl Segment {
     pub(crate) fn len(&self) -> Result<u64, StoreError> {
         match &self.bytes {
             Bytes::Packed(packed) => Ok(packed.raw_len()),
-            Bytes::Raw(file) => {
-                file.metadata().map(|m| m.len()).map_err(StoreError::io("inspect", &self.path))
-            }
+            Bytes::Raw(file) => file.metadata().map(|m| m.len()).map_err(StoreError::io("inspect", &self.path)),
         }
     }
 

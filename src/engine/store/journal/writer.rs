@@ -37,6 +37,9 @@ pub(crate) struct Group<'a, T> {
     pub(crate) number: u64,
 }
 
+/// Hears of every group when it is durable.
+pub(crate) type Told<T> = Box<dyn Fn(Group<'_, T>) + Send + Sync>;
+
 /// Where a staged frame will be, and the number by which to wait for it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Staged {
@@ -53,7 +56,7 @@ pub(crate) struct Writer<T> {
     staging: Mutex<Staging<T>>,
     io: Mutex<Io>,
     progress: Progress,
-    told: Box<dyn Fn(Group<'_, T>) + Send + Sync>,
+    told: Told<T>,
     wake: (Mutex<Wake>, Condvar),
     /// Whether the background thread has been told that there is work.
     busy: AtomicBool,
@@ -98,7 +101,7 @@ impl<T: Send + Sync> Writer<T> {
         end: Place,
         group: u64,
         capacity: u64,
-        told: Box<dyn Fn(Group<'_, T>) + Send + Sync>,
+        told: Told<T>,
     ) -> Self {
         let staging = Staging {
             bytes: Vec::new(),
@@ -339,10 +342,8 @@ impl<T> Stage<'_, T> {
         let full = u64::from(staging.next.offset) + length > self.capacity;
         let pressed = full && u64::from(staging.next.offset) > segment::HEADER;
         if pressed {
-            staging.next = Place {
-                segment: staging.next.segment + 1,
-                offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX),
-            };
+            staging.next =
+                Place { segment: staging.next.segment + 1, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
             staging.cuts.push((staging.bytes.len(), staging.next.segment));
         }
         let place = staging.next;

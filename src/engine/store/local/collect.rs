@@ -10,7 +10,7 @@ use super::{LocalStore, LocalStoreOptions};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::store::journal::frame::{self, Kind};
-use crate::engine::store::journal::{self, FsckReport, Segments};
+use crate::engine::store::journal::{self, FsckReport, Place, Segments};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{StoreError, content, index};
 
@@ -84,7 +84,11 @@ impl LocalStore {
         }
         for number in garbage {
             journal::rewrite(&store.shared.segments, number, &mut |item| match item {
-                journal::Item::Frame(frame) => Ok(live.keeps(frame.header.kind, frame.payload)),
+                journal::Item::Frame(frame) => {
+                    let offset = u32::try_from(frame.offset).unwrap_or(u32::MAX);
+                    let place = Place { segment: number, offset };
+                    Ok(live.keeps(place, frame.header.kind, frame.payload))
+                }
                 journal::Item::Hole(from, ..) => Err(StoreError::Damaged {
                     segment: number,
                     offset: *from,
@@ -99,6 +103,8 @@ impl LocalStore {
 /// What must stay.
 struct Live {
     sessions: BTreeSet<SessionId>,
+    /// Where sessions were removed last: what stands before is gone, also when one came again.
+    removals: BTreeMap<SessionId, Place>,
     contents: BTreeSet<Digest>,
 }
 
@@ -106,7 +112,13 @@ impl Live {
     fn find(store: &LocalStore) -> Result<Self, StoreError> {
         let mut known = Known::default();
         let mut chunks = BTreeMap::new();
-        store.each_frame(&mut |_, frame| {
+        let mut removals = BTreeMap::new();
+        store.each_frame(&mut |place, frame| {
+            if frame.header.kind == Kind::Removal
+                && let Some(session) = frame.payload.first_chunk()
+            {
+                removals.insert(SessionId::from_bytes(*session), place);
+            }
             if let Some(head) = content::head_of(frame.header.kind, frame.payload)
                 && matches!(frame.header.kind, Kind::Content | Kind::Manifest)
             {
@@ -118,21 +130,27 @@ impl Live {
                 }
             }
         })?;
-        let mut live = Self { sessions: store.shared.session_ids().into_iter().collect(), contents: BTreeSet::new() };
-        store.each_frame(&mut |_, frame| {
-            let commit = if frame.header.kind == Kind::Commit { CommitView::parse(frame.payload).ok() } else { None };
-            if commit.is_some_and(|commit| live.sessions.contains(&commit.session)) {
-                known.named_in(frame.payload, &mut live.contents);
+        let sessions = store.shared.session_ids().into_iter().collect();
+        let mut live = Self { sessions, removals, contents: BTreeSet::new() };
+        let mut named = BTreeSet::new();
+        store.each_frame(&mut |place, frame| {
+            if frame.header.kind == Kind::Commit && live.keeps(place, frame.header.kind, frame.payload) {
+                known.named_in(frame.payload, &mut named);
             }
         })?;
+        live.contents = named;
         let parts: Vec<Digest> = live.contents.iter().filter_map(|d| chunks.get(d)).flatten().copied().collect();
         live.contents.extend(parts);
         Ok(live)
     }
 
-    fn keeps(&self, kind: Kind, payload: &[u8]) -> bool {
+    fn keeps(&self, place: Place, kind: Kind, payload: &[u8]) -> bool {
+        let lives = |commit: CommitView<'_>| {
+            let removed = self.removals.get(&commit.session);
+            self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
+        };
         match kind {
-            Kind::Commit => CommitView::parse(payload).is_ok_and(|c| self.sessions.contains(&c.session)),
+            Kind::Commit => CommitView::parse(payload).is_ok_and(lives),
             Kind::Content | Kind::Manifest => {
                 content::head_of(kind, payload).is_some_and(|head| self.contents.contains(&head.digest))
             }
@@ -144,11 +162,11 @@ impl Live {
     /// The segments with garbage in them.
     fn garbage(&self, store: &LocalStore, report: &mut GcReport) -> Result<BTreeSet<u32>, StoreError> {
         let mut segments = BTreeSet::new();
-        store.each_frame(&mut |number, frame| {
-            if self.keeps(frame.header.kind, frame.payload) {
+        store.each_frame(&mut |place, frame| {
+            if self.keeps(place, frame.header.kind, frame.payload) {
                 return;
             }
-            segments.insert(number);
+            segments.insert(place.segment);
             report.bytes += frame::frame_len(frame.header.length) as u64;
             match frame.header.kind {
                 Kind::Commit => report.commits += 1,
@@ -161,14 +179,12 @@ impl Live {
 }
 
 impl LocalStore {
-    fn each_frame(
-        &self,
-        visit: &mut dyn FnMut(u32, &journal::scan::Frame<'_>),
-    ) -> Result<(), StoreError> {
+    fn each_frame(&self, visit: &mut dyn FnMut(Place, &journal::scan::Frame<'_>)) -> Result<(), StoreError> {
         for number in self.shared.segments.numbers()? {
             let segment = self.shared.segments.get(number)?;
             journal::scan::frames_so_far(&segment, journal::segment::HEADER, &mut |frame| {
-                visit(number, &frame);
+                let offset = u32::try_from(frame.offset).unwrap_or(u32::MAX);
+                visit(Place { segment: number, offset }, &frame);
                 Ok(())
             })?;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
-use super::{Durability, Shared};
+use super::Shared;
 use crate::engine::id::SessionId;
 use crate::engine::store::index::{Batch, Stamp};
 use crate::engine::store::journal::frame::{self, Kind};
@@ -85,18 +85,20 @@ impl Shared {
             (sessions, std::mem::take(&mut dirty.removed), dirty.end, dirty.group)
         };
         let contents = self.contents.unindexed(end);
-        if sessions.is_empty() && removed.is_empty() && contents.is_empty() && index.stamp().is_some_and(|s| s.end == end) {
+        if sessions.is_empty()
+            && removed.is_empty()
+            && contents.is_empty()
+            && index.stamp().is_some_and(|s| s.end == end)
+        {
             return;
         }
         let mut batch = Batch { contents, removed, ..Batch::default() };
         for slot in &sessions {
-            let inner = slot.lock();
-            let positions: Vec<_> = inner.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
-            drop(inner);
+            let (positions, entry) = slot.lock().indexable(slot.id, end);
             batch.positions.push((slot.id, positions));
-            batch.entries.extend(slot.entry().filter(|entry| entry.head <= slot.written()));
+            batch.entries.extend(entry);
         }
-        let learned = index.learn(&batch, Stamp { journal: self.journal_id(), end, group });
+        let learned = index.learn(&batch, Stamp { journal: self.journal, end, group });
         if let Err(error) = learned {
             tracing::warn!(%error, "the index failed and is not used any more");
             *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -106,10 +108,6 @@ impl Shared {
         for (slot, (_, positions)) in sessions.iter().zip(&batch.positions) {
             slot.lock().positions.drain(..positions.len());
         }
-    }
-
-    fn journal_id(&self) -> [u8; 16] {
-        self.journal
     }
 
     /// Packs segments that are full.
@@ -180,9 +178,5 @@ impl Shared {
     /// Sessions that are there.
     pub(super) fn session_ids(&self) -> Vec<SessionId> {
         self.slots.all().iter().filter(|slot| slot.visible() > 0).map(|slot| slot.id).collect()
-    }
-
-    pub(super) fn is_synced(&self) -> bool {
-        self.durability == Durability::Synced
     }
 }

@@ -191,9 +191,7 @@ impl Shared {
         }
         let slot = match commit.expected {
             Expected::Any | Expected::NoSession => self.slots.get_or_add(commit.session),
-            Expected::Exactly(_) => {
-                self.slots.get(commit.session).ok_or(StoreError::NoSession(commit.session))?
-            }
+            Expected::Exactly(_) => self.slots.get(commit.session).ok_or(StoreError::NoSession(commit.session))?,
         };
         let mut inner = slot.lock();
         if inner.removed {
@@ -264,12 +262,7 @@ impl Shared {
     }
 
     /// The positions of an earlier commit of that name.
-    fn repeated(
-        &self,
-        slot: &Arc<Slot>,
-        inner: &mut SlotInner,
-        id: CommitId,
-    ) -> Result<Option<Committed>, StoreError> {
+    fn repeated(&self, slot: &Arc<Slot>, inner: &mut SlotInner, id: CommitId) -> Result<Option<Committed>, StoreError> {
         if inner.named.is_none() {
             inner.named = Some(self.named_commits(slot, inner)?);
         }

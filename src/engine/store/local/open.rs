@@ -91,7 +91,11 @@ impl LocalStore {
     ) -> Result<Self, StoreError> {
         let Recovered { journal, end, group } = recovered;
         let full = segments.numbers()?.into_iter().filter(|number| *number < end.segment).collect();
-        *slots.dirty() = Dirty { sessions: unindexed(&slots), end, group, full, ..Dirty::default() };
+        let sessions = unindexed(&slots);
+        {
+            let mut dirty = slots.dirty();
+            *dirty = Dirty { sessions, end, group, full, removed: std::mem::take(&mut dirty.removed), commits: 0 };
+        }
         let bus = Arc::<Bus>::default();
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
         let capacity = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());

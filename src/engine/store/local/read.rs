@@ -9,10 +9,10 @@ use super::{Index, Shared};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;
+use crate::engine::store::journal::Place;
 use crate::engine::store::journal::frame::{self, Header, Kind};
 use crate::engine::store::journal::scan::{self, Window};
 use crate::engine::store::journal::segment::Segment;
-use crate::engine::store::journal::Place;
 use crate::engine::store::{StoreError, Visitor};
 
 /// Positions looked up at once.
@@ -23,12 +23,7 @@ const NEAR: u64 = 32 << 10;
 const TOGETHER: u64 = 1 << 20;
 
 impl Shared {
-    pub(super) fn visit(
-        &self,
-        session: SessionId,
-        from: Seq,
-        visitor: &mut Visitor<'_>,
-    ) -> Result<(), StoreError> {
+    pub(super) fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
         let slot = self.slot(session)?;
         let until = slot.visible();
         let mut next = from.max(1);
@@ -195,11 +190,7 @@ fn commit_at<'a>(window: &'a mut Window<'_>, place: Place) -> Result<&'a [u8], R
 
 fn damage(segment: &Segment, place: Place) -> impl Fn(&'static str) -> StoreError + use<> {
     let number = segment.head.number;
-    move |what| StoreError::Damaged {
-        segment: number,
-        offset: u64::from(place.offset),
-        what: what.to_owned(),
-    }
+    move |what| StoreError::Damaged { segment: number, offset: u64::from(place.offset), what: what.to_owned() }
 }
 
 fn show(payload: &[u8], from: Seq, visitor: &mut Visitor<'_>) -> Result<ControlFlow<()>, &'static str> {

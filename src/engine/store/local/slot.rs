@@ -125,6 +125,16 @@ impl SlotInner {
         self.positions.push_back((commit.first, place));
     }
 
+    /// Positions before `end` that the index has not got, and the session's entry as of there: both must
+    /// say the same, because the journal is read from `end` on when the store is next opened.
+    pub(super) fn indexable(&self, id: SessionId, end: Place) -> (Vec<(Seq, Place)>, Option<SessionEntry>) {
+        let positions: Vec<_> = self.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
+        let head = self.positions.get(positions.len()).map_or(self.head, |(first, _)| first - 1);
+        let origin = self.origin.clone().filter(|_| head > 0 && !self.removed);
+        let entry = origin.map(|origin| SessionEntry { id, head, updated: self.time, origin });
+        (positions, entry)
+    }
+
     /// Keeps a commit in memory, and lets go of old ones that are stored.
     pub(super) fn keep(&mut self, commit: TailCommit, written: Seq) {
         self.tail_bytes += commit.bytes.len();

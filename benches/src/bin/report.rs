@@ -1,0 +1,49 @@
+//! Runs the loads and prints their figures as markdown.
+
+#![expect(clippy::print_stdout, reason = "it is what the program is for")]
+
+use anyhow::{Result, bail};
+use foldspace_benches::loads::{self, Size};
+
+fn main() -> Result<()> {
+    if let Some(store) = std::env::var_os(loads::open::CHILD) {
+        println!("{}", loads::open::child(store.as_ref())?);
+        return Ok(());
+    }
+    let (mut size, mut wanted) = (Size::Full, Vec::new());
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--quick" => size = Size::Quick,
+            name if loads::ALL.iter().any(|(known, _)| *known == name) => wanted.push(argument),
+            other => bail!("{other:?} is no load; there are {}", names()),
+        }
+    }
+    println!("{}\n", machine());
+    for (name, report) in loads::ALL {
+        if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
+            for table in report(size)? {
+                println!("{table}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn names() -> String {
+    loads::ALL.map(|(name, _)| name).join(", ")
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let memory = memory.split_whitespace().nth(1).and_then(|kib| kib.parse::<f64>().ok()).unwrap_or_default();
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let command: Vec<String> = std::env::args().skip(1).collect();
+    format!(
+        "`cargo run --release -p foldspace-benches --bin report -- {}`: {cores} cores, {:.0} GiB of memory, Linux {}, \
+         allocator mimalloc",
+        command.join(" "),
+        memory / f64::from(1 << 20),
+        kernel.trim()
+    )
+}

@@ -1,0 +1,89 @@
+//! Journals to be replayed: the events that real sessions have, without the work behind them.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use foldspace::{
+    CallFinished, CallLink, CallStarted, CallStatus, Commit, Digest, Durability, EntryPath, EventStore, LocalStore,
+    LocalStoreOptions, NewSession, Node, Registry, Session, Sessions, SnapshotPolicy, SystemClock, WriteFile, WriteMode,
+};
+use serde_json::json;
+
+/// What a journal's sessions are made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shape {
+    /// Commits of one `WriteFile`.
+    Writes,
+    /// Calls: the intent, then the write and the outcome together.
+    Calls,
+}
+
+/// A session to be written.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// What it is made of.
+    pub shape: Shape,
+    /// Events, about.
+    pub events: u64,
+    /// Paths that are written in turn, in an order that looks random.
+    pub paths: u64,
+}
+
+/// Opens a store with its sessions.
+///
+/// # Errors
+/// What the store says.
+pub fn open(directory: &Path, durability: Durability, pack: bool, policy: SnapshotPolicy) -> Result<Sessions> {
+    let store = LocalStore::open(directory, LocalStoreOptions { durability, pack, ..LocalStoreOptions::default() })?;
+    let store: Arc<dyn EventStore> = Arc::new(store);
+    Ok(Sessions::new(store, Registry::standard(), Arc::new(SystemClock::default()), policy)?)
+}
+
+/// The path with that number: a hundred to a directory.
+pub fn path(number: u64) -> String {
+    format!("src/part_{:03}/module_{number:06}.rs", number / 100)
+}
+
+/// Writes a session.
+///
+/// # Errors
+/// What the store says.
+pub fn write(sessions: &Sessions, name: &str, plan: Plan) -> Result<Session> {
+    let session = sessions.create(NewSession::named(name))?.as_agent("agent-1");
+    let paths: Result<Vec<EntryPath>, _> = (0..plan.paths).map(|number| EntryPath::for_creation(&path(number))).collect();
+    let paths = paths?;
+    let mut head = session.head()?;
+    let mut number = 0;
+    while head < plan.events {
+        // 7,919 is a prime: every path has its turn.
+        let path = &paths[(number * 7_919 % plan.paths) as usize];
+        let mode = if number < plan.paths { WriteMode::Create } else { WriteMode::Overwrite };
+        let digest = Digest::of(&number.to_le_bytes());
+        let node = Node::File { content: digest, size: 1_000 + number % 1_000, executable: false, text: true };
+        let written = WriteFile { path: path.clone(), mode, node };
+        head = match plan.shape {
+            Shape::Writes => {
+                let mut commit = session.commit();
+                commit.push(&written)?;
+                session.submit(commit)?.last()
+            }
+            Shape::Calls => call(&session, &written, digest)?,
+        };
+        number += 1;
+    }
+    Ok(session)
+}
+
+fn call(session: &Session, written: &WriteFile, digest: Digest) -> Result<u64> {
+    let file = written.path.to_string();
+    let mut commit = session.commit().of_call(CallLink::Opens);
+    let params = json!({ "file_path": file, "content": { "$content": digest, "bytes": 1_000 } });
+    commit.push(&CallStarted { tool: "write_file".to_owned(), params })?;
+    let begun = session.submit(commit)?.first();
+    let mut commit: Commit = session.commit().of_call(CallLink::Of(begun));
+    commit.push(written)?;
+    let result = json!({ "file_path": file, "bytes": 1_000, "version": 1 });
+    commit.push(&CallFinished { status: CallStatus::Ok, result, message: String::new(), micros: 43 })?;
+    Ok(session.submit(commit)?.last())
+}

@@ -1,0 +1,48 @@
+//! The loads: each measures and gives tables.
+
+pub mod append;
+pub mod calls;
+pub mod clone;
+pub mod growth;
+pub mod no_wait;
+pub mod open;
+pub mod replay;
+pub mod state_at;
+
+use anyhow::Result;
+
+use crate::table::Table;
+
+/// How much is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Size {
+    /// Seconds: to see that it runs.
+    Quick,
+    /// Minutes: for figures.
+    Full,
+}
+
+impl Size {
+    /// One of two numbers.
+    pub fn of<T>(self, quick: T, full: T) -> T {
+        match self {
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+}
+
+/// A load by its name.
+pub type Report = fn(Size) -> Result<Vec<Table>>;
+
+/// All loads.
+pub const ALL: [(&str, Report); 8] = [
+    ("append", append::report),
+    ("append_no_wait", no_wait::report),
+    ("tool_calls", calls::report),
+    ("replay", replay::report),
+    ("state_at", state_at::report),
+    ("open", open::report),
+    ("clone", clone::report),
+    ("growth", growth::report),
+];

@@ -1,0 +1,82 @@
+//! foldspace: a session per writer, commits of one event.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Result;
+use foldspace::{
+    Clock, CodecError, Commit, Durability, Event, EventStore, LocalStore, LocalStoreOptions, Pending, SessionId,
+    SystemClock,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::log::{Log, Record};
+
+/// An event that is bytes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Blob(pub Vec<u8>);
+
+impl Event for Blob {
+    const KIND: &'static str = "Blob";
+
+    fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
+        out.extend_from_slice(&self.0);
+        Ok(())
+    }
+
+    fn decode(_: u16, bytes: &[u8]) -> Result<Self, CodecError> {
+        Ok(Self(bytes.to_vec()))
+    }
+}
+
+/// A local store.
+#[derive(Debug)]
+pub struct Foldspace {
+    store: LocalStore,
+    clock: SystemClock,
+    agent: Arc<str>,
+}
+
+impl Foldspace {
+    /// Opens a store that acknowledges what is on the disk.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open(directory: &Path) -> Result<Self> {
+        Self::open_as(directory, Durability::Synced)
+    }
+
+    /// Opens a store.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn open_as(directory: &Path, durability: Durability) -> Result<Self> {
+        let store = LocalStore::open(directory, LocalStoreOptions { durability, ..LocalStoreOptions::default() })?;
+        Ok(Self { store, clock: SystemClock::default(), agent: Arc::from("agent-1") })
+    }
+
+    /// Takes an event.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn take(&self, record: &Record) -> Result<Pending> {
+        let mut id = [7; 16];
+        id[..4].copy_from_slice(&record.writer.to_le_bytes());
+        let mut commit = Commit::new(SessionId::from_bytes(id), self.clock.now()).by(&self.agent);
+        commit.push_encoded(Blob::KIND, Blob::VERSION, &record.bytes)?;
+        Ok(self.store.submit(commit)?)
+    }
+}
+
+impl Log for Foldspace {
+    type Ticket = Pending;
+
+    fn submit(&self, record: &Record) -> Result<Pending> {
+        self.take(record)
+    }
+
+    fn wait(&self, ticket: Pending) -> Result<()> {
+        ticket.wait()?;
+        Ok(())
+    }
+}

@@ -1,0 +1,103 @@
+//! Own events, an own slice and its reducers; an atomic commit; a subscription; a restart.
+//!
+//! `cargo run --example own_events`
+
+use std::error::Error;
+use std::time::Duration;
+
+use foldspace::{
+    Event, Expected, Filter, Keyed, NewSession, Recorded, Registry, Sessions, Slice, UpsertByKey, upsert_by_key,
+};
+use serde::{Deserialize, Serialize};
+
+/// Money was spent on a model.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Spent {
+    model: String,
+    cents: u64,
+}
+
+impl Event for Spent {
+    const KIND: &'static str = "Spent";
+}
+
+/// How much was spent.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Budget {
+    cents: u64,
+    purchases: u64,
+}
+
+impl Slice for Budget {
+    const NAME: &'static str = "Budget";
+}
+
+/// A task of the agent's plan took on a state.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct Task {
+    title: String,
+    done: bool,
+}
+
+impl Event for Task {
+    const KIND: &'static str = "Task";
+}
+
+impl Keyed for Task {
+    type Key = String;
+
+    fn key(&self) -> String {
+        self.title.clone()
+    }
+}
+
+fn registry() -> Result<Registry, Box<dyn Error>> {
+    let spend = |budget: Budget, spent: &Recorded<Spent>| Budget {
+        cents: budget.cents + spent.event.cents,
+        purchases: budget.purchases + 1,
+    };
+    let registry = Registry::standard().event::<Spent>()?.slice::<Budget>()?.reducer(spend)?;
+    Ok(registry.with(upsert_by_key::<Task>)?)
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let directory = tempfile::tempdir()?;
+    let sessions = Sessions::open(directory.path(), registry()?)?;
+    let session = sessions.create(NewSession::named("plan"))?;
+    let mut purchases = session.subscribe(1, Filter::of::<Spent>());
+
+    // Recorded together or not at all, and only if nobody recorded anything in between.
+    let mut commit = session.commit().expecting(Expected::Exactly(session.head()?));
+    commit.push(&Task { title: "write the parser".to_owned(), done: false })?;
+    commit.push(&Task { title: "test the parser".to_owned(), done: false })?;
+    commit.push(&Spent { model: "small".to_owned(), cents: 3 })?;
+    let planned = session.record(commit)?;
+
+    let late = session.commit().expecting(Expected::Exactly(planned.first));
+    let mut late = late;
+    late.push(&Spent { model: "large".to_owned(), cents: 90 })?;
+    println!("a commit that comes too late: {}", session.record(late).unwrap_err());
+
+    let mut commit = session.commit();
+    commit.push(&Task { title: "write the parser".to_owned(), done: true })?;
+    session.record(commit)?;
+
+    let seen = purchases.next_typed::<Spent>(Duration::from_secs(5))?.ok_or("nothing came")??;
+    println!("heard at event {}: {} cents for {}", seen.seq, seen.event.cents, seen.event.model);
+
+    drop((session, purchases));
+    sessions.close();
+
+    let sessions = Sessions::open(directory.path(), registry()?)?;
+    let session = sessions.session(sessions.find("plan")?.id)?;
+    let state = session.state()?;
+    let budget = state.slice::<Budget>().ok_or("the slice is registered")?;
+    println!("after a restart: {} cents in {} purchase(s)", budget.cents, budget.purchases);
+    for task in state.slice::<UpsertByKey<Task>>().ok_or("the slice is registered")?.iter() {
+        println!("  [{}] {}", if task.done { 'x' } else { ' ' }, task.title);
+    }
+    let before = session.state_at(planned.last)?;
+    let open = before.slice::<UpsertByKey<Task>>().map_or(0, |tasks| tasks.iter().filter(|task| !task.done).count());
+    println!("open tasks at event {}: {open}", planned.last);
+    Ok(())
+}

@@ -1,0 +1,149 @@
+//! Verification: fold everything again and compare.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use serde::Serialize;
+
+use super::event::{Event, Node, WriteFile};
+use super::id::{Digest, SessionId};
+use super::recorded::Seq;
+use super::session::Session;
+use super::sessions::{SessionError, Sessions};
+use super::snapshot::snapshot_of;
+use super::store::{EventStore, Snapshot, StoreError};
+
+/// What a verification found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct VerifyReport {
+    /// Sessions folded again.
+    pub sessions: u64,
+    /// Events folded.
+    pub events: u64,
+    /// Snapshots compared.
+    pub snapshots: u64,
+    /// Contents read and compared with their digests.
+    pub contents: u64,
+    /// Events that the program can't read. They are no differences: another program may know them.
+    pub unreadable: u64,
+    /// What is not as it should be, the first first.
+    pub differences: Vec<Difference>,
+}
+
+/// Something that is not as the events say.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// The session.
+    pub session: SessionId,
+    /// The position.
+    pub seq: Seq,
+    /// The slice, where it is one.
+    pub slice: Option<String>,
+    /// What is wrong.
+    pub what: String,
+}
+
+impl Sessions {
+    /// Folds sessions again from their events, and compares with every stored snapshot, with the
+    /// state as it is given out, and every file's contents with its digest.
+    ///
+    /// # Errors
+    /// What keeps it from going on; what it finds is in the report.
+    pub fn verify(&self, session: Option<SessionId>) -> Result<VerifyReport, SessionError> {
+        let ids = match session {
+            Some(id) => vec![id],
+            None => self.list()?.iter().map(|entry| entry.id).collect(),
+        };
+        let mut report = VerifyReport::default();
+        for id in ids {
+            Check { sessions: self, session: self.session(id)?, report: &mut report }.run()?;
+            report.sessions += 1;
+        }
+        Ok(report)
+    }
+}
+
+struct Check<'a> {
+    sessions: &'a Sessions,
+    session: Session,
+    report: &'a mut VerifyReport,
+}
+
+impl Check<'_> {
+    fn run(&mut self) -> Result<(), SessionError> {
+        let head = self.session.head()?;
+        let store = self.sessions.store();
+        let mut stops = store.snapshots(self.session.id())?;
+        stops.retain(|seq| *seq < head);
+        stops.push(head);
+        let mut state = self.sessions.registry().empty_state(self.session.id());
+        for seq in stops {
+            state = self.session.fold_from(state, seq)?;
+            if let Some(stored) = store.snapshot(self.session.id(), seq)?.filter(|stored| stored.seq == seq) {
+                self.report.snapshots += 1;
+                self.compare(&stored, snapshot_of(&state).as_ref(), "the stored snapshot");
+            }
+        }
+        self.report.events += head;
+        self.report.unreadable += state.unreadable();
+        let given = self.session.state_at(head)?;
+        if let (Some(given), folded) = (snapshot_of(&given), snapshot_of(&state)) {
+            self.compare(&given, folded.as_ref(), "the state given out");
+        }
+        self.contents(store.as_ref())
+    }
+
+    /// Notes the first slice in which a snapshot is not what the events give.
+    fn compare(&mut self, stored: &Snapshot, folded: Option<&Snapshot>, what: &str) {
+        let Some(folded) = folded else { return };
+        let usable = folded
+            .slices
+            .iter()
+            .all(|slice| stored.slices.iter().any(|other| other.name == slice.name && other.version == slice.version));
+        // A program with other slices took it; this one does not use it.
+        if !usable {
+            return;
+        }
+        for slice in &folded.slices {
+            let other = stored.slices.iter().find(|other| other.name == slice.name);
+            if other.is_none_or(|other| other.digest() != slice.digest()) {
+                self.differs(folded.seq, Some(slice.name.to_string()), format!("{what} is not what the events give"));
+                return;
+            }
+        }
+        if stored.unreadable != folded.unreadable {
+            self.differs(folded.seq, None, format!("{what} counts unreadable events wrongly"));
+        }
+    }
+
+    fn contents(&mut self, store: &dyn EventStore) -> Result<(), SessionError> {
+        let mut seen = BTreeSet::<Digest>::new();
+        let mut found = Vec::new();
+        self.session.visit(1, &mut |event| {
+            if event.kind == WriteFile::KIND
+                && let Some(Ok(write)) = event.typed::<WriteFile>()
+                && let Node::File { content, size, .. } = write.event.node
+                && seen.insert(content)
+            {
+                found.push((event.seq, write.event.path, content, size));
+            }
+            ControlFlow::Continue(())
+        })?;
+        for (seq, path, digest, size) in found {
+            self.report.contents += 1;
+            match store.content(&digest) {
+                Ok(bytes) if bytes.len() as u64 == size && Digest::of(&bytes) == digest => {}
+                Ok(bytes) => self.differs(seq, None, format!("{path} has {size} bytes and {} are kept", bytes.len())),
+                Err(error @ (StoreError::NoContent(_) | StoreError::Damaged { .. })) => {
+                    self.differs(seq, None, format!("{path}: {error}"));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn differs(&mut self, seq: Seq, slice: Option<String>, what: String) {
+        self.report.differences.push(Difference { session: self.session.id(), seq, slice, what });
+    }
+}

@@ -1,0 +1,74 @@
+//! Golden bytes: an encoding that a journal may hold stays readable for good.
+//!
+//! `FOLDSPACE_BLESS=1` writes the bytes of a kind and version that has none yet; it never overwrites.
+
+use foldspace::{
+    CallFinished, CallStarted, CallStatus, DeleteEntry, Digest, EntryPath, Event, MountHydrated, MountPreview, Node,
+    SessionStarted, WriteFile, WriteMode,
+};
+use serde_json::json;
+
+fn check<E: Event + PartialEq>(name: &str, event: &E) {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/events");
+    let path = folder.join(format!("{}-{}-{name}.bin", E::KIND, E::VERSION));
+    let mut encoded = Vec::new();
+    event.encode(&mut encoded).unwrap();
+    if !path.exists() && std::env::var_os("FOLDSPACE_BLESS").is_some() {
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(&path, &encoded).unwrap();
+    }
+    let golden = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    assert_eq!(&E::decode(E::VERSION, &golden).unwrap(), event, "{name} reads differently");
+    assert_eq!(encoded, golden, "{name} is written differently: raise VERSION instead");
+    assert!(E::decode(E::VERSION + 1, &golden).is_err(), "a newer version is not guessed at");
+    for cut in 0..golden.len() {
+        // Whatever it gives, it must not panic; a cut archive of one event is never the same event.
+        let read = E::decode(E::VERSION, &golden[..cut]);
+        assert!(read.is_err() || read.unwrap() != *event, "{name} cut at {cut}");
+    }
+}
+
+fn path(text: &str) -> EntryPath {
+    EntryPath::lookup(text).unwrap()
+}
+
+#[test]
+fn files() {
+    let node = Node::File { content: Digest::of(b"hello"), size: 5, executable: false, text: true };
+    check("file", &WriteFile { path: path("src/lib.rs"), mode: WriteMode::Create, node });
+    let node = Node::File { content: Digest::of(b"\0"), size: 1, executable: true, text: false };
+    check("executable", &WriteFile { path: path("bin/run"), mode: WriteMode::Overwrite, node });
+    let node = Node::Symlink { target: b"../caf\xe9".to_vec() };
+    check("symlink", &WriteFile { path: path("odd\\xff name"), mode: WriteMode::Create, node });
+    check("directory", &WriteFile { path: path("empty"), mode: WriteMode::Append, node: Node::Directory });
+    check("entry", &DeleteEntry { path: path("src/old.rs") });
+}
+
+#[test]
+fn calls() {
+    let params = json!({ "file_path": "/a", "content": { "$content": Digest::of(b"x"), "bytes": 300 } });
+    check("call", &CallStarted { tool: "write_file".to_owned(), params });
+    let result = json!({ "version": 1 });
+    check("ok", &CallFinished { status: CallStatus::Ok, result, message: String::new(), micros: 1234 });
+    let message = "the pattern is not a regular expression".to_owned();
+    check("error", &CallFinished { status: CallStatus::Error, result: json!(null), message, micros: 7 });
+}
+
+#[test]
+fn sessions() {
+    let text = |text: &str| text.to_owned();
+    check("session", &SessionStarted { name: text("demo"), backend: text("memory"), program: text("0.1.0") });
+    let preview = MountPreview { entries: vec![text("src/"), text("README.md")], more: 3 };
+    let mount = MountHydrated {
+        host_path: text("/srv/project"),
+        mount_path: path("project"),
+        include_glob: vec![text("**/*.py")],
+        exclude_glob: Vec::new(),
+        max_bytes: Some(1_000_000),
+        follow_symlinks: false,
+        files: 12,
+        bytes: 3456,
+        preview,
+    };
+    check("mount", &mount);
+}

@@ -1,0 +1,116 @@
+//! House rules as tests: layers, file sizes, forgotten files, unused fixtures.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const LINES_MAX: usize = 500;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn files(below: &str, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![root().join(below)];
+    while let Some(directory) = left.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else if path.to_string_lossy().ends_with(ending) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn text(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn imports_point_down_only() {
+    let forbidden = [
+        ("src/engine", &["crate::reducers", "crate::backends", "crate::tools", "crate::cli"][..]),
+        ("src/reducers", &["crate::backends", "crate::tools", "crate::cli", "std::fs", "std::time", "getrandom"]),
+        ("src/backends", &["crate::reducers", "crate::tools", "crate::cli"]),
+        ("src/tools", &["crate::cli"]),
+    ];
+    for (layer, above) in forbidden {
+        for file in files(layer, ".rs") {
+            let text = text(&file);
+            for import in above {
+                assert!(!text.contains(import), "{} names {import}, which is above it", file.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn sled_and_im_are_named_in_one_file_each() {
+    for (name, place) in [("sled::", "src/engine/store/index.rs"), ("im::", "src/engine/collections.rs")] {
+        for file in files("src", ".rs").iter().filter(|file| !file.ends_with(place)) {
+            let named = text(file).lines().any(|line| {
+                line.split(|c: char| !(c.is_alphanumeric() || "_:".contains(c))).any(|word| word.starts_with(name))
+            });
+            assert!(!named, "{} names {name}", file.display());
+        }
+    }
+}
+
+#[test]
+fn replay_holds_no_executor() {
+    let replay = text(&root().join("src/engine/replay.rs"));
+    for word in ["record(", "submit(", "Dispatcher", "Workspace"] {
+        assert!(!replay.contains(word), "replay names {word}");
+    }
+}
+
+#[test]
+fn no_file_is_too_long() {
+    for folder in ["src", "tests", "examples", "benches"] {
+        for file in files(folder, ".rs") {
+            let lines = text(&file).lines().count();
+            assert!(lines <= LINES_MAX, "{} has {lines} lines", file.display());
+        }
+    }
+}
+
+#[test]
+fn no_file_is_forgotten() {
+    for folder in ["src", "tests/it"] {
+        for file in files(folder, ".rs") {
+            let stem = file.file_stem().unwrap().to_str().unwrap();
+            let directory = file.parent().unwrap();
+            if matches!(stem, "main" | "lib") {
+                continue;
+            }
+            let (name, parents) = match stem {
+                "mod" => (directory.file_name().unwrap().to_str().unwrap(), directory.parent().unwrap()),
+                _ => (stem, directory),
+            };
+            let declared = ["mod.rs", "main.rs", "lib.rs"].iter().map(|parent| parents.join(parent)).any(|parent| {
+                parent.exists() && text(&parent).lines().any(|line| line.contains(&format!("mod {name};")))
+            });
+            assert!(declared, "{} is in no module", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_fixture_is_read_by_a_test_and_explained() {
+    let tests: String = files("tests", ".rs").iter().map(|file| text(file)).collect();
+    let readme = text(&root().join("fixtures/README.md"));
+    let folders: BTreeSet<_> = std::fs::read_dir(root().join("fixtures"))
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .filter(|entry| entry.path().is_dir())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    for folder in folders {
+        assert!(tests.contains(&format!("fixtures/{folder}")), "no test reads fixtures/{folder}");
+        assert!(readme.contains(&folder), "fixtures/README.md says nothing of {folder}");
+    }
+}
