@@ -74,6 +74,7 @@ pub use reducers::{
     VirtualFileSystem, append_all, replace_latest, replace_latest_by_key, upsert_by_key,
 };
 pub use tools::{
-    Dispatcher, Effect, Filesystem, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, Tools,
-    ToolsError, lift, lower,
+    AllowedRoots, Dispatcher, EditTool, Effect, Filesystem, GlobTool, GrepTool, ListTool, MountError, MountSpec,
+    ReadTool, RemoveTool, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, Tools, ToolsError,
+    WriteTool, hydrate, lift, lower, previews,
 };

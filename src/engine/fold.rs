@@ -16,6 +16,7 @@ pub(crate) struct Fold {
     registry: Arc<Registry>,
     /// By the slice's place in the registry; none where another half of a split fold has it.
     foldings: Vec<Option<Box<dyn ErasedFolding>>>,
+    routes: Routes,
     seq: Seq,
     /// Positions of events that could not be read.
     unreadable: Vec<Seq>,
@@ -37,7 +38,14 @@ impl Fold {
         let registry = Arc::clone(state.registry());
         let types = registry.slice_types().iter().zip(state.slices.iter()).enumerate();
         let foldings = types.map(|(at, (known, slice))| mine(at).then(|| known.begin(slice, expected))).collect();
-        Self { base: state.clone(), registry, foldings, seq: state.seq, unreadable: Vec::new() }
+        Self {
+            base: state.clone(),
+            registry,
+            foldings,
+            routes: Routes::default(),
+            seq: state.seq,
+            unreadable: Vec::new(),
+        }
     }
 
     /// The position of the last event taken.
@@ -50,7 +58,8 @@ impl Fold {
     pub(crate) fn apply(&mut self, event: &EventRef<'_>) {
         debug_assert_eq!(event.seq, self.seq + 1, "events must come without gaps");
         let mut read = true;
-        for at in self.registry.route(event.kind).iter().chain(self.registry.everything()) {
+        let routes = self.routes.of(event.kind, &self.registry);
+        for at in routes.iter().chain(self.registry.everything()) {
             if let Some(folding) = &mut self.foldings[*at] {
                 read &= folding.apply(event).is_ok();
             }
@@ -85,5 +94,27 @@ impl Fold {
         state.slices = pairs.map(|((mine, other), take)| Arc::clone(if take { other } else { mine })).collect();
         state.unreadable = before + unreadable.len() as u64;
         state
+    }
+}
+
+/// The routes of the kinds that came lately: a history has few, and they come again and again.
+#[derive(Default)]
+struct Routes(Vec<(Box<str>, Vec<usize>)>);
+
+impl Routes {
+    #[inline]
+    fn of(&mut self, kind: &str, registry: &Registry) -> &[usize] {
+        const KEPT: usize = 16;
+        let at = match self.0.iter().position(|(known, _)| **known == *kind) {
+            Some(at) => at,
+            None => {
+                if self.0.len() == KEPT {
+                    self.0.clear();
+                }
+                self.0.push((Box::from(kind), registry.route(kind).to_vec()));
+                self.0.len() - 1
+            }
+        };
+        &self.0[at].1
     }
 }

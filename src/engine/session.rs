@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -59,6 +59,10 @@ pub(crate) struct Core {
     recent: Mutex<RecentStates>,
     /// The position from which on the next snapshot is due.
     due: AtomicU64,
+    /// Whether the thread that takes snapshots has been asked.
+    asked: AtomicBool,
+    /// The state of the latest snapshot that this process took.
+    latest: Mutex<Option<State>>,
     /// Calls that are under way in this process.
     under_way: Mutex<BTreeSet<Seq>>,
     /// Whose turn it is to change the workspace.
@@ -80,6 +84,8 @@ impl Core {
             live: Mutex::new(live),
             recent: Mutex::default(),
             due: AtomicU64::new(due),
+            asked: AtomicBool::new(false),
+            latest: Mutex::default(),
             under_way: Mutex::default(),
             turn: tokio::sync::Mutex::default(),
         };
@@ -102,34 +108,22 @@ impl Core {
         if seq > head {
             return Err(SessionError::NoPosition { seq, head });
         }
-        let mut base = self.shared.registry.empty_state(self.id);
+        let mut base = self.empty();
         let near = [Some(lock(&self.live).clone()), lock(&self.recent).nearest(seq)];
         for state in near.into_iter().flatten().filter(|state| state.seq() <= seq) {
             base = if state.seq() > base.seq() { state } else { base };
         }
-        let mut base = self.nearest(base, seq)?;
-        while let Some(stride) = self.missing_snapshot(&base, seq) {
-            base = self.fold(base, stride)?;
-            self.keep_snapshot(&base);
-        }
+        let base = self.nearest(base, seq)?;
         let state = self.fold(base, seq)?;
         lock(&self.recent).add(state.clone());
         Ok(state)
     }
 
-    /// Where, on the way to a position, a snapshot should be and is not: after the loss of an index.
-    fn missing_snapshot(&self, base: &State, seq: Seq) -> Option<Seq> {
-        let policy = self.shared.policy;
-        let stride = base.seq().checked_add(policy.every.checked_mul(2)?)?;
-        (policy.every > 0 && policy.keep == Keep::All && stride < seq).then_some(stride)
-    }
-
-    fn keep_snapshot(&self, state: &State) {
-        if let Some(snapshot) = snapshot_of(state)
-            && let Err(error) = self.shared.store.put_snapshot(&snapshot)
-        {
-            tracing::warn!(%error, "a snapshot could not be kept");
-        }
+    /// Keeps the snapshot of a state; gives the bytes that it took.
+    fn keep_snapshot(&self, state: &State) -> u64 {
+        let Some(snapshot) = snapshot_of(state) else { return 0 };
+        let kept = self.shared.store.put_snapshot(&snapshot);
+        kept.inspect_err(|error| tracing::warn!(%error, "a snapshot could not be kept")).unwrap_or(0)
     }
 
     /// The later of `base` and what the latest fitting snapshot gives.
@@ -176,42 +170,64 @@ impl Core {
         Ok(fold)
     }
 
-    /// Takes a snapshot of the present, and forgets those that the policy does not keep.
-    pub(crate) fn take_snapshot(&self) {
-        let Ok(state) = self.state().inspect_err(|error| tracing::warn!(%error, "no snapshot was taken")) else {
-            return;
-        };
-        let Some(snapshot) = snapshot_of(&state) else { return };
-        let stored = self.shared.store.put_snapshot(&snapshot);
-        match stored {
-            Ok(added) => {
-                let next = snapshot.seq + self.shared.policy.next_after(added);
-                self.due.store(next, Ordering::Relaxed);
-            }
-            Err(error) => tracing::warn!(%error, "a snapshot could not be kept"),
+    /// Takes the snapshots that are due, at the positions where they are due: how fast events come and
+    /// how late this is called make no difference.
+    pub(crate) fn take_due_snapshots(&self) {
+        let mut latest = lock(&self.latest);
+        while let Some(due) = self.due_position() {
+            let base = latest.take().map_or_else(|| self.nearest(self.empty(), due), Ok);
+            let Ok(state) = base.and_then(|base| self.fold(base, due)) else { return };
+            let added = self.keep_snapshot(&state);
+            *latest = Some(state);
+            self.due.store(due + self.shared.policy.next_after(added), Ordering::Relaxed);
         }
-        if let Keep::Last(count) = self.shared.policy.keep {
-            let seqs = self.shared.store.snapshots(self.id).unwrap_or_default();
-            for seq in seqs.iter().rev().skip(count) {
-                let dropped = self.shared.store.drop_snapshot(self.id, *seq);
-                if let Err(error) = dropped {
-                    tracing::warn!(%error, "a snapshot could not be dropped");
-                }
+        drop(latest);
+        self.drop_old_snapshots();
+    }
+
+    fn due_position(&self) -> Option<Seq> {
+        let head = self.shared.store.head(self.id).ok()?;
+        let due = self.due.load(Ordering::Relaxed);
+        (self.shared.policy.every > 0 && due <= head).then_some(due)
+    }
+
+    /// Takes a snapshot of the present, due or not.
+    fn take_snapshot(&self) -> Result<(), SessionError> {
+        let state = self.state()?;
+        self.keep_snapshot(&state);
+        self.drop_old_snapshots();
+        Ok(())
+    }
+
+    fn drop_old_snapshots(&self) {
+        let Keep::Last(count) = self.shared.policy.keep else { return };
+        let seqs = self.shared.store.snapshots(self.id).unwrap_or_default();
+        for seq in seqs.iter().rev().skip(count) {
+            let dropped = self.shared.store.drop_snapshot(self.id, *seq);
+            if let Err(error) = dropped {
+                tracing::warn!(%error, "a snapshot could not be dropped");
             }
         }
     }
 
-    fn snapshot_if_due(self: &Arc<Self>, last: Seq) {
-        let due = self.due.load(Ordering::Relaxed);
-        if self.shared.policy.every == 0 || last < due {
+    fn empty(&self) -> State {
+        self.shared.registry.empty_state(self.id)
+    }
+
+    /// Asks for the snapshots that are due once the history ends at `last`.
+    pub(crate) fn snapshot_if_due(self: &Arc<Self>, last: Seq) {
+        if self.shared.policy.every == 0 || last < self.due.load(Ordering::Relaxed) {
             return;
         }
-        // Moved on at once, so that it is asked for only once.
-        let moved =
-            self.due.compare_exchange(due, last + self.shared.policy.every, Ordering::Relaxed, Ordering::Relaxed);
-        if moved.is_ok() && !self.shared.ask_for_snapshot(Arc::downgrade(self)) {
-            self.due.store(due, Ordering::Relaxed);
+        if !self.asked.swap(true, Ordering::Relaxed) && !self.shared.ask_for_snapshot(Arc::downgrade(self)) {
+            self.asked.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// Does what [`snapshot_if_due`](Core::snapshot_if_due) asked for.
+    pub(crate) fn answer(&self) {
+        self.asked.store(false, Ordering::Relaxed);
+        self.take_due_snapshots();
     }
 }
 
@@ -379,8 +395,11 @@ impl Session {
     }
 
     /// Takes a snapshot of the present now.
-    pub fn snapshot(&self) {
-        self.core.take_snapshot();
+    ///
+    /// # Errors
+    /// What the session says. A store that can't keep it is no error: a snapshot is a cache.
+    pub fn snapshot(&self) -> Result<(), SessionError> {
+        self.core.take_snapshot()
     }
 
     /// Folds events onto a state of this session, up to a position, without looking at snapshots.
@@ -391,7 +410,7 @@ impl Session {
     /// Forgets folded states that are only kept to be near; the next look folds anew.
     pub fn forget_states(&self) {
         lock(&self.core.recent).clear();
-        *lock(&self.core.live) = self.core.shared.registry.empty_state(self.core.id);
+        *lock(&self.core.live) = self.core.empty();
     }
 
     /// Waits for the turn to change the workspace, and holds it until the guard is dropped.

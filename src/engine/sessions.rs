@@ -166,7 +166,7 @@ impl Sessions {
         let thread = std::thread::Builder::new().name("foldspace-snapshots".to_owned()).spawn(move || {
             for core in asked {
                 if let Some(core) = core.upgrade() {
-                    core.take_snapshot();
+                    core.answer();
                 }
             }
         });
@@ -245,6 +245,8 @@ impl Sessions {
         let core = Arc::new(Core::new(Arc::clone(&self.shared), &entry)?);
         open.retain(|_, core| core.strong_count() > 0);
         open.insert(id, Arc::downgrade(&core));
+        // After the loss of an index there are events enough for many.
+        core.snapshot_if_due(entry.head);
         Ok(Session::new(core))
     }
 

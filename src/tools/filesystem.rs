@@ -113,10 +113,8 @@ impl Filesystem {
     /// [`ToolError::Refused`] when something is there already, or a file stands where a directory is
     /// needed.
     pub fn create(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
-        if self.tree.get(path).is_some() {
-            return Err(ToolError::new(format!("{} already exists", path.rooted())));
-        }
-        self.put(path, bytes.into(), false, WriteMode::Create)
+        let path = self.vacant(path)?;
+        self.put(&path, bytes.into(), false, WriteMode::Create)
     }
 
     /// Writes a file, links followed, whether it is there or not. One that is there keeps its
@@ -197,12 +195,18 @@ impl Filesystem {
     }
 
     fn place(&mut self, path: &EntryPath, node: Node) -> Result<(), ToolError> {
-        if path.is_root() || self.tree.get(path).is_some() {
-            return Err(ToolError::new(format!("{} already exists", path.rooted())));
-        }
-        let path = self.in_directory(path)?;
+        let path = self.vacant(path)?;
         self.stage(WriteFile { path, mode: WriteMode::Create, node });
         Ok(())
+    }
+
+    /// The path with links in its directory followed, where nothing may be yet.
+    fn vacant(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
+        let path = self.in_directory(path)?;
+        match self.tree.get(&path) {
+            None => Ok(path),
+            Some(_) => Err(ToolError::new(format!("{} already exists", path.rooted()))),
+        }
     }
 
     /// Puts a file of any attributes at a path, whatever is there.

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -28,6 +29,8 @@ const POSITION_BYTES: usize = 16;
 /// Raised when the rows change their meaning: an index of another version is made again.
 const VERSION: u32 = 1;
 const STAMP: &[u8] = b"!stamp";
+const LOCK_TRIES: u32 = 500;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Up to where the journal is indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,8 +63,19 @@ impl Index {
             .cache_capacity(CACHE_BYTES)
             .flush_every_ms(Some(2_000))
             .print_profile_on_drop(false);
-        let db = guarded(|| config.open())?;
-        Ok(Self { db })
+        // A sled that was just closed in this process may hold its lock for a moment more. Nobody else
+        // can have it: the store's own lock sees to that.
+        let mut opened = guarded(|| config.open());
+        for _ in 0..LOCK_TRIES {
+            match &opened {
+                Err(StoreError::Index(reason)) if reason.contains("could not acquire lock") => {
+                    std::thread::sleep(LOCK_PAUSE);
+                    opened = guarded(|| config.open());
+                }
+                _ => break,
+            }
+        }
+        Ok(Self { db: opened? })
     }
 
     /// Where the index has got to; none when it is new, of another version, or unreadable.
@@ -227,14 +241,16 @@ impl Index {
 
     fn get_large(&self, prefix: u8, name: &[u8]) -> Result<Option<Bytes>, StoreError> {
         let Some(head) = guarded(|| self.db.get(part_key(prefix, name, 0)))? else { return Ok(None) };
-        let Some((count, part)) = head.split_first_chunk::<4>() else { return Ok(None) };
+        let Some((count, rest)) = head.split_first_chunk::<4>() else { return Ok(None) };
+        let Some((crc, part)) = rest.split_first_chunk::<4>() else { return Ok(None) };
         let mut value = part.to_vec();
         for number in 1..u32::from_le_bytes(*count) {
             let key = part_key(prefix, name, usize::try_from(number).unwrap_or(usize::MAX));
             let Some(part) = guarded(|| self.db.get(key))? else { return Ok(None) };
             value.extend_from_slice(&part);
         }
-        Ok(Some(Bytes::from(value)))
+        let whole = crc32c::crc32c(&value) == u32::from_le_bytes(*crc);
+        Ok(whole.then(|| Bytes::from(value)))
     }
 
     /// The latest snapshot of the session at or before `seq` that is whole.
@@ -255,8 +271,8 @@ impl Index {
             let mut blocks = Vec::with_capacity(digests.len());
             for digest in digests {
                 match self.get_large(b'b', digest.as_bytes())? {
-                    Some(block) if Digest::of(&block) == digest => blocks.push(block),
-                    _ => return Ok(None),
+                    Some(block) => blocks.push(block),
+                    None => return Ok(None),
                 }
             }
             snapshot.slices.push(EncodedSlice { name, version, blocks });
@@ -382,6 +398,7 @@ fn part_key(prefix: u8, name: &[u8], number: usize) -> Vec<u8> {
 fn parts(prefix: u8, name: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let chunks = value.chunks(VALUE_MAX).collect::<Vec<_>>();
     let mut head = u32::try_from(chunks.len()).unwrap_or(u32::MAX).to_le_bytes().to_vec();
+    head.extend_from_slice(&crc32c::crc32c(value).to_le_bytes());
     head.extend_from_slice(chunks.first().copied().unwrap_or_default());
     let mut rows = vec![(part_key(prefix, name, 0), head)];
     rows.extend(

@@ -80,7 +80,7 @@ impl Shared {
                     window.step = usize::try_from(stretch(&rest[shown..])).unwrap_or(0);
                 }
                 let damaged = damage(&segment, *place);
-                let payload = commit_at(&mut window, *place).map_err(|e| e.unwrap_or_else(|what| damaged(what)))?;
+                let payload = commit_at(&mut window, *place).map_err(|e| e.unwrap_or_else(&damaged))?;
                 let commit = CommitView::parse(payload).map_err(|_| damaged("it is no commit"))?;
                 if commit.session != slot.id || commit.first != *first {
                     return Err(StoreError::Index("a position leads to another commit".to_owned()));

@@ -1,0 +1,62 @@
+//! Opening what is below a directory, and nothing else.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::Errno;
+
+/// Opens `name` right in a directory. A link is not followed, and a pipe is not waited for.
+pub(super) fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    openat(directory, name, flags, Mode::empty())
+}
+
+/// Opens a path below a directory step by step, each from the handle of the one before. No step
+/// follows a link, so that one which is swapped in meanwhile is an error and leads nowhere.
+///
+/// This is what `openat2` does with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, for every kernel.
+pub(super) fn open_beneath(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let mut segments = relative.as_os_str().as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty());
+    let Some(last) = segments.next_back() else { return open_in(top, ".", flags) };
+    let mut at: Option<OwnedFd> = None;
+    for segment in segments {
+        at = Some(step(at.as_ref().unwrap_or(top), segment, OFlags::PATH | OFlags::DIRECTORY)?);
+    }
+    step(at.as_ref().unwrap_or(top), last, flags)
+}
+
+fn step(directory: &OwnedFd, segment: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+    if segment == b".." { Err(Errno::XDEV) } else { open_in(directory, segment, flags) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the tests make the host's files")]
+    fn no_step_leads_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let host = directory.path().canonicalize().unwrap();
+        std::fs::create_dir_all(host.join("top/a/b")).unwrap();
+        std::fs::write(host.join("top/a/b/file"), "in").unwrap();
+        std::fs::write(host.join("secret"), "out").unwrap();
+        symlink("../secret", host.join("top/last")).unwrap();
+        symlink("..", host.join("top/up")).unwrap();
+        symlink("a", host.join("top/same")).unwrap();
+        let top = open_in(rustix::fs::CWD, host.join("top").as_path(), OFlags::DIRECTORY).unwrap();
+        let open = |path: &str| open_beneath(&top, Path::new(path), OFlags::empty()).map(drop);
+        assert_eq!(open("a/b/file"), Ok(()));
+        assert_eq!(open(""), Ok(()));
+        assert_eq!(open("last"), Err(Errno::LOOP));
+        assert_eq!(open("../secret"), Err(Errno::XDEV));
+        assert_eq!(open("a/.."), Err(Errno::XDEV));
+        assert_eq!(open("up/secret"), Err(Errno::NOTDIR));
+        assert_eq!(open("same/b/file"), Err(Errno::NOTDIR));
+        assert_eq!(open("a/none"), Err(Errno::NOENT));
+    }
+}

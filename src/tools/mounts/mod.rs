@@ -1,0 +1,219 @@
+//! Host mounts: directories of the host that are copied into a workspace when it opens.
+
+mod beneath;
+mod copy;
+mod error;
+mod roots;
+mod spec;
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the tests make the host's files")]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::backends::{FileChange, Workspace};
+use crate::engine::commit::{Commit, Content};
+use crate::engine::event::{MountHydrated, MountPreview, Node, WriteFile, WriteMode};
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::engine::state::State;
+use crate::reducers::{Mounts, VirtualFileSystem};
+
+use copy::{Copied, copy};
+pub use error::MountError;
+pub use roots::AllowedRoots;
+pub use spec::MountSpec;
+
+/// Top-level entries that a preview names.
+const PREVIEW_MAX: usize = 50;
+
+/// Copies the mounts into a workspace that is still empty, and records every file.
+///
+/// A workspace that holds files, or whose mounts were copied before, is left as it is: nothing is
+/// read then, and the list is empty. All mounts are copied or none.
+///
+/// ```
+/// use foldspace::{AllowedRoots, MemoryWorkspace, MountSpec, NewSession, Registry, Sessions, hydrate};
+/// # let directory = tempfile::tempdir()?;
+/// # let home = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+/// # std::fs::write(home.path().join("notes.txt"), "hello")?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::default())?;
+/// let roots = AllowedRoots::new([home.path()])?;
+/// let mounts = [MountSpec { host_path: home.path().into(), ..MountSpec::default() }];
+/// let hydrated = runtime.block_on(hydrate(&session, &MemoryWorkspace, &mounts, &roots))?;
+/// assert_eq!(hydrated[0].preview.entries, ["notes.txt"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`MountError`]; nothing is recorded then.
+pub async fn hydrate(
+    session: &Session,
+    workspace: &dyn Workspace,
+    mounts: &[MountSpec],
+    roots: &AllowedRoots,
+) -> Result<Vec<MountHydrated>, MountError> {
+    if mounts.is_empty() || !is_untouched(session)? {
+        return Ok(Vec::new());
+    }
+    let (mounts, roots) = (mounts.to_vec(), roots.clone());
+    let copied = tokio::task::spawn_blocking(move || copy_all(&mounts, &roots)).await;
+    let copied = copied.map_err(|_| MountError::Stopped)??;
+    let _turn = session.turn().await;
+    if !is_untouched(session)? {
+        return Ok(Vec::new());
+    }
+    let mut batch = Batch { commit: session.commit(), changes: Vec::new(), hydrated: Vec::new() };
+    for mount in copied {
+        batch.add(mount)?;
+    }
+    let Batch { commit, changes, hydrated } = batch;
+    workspace.project(&changes)?;
+    session.submit(commit)?.durable().await.map_err(SessionError::from)?;
+    Ok(hydrated)
+}
+
+/// The text for a model that names the mounts and their top-level entries; empty without mounts.
+///
+/// ```
+/// use foldspace::{NewSession, Registry, Sessions, previews};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::default())?;
+/// assert_eq!(previews(&session.state()?), "");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn previews(state: &State) -> String {
+    let mounts = state.slice::<Mounts>().into_iter().flat_map(Mounts::iter);
+    let lines: Vec<_> = mounts.map(preview_line).collect();
+    if lines.is_empty() { String::new() } else { format!("Copied from the host:\n{}\n", lines.join("\n")) }
+}
+
+fn preview_line(mount: &MountHydrated) -> String {
+    let MountHydrated { files, bytes, preview, .. } = mount;
+    let names = match (preview.entries.join(", "), preview.more) {
+        (names, _) if names.is_empty() => "nothing".to_owned(),
+        (names, 0) => names,
+        (names, more) => format!("{names} and {more} more"),
+    };
+    let files = if *files == 1 { "1 file".to_owned() } else { format!("{files} files") };
+    format!("- {} ({files}, {bytes} bytes): {names}", mount.mount_path.rooted())
+}
+
+/// Whether the workspace is as it was when the session began.
+fn is_untouched(session: &Session) -> Result<bool, SessionError> {
+    let state = session.state()?;
+    let no_files = state.slice::<VirtualFileSystem>().is_none_or(VirtualFileSystem::is_empty);
+    // Files that were copied and then removed do not come back.
+    let no_mounts = state.slice::<Mounts>().is_none_or(|mounts| mounts.iter().next().is_none());
+    Ok(no_files && no_mounts)
+}
+
+fn copy_all(mounts: &[MountSpec], roots: &AllowedRoots) -> Result<Vec<Copied>, MountError> {
+    let mut taken = Taken::default();
+    let mut all = Vec::with_capacity(mounts.len());
+    for spec in mounts {
+        let copied = copy(spec, roots)?;
+        for entry in &copied.entries {
+            taken.take(&entry.path, entry.node == Node::Directory)?;
+        }
+        all.push(copied);
+    }
+    Ok(all)
+}
+
+/// What stands where, so that no two mounts want the same place.
+#[derive(Default)]
+struct Taken(BTreeMap<EntryPath, bool>);
+
+impl Taken {
+    fn take(&mut self, path: &EntryPath, is_directory: bool) -> Result<(), MountError> {
+        self.put(path, is_directory)?;
+        let mut above = path.parent().filter(|parent| !parent.is_root());
+        while let Some(directory) = above {
+            if self.put(&directory, true)? {
+                break;
+            }
+            above = directory.parent().filter(|parent| !parent.is_root());
+        }
+        Ok(())
+    }
+
+    /// Notes an entry; gives whether the same directory was noted before.
+    fn put(&mut self, path: &EntryPath, is_directory: bool) -> Result<bool, MountError> {
+        match self.0.insert(path.clone(), is_directory) {
+            None => Ok(false),
+            Some(true) if is_directory => Ok(true),
+            Some(_) => Err(MountError::Overlap { path: path.clone() }),
+        }
+    }
+}
+
+/// One commit for all mounts, and what the workspace has to do.
+struct Batch {
+    commit: Commit,
+    changes: Vec<FileChange>,
+    hydrated: Vec<MountHydrated>,
+}
+
+impl Batch {
+    fn add(&mut self, copied: Copied) -> Result<(), MountError> {
+        let hydrated = copied.hydrated();
+        let too_many = MountError::commit(&copied.host);
+        self.commit.push(&hydrated).map_err(&too_many)?;
+        self.hydrated.push(hydrated);
+        for copy::CopiedEntry { path, node, bytes } in copied.entries {
+            let event = WriteFile { path, mode: WriteMode::Create, node };
+            self.commit.push(&event).map_err(&too_many)?;
+            self.keep(&event.node, &bytes);
+            self.changes.push(FileChange::Write { path: event.path, node: event.node, bytes });
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, node: &Node, bytes: &Bytes) {
+        if let Node::File { content, .. } = node {
+            self.commit.keep(Content { digest: *content, bytes: bytes.clone() });
+        }
+    }
+}
+
+impl Copied {
+    fn hydrated(&self) -> MountHydrated {
+        MountHydrated {
+            host_path: super::files::shown(self.host.as_os_str().as_encoded_bytes()),
+            mount_path: self.mount_path.clone(),
+            include_glob: self.spec.include_glob.clone(),
+            exclude_glob: self.spec.exclude_glob.clone(),
+            max_bytes: self.spec.max_bytes,
+            follow_symlinks: self.spec.follow_symlinks,
+            files: self.files,
+            bytes: self.bytes,
+            preview: self.preview(),
+        }
+    }
+
+    fn preview(&self) -> MountPreview {
+        let mut top: BTreeMap<&[u8], bool> = BTreeMap::new();
+        for entry in &self.entries {
+            // The mount itself is recorded when it is empty; it is no entry of its own.
+            let Some(relative) = entry.path.relative_to(&self.mount_path) else { continue };
+            let mut segments = relative.split(|byte| *byte == b'/');
+            let name = segments.next().unwrap_or_default();
+            let is_directory = segments.next().is_some() || entry.node == Node::Directory;
+            *top.entry(name).or_default() |= is_directory;
+        }
+        let shown = |(name, is_directory): (&&[u8], &bool)| {
+            let slash = if *is_directory { "/" } else { "" };
+            format!("{}{slash}", super::files::shown(name))
+        };
+        let entries: Vec<_> = top.iter().take(PREVIEW_MAX).map(shown).collect();
+        let more = (top.len() - entries.len()) as u64;
+        MountPreview { entries, more }
+    }
+}

@@ -1,0 +1,102 @@
+//! The host directories below which mounts are allowed.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, OFlags};
+use rustix::io::Errno;
+
+use super::MountError;
+use super::beneath::{open_beneath, open_in};
+
+/// The host directories that may be mounted, with everything below them. None at first.
+///
+/// ```
+/// use foldspace::AllowedRoots;
+/// # let directory = tempfile::tempdir()?;
+/// let roots = AllowedRoots::new([directory.path()])?;
+/// assert_eq!(roots.paths().len(), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AllowedRoots(Vec<PathBuf>);
+
+impl AllowedRoots {
+    /// Allows these directories. Links in their paths are resolved now.
+    ///
+    /// # Errors
+    /// [`MountError::Missing`], [`MountError::NotADirectory`] and [`MountError::Io`].
+    pub fn new<P: AsRef<Path>>(paths: impl IntoIterator<Item = P>) -> Result<Self, MountError> {
+        let mut roots = Vec::new();
+        for path in paths {
+            let path = path.as_ref();
+            let root = canonical(path)?.ok_or_else(|| MountError::Missing { path: path.to_owned() })?;
+            if !root.is_dir() {
+                return Err(MountError::NotADirectory { path: path.to_owned() });
+            }
+            if !roots.contains(&root) {
+                roots.push(root);
+            }
+        }
+        Ok(Self(roots))
+    }
+
+    /// The directories, resolved.
+    pub fn paths(&self) -> &[PathBuf] {
+        &self.0
+    }
+
+    /// Opens a directory at or below a root, with its resolved path.
+    pub(super) fn open(&self, path: &Path) -> Result<(PathBuf, OwnedFd), MountError> {
+        let (root, host) = self.locate(path)?;
+        let relative = host.strip_prefix(root).unwrap_or(Path::new(""));
+        let top = open_in(CWD, root, OFlags::DIRECTORY).map_err(MountError::io("open", root))?;
+        // The path has no links now. One that is swapped in from here on is not followed.
+        match open_beneath(&top, relative, OFlags::DIRECTORY) {
+            Ok(handle) => Ok((host, handle)),
+            Err(Errno::NOTDIR) => Err(MountError::NotADirectory { path: path.to_owned() }),
+            Err(error) => Err(MountError::io("open", &host)(error)),
+        }
+    }
+
+    /// The first root that the path, links resolved, is at or below; and the resolved path.
+    fn locate(&self, path: &Path) -> Result<(&Path, PathBuf), MountError> {
+        if !is_printable(path) {
+            let path = super::super::files::shown(path.as_os_str().as_encoded_bytes());
+            return Err(MountError::NotAscii { path });
+        }
+        let mut exists = false;
+        for root in &self.0 {
+            // An absolute path stays as it is; an empty one is no directory.
+            let candidate = if path.as_os_str().is_empty() { None } else { canonical(&root.join(path))? };
+            exists |= candidate.is_some();
+            // The root that the path was found below need not be the one that it leads to.
+            for root in &self.0 {
+                if let Some(host) = candidate.as_ref().filter(|host| host.starts_with(root)) {
+                    return Ok((root, host.clone()));
+                }
+            }
+        }
+        let path = path.to_owned();
+        if exists || self.0.is_empty() {
+            return Err(MountError::Outside { path, roots: self.0.clone() });
+        }
+        Err(MountError::Missing { path })
+    }
+}
+
+/// The path with its links resolved; none when it leads nowhere.
+pub(super) fn canonical(path: &Path) -> Result<Option<PathBuf>, MountError> {
+    use std::io::ErrorKind;
+    match std::fs::canonicalize(path) {
+        Ok(resolved) => Ok(Some(resolved)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
+        Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),
+        Err(error) => Err(MountError::io("resolve", path)(error)),
+    }
+}
+
+/// Whether a path is printable ASCII.
+fn is_printable(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().iter().all(|byte| (b' '..=b'~').contains(byte))
+}

@@ -1,0 +1,104 @@
+//! What is to be mounted.
+
+use std::path::{Path, PathBuf};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+use serde::{Deserialize, Serialize};
+
+use super::MountError;
+use crate::engine::path::EntryPath;
+
+/// A host directory that is to be copied into a workspace.
+///
+/// ```
+/// use foldspace::MountSpec;
+/// let spec = MountSpec::parse("/home/me/project:src")?;
+/// assert_eq!(spec.mount_path.unwrap().rooted(), "/src");
+/// # Ok::<(), foldspace::MountError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MountSpec {
+    /// The directory on the host; a relative one is looked for below each allowed root in turn.
+    pub host_path: PathBuf,
+    /// Where its entries go in the workspace; the root when nothing is said.
+    #[serde(default)]
+    pub mount_path: Option<EntryPath>,
+    /// Copies only files whose path below the directory matches one of them; empty means all.
+    #[serde(default)]
+    pub include_glob: Vec<String>,
+    /// Leaves out what matches one of them, and with a directory everything below it. It wins over
+    /// `include_glob`.
+    #[serde(default)]
+    pub exclude_glob: Vec<String>,
+    /// Bytes of all files together, above which the mount fails.
+    #[serde(default)]
+    pub max_bytes: Option<u64>,
+    /// Copies what links inside the directory lead to; otherwise links stay links.
+    #[serde(default)]
+    pub follow_symlinks: bool,
+}
+
+impl MountSpec {
+    /// Reads `DIRECTORY` or `DIRECTORY:PATH`, as a command line gives it. The last colon counts.
+    ///
+    /// # Errors
+    /// [`MountError::Spec`].
+    pub fn parse(text: &str) -> Result<Self, MountError> {
+        let wrong = |why: String| MountError::Spec { text: text.chars().take(200).collect(), why };
+        let (directory, path) = match text.rsplit_once(':') {
+            None => (text, None),
+            Some((_, "")) => return Err(wrong("nothing follows the colon".to_owned())),
+            Some((directory, path)) => (directory, Some(path)),
+        };
+        if directory.is_empty() {
+            return Err(wrong("it names no directory".to_owned()));
+        }
+        let is_root = path.is_none_or(|path| path.bytes().all(|byte| byte == b'/'));
+        let mount_path = path.filter(|_| !is_root).map(EntryPath::for_creation).transpose();
+        let mount_path = mount_path.map_err(|e| wrong(e.to_string()))?;
+        Ok(Self { host_path: directory.into(), mount_path, ..Self::default() })
+    }
+
+    /// Compiles the globs.
+    pub(super) fn globs(&self) -> Result<Globs, MountError> {
+        let include = glob_set(&self.host_path, &self.include_glob)?;
+        let exclude = glob_set(&self.host_path, &self.exclude_glob)?;
+        Ok(Globs { include: Some(include).filter(|_| !self.include_glob.is_empty()), exclude })
+    }
+}
+
+/// Which entries are copied, by their path below the mounted directory.
+pub(super) struct Globs {
+    include: Option<GlobSet>,
+    exclude: GlobSet,
+}
+
+impl Globs {
+    /// Whether the entry, and what is below it, is left out.
+    pub(super) fn exclude(&self, relative: &Path) -> bool {
+        self.exclude.is_match(relative)
+    }
+
+    /// Whether an entry that is not left out is asked for.
+    pub(super) fn include(&self, relative: &Path) -> bool {
+        self.include.as_ref().is_none_or(|include| include.is_match(relative))
+    }
+}
+
+fn glob_set(path: &Path, globs: &[String]) -> Result<GlobSet, MountError> {
+    let wrong = |glob: &str, why: String| MountError::Glob { path: path.to_owned(), glob: glob.to_owned(), why };
+    let mut set = GlobSetBuilder::new();
+    for glob in globs {
+        let relative = glob.trim_matches('/');
+        if relative.is_empty() {
+            return Err(wrong(glob, "it is empty".to_owned()));
+        }
+        if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
+            return Err(wrong(glob, "it is relative to the mounted directory, without `.` and `..`".to_owned()));
+        }
+        let built = GlobBuilder::new(relative).literal_separator(true).build();
+        set.add(built.map_err(|e| wrong(glob, e.kind().to_string()))?);
+    }
+    set.build().map_err(|e| wrong(&globs.join(" "), e.kind().to_string()))
+}
