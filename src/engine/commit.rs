@@ -102,6 +102,14 @@ impl Commit {
         }
     }
 
+    /// The commit of one event that was recorded before.
+    pub(crate) fn of_recorded(event: &super::recorded::Recorded) -> Result<Self, CommitError> {
+        let call = event.call.map_or(CallLink::None, CallLink::Of);
+        let mut commit = Self::new(event.session, event.time).by(&event.agent).of_call(call);
+        commit.push_encoded(&event.event.kind, event.event.version, &event.event.bytes)?;
+        Ok(commit)
+    }
+
     /// Sets where the history must end.
     #[must_use]
     pub fn expecting(mut self, expected: Expected) -> Self {
@@ -319,7 +327,11 @@ impl<'a> CommitView<'a> {
     #[inline]
     fn next_event(&self, rest: &mut &'a [u8], seq: Seq) -> Result<EventRef<'a>, NotACommit> {
         let [kind_len] = take_array(rest)?;
-        let kind = std::str::from_utf8(take(rest, usize::from(kind_len))?).map_err(|_| NotACommit)?;
+        let kind = take(rest, usize::from(kind_len))?;
+        let kind = match super::event::built_in(kind) {
+            Some(kind) => kind,
+            None => std::str::from_utf8(kind).map_err(|_| NotACommit)?,
+        };
         let version = u16::from_le_bytes(take_array(rest)?);
         let length = u32::from_le_bytes(take_array(rest)?);
         let payload = take(rest, usize::try_from(length).map_err(|_| NotACommit)?)?;

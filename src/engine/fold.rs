@@ -7,6 +7,7 @@ use super::recorded::{EventRef, Seq};
 use super::reducer::ErasedFolding;
 use super::registry::Registry;
 use super::state::State;
+use super::store::EventBatch;
 
 /// A fold in progress: it begins from a state and takes the events that follow it, in order.
 ///
@@ -51,6 +52,15 @@ impl Fold {
     /// The position of the last event taken.
     pub(crate) fn seq(&self) -> Seq {
         self.seq
+    }
+
+    /// Takes the events of a batch that come next, up to `until`.
+    pub(crate) fn apply_batch(&mut self, batch: &EventBatch, until: Seq) {
+        for event in batch.events() {
+            if event.seq > self.seq && event.seq <= until {
+                self.apply(&event);
+            }
+        }
     }
 
     /// Takes the next event. One that can't be read changes nothing and is counted.

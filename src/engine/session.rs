@@ -17,8 +17,12 @@ use super::recorded::{EventRef, Recorded, Seq};
 use super::sessions::{SessionError, Shared, name_of};
 use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
 use super::state::State;
-use super::store::{Committed, Pending, SessionEntry, StoreError, Visitor};
+use super::store::{Committed, EventBatch, Pending, READ_MAX, SessionEntry, StoreError, Visitor};
 
+/// Batches between the two threads of a fold.
+const BATCHES: usize = 8;
+/// Bytes of a common event in the journal, to guess how much is to be read.
+const EVENT_BYTES: usize = 256;
 /// Events from which on a fold is split over two threads.
 const SPLIT_MIN: u64 = 20_000;
 
@@ -150,24 +154,61 @@ impl Core {
             return Ok(fold.finish());
         }
         let (first, others) = Fold::split(&base, expected);
-        std::thread::scope(|scope| {
-            let others = scope.spawn(|| self.feed(others, until));
-            let first = self.feed(first, until)?;
-            let others = others.join().map_err(|_| StoreError::Index("a reducer panicked".to_owned()))??;
-            Ok(first.join(others))
-        })
+        self.feed_both(first, others, until)
     }
 
     fn feed(&self, mut fold: Fold, until: Seq) -> Result<Fold, SessionError> {
-        let from = fold.seq() + 1;
-        self.shared.store.visit(self.id, from, &mut |event| {
-            fold.apply(event);
-            if event.seq >= until { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
-        if fold.seq() < until {
-            return Err(SessionError::NoPosition { seq: until, head: fold.seq() });
+        while let Some(batch) = self.next_batch(fold.seq(), until)? {
+            let before = fold.seq();
+            fold.apply_batch(&batch, until);
+            if fold.seq() == before {
+                return Err(SessionError::NoPosition { seq: until, head: before });
+            }
         }
         Ok(fold)
+    }
+
+    /// Reads once and folds on two threads: this one reads, and folds the slices that take less.
+    fn feed_both(&self, mut heavy: Fold, mut light: Fold, until: Seq) -> Result<State, SessionError> {
+        let (sender, batches) = crossbeam_channel::bounded::<Arc<EventBatch>>(BATCHES);
+        std::thread::scope(|scope| {
+            let heavy = scope.spawn(move || {
+                for batch in batches {
+                    heavy.apply_batch(&batch, until);
+                }
+                heavy
+            });
+            while let Some(batch) = self.next_batch(light.seq(), until)? {
+                let batch = Arc::new(batch);
+                if sender.send(Arc::clone(&batch)).is_err() {
+                    break;
+                }
+                let before = light.seq();
+                light.apply_batch(&batch, until);
+                if light.seq() == before {
+                    break;
+                }
+            }
+            drop(sender);
+            let heavy = heavy.join().map_err(|_| StoreError::Index("a reducer panicked".to_owned()))?;
+            match light.seq().min(heavy.seq()) {
+                seq if seq < until => Err(SessionError::NoPosition { seq: until, head: seq }),
+                _ => Ok(heavy.join(light)),
+            }
+        })
+    }
+
+    /// The stored events after `seq`; none when `until` is reached.
+    fn next_batch(&self, seq: Seq, until: Seq) -> Result<Option<EventBatch>, SessionError> {
+        if seq >= until {
+            return Ok(None);
+        }
+        let wanted = usize::try_from(until - seq).unwrap_or(usize::MAX).saturating_mul(EVENT_BYTES);
+        let batch = self.shared.store.read(self.id, seq + 1, wanted.min(READ_MAX))?;
+        if batch.is_empty() {
+            return Err(SessionError::NoPosition { seq: until, head: seq });
+        }
+        Ok(Some(batch))
     }
 
     /// Takes the snapshots that are due, at the positions where they are due: how fast events come and

@@ -78,6 +78,11 @@ impl Index {
         Ok(Self { db: opened? })
     }
 
+    /// Whether it knows nothing at all.
+    pub(super) fn is_empty(&self) -> bool {
+        guarded(|| Ok(self.db.is_empty())).unwrap_or(false)
+    }
+
     /// Where the index has got to; none when it is new, of another version, or unreadable.
     pub(super) fn stamp(&self) -> Option<Stamp> {
         let value = guarded(|| self.db.get(STAMP)).ok()??;

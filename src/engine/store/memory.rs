@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::ticket::Ticket;
-use super::{Committed, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError, Visitor};
+use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected};
 use crate::engine::id::{CommitId, Digest, SessionId};
@@ -91,15 +91,18 @@ impl EventStore for MemoryStore {
         Ok(entries)
     }
 
-    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
-        // A copy, so that a visitor may use the store.
-        let events = self.held().sessions.get(&session).cloned().ok_or(StoreError::NoSession(session))?;
-        for event in events.iter().filter(|event| event.seq >= from) {
-            if visitor(&event.view()).is_break() {
-                break;
-            }
-        }
-        Ok(())
+    fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+        let held = self.held();
+        let events = held.sessions.get(&session).ok_or(StoreError::NoSession(session))?;
+        let skip = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
+        let mut room = bytes;
+        let fits = |event: &&Recorded| {
+            let fits = room > 0;
+            room = room.saturating_sub(event.event.bytes.len() + 64);
+            fits
+        };
+        let chosen: Vec<Recorded> = events.iter().skip(skip).take_while(fits).cloned().collect();
+        EventBatch::of(&chosen)
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {

@@ -1,5 +1,6 @@
 //! Where histories are kept.
 
+mod batch;
 mod content;
 mod error;
 mod index;
@@ -22,6 +23,7 @@ use super::id::{Digest, SessionId};
 use super::recorded::{EventRef, Recorded, Seq};
 use super::slice::EncodedSlice;
 
+pub use batch::EventBatch;
 pub use error::StoreError;
 pub use journal::{FsckReport, Problem};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
@@ -56,12 +58,39 @@ pub trait EventStore: Send + Sync + 'static {
     /// All sessions, the oldest first.
     fn entries(&self) -> Result<Vec<SessionEntry>, StoreError>;
 
+    /// Reads visible events from the commit that holds position `from` on: at least one commit where
+    /// there is one, and then no more than about `bytes`. Empty when the history ends before `from`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoSession`], or what went wrong while reading.
+    fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError>;
+
     /// Shows the session's visible events from position `from` on, in order, until there are no more
     /// or the visitor breaks off.
     ///
     /// # Errors
-    /// [`StoreError::NoSession`], or what went wrong while reading.
-    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError>;
+    /// As [`read`](EventStore::read).
+    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
+        let mut bytes = READ_FIRST;
+        let mut next = from.max(1);
+        loop {
+            let batch = self.read(session, next, bytes)?;
+            if batch.is_empty() {
+                return Ok(());
+            }
+            for event in batch.events() {
+                if event.seq < next {
+                    continue;
+                }
+                next = event.seq + 1;
+                if visitor(&event).is_break() {
+                    return Ok(());
+                }
+            }
+            batch.check(next)?;
+            bytes = (bytes * 4).min(READ_MAX);
+        }
+    }
 
     /// The content with that digest.
     ///
@@ -99,6 +128,10 @@ pub trait EventStore: Send + Sync + 'static {
     /// How many bytes the store takes, by what they are; empty when it can't say.
     fn usage(&self) -> Result<Vec<StorageUse>, StoreError>;
 }
+
+/// Bytes read at first by a visit, which may be about one event only, and at last.
+const READ_FIRST: usize = 8 << 10;
+pub(crate) const READ_MAX: usize = 1 << 20;
 
 /// What looks at events in order.
 pub type Visitor<'a> = dyn FnMut(&EventRef<'_>) -> ControlFlow<()> + 'a;

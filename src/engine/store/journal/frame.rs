@@ -34,9 +34,14 @@ impl Kind {
     }
 
     fn of(code: u8) -> Option<Self> {
-        [Self::Commit, Self::Content, Self::Manifest, Self::Removal, Self::Close]
-            .into_iter()
-            .find(|kind| kind.code() == code)
+        Some(match code {
+            1 => Self::Commit,
+            2 => Self::Content,
+            3 => Self::Manifest,
+            4 => Self::Removal,
+            5 => Self::Close,
+            _ => return None,
+        })
     }
 }
 
@@ -67,6 +72,14 @@ impl Header {
             length,
             payload_crc: word(16),
         })
+    }
+
+    /// Reads the header of a frame that is known to begin here: its payload's checksum is check enough.
+    pub(crate) fn parse_known(bytes: &[u8; HEADER]) -> Option<Self> {
+        let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let length = usize::try_from(word(0)).ok().filter(|length| *length <= MAX_PAYLOAD)?;
+        let kind = Kind::of(bytes[4])?;
+        Some(Self { kind, first: false, group: 0, length, payload_crc: word(16) })
     }
 
     /// Whether `payload` is what was written.

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use super::frame::{self, Kind};
 use super::scan::{self, End, Frame};
-use super::segment::{self, Segment};
+use super::segment::{self, FIRST, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::commit::CommitView;
 use crate::engine::id::SessionId;
@@ -50,40 +51,86 @@ pub struct Problem {
 }
 
 /// Reads the whole journal; with `repair` it takes out what is damaged, into files under that directory.
+///
+/// Nothing is repaired while a segment is there that is whole and in the wrong place: a person has to
+/// say what it is.
 pub(crate) fn fsck(segments: &Segments, repair: Option<&Path>) -> Result<FsckReport, StoreError> {
     let mut check = Check::default();
     let numbers = segments.numbers()?;
-    for (number, expected) in numbers.iter().zip(numbers.first().copied().unwrap_or(1)..) {
-        if *number != expected {
-            check.problem(*number, 0, 0, format!("segment {expected} before it is missing"), None);
-        }
-    }
-    let mut bad_segments = BTreeSet::new();
-    for number in numbers {
-        check.report.segments += 1;
-        let segment = match segments.get(number) {
-            Ok(segment) => segment,
-            Err(error) => {
-                check.problem(number, 0, 0, error.to_string(), None);
+    let (mut bad, mut missing, mut strange) = (BTreeSet::new(), Vec::new(), false);
+    let journal = identity(segments, &numbers);
+    for number in FIRST..=numbers.last().copied().unwrap_or(0) {
+        let head = SegmentHead { number, journal };
+        let segment = match find(segments, head, &mut check)? {
+            Found::Whole(segment) => segment,
+            Found::Salvaged(segment) => {
+                bad.insert(number);
+                segment
+            }
+            Found::Missing => {
+                missing.push(head);
+                continue;
+            }
+            Found::Strange => {
+                strange = true;
                 continue;
             }
         };
+        check.report.segments += 1;
         let before = check.report.problems.len();
         walk(&segment, &mut |item| {
             check.item(&segment, item);
             Ok(())
         })?;
         if check.report.problems.len() > before {
-            bad_segments.insert(number);
+            bad.insert(number);
         }
     }
     check.report.sessions = check.heads.len() as u64;
-    if let Some(directory) = repair.filter(|_| !bad_segments.is_empty()) {
-        for number in bad_segments {
+    if let Some(directory) = repair.filter(|_| !strange) {
+        for number in bad {
             repair_segment(segments, number, directory, &mut check)?;
+        }
+        for head in missing {
+            Segment::create(segments.directory(), head, 0)?;
+            check.report.repaired.push(format!("segment {}: an empty one stands in its place", head.number));
         }
     }
     Ok(check.report)
+}
+
+/// The identity of the journal: that of the last segment with a whole head.
+fn identity(segments: &Segments, numbers: &[u32]) -> [u8; 16] {
+    let whole = numbers.iter().rev().find_map(|number| segments.get(*number).ok());
+    whole.map_or([0; 16], |segment| segment.head.journal)
+}
+
+/// What there is under a segment's name.
+enum Found {
+    Whole(Arc<Segment>),
+    /// Its head or its table is damaged, its frames can be looked at.
+    Salvaged(Arc<Segment>),
+    Missing,
+    /// It is whole, and not what its name says.
+    Strange,
+}
+
+fn find(segments: &Segments, head: SegmentHead, check: &mut Check) -> Result<Found, StoreError> {
+    let number = head.number;
+    if !segments.numbers()?.contains(&number) {
+        check.problem(number, 0, 0, "this segment is missing".to_owned(), None);
+        return Ok(Found::Missing);
+    }
+    match segments.get(number) {
+        Ok(segment) if segment.head == head => return Ok(Found::Whole(segment)),
+        Ok(_) => check.problem(number, 0, 0, "it belongs to another journal".to_owned(), None),
+        Err(error) => check.problem(number, 0, 0, error.to_string(), None),
+    }
+    segments.forget(number);
+    let Some(segment) = Segment::salvage(segments.directory(), head)? else { return Ok(Found::Strange) };
+    let segment = Arc::new(segment);
+    segments.add(Arc::clone(&segment));
+    Ok(Found::Salvaged(segment))
 }
 
 /// What a walk over a segment meets.

@@ -9,7 +9,7 @@ mod segments;
 mod writer;
 
 pub use fsck::{FsckReport, Problem};
-pub(crate) use fsck::{Item, fsck, rewrite};
+pub(crate) use fsck::{Item, fsck, rewrite, walk};
 pub(crate) use packed::pack;
 pub(crate) use segment::Place;
 pub(crate) use segments::Segments;

@@ -65,6 +65,21 @@ impl Packed {
         Ok(Self { path: path.to_owned(), file, raw_len, starts, kept: Mutex::new(Vec::new()) })
     }
 
+    /// Opens a segment whose trailer or table is damaged: its blocks tell themselves how long they are.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(super) fn salvage(path: &Path) -> Result<Self, StoreError> {
+        let file = File::open(path).map_err(StoreError::io("open", path))?;
+        let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
+        let (mut starts, mut end, mut raw_len) = (vec![0], 0, 0);
+        while let Ok(length) = zstd::zstd_safe::find_frame_compressed_size(&bytes[end..]) {
+            let block = zstd::bulk::decompress(&bytes[end..end + length], BLOCK);
+            raw_len += block.map_or(BLOCK, |block| block.len()) as u64;
+            end += length;
+            starts.push(end as u64);
+        }
+        Ok(Self { path: path.to_owned(), file, raw_len, starts, kept: Mutex::new(Vec::new()) })
+    }
+
     pub(super) fn raw_len(&self) -> u64 {
         self.raw_len
     }
@@ -99,7 +114,11 @@ impl Packed {
         };
         let mut packed = vec![0; usize::try_from(end - start).map_err(|_| wrong())?];
         self.file.read_exact_at(&mut packed, start).map_err(StoreError::io("read", &self.path))?;
-        let block = Arc::new(zstd::bulk::decompress(&packed, BLOCK).map_err(|_| wrong())?);
+        let length = (self.raw_len - (number * BLOCK) as u64).min(BLOCK as u64);
+        let length = usize::try_from(length).map_err(|_| wrong())?;
+        let block = zstd::bulk::decompress(&packed, BLOCK).ok().filter(|block| block.len() == length);
+        // A damaged block reads as bytes that are no frames: it is found, named and repaired like any damage.
+        let block = Arc::new(block.unwrap_or_else(|| vec![0xff; length]));
         let mut kept = kept();
         if kept.len() >= KEPT {
             kept.remove(0);

@@ -55,7 +55,7 @@ pub(crate) fn frames(
 /// one even later: what can't be there when the bytes at `from` were never acknowledged.
 pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<Option<u64>, StoreError> {
     let mut window = Window::new(segment);
-    let mut offset = from.next_multiple_of(frame::ALIGN as u64);
+    let mut offset = after_frame(&mut window, from)?.unwrap_or(from.next_multiple_of(frame::ALIGN as u64));
     loop {
         let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
             return Ok(None);
@@ -70,10 +70,18 @@ pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<
     }
 }
 
+/// Where a frame ends whose head is whole and whose payload is not: a payload may hold the bytes of
+/// another journal, and is not searched for frames.
+fn after_frame(window: &mut Window<'_>, from: u64) -> Result<Option<u64>, StoreError> {
+    let header = window.bytes(from, frame::HEADER)?.first_chunk().and_then(Header::parse);
+    Ok(header.map(|header| from + header.frame_len() as u64))
+}
+
 /// The next offset after `from` at which a whole frame stands.
 pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, StoreError> {
     let mut window = Window::new(segment);
-    let mut offset = (from + 1).next_multiple_of(frame::ALIGN as u64);
+    let mut offset =
+        after_frame(&mut window, from)?.unwrap_or((from + 1).next_multiple_of(frame::ALIGN as u64));
     loop {
         let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
             return Ok(None);
@@ -124,11 +132,6 @@ impl<'a> Window<'a> {
         }
         let from = usize::try_from(offset - self.start).unwrap_or(usize::MAX).min(self.filled);
         Ok(&self.buffer[from..self.filled.min(from + length)])
-    }
-
-    /// Whether a frame's head at `offset` is in memory.
-    pub(crate) fn holds(&self, offset: u64) -> bool {
-        offset >= self.start && offset + frame::HEADER as u64 <= self.start + self.filled as u64
     }
 
     fn fill(&mut self, offset: u64, length: usize) -> Result<(), StoreError> {

@@ -9,6 +9,8 @@ use crate::engine::store::StoreError;
 
 /// Bytes of a segment's header; frames follow.
 pub(crate) const HEADER: u64 = 64;
+/// The first segment's number.
+pub(crate) const FIRST: u32 = 1;
 const MAGIC: &[u8; 8] = b"FOLDSEG\n";
 const VERSION: u32 = 1;
 
@@ -28,7 +30,7 @@ pub(crate) struct SegmentHead {
 }
 
 impl SegmentHead {
-    pub(super) fn encode(&self) -> [u8; HEADER as usize] {
+    pub(crate) fn encode(&self) -> [u8; HEADER as usize] {
         let mut bytes = [0; HEADER as usize];
         bytes[..8].copy_from_slice(MAGIC);
         bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
@@ -108,6 +110,25 @@ impl Segment {
         let path = raw_path(directory, number);
         let file = OpenOptions::new().read(true).write(writable).open(&path);
         Self::checked(path.clone(), number, Bytes::Raw(file.map_err(StoreError::io("open", &path))?))
+    }
+
+    /// Opens a segment whose head or table is damaged, as one with that head; none when it is whole and not
+    /// what its name says, or of a newer format.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(crate) fn salvage(directory: &Path, head: SegmentHead) -> Result<Option<Self>, StoreError> {
+        let (mut path, packed) = (raw_path(directory, head.number), packed_path(directory, head.number));
+        let bytes = if packed.exists() {
+            path = packed;
+            Bytes::Packed(Packed::open(&path).or_else(|_| Packed::salvage(&path))?)
+        } else {
+            Bytes::Raw(File::open(&path).map_err(StoreError::io("open", &path))?)
+        };
+        let segment = Self { path, head, bytes };
+        let mut found = [0; HEADER as usize];
+        let whole = segment.read_at(0, &mut found)? == found.len() && SegmentHead::parse(&found).is_ok();
+        let newer = found.starts_with(MAGIC) && found[8..12] != VERSION.to_le_bytes();
+        let ours = !newer && (!whole || found == head.encode());
+        Ok(ours.then_some(segment))
     }
 
     fn checked(path: PathBuf, number: u32, bytes: Bytes) -> Result<Self, StoreError> {

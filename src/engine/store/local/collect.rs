@@ -10,6 +10,7 @@ use super::{LocalStore, LocalStoreOptions};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::store::journal::frame::{self, Kind};
+use crate::engine::store::journal::scan::{self, End, Frame};
 use crate::engine::store::journal::{self, FsckReport, Place, Segments};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{StoreError, content, index};
@@ -66,13 +67,13 @@ impl LocalStore {
         let mut report = GcReport::default();
         let live = Live::find(&store)?;
         let garbage = live.garbage(&store, &mut report)?;
-        report.segments = garbage.len() as u64;
+        report.segments = garbage.rewritten.union(&garbage.removals).count() as u64;
         report.leftovers = leftovers(directory, rehearse)?;
         if rehearse {
             return Ok(report);
         }
         report.snapshot_blocks = store.shared.with_index(0, |index| index.sweep_blocks())?;
-        if garbage.is_empty() {
+        if report.segments == 0 {
             return Ok(report);
         }
         if let Some(maintenance) = store.maintenance.take() {
@@ -82,22 +83,42 @@ impl LocalStore {
         if let Some(aside) = index::set_aside(&directory.join("index"))? {
             remove(&aside)?;
         }
-        for number in garbage {
-            journal::rewrite(&store.shared.segments, number, &mut |item| match item {
-                journal::Item::Frame(frame) => {
-                    let offset = u32::try_from(frame.offset).unwrap_or(u32::MAX);
-                    let place = Place { segment: number, offset };
-                    Ok(live.keeps(place, frame.header.kind, frame.payload))
-                }
-                journal::Item::Hole(from, ..) => Err(StoreError::Damaged {
-                    segment: number,
-                    offset: *from,
-                    what: "no collection before it is repaired".to_owned(),
-                }),
+        // From the end back, and removals last: wherever this stops, what is left of a removed session is
+        // its beginning, with the removal after it, and no list of chunks lacks a chunk.
+        for number in garbage.rewritten.into_iter().rev() {
+            rewrite(&store, number, &|place, frame| {
+                frame.header.kind == Kind::Removal || live.keeps(place, frame.header.kind, frame.payload)
             })?;
+        }
+        for number in garbage.removals {
+            rewrite(&store, number, &|_, frame| frame.header.kind != Kind::Removal)?;
         }
         Ok(report)
     }
+}
+
+/// Writes a segment anew with the frames that are to be kept.
+fn rewrite(store: &LocalStore, number: u32, keeps: &dyn Fn(Place, &Frame<'_>) -> bool) -> Result<(), StoreError> {
+    let written = journal::rewrite(&store.shared.segments, number, &mut |item| match item {
+        journal::Item::Frame(frame) => Ok(keeps(place_of(number, frame), frame)),
+        journal::Item::Hole(from, _, what) => {
+            Err(StoreError::Damaged { segment: number, offset: *from, what: (*what).to_owned() })
+        }
+    });
+    written.map(drop)
+}
+
+fn place_of(segment: u32, frame: &Frame<'_>) -> Place {
+    Place { segment, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) }
+}
+
+/// The segments in which there is something to take away.
+#[derive(Default)]
+struct Garbage {
+    /// Those with commits or contents that go.
+    rewritten: BTreeSet<u32>,
+    /// Those with removals.
+    removals: BTreeSet<u32>,
 }
 
 /// What must stay.
@@ -159,14 +180,14 @@ impl Live {
         }
     }
 
-    /// The segments with garbage in them.
-    fn garbage(&self, store: &LocalStore, report: &mut GcReport) -> Result<BTreeSet<u32>, StoreError> {
-        let mut segments = BTreeSet::new();
+    fn garbage(&self, store: &LocalStore, report: &mut GcReport) -> Result<Garbage, StoreError> {
+        let mut garbage = Garbage::default();
         store.each_frame(&mut |place, frame| {
             if self.keeps(place, frame.header.kind, frame.payload) {
                 return;
             }
-            segments.insert(place.segment);
+            let removal = frame.header.kind == Kind::Removal;
+            if removal { &mut garbage.removals } else { &mut garbage.rewritten }.insert(place.segment);
             report.bytes += frame::frame_len(frame.header.length) as u64;
             match frame.header.kind {
                 Kind::Commit => report.commits += 1,
@@ -174,19 +195,22 @@ impl Live {
                 Kind::Removal | Kind::Close => {}
             }
         })?;
-        Ok(segments)
+        Ok(garbage)
     }
 }
 
 impl LocalStore {
-    fn each_frame(&self, visit: &mut dyn FnMut(Place, &journal::scan::Frame<'_>)) -> Result<(), StoreError> {
+    /// Shows all frames; damage is an error, because what stands behind it may refer to anything.
+    fn each_frame(&self, visit: &mut dyn FnMut(Place, &Frame<'_>)) -> Result<(), StoreError> {
         for number in self.shared.segments.numbers()? {
             let segment = self.shared.segments.get(number)?;
-            journal::scan::frames_so_far(&segment, journal::segment::HEADER, &mut |frame| {
-                let offset = u32::try_from(frame.offset).unwrap_or(u32::MAX);
-                visit(Place { segment: number, offset }, &frame);
+            let end = scan::frames(&segment, journal::segment::HEADER, &mut |frame| {
+                visit(place_of(number, &frame), &frame);
                 Ok(())
             })?;
+            if let End::Bad(offset, what) = end {
+                return Err(StoreError::Damaged { segment: number, offset, what: what.to_owned() });
+            }
         }
         Ok(())
     }

@@ -16,6 +16,8 @@ use crate::engine::store::{StorageUse, StoreError, content};
 
 /// How long a commit that nobody waits for may stay in memory.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
+/// Full segments that are left as they are: what is new is read most, and reads faster so.
+const RAW_KEPT: u32 = 4;
 /// How often the index learns what is new.
 const LEARN_PAUSE: Duration = Duration::from_millis(500);
 
@@ -71,43 +73,50 @@ impl Maintenance {
 impl Shared {
     /// Tells the index what is durable and new.
     pub(super) fn learn(&self) {
-        let Some(index) = self.index() else { return };
+        if let Err(error) = self.teach()
+            && let Err(error) = self.do_without_index(&error)
+        {
+            tracing::warn!(%error, "what the index knew could not be read from the journal");
+        }
+    }
+
+    fn teach(&self) -> Result<(), StoreError> {
+        let _learning = self.learning.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(index) = self.index() else { return Ok(()) };
         let (sessions, removed, end, group) = {
             let mut dirty = self.slots.dirty();
             if dirty.end == Place::default() {
-                return;
+                return Ok(());
             }
             let sessions = std::mem::take(&mut dirty.sessions);
             for slot in &sessions {
                 slot.dirty.store(false, std::sync::atomic::Ordering::Release);
             }
             dirty.commits = 0;
-            (sessions, std::mem::take(&mut dirty.removed), dirty.end, dirty.group)
+            let (end, group) = (dirty.end, dirty.group);
+            let removed = std::mem::take(&mut dirty.removed);
+            let (durable, coming) = removed.into_iter().partition(|(_, place)| *place < end);
+            dirty.removed = coming;
+            (sessions, durable, end, group)
         };
         let contents = self.contents.unindexed(end);
-        if sessions.is_empty()
-            && removed.is_empty()
-            && contents.is_empty()
-            && index.stamp().is_some_and(|s| s.end == end)
-        {
-            return;
+        if sessions.is_empty() && removed.is_empty() && contents.is_empty() {
+            return Ok(());
         }
+        let removed: Vec<(SessionId, Place)> = removed;
+        let removed = removed.into_iter().map(|(session, _)| session).collect();
         let mut batch = Batch { contents, removed, ..Batch::default() };
         for slot in &sessions {
             let (positions, entry) = slot.lock().indexable(slot.id, end);
             batch.positions.push((slot.id, positions));
             batch.entries.extend(entry);
         }
-        let learned = index.learn(&batch, Stamp { journal: self.journal, end, group });
-        if let Err(error) = learned {
-            tracing::warn!(%error, "the index failed and is not used any more");
-            *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
-            return;
-        }
+        index.learn(&batch, Stamp { journal: self.journal, end, group })?;
         self.contents.indexed(&batch.contents);
         for (slot, (_, positions)) in sessions.iter().zip(&batch.positions) {
             slot.lock().positions.drain(..positions.len());
         }
+        Ok(())
     }
 
     /// Packs segments that are full.
@@ -117,7 +126,7 @@ impl Shared {
         }
         let full = std::mem::take(&mut self.slots.dirty().full);
         for number in full {
-            let durable = self.slots.dirty().end.segment > number;
+            let durable = self.slots.dirty().end.segment > number + RAW_KEPT;
             if !durable {
                 self.slots.dirty().full.push(number);
             } else if let Err(error) = self.pack_segment(number) {

@@ -1,6 +1,7 @@
 //! The local store: a journal, contents in it, and an index beside it.
 
 mod collect;
+mod heal;
 mod maintain;
 mod open;
 mod read;
@@ -17,8 +18,8 @@ use super::index::Index;
 use super::journal::frame::Kind;
 use super::journal::{Group, Place, Segments, Staged, Writer};
 use super::lock::StoreLock;
-use super::ticket::Ticket;
-use super::{Committed, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError, Visitor};
+use super::ticket::{GroupWait, Ticket};
+use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected};
 use crate::engine::id::{CommitId, Digest, SessionId};
@@ -92,6 +93,8 @@ struct Shared {
     writer: Option<Arc<Writer<Slot>>>,
     /// How far a store that only reads has read.
     read_to: Mutex<Place>,
+    /// Held while the index learns: batches must come in order.
+    learning: Mutex<()>,
 }
 
 /// All sessions, and those that the indexer has not seen since they changed.
@@ -104,7 +107,8 @@ struct Slots {
 #[derive(Default)]
 struct Dirty {
     sessions: Vec<Arc<Slot>>,
-    removed: Vec<SessionId>,
+    /// Sessions whose removal the index has not heard of, with its place in the journal.
+    removed: Vec<(SessionId, Place)>,
     /// Up to where the journal is durable, and in which group.
     end: Place,
     group: u64,
@@ -128,6 +132,14 @@ impl Slots {
 
     fn remove(&self, session: SessionId) {
         self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&session);
+    }
+
+    /// Lets go of one life of a session; another may have begun under its id.
+    fn let_go(&self, slot: &Arc<Slot>) {
+        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
+        if all.get(&slot.id).is_some_and(|known| Arc::ptr_eq(known, slot)) {
+            all.remove(&slot.id);
+        }
     }
 
     fn all(&self) -> Vec<Arc<Slot>> {
@@ -180,7 +192,7 @@ impl Shared {
         self.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+    fn submit(&self, commit: &Commit) -> Result<Pending, StoreError> {
         let writer = self.writer()?;
         commit.validate()?;
         let index = self.index();
@@ -194,7 +206,7 @@ impl Shared {
             Expected::Exactly(_) => self.slots.get(commit.session).ok_or(StoreError::NoSession(commit.session))?,
         };
         let mut inner = slot.lock();
-        if inner.removed {
+        if inner.removed.is_some() {
             return Err(StoreError::NoSession(commit.session));
         }
         if let Some(id) = commit.id
@@ -202,10 +214,10 @@ impl Shared {
         {
             return Ok(Pending { committed: repeated, ticket: self.ticket(u64::MAX, writer) });
         }
-        check_expected(&commit, inner.head)?;
+        check_expected(commit, inner.head)?;
         let first = inner.head + 1;
         let last = inner.head + u64::from(commit.count);
-        let time = commit.time.max(inner.time);
+        let time = if inner.head == 0 { commit.time } else { commit.time.max(inner.time) };
         let mut payload = Vec::with_capacity(commit.body.len() + 96);
         commit.encode(first, time, &mut payload);
         let crc = crc32c::crc32c(&payload);
@@ -308,7 +320,7 @@ fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, Slot>) 
 
 impl EventStore for LocalStore {
     fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
-        self.shared.submit(commit)
+        self.shared.healing(|| self.shared.submit(&commit))
     }
 
     fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
@@ -328,17 +340,17 @@ impl EventStore for LocalStore {
         Ok(entries)
     }
 
-    fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
+    fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         self.shared.refresh()?;
-        self.shared.visit(session, from, visitor)
+        self.shared.read(session, from.max(1), bytes)
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {
-        self.shared.contents.read(digest, self.shared.index().as_deref())
+        self.shared.healing(|| self.shared.contents.read(digest, self.shared.index().as_deref()))
     }
 
     fn has_content(&self, digest: &Digest) -> Result<bool, StoreError> {
-        self.shared.contents.known(digest, self.shared.index().as_deref())
+        self.shared.healing(|| self.shared.contents.known(digest, self.shared.index().as_deref()))
     }
 
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
@@ -361,13 +373,22 @@ impl EventStore for LocalStore {
         let slot = self.shared.slot(session)?;
         let writer = self.shared.writer()?;
         let mut inner = slot.lock();
+        if inner.removed.is_some() {
+            return Err(StoreError::NoSession(session));
+        }
         let crc = crc32c::crc32c(session.as_bytes());
-        writer.stage()?.frame(Kind::Removal, session.as_bytes(), crc);
-        inner.removed = true;
+        let mut stage = writer.stage()?;
+        let staged = stage.frame(Kind::Removal, session.as_bytes(), crc);
+        self.shared.pressed(staged);
+        // Before anybody can write the frame, so that the index hears of it in time.
+        self.shared.slots.dirty().removed.push((session, staged.place));
+        drop(stage);
+        inner.removed = Some(staged.place);
         drop(inner);
-        self.shared.slots.dirty().removed.push(session);
-        writer.sync()?;
-        self.shared.slots.remove(session);
+        writer.wait(staged.number)?;
+        self.shared.slots.let_go(&slot);
+        // At once: a snapshot of this life must not serve another one under the same id.
+        self.shared.learn();
         Ok(())
     }
 

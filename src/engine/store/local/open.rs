@@ -14,12 +14,10 @@ use crate::engine::store::content::{self, Contents};
 use crate::engine::store::index::{self, Index, Stamp};
 use crate::engine::store::journal::frame::Kind;
 use crate::engine::store::journal::scan::{self, End, Frame};
-use crate::engine::store::journal::segment::{self, Segment};
+use crate::engine::store::journal::segment::{self, FIRST, Segment, SegmentHead};
 use crate::engine::store::journal::{Place, Segments, Writer};
 use crate::engine::store::lock::StoreLock;
 
-/// The first segment's number.
-const FIRST: u32 = 1;
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 
 /// What recovery found out.
@@ -59,6 +57,9 @@ impl LocalStore {
             }
             other => other?,
         };
+        if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
+            notes.push("the index was missing or empty and was made from the journal".to_owned());
+        }
         Self::begin(directory, options, lock, (segments, contents, slots), index, recovered, notes)
     }
 
@@ -74,10 +75,10 @@ impl LocalStore {
         let segments = Arc::new(Segments::new(&directory.join("journal"), true));
         let contents = Arc::new(Contents::new(Arc::clone(&segments)));
         let slots = Arc::new(Slots::default());
-        let index = Index::open(&place)?;
+        let index = another(&place, &mut notes);
         let scan = Scan { segments: &segments, contents: &contents, slots: &slots };
         let recovered = scan.recover(None, Some(directory), &mut notes)?;
-        Self::begin(directory, options, lock, (segments, contents, slots), Some(index), recovered, notes)
+        Self::begin(directory, options, lock, (segments, contents, slots), index, recovered, notes)
     }
 
     fn begin(
@@ -113,6 +114,7 @@ impl LocalStore {
             bus,
             writer: Some(Arc::new(writer)),
             read_to: Mutex::default(),
+            learning: Mutex::default(),
         });
         let maintenance = Some(Maintenance::start(&shared)?);
         notes.iter().for_each(|note| tracing::info!("{note}"));
@@ -140,6 +142,7 @@ impl LocalStore {
             bus: Arc::default(),
             writer: None,
             read_to: Mutex::new(Place { segment: FIRST, offset: header() }),
+            learning: Mutex::default(),
         });
         shared.refresh()?;
         Ok(Self { shared, maintenance: None, notes: Vec::new(), _lock: None })
@@ -207,7 +210,8 @@ fn open_index(
     let reason = match Index::open(place) {
         Ok(index) => match load(&index, segments, slots) {
             Ok(stamp) => return Ok((Some(index), Some(stamp))),
-            Err(_) if !existed => return Ok((Some(index), None)),
+            // It has just been made, now or by an opening that failed later.
+            Err(_) if !existed || index.is_empty() => return Ok((Some(index), None)),
             Err(reason) => reason,
         },
         Err(StoreError::Index(reason)) => reason,
@@ -215,7 +219,12 @@ fn open_index(
     };
     slots.all.write().unwrap_or_else(PoisonError::into_inner).clear();
     note_set_aside(place, &reason, notes)?;
-    Ok((Some(Index::open(place)?), None))
+    Ok((another(place, notes), None))
+}
+
+/// A new index; none where none can be made, on a full disk for one: the store does without.
+fn another(place: &Path, notes: &mut Vec<String>) -> Option<Index> {
+    Index::open(place).inspect_err(|error| notes.push(format!("there is no index this time: {error}"))).ok()
 }
 
 fn note_set_aside(place: &Path, reason: &str, notes: &mut Vec<String>) -> Result<(), StoreError> {
@@ -310,7 +319,10 @@ impl Scan<'_> {
             return Ok(());
         }
         let bytes = std::fs::read(&path).map_err(StoreError::io("read", &path))?;
-        if bytes.iter().all(|byte| *byte == 0) {
+        let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        let mut journal = [0; 16];
+        bytes.iter().skip(16).zip(&mut journal).for_each(|(byte, place)| *place = *byte);
+        if (SegmentHead { number: last, journal }).encode().starts_with(&bytes[..written]) {
             std::fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
             notes.push(format!("segment {last} had been begun and not written; it was removed"));
             numbers.pop();
@@ -339,7 +351,7 @@ impl Scan<'_> {
                 let session = frame.payload.first_chunk().ok_or_else(|| damaged("it is no removal"))?;
                 let session = SessionId::from_bytes(*session);
                 self.slots.remove(session);
-                self.slots.dirty().removed.push(session);
+                self.slots.dirty().removed.push((session, place));
             }
             Kind::Close => {}
         }

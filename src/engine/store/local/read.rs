@@ -1,99 +1,94 @@
 //! Reading events: from memory where they are recent, from the journal where they are not.
 
 use std::collections::VecDeque;
-use std::ops::ControlFlow;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use super::slot::{REMEMBERED, Slot, SlotInner};
-use super::{Index, Shared};
+use super::Shared;
 use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;
 use crate::engine::store::journal::Place;
 use crate::engine::store::journal::frame::{self, Header, Kind};
-use crate::engine::store::journal::scan::{self, Window};
 use crate::engine::store::journal::segment::Segment;
-use crate::engine::store::{StoreError, Visitor};
+use crate::engine::store::{EventBatch, READ_MAX, StoreError};
 
-/// Positions looked up at once.
+/// Positions looked up at once, at most.
 const LOOKED_UP: usize = 8192;
 /// Commits whose distance is below this are read together.
-const NEAR: u64 = 32 << 10;
-/// Bytes read together at most.
-const TOGETHER: u64 = 1 << 20;
+const NEAR: u32 = 32 << 10;
+/// Bytes read behind the beginning of the last commit, in the hope that it ends there.
+const BEHIND: usize = 4 << 10;
+/// Bytes of a small commit in the journal, to guess how many positions are wanted.
+const SMALL: usize = 96;
 
 impl Shared {
-    pub(super) fn visit(&self, session: SessionId, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), StoreError> {
+    pub(super) fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         let slot = self.slot(session)?;
         let until = slot.visible();
-        let mut next = from.max(1);
-        while next <= until {
-            let tail = slot.lock().tail_from(next);
-            let flow = match tail {
-                Some(tail) => {
-                    let mut flow = ControlFlow::Continue(());
-                    for commit in tail {
-                        if flow.is_break() || commit.first > until {
-                            return Ok(());
-                        }
-                        flow = show(&commit.bytes, next, visitor).map_err(|what| StoreError::Damaged {
-                            segment: 0,
-                            offset: 0,
-                            what: what.to_owned(),
-                        })?;
-                        next = commit.last + 1;
-                    }
-                    flow
-                }
-                None => self.visit_stored(&slot, &mut next, until, visitor)?,
-            };
-            if flow.is_break() {
-                return Ok(());
-            }
+        if from > until {
+            return Ok(EventBatch::default());
         }
-        Ok(())
+        // Asked before the tail: what leaves the tail is written.
+        let written = slot.written().min(until);
+        let Some(tail) = slot.lock().tail_from(from) else {
+            let wanted = (bytes / SMALL).clamp(1, LOOKED_UP);
+            let positions = self.positions(&slot, &slot.lock(), from, wanted)?;
+            return self.read_stored(slot.id, &positions, from, written, bytes);
+        };
+        let mut batch = EventBatch::default();
+        for commit in tail.iter().take_while(|commit| commit.first <= until) {
+            if !batch.is_empty() && batch.len() + commit.bytes.len() > bytes {
+                break;
+            }
+            batch.add(&commit.bytes, commit.last);
+        }
+        Ok(batch)
     }
 
-    /// Shows stored commits from the one that holds `next` on, as many as were looked up at once.
-    fn visit_stored(
+    /// Reads stored commits that lie near each other, in one go.
+    fn read_stored(
         &self,
-        slot: &Slot,
-        next: &mut Seq,
-        until: Seq,
-        visitor: &mut Visitor<'_>,
-    ) -> Result<ControlFlow<()>, StoreError> {
-        let positions = self.positions(slot, &slot.lock(), *next, LOOKED_UP)?;
-        let mut rest = &positions[..];
-        if rest.first().is_none_or(|(first, _)| first > next) {
-            return Err(StoreError::Index(format!("session {} has no position for event {next}", slot.id)));
-        }
-        while let Some((_, place)) = rest.first() {
-            let segment = self.segments.get(place.segment)?;
-            let mut window = Window::new(&segment);
-            window.step = usize::try_from(stretch(rest)).unwrap_or(0);
-            let mut shown = 0;
-            for (first, place) in rest.iter().take_while(|(_, p)| p.segment == segment.head.number) {
-                if *first > until {
-                    return Ok(ControlFlow::Break(()));
+        session: SessionId,
+        positions: &[(Seq, Place)],
+        from: Seq,
+        written: Seq,
+        bytes: usize,
+    ) -> Result<EventBatch, StoreError> {
+        let Some((_, start)) = positions.first().filter(|(first, _)| *first <= from).copied() else {
+            return Err(StoreError::Index(format!("session {session} has no position for event {from}")));
+        };
+        let near = together(positions, written, bytes);
+        let segment = self.segments.get(start.segment)?;
+        let reach = near.last().map_or(0, |(_, last)| last.offset - start.offset);
+        let mut buffer = vec![0; usize::try_from(reach).unwrap_or(0) + BEHIND];
+        let filled = segment.read_at(u64::from(start.offset), &mut buffer)?;
+        buffer.truncate(filled);
+        let mut batch = EventBatch::with_buffer(buffer);
+        for (first, place) in near {
+            let at = usize::try_from(place.offset - start.offset).unwrap_or(usize::MAX);
+            let damaged = damage(&segment, *place);
+            let header = batch.buffer().get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse_known);
+            let header = header.filter(|header| header.kind == Kind::Commit);
+            let range = at + frame::HEADER..at + frame::HEADER + header.as_ref().map_or(0, |header| header.length);
+            let header = header.ok_or_else(|| damaged("no commit begins there"))?;
+            if range.end > batch.buffer().len() {
+                if !batch.is_empty() {
+                    break;
                 }
-                if !window.holds(u64::from(place.offset)) {
-                    window.step = usize::try_from(stretch(&rest[shown..])).unwrap_or(0);
-                }
-                let damaged = damage(&segment, *place);
-                let payload = commit_at(&mut window, *place).map_err(|e| e.unwrap_or_else(&damaged))?;
-                let commit = CommitView::parse(payload).map_err(|_| damaged("it is no commit"))?;
-                if commit.session != slot.id || commit.first != *first {
-                    return Err(StoreError::Index("a position leads to another commit".to_owned()));
-                }
-                if show(payload, *next, visitor).map_err(damaged)?.is_break() {
-                    return Ok(ControlFlow::Break(()));
-                }
-                *next = commit.last() + 1;
-                shown += 1;
+                batch.buffer().resize(range.end, 0);
+                segment.read_at(u64::from(start.offset), batch.buffer())?;
             }
-            rest = &rest[shown..];
+            let payload = batch.buffer().get(range.clone()).filter(|payload| header.fits(payload));
+            let payload = payload.ok_or_else(|| damaged("its checksum does not fit its contents"))?;
+            let commit = CommitView::parse(payload).map_err(|_| damaged("it is no commit"))?;
+            if commit.session != session || commit.first != *first {
+                return Err(StoreError::Index("a position leads to another commit".to_owned()));
+            }
+            let last = commit.last();
+            batch.add_range(range, last);
         }
-        Ok(ControlFlow::Continue(()))
+        Ok(batch)
     }
 
     /// Positions of the session's commits from the one that holds `seq` on.
@@ -109,22 +104,7 @@ impl Shared {
             let skip = fresh.partition_point(|(first, _)| *first <= seq) - 1;
             return Ok(fresh.range(skip..).take(limit).copied().collect());
         }
-        self.with_index(Vec::new(), |index: &Index| index.positions(slot.id, seq, limit))
-    }
-
-    /// Does something with the index, and without one when it fails: it is then set aside.
-    pub(super) fn with_index<T>(
-        &self,
-        without: T,
-        work: impl FnOnce(&Index) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let Some(index) = self.index() else { return Ok(without) };
-        let outcome = work(&index);
-        if let Err(error) = &outcome {
-            tracing::warn!(%error, "the index failed and is not used any more");
-            *self.index.write().unwrap_or_else(PoisonError::into_inner) = None;
-        }
-        outcome
+        self.index().map_or(Ok(Vec::new()), |index| index.positions(slot.id, seq, limit))
     }
 
     /// The last named commits of a session, oldest first.
@@ -133,27 +113,36 @@ impl Shared {
         slot: &Arc<Slot>,
         inner: &SlotInner,
     ) -> Result<VecDeque<(CommitId, Seq, Seq)>, StoreError> {
+        let mut span = 4 * REMEMBERED as u64;
+        loop {
+            let from = inner.head.saturating_sub(span).max(1);
+            let mut named = self.named_since(slot, inner, from)?;
+            if named.len() >= REMEMBERED || from == 1 {
+                named.drain(..named.len().saturating_sub(REMEMBERED));
+                return Ok(named);
+            }
+            span *= 8;
+        }
+    }
+
+    fn named_since(
+        &self,
+        slot: &Arc<Slot>,
+        inner: &SlotInner,
+        from: Seq,
+    ) -> Result<VecDeque<(CommitId, Seq, Seq)>, StoreError> {
         let mut named = VecDeque::new();
-        let mut next = inner.head.saturating_sub(4 * REMEMBERED as u64).max(1);
+        let mut next = from;
         while next <= inner.head {
             if let Some(tail) = inner.tail_from(next) {
                 named.extend(tail.iter().filter_map(|commit| CommitView::parse(&commit.bytes).ok()).filter_map(name));
                 break;
             }
             let positions = self.positions(slot, inner, next, LOOKED_UP)?;
-            if positions.is_empty() {
-                break;
-            }
-            for (_, place) in positions {
-                let segment = self.segments.get(place.segment)?;
-                let (_, payload) = scan::frame_at(&segment, u64::from(place.offset))?;
-                let commit = CommitView::parse(&payload).map_err(|_| damage(&segment, place)("it is no commit"))?;
-                next = commit.last() + 1;
-                named.extend(name(commit));
-            }
+            let batch = self.read_stored(slot.id, &positions, next, slot.written(), READ_MAX)?;
+            named.extend(batch.commits().filter_map(name));
+            next = batch.last() + 1;
         }
-        let surplus = named.len().saturating_sub(REMEMBERED);
-        named.drain(..surplus);
         Ok(named)
     }
 }
@@ -162,44 +151,20 @@ fn name(commit: CommitView<'_>) -> Option<(CommitId, Seq, Seq)> {
     Some((commit.id?, commit.first, commit.last()))
 }
 
-/// How many bytes are worth reading at once for the commits to come.
-fn stretch(positions: &[(Seq, Place)]) -> u64 {
-    let Some((_, start)) = positions.first() else { return 0 };
-    let mut end = u64::from(start.offset);
-    for (_, place) in positions {
-        let offset = u64::from(place.offset);
-        let near = place.segment == start.segment && offset.saturating_sub(end) < NEAR;
-        if !near || offset - u64::from(start.offset) > TOGETHER {
-            break;
-        }
-        end = offset;
-    }
-    end - u64::from(start.offset) + 4096
-}
-
-/// The payload of the commit at a place; the inner error says what is wrong with the frame.
-fn commit_at<'a>(window: &'a mut Window<'_>, place: Place) -> Result<&'a [u8], Result<StoreError, &'static str>> {
-    let offset = u64::from(place.offset);
-    let head = window.bytes(offset, frame::HEADER).map_err(Ok)?;
-    let head = head.first_chunk::<{ frame::HEADER }>().ok_or(Err("the segment ends before it"))?;
-    let header = Header::parse(head).filter(|header| header.kind == Kind::Commit);
-    let header = header.ok_or(Err("no commit begins there"))?;
-    let payload = window.bytes(offset + frame::HEADER as u64, header.length).map_err(Ok)?;
-    if header.fits(payload) { Ok(payload) } else { Err(Err("its checksum does not fit its contents")) }
+/// The first positions, as far as their commits are written and lie near each other in one segment.
+fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> &[(Seq, Place)] {
+    let Some((_, start)) = positions.first() else { return positions };
+    let reach = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let mut before = start.offset;
+    let count = positions.iter().take_while(|(first, place)| {
+        let near = place.segment == start.segment && place.offset.saturating_sub(before) <= NEAR;
+        before = place.offset;
+        near && *first <= written && place.offset - start.offset <= reach
+    });
+    &positions[..count.count().max(1)]
 }
 
 fn damage(segment: &Segment, place: Place) -> impl Fn(&'static str) -> StoreError + use<> {
     let number = segment.head.number;
     move |what| StoreError::Damaged { segment: number, offset: u64::from(place.offset), what: what.to_owned() }
-}
-
-fn show(payload: &[u8], from: Seq, visitor: &mut Visitor<'_>) -> Result<ControlFlow<()>, &'static str> {
-    let commit = CommitView::parse(payload).map_err(|_| "it is no commit")?;
-    for event in commit.events() {
-        let event = event.map_err(|_| "its events end early")?;
-        if event.seq >= from && visitor(&event).is_break() {
-            return Ok(ControlFlow::Break(()));
-        }
-    }
-    Ok(ControlFlow::Continue(()))
 }

@@ -41,7 +41,8 @@ pub(super) struct SlotInner {
     tail_bytes: usize,
     /// Named commits with their positions; none until the first is asked for.
     pub(super) named: Option<VecDeque<(CommitId, Seq, Seq)>>,
-    pub(super) removed: bool,
+    /// Where its removal stands in the journal.
+    pub(super) removed: Option<Place>,
 }
 
 /// A recent commit in memory.
@@ -95,7 +96,7 @@ impl Slot {
     pub(super) fn entry(&self) -> Option<SessionEntry> {
         let visible = self.visible();
         let inner = self.lock();
-        if inner.removed || visible == 0 {
+        if inner.removed.is_some() || visible == 0 {
             return None;
         }
         Some(SessionEntry { id: self.id, head: visible, updated: inner.time, origin: inner.origin.clone()? })
@@ -126,11 +127,15 @@ impl SlotInner {
     }
 
     /// Positions before `end` that the index has not got, and the session's entry as of there: both must
-    /// say the same, because the journal is read from `end` on when the store is next opened.
+    /// say the same, because the journal is read from `end` on when the store is next opened. Nothing when
+    /// the session was removed before.
     pub(super) fn indexable(&self, id: SessionId, end: Place) -> (Vec<(Seq, Place)>, Option<SessionEntry>) {
+        if self.removed.is_some_and(|removed| removed < end) {
+            return (Vec::new(), None);
+        }
         let positions: Vec<_> = self.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
         let head = self.positions.get(positions.len()).map_or(self.head, |(first, _)| first - 1);
-        let origin = self.origin.clone().filter(|_| head > 0 && !self.removed);
+        let origin = self.origin.clone().filter(|_| head > 0);
         let entry = origin.map(|origin| SessionEntry { id, head, updated: self.time, origin });
         (positions, entry)
     }
@@ -153,6 +158,14 @@ impl SlotInner {
             let skip = self.tail.partition_point(|commit| commit.last < seq);
             self.tail.range(skip..).cloned().collect()
         })
+    }
+
+    /// Takes back positions of commits that the index had.
+    pub(super) fn complete(&mut self, mut older: Vec<(Seq, Place)>) {
+        let from = self.positions.front().map_or(Seq::MAX, |(first, _)| *first);
+        older.retain(|(first, _)| *first < from);
+        let newer = std::mem::replace(&mut self.positions, VecDeque::from(older));
+        self.positions.extend(newer);
     }
 
     /// Remembers a named commit.
