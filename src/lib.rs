@@ -65,8 +65,8 @@ pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
 pub use engine::snapshot::{Keep, SnapshotPolicy};
 pub use engine::state::State;
 pub use engine::store::{
-    Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, MemoryStore, Pending,
-    Problem, SessionEntry, Snapshot, StorageUse, StoreError, Visitor,
+    Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, MemoryStore,
+    Pending, Problem, SessionEntry, Snapshot, StorageUse, StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
 pub use reducers::{

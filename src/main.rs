@@ -1,1 +1,10 @@
-fn main() {}
+//! The program: arguments in, exit code out.
+
+mod cli;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> std::process::ExitCode {
+    cli::main()
+}

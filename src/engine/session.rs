@@ -20,7 +20,7 @@ use super::state::State;
 use super::store::{Committed, EventBatch, Pending, READ_MAX, SessionEntry, StoreError, Visitor};
 
 /// Batches between the two threads of a fold.
-const BATCHES: usize = 8;
+const BATCHES: usize = 4;
 /// Bytes of a common event in the journal, to guess how much is to be read.
 const EVENT_BYTES: usize = 256;
 /// Events from which on a fold is split over two threads.

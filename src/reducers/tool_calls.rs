@@ -96,24 +96,80 @@ impl Slice for ToolCalls {
     const ON_REWIND: OnRewind = OnRewind::Keep;
 
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
-        let error = |e: serde_json::Error| SliceError::new(Self::NAME, e);
         let mut blocks = vec![self.total.to_le_bytes().to_vec()];
         let calls: Vec<&CallEntry> = self.calls.iter().collect();
-        for block in calls.chunks(BLOCK) {
-            blocks.push(serde_json::to_vec(block).map_err(error)?);
+        for calls in calls.chunks(BLOCK) {
+            let mut block = Vec::with_capacity(BLOCK * 64);
+            calls.iter().for_each(|call| records::put(&mut block, call));
+            blocks.push(block);
         }
         Ok(blocks)
     }
 
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
-        let error = |e: serde_json::Error| SliceError::new(Self::NAME, e);
-        let (total, blocks) = blocks.split_first().ok_or_else(|| SliceError::new(Self::NAME, "it is empty"))?;
-        let total = <[u8; 8]>::try_from(&total[..]).map_err(|e| SliceError::new(Self::NAME, e))?;
-        let mut calls = Vector::new();
+        let wrong = || SliceError::new(Self::NAME, "a record makes no sense");
+        let (total, blocks) = blocks.split_first().ok_or_else(wrong)?;
+        let total = <[u8; 8]>::try_from(&total[..]).map_err(|_| wrong())?;
+        let (mut calls, mut names) = (Vector::new(), Names::default());
         for block in blocks {
-            calls.extend(serde_json::from_slice::<Vec<CallEntry>>(block).map_err(error)?);
+            let mut rest = &block[..];
+            while !rest.is_empty() {
+                calls.push_back(records::take(&mut rest, &mut names).ok_or_else(wrong)?);
+            }
         }
         Ok(Self { total: u64::from_le_bytes(total), calls })
+    }
+}
+
+/// Calls in a snapshot.
+mod records {
+    use super::{CallEntry, CallStatus, Names};
+    use crate::engine::clock::Timestamp;
+
+    pub(super) fn put(block: &mut Vec<u8>, call: &CallEntry) {
+        let status = match call.status {
+            None => 0,
+            Some(CallStatus::Ok) => 1,
+            Some(CallStatus::Error) => 2,
+            Some(CallStatus::Interrupted) => 3,
+        };
+        block.push(status);
+        for number in [call.call, call.finished, call.micros] {
+            block.extend_from_slice(&number.to_le_bytes());
+        }
+        block.extend_from_slice(&call.started_at.0.to_le_bytes());
+        for text in [&call.tool, &call.agent, &call.message] {
+            block.extend_from_slice(&u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+
+    pub(super) fn take(rest: &mut &[u8], names: &mut Names) -> Option<CallEntry> {
+        let [status] = take_array(rest)?;
+        let [call, finished, micros] =
+            [take_array(rest)?, take_array(rest)?, take_array(rest)?].map(u64::from_le_bytes);
+        let started_at = Timestamp(i64::from_le_bytes(take_array(rest)?));
+        let mut text = || {
+            let length = usize::try_from(u32::from_le_bytes(take_array(rest)?)).ok()?;
+            let (text, after) = rest.split_at_checked(length)?;
+            *rest = after;
+            Some(names.get(std::str::from_utf8(text).ok()?))
+        };
+        let (tool, agent, message) = (text()?, text()?, text()?);
+        let status = match status {
+            0 => None,
+            1 => Some(CallStatus::Ok),
+            2 => Some(CallStatus::Error),
+            3 => Some(CallStatus::Interrupted),
+            _ => return None,
+        };
+        Some(CallEntry { call, tool, agent, started_at, status, finished, micros, message })
+    }
+
+    fn take_array<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
+        let (array, after) = rest.split_first_chunk()?;
+        *rest = after;
+        Some(*array)
     }
 }
 

@@ -1,4 +1,6 @@
 //! The integration tests: one binary, a module per area.
 
+mod cli;
 mod golden;
 mod house;
+mod store;

@@ -95,7 +95,7 @@ impl EventStore for MemoryStore {
         let held = self.held();
         let events = held.sessions.get(&session).ok_or(StoreError::NoSession(session))?;
         let skip = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
-        let mut room = bytes;
+        let mut room = bytes.max(1);
         let fits = |event: &&Recorded| {
             let fits = room > 0;
             room = room.saturating_sub(event.event.bytes.len() + 64);

@@ -131,7 +131,7 @@ pub trait EventStore: Send + Sync + 'static {
 
 /// Bytes read at first by a visit, which may be about one event only, and at last.
 const READ_FIRST: usize = 8 << 10;
-pub(crate) const READ_MAX: usize = 1 << 20;
+pub(crate) const READ_MAX: usize = 256 << 10;
 
 /// What looks at events in order.
 pub type Visitor<'a> = dyn FnMut(&EventRef<'_>) -> ControlFlow<()> + 'a;

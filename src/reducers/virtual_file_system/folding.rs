@@ -165,7 +165,7 @@ pub(super) fn delete_event(tree: &mut OrdMap<EntryPath, Entry>, event: &DeleteEn
 
 /// Begins a fold.
 pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding<VirtualFileSystem>> {
-    if expected < MANY || expected < slice.len() / 4 {
+    if expected < MANY || expected < slice.len() * 3 / 2 {
         return Box::new(Straight { entries: slice.entries });
     }
     let mut entries = Hashed::with_capacity_and_hasher(slice.len(), foldhash::fast::RandomState::default());

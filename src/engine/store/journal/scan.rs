@@ -80,8 +80,7 @@ fn after_frame(window: &mut Window<'_>, from: u64) -> Result<Option<u64>, StoreE
 /// The next offset after `from` at which a whole frame stands.
 pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, StoreError> {
     let mut window = Window::new(segment);
-    let mut offset =
-        after_frame(&mut window, from)?.unwrap_or((from + 1).next_multiple_of(frame::ALIGN as u64));
+    let mut offset = after_frame(&mut window, from)?.unwrap_or((from + 1).next_multiple_of(frame::ALIGN as u64));
     loop {
         let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
             return Ok(None);

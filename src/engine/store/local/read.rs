@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::slot::{REMEMBERED, Slot, SlotInner};
 use super::Shared;
+use super::slot::{REMEMBERED, Slot, SlotInner};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;
@@ -25,7 +25,7 @@ const SMALL: usize = 96;
 impl Shared {
     pub(super) fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         let slot = self.slot(session)?;
-        let until = slot.visible();
+        let (from, until) = (from.max(1), slot.visible());
         if from > until {
             return Ok(EventBatch::default());
         }
@@ -157,7 +157,8 @@ fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> &[(Seq, P
     let reach = u32::try_from(bytes).unwrap_or(u32::MAX);
     let mut before = start.offset;
     let count = positions.iter().take_while(|(first, place)| {
-        let near = place.segment == start.segment && place.offset.saturating_sub(before) <= NEAR;
+        let distance = place.offset.checked_sub(before);
+        let near = place.segment == start.segment && distance.is_some_and(|distance| distance <= NEAR);
         before = place.offset;
         near && *first <= written && place.offset - start.offset <= reach
     });

@@ -1,0 +1,157 @@
+//! `foldspace du`: what takes space.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldspace::{Digest, Node, SessionEntry, SessionId, StorageUse, WriteFile, name_of};
+use serde::Serialize;
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::open::{self, Opened};
+use super::output::{BOLD, DIM, Out};
+use super::table::{Cell, Table};
+use super::{events, text};
+
+/// Shows what takes space: kinds of events, sessions, contents, the files on the disk
+#[derive(Debug, clap::Args)]
+pub(super) struct Du {
+    /// The session; without one, all are counted, and the files on the disk too
+    session: Option<String>,
+}
+
+/// The events of one kind.
+#[derive(Debug, Serialize)]
+struct KindUse {
+    kind: String,
+    count: u64,
+    bytes: u64,
+}
+
+/// One session.
+#[derive(Debug, Serialize)]
+struct SessionUse {
+    session: SessionId,
+    name: String,
+    events: u64,
+    event_bytes: u64,
+    /// Bytes of all files ever written.
+    written_bytes: u64,
+    /// Bytes of those contents that differ.
+    distinct_bytes: u64,
+}
+
+#[derive(Default)]
+struct Count {
+    kinds: BTreeMap<String, (u64, u64)>,
+    sessions: Vec<SessionUse>,
+}
+
+impl Du {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let opened = open::reading(globals)?;
+        let mut count = Count::default();
+        match &self.session {
+            Some(wanted) => count.add(&opened, &opened.find(wanted)?.entry)?,
+            None => opened.sessions.list()?.iter().try_for_each(|entry| count.add(&opened, entry))?,
+        }
+        let store = match self.session {
+            Some(_) => Vec::new(),
+            None => opened.sessions.store().usage()?,
+        };
+        let kinds: Vec<KindUse> =
+            count.kinds.into_iter().map(|(kind, (count, bytes))| KindUse { kind, count, bytes }).collect();
+        let written = count.sessions.iter().map(|session| session.written_bytes).sum::<u64>();
+        let kept = store.iter().find(|row| row.what == "contents").map(|row| row.disk_bytes);
+        let kept = kept.unwrap_or_else(|| count.sessions.iter().map(|session| session.distinct_bytes).sum());
+        let ratio = (kept > 0).then(|| written as f64 / kept as f64);
+        if out.is_json() {
+            out.document(&json!({
+                "kinds": kinds,
+                "sessions": count.sessions,
+                "store": store,
+                "written_bytes": written,
+                "kept_bytes": kept,
+                "dedup_ratio": ratio,
+            }))?;
+            return Ok(Exit::Ok);
+        }
+        show_kinds(&kinds, out)?;
+        out.line("")?;
+        show_sessions(&count.sessions, out)?;
+        if !store.is_empty() {
+            out.line("")?;
+            show_store(&store, out)?;
+        }
+        let ratio = ratio.map_or(String::new(), |ratio| format!(", {ratio:.1} to 1"));
+        let where_to = if store.is_empty() { "of them differ" } else { "kept on the disk" };
+        out.line(format!("\n{} of files written, {} {where_to}{ratio}", text::size(written), text::size(kept)))?;
+        Ok(Exit::Ok)
+    }
+}
+
+impl Count {
+    fn add(&mut self, opened: &Opened, entry: &SessionEntry) -> Result<(), Failure> {
+        let session = opened.sessions.session(entry.id)?;
+        let (mut event_bytes, mut written_bytes, mut distinct_bytes) = (0, 0, 0);
+        let mut seen = BTreeSet::<Digest>::new();
+        events::each(&session, 1, entry.head, |event| {
+            let bytes = event.payload.len() as u64;
+            event_bytes += bytes;
+            match self.kinds.get_mut(event.kind) {
+                Some((count, sum)) => (*count, *sum) = (*count + 1, *sum + bytes),
+                None => drop(self.kinds.insert(event.kind.to_owned(), (1, bytes))),
+            }
+            if let Some(Ok(write)) = event.typed::<WriteFile>()
+                && let Node::File { content, size, .. } = write.event.node
+            {
+                written_bytes += size;
+                distinct_bytes += if seen.insert(content) { size } else { 0 };
+            }
+            Ok(())
+        })?;
+        let (session, name, events) = (entry.id, name_of(entry), entry.head);
+        self.sessions.push(SessionUse { session, name, events, event_bytes, written_bytes, distinct_bytes });
+        Ok(())
+    }
+}
+
+fn show_kinds(kinds: &[KindUse], out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::with_titles(&["kind of event", ">events", ">bytes"]);
+    let mut sorted: Vec<&KindUse> = kinds.iter().collect();
+    sorted.sort_by_key(|row| std::cmp::Reverse(row.bytes));
+    for row in sorted {
+        let kind = text::one_line(&row.kind, 100);
+        table.row([Cell::left(kind), Cell::right(row.count), Cell::right(text::size(row.bytes))]);
+    }
+    table.show(out)
+}
+
+fn show_sessions(sessions: &[SessionUse], out: &mut Out) -> Result<(), Failure> {
+    let titles = ["session", "id", ">events", ">bytes", ">files written", ">of them differ"];
+    let mut table = Table::with_titles(&titles);
+    for row in sessions {
+        table.row([
+            Cell::left(text::one_line(&row.name, 80)).styled(BOLD),
+            Cell::left(row.session.short()).styled(DIM),
+            Cell::right(row.events),
+            Cell::right(text::size(row.event_bytes)),
+            Cell::right(text::size(row.written_bytes)),
+            Cell::right(text::size(row.distinct_bytes)),
+        ]);
+    }
+    table.show(out)
+}
+
+fn show_store(store: &[StorageUse], out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::with_titles(&["store", ">count", ">as given", ">on the disk"]);
+    for row in store {
+        table.row([
+            Cell::left(row.what),
+            Cell::right(row.count),
+            Cell::right(text::size(row.raw_bytes)),
+            Cell::right(text::size(row.disk_bytes)),
+        ]);
+    }
+    table.show(out)
+}

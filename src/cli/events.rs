@@ -1,0 +1,144 @@
+//! Events for people and as JSON.
+
+use std::ops::ControlFlow;
+
+use anstyle::Style;
+use foldspace::{
+    CallFinished, CallStarted, CallStatus, DeleteEntry, Event, EventRef, MountHydrated, Node, Recorded, Seq, Session,
+    SessionStarted, WriteFile, WriteMode,
+};
+use serde_json::{Value, json};
+
+use super::exit::Failure;
+use super::output::{BAD, DIM, GOOD, NOTED, ODD, PLAIN};
+use super::text;
+
+/// Characters of a gist.
+const GIST_MAX: usize = 100;
+
+/// Shows a session's events from one position to another, both included.
+pub(super) fn each(
+    session: &Session,
+    from: Seq,
+    until: Seq,
+    mut visit: impl FnMut(&EventRef<'_>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut outcome = Ok(());
+    if from <= until {
+        session.visit(from, &mut |event| {
+            if event.seq <= until {
+                outcome = visit(event);
+            }
+            if outcome.is_ok() && event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+    }
+    outcome
+}
+
+/// An event as JSON: where, when and by whom it was recorded, and what it says.
+pub(super) fn as_json(session: &Session, event: &EventRef<'_>) -> Value {
+    json!({
+        "session": event.session,
+        "seq": event.seq,
+        "time": event.time,
+        "call": event.call,
+        "agent": event.agent,
+        "kind": event.kind,
+        "version": event.version,
+        "event": session.event_json(event),
+    })
+}
+
+/// The style of an event's kind.
+pub(super) fn style_of(kind: &str) -> Style {
+    match kind {
+        WriteFile::KIND => GOOD,
+        DeleteEntry::KIND => BAD,
+        CallStarted::KIND => NOTED,
+        CallFinished::KIND => DIM,
+        SessionStarted::KIND | MountHydrated::KIND => ODD,
+        _ => PLAIN,
+    }
+}
+
+/// What an event says, in one line.
+pub(super) fn gist(session: &Session, event: &EventRef<'_>) -> String {
+    let known = match event.kind {
+        SessionStarted::KIND => typed(event).map(|e: SessionStarted| format!("{} on {}", e.name, e.backend)),
+        MountHydrated::KIND => typed(event).map(|e| hydrated(&e)),
+        CallStarted::KIND => typed(event).map(|e: CallStarted| format!("{} {}", e.tool, subject(&e.params))),
+        CallFinished::KIND => typed(event).map(|e| finished(&e)),
+        WriteFile::KIND => typed(event).map(|e| written(&e)),
+        DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
+        _ => None,
+    };
+    text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
+}
+
+fn typed<E: Event>(event: &EventRef<'_>) -> Option<E> {
+    let Recorded { event, .. } = event.typed::<E>()?.ok()?;
+    Some(event)
+}
+
+fn unknown(session: &Session, event: &EventRef<'_>) -> String {
+    let value = session.event_json(event);
+    match value.get("unreadable").and_then(Value::as_str) {
+        Some(reason) => format!("{} that can't be read: {reason}", text::count(event.payload.len() as u64, "byte")),
+        None => text::one_line(&value.to_string(), GIST_MAX),
+    }
+}
+
+fn hydrated(event: &MountHydrated) -> String {
+    let (files, bytes) = (text::count(event.files, "file"), text::size(event.bytes));
+    format!("{} at {}: {files}, {bytes}", event.host_path, event.mount_path.rooted())
+}
+
+fn finished(event: &CallFinished) -> String {
+    let status = status_word(event.status);
+    match event.message.is_empty() {
+        true => format!("{status} in {}", text::duration(event.micros)),
+        false => format!("{status} in {}: {}", text::duration(event.micros), text::one_line(&event.message, GIST_MAX)),
+    }
+}
+
+fn written(event: &WriteFile) -> String {
+    let how = match event.mode {
+        WriteMode::Create => "create",
+        WriteMode::Overwrite => "overwrite",
+        WriteMode::Append => "append",
+    };
+    let path = event.path.rooted();
+    match &event.node {
+        Node::File { size, executable, text, .. } => {
+            let executable = if *executable { ", executable" } else { "" };
+            let binary = if *text { "" } else { ", binary" };
+            format!("{how} {path}  {}{executable}{binary}", text::size(*size))
+        }
+        Node::Symlink { target } => format!("{how} {path} -> {}", String::from_utf8_lossy(target)),
+        Node::Directory => format!("{how} {path}/"),
+    }
+}
+
+/// How a call ended, in a word.
+pub(super) fn status_word(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ok => "ok",
+        CallStatus::Error => "error",
+        CallStatus::Interrupted => "interrupted",
+    }
+}
+
+/// What a call is about, from its parameters: a path, a pattern, or else its first text.
+pub(super) fn subject(params: &Value) -> String {
+    let named = |name: &str| params.get(name).and_then(Value::as_str).map(|text| text::one_line(text, 60));
+    let path = named("file_path").or_else(|| named("path"));
+    let what = named("pattern").map(|pattern| format!("'{pattern}'")).or_else(|| named("command"));
+    match (what, path) {
+        (Some(what), Some(path)) => format!("{what} in {path}"),
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => {
+            let texts = params.as_object().into_iter().flat_map(|fields| fields.values());
+            texts.filter_map(Value::as_str).next().map(|text| text::one_line(text, 60)).unwrap_or_default()
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Exit codes, and what stops a command.
+
+use foldspace::{CommitError, PathError, PortableError, SessionError, SliceError, StoreError};
+
+use super::text;
+
+/// How the program ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Exit {
+    Ok,
+    Failed,
+    Usage,
+    NotFound,
+    Busy,
+    Damaged,
+    Io,
+    Interrupted,
+}
+
+impl Exit {
+    /// Every way to end: its code and what it means. The only table of them.
+    const TABLE: [(Self, u8, &'static str); 8] = [
+        (Self::Ok, 0, "all went well"),
+        (Self::Failed, 1, "a call failed; verify or fsck found something; grep found nothing"),
+        (Self::Usage, 2, "the command, the script or the position is not right"),
+        (Self::NotFound, 3, "no such session, path, event or store"),
+        (Self::Busy, 4, "another process has the store"),
+        (Self::Damaged, 5, "the store or the file to import is damaged"),
+        (Self::Io, 6, "the operating system refused"),
+        (Self::Interrupted, 130, "stopped by Ctrl-C"),
+    ];
+
+    pub(super) fn code(self) -> u8 {
+        let row = Self::TABLE.iter().find(|(exit, ..)| *exit == self);
+        row.map_or(1, |(_, code, _)| *code)
+    }
+
+    /// The table as text for the help.
+    pub(super) fn table() -> String {
+        let line = |(_, code, meaning): &(Self, u8, &str)| format!("  {code:>3}  {meaning}\n");
+        Self::TABLE.iter().map(line).collect()
+    }
+}
+
+/// What stops a command.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Something to tell, and how to end.
+    Told { exit: Exit, message: String, hint: Option<String> },
+    /// Nobody reads the output any more, which is nobody's fault.
+    Closed,
+}
+
+impl Failure {
+    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self::Told { exit, message: message.into(), hint: None }
+    }
+
+    #[must_use]
+    pub(super) fn with_hint(mut self, words: impl Into<String>) -> Self {
+        if let Self::Told { hint, .. } = &mut self {
+            *hint = Some(words.into());
+        }
+        self
+    }
+
+    /// An I/O error with what was tried on what.
+    pub(super) fn io(action: &str, place: impl std::fmt::Display, error: &std::io::Error) -> Self {
+        Self::new(Exit::Io, format!("can't {action} {}: {error}", text::one_line(&place.to_string(), 300)))
+    }
+
+    fn of(exit: Exit, error: &dyn std::error::Error, hint: Option<String>) -> Self {
+        Self::Told { exit, message: error.to_string(), hint }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        let exit = match &error {
+            StoreError::NoSession(_) => Exit::NotFound,
+            StoreError::Locked { .. } | StoreError::ReadOnly => Exit::Busy,
+            StoreError::Damaged { .. } | StoreError::Format { .. } => Exit::Damaged,
+            StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
+            StoreError::Io { .. } | StoreError::Poisoned(_) => Exit::Io,
+            StoreError::Conflict { .. } | StoreError::Commit(_) => Exit::Failed,
+        };
+        Self::of(exit, &error, error.hint())
+    }
+}
+
+impl From<SessionError> for Failure {
+    fn from(error: SessionError) -> Self {
+        let exit = match error {
+            SessionError::Store(error) => return error.into(),
+            SessionError::Slice(_) => Exit::Damaged,
+            SessionError::NotFound { .. } | SessionError::Ambiguous { .. } | SessionError::NoPosition { .. } => {
+                Exit::NotFound
+            }
+            SessionError::NameTaken { .. } | SessionError::BadName { .. } => Exit::Usage,
+        };
+        Self::of(exit, &error, error.hint())
+    }
+}
+
+impl From<PortableError> for Failure {
+    fn from(error: PortableError) -> Self {
+        let exit = match error {
+            PortableError::Session(SessionError::NameTaken { .. }) => {
+                return Self::of(Exit::Usage, &error, Some("give it another name with --name".to_owned()));
+            }
+            PortableError::Session(error) => return error.into(),
+            PortableError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe => {
+                return Self::Closed;
+            }
+            PortableError::Io { .. } => Exit::Io,
+            PortableError::Damaged(_) => Exit::Damaged,
+            PortableError::Differs { .. } => Exit::Failed,
+        };
+        Self::of(exit, &error, None)
+    }
+}
+
+impl From<PathError> for Failure {
+    fn from(error: PathError) -> Self {
+        Self::of(Exit::Usage, &error, None)
+    }
+}
+
+impl From<SliceError> for Failure {
+    fn from(error: SliceError) -> Self {
+        Self::of(Exit::Damaged, &error, None)
+    }
+}
+
+impl From<CommitError> for Failure {
+    fn from(error: CommitError) -> Self {
+        SessionError::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_exit_has_its_code() {
+        let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, ..)| exit.code()).collect();
+        assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 130]);
+        assert!(Exit::table().contains("  130  stopped by Ctrl-C"));
+    }
+}

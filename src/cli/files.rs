@@ -1,0 +1,97 @@
+//! The files that the program itself reads and writes, outside its data.
+
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use super::exit::{Exit, Failure};
+
+/// What stands for standard input and output.
+const STANDARD: &str = "-";
+
+/// Whether a path stands for standard input or output.
+pub(super) fn is_standard(path: &Path) -> bool {
+    path.as_os_str() == STANDARD
+}
+
+/// Opens a file to read; `-` is standard input.
+#[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
+pub(super) fn reader(path: &Path) -> Result<Box<dyn Read>, Failure> {
+    if is_standard(path) {
+        return Ok(Box::new(io::stdin().lock()));
+    }
+    let file = File::open(path).map_err(|error| refused("read", path, &error))?;
+    // A directory can be opened, and read only in vain.
+    if path.is_dir() {
+        return Err(Failure::new(Exit::NotFound, format!("{} is a directory, not a file", path.display())));
+    }
+    Ok(Box::new(BufReader::with_capacity(64 << 10, file)))
+}
+
+fn refused(action: &str, path: &Path, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::NotFound => Failure::new(Exit::NotFound, format!("there is no file {}", path.display())),
+        _ => Failure::io(action, path.display(), error),
+    }
+}
+
+/// A file that is there whole or not at all: it stands under another name until it is finished.
+pub(super) struct Written {
+    file: File,
+    unfinished: Option<PathBuf>,
+    path: PathBuf,
+}
+
+impl Written {
+    /// Begins a file; what is no regular file, like a pipe, is written as it stands.
+    #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
+    pub(super) fn begin(path: &Path) -> Result<Self, Failure> {
+        let special = path.exists() && !path.is_file();
+        let mut name = path.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".{}.unfinished", std::process::id()));
+        let unfinished = if special { None } else { Some(path.with_file_name(name)) };
+        let place = unfinished.as_deref().unwrap_or(path);
+        let file = match special {
+            true => std::fs::OpenOptions::new().write(true).open(place),
+            false => File::create(place),
+        };
+        let file = file.map_err(|error| Failure::io("write", path.display(), &error))?;
+        Ok(Self { file, unfinished, path: path.to_owned() })
+    }
+
+    /// Puts the file in its place, synced.
+    #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
+    pub(super) fn finish(mut self) -> Result<(), Failure> {
+        let Some(unfinished) = self.unfinished.take() else { return Ok(()) };
+        let placed = self.file.sync_all().and_then(|()| std::fs::rename(&unfinished, &self.path));
+        if placed.is_err() {
+            drop(std::fs::remove_file(&unfinished));
+        }
+        placed.map_err(|error| Failure::io("write", self.path.display(), &error))
+    }
+}
+
+impl Write for Written {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.file.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Drop for Written {
+    #[expect(clippy::disallowed_methods, reason = "what was not finished is taken away again")]
+    fn drop(&mut self) {
+        if let Some(unfinished) = self.unfinished.take() {
+            drop(std::fs::remove_file(unfinished));
+        }
+    }
+}
+
+/// Makes a directory and those above it.
+#[expect(clippy::disallowed_methods, reason = "a face writes where it is told to")]
+pub(super) fn make_directory(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|error| Failure::io("create", path.display(), &error))
+}

@@ -1,0 +1,66 @@
+//! `foldspace fsck`: every byte of the journal.
+
+use foldspace::{FsckReport, LocalStore, Problem};
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{BAD, GOOD, ODD, Out};
+use super::{open, text};
+
+/// Reads every byte of the journal and shows what is damaged
+#[derive(Debug, clap::Args)]
+pub(super) struct Fsck {
+    /// Takes out what is damaged, and keeps it in files beside the journal; a session with a gap ends before it
+    #[arg(long)]
+    repair: bool,
+}
+
+impl Fsck {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let directory = open::existing(globals)?;
+        let report = open::patiently(|| LocalStore::fsck(&directory, self.repair))?;
+        // Whether a repair helped is known when it has been looked at.
+        let left = match report.repaired.is_empty() {
+            true => report.problems.len(),
+            false => LocalStore::fsck(&directory, false)?.problems.len(),
+        };
+        match out.is_json() {
+            true => {
+                let mut value = json!(report);
+                value["problems_left"] = json!(left);
+                out.document(&value)?;
+            }
+            false => show(&report, left, out)?,
+        }
+        Ok(if left == 0 { Exit::Ok } else { Exit::Failed })
+    }
+}
+
+fn show(report: &FsckReport, left: usize, out: &mut Out) -> Result<(), Failure> {
+    for Problem { segment, offset, bytes, what, .. } in &report.problems {
+        let place = out.paint(BAD, format!("segment {segment} at byte {offset}"));
+        let lost = if *bytes > 0 { format!(" ({})", text::count(*bytes, "byte")) } else { String::new() };
+        out.line(format!("{place}: {}{lost}", text::one_line(what, 300)))?;
+    }
+    for line in &report.repaired {
+        out.line(out.paint(ODD, format!("repaired: {}", text::one_line(line, 4096))))?;
+    }
+    let checked = [
+        text::count(report.segments, "segment"),
+        text::count(report.sessions, "session"),
+        text::count(report.commits, "commit"),
+        text::count(report.events, "event"),
+        text::count(report.contents, "content"),
+    ];
+    let outcome = match (report.problems.len(), left) {
+        (0, _) => out.paint(GOOD, "no damage"),
+        (_, 0) => out.paint(GOOD, "repaired"),
+        (_, left) => out.paint(BAD, text::count(left as u64, "problem")),
+    };
+    out.line(format!("{}: {outcome}", checked.join(", ")))?;
+    if left > 0 && report.repaired.is_empty() {
+        out.line("`foldspace fsck --repair` takes the damage out and keeps the rest")?;
+    }
+    Ok(())
+}

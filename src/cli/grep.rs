@@ -1,0 +1,136 @@
+//! `foldspace grep`: lines of the workspace that match.
+
+use std::ops::Range;
+
+use foldspace::{Entry, EntryPath, Node};
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use grep_searcher::{BinaryDetection, SearcherBuilder, sinks};
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{BAD, NOTED, Out};
+use super::position::At;
+use super::{open, tree};
+
+/// Finds the lines that match a regular expression, now or at any moment
+#[derive(Debug, clap::Args)]
+pub(super) struct Grep {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// The regular expression
+    pattern: String,
+    /// Where to look: a directory or a file
+    #[arg(default_value = "/")]
+    path: String,
+    /// Looks only in files whose path in the workspace fits
+    #[arg(short, long, value_name = "GLOB")]
+    glob: Option<String>,
+    /// Takes upper and lower case as the same
+    #[arg(short, long)]
+    ignore_case: bool,
+    /// Names the files that match, not the lines
+    #[arg(short = 'l', long)]
+    files_with_matches: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+/// A line that matches.
+struct Hit {
+    number: u64,
+    line: String,
+}
+
+impl Grep {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let path = EntryPath::lookup(&self.path)?;
+        let matcher = self.matcher()?;
+        let glob = self.glob.as_deref().map(tree::glob).transpose()?;
+        let opened = open::reading(globals)?;
+        let found = opened.find(&self.session)?;
+        let state = self.at.state(&found.session)?;
+        let files = tree::files(&state);
+        let places: Vec<(&EntryPath, &Entry)> = match files.is_directory(&path) {
+            true => files.below(&path).collect(),
+            false => vec![(&path, tree::entry(&files, &path, &state)?)],
+        };
+        let mut any = false;
+        let mut list = Vec::new();
+        for (path, entry) in places {
+            let is_text = matches!(entry.node, Node::File { text: true, .. });
+            if !is_text || glob.as_ref().is_some_and(|glob| !tree::fits(glob, path)) {
+                continue;
+            }
+            let bytes = tree::contents(&found.session, path, entry)?;
+            let hits = search(&matcher, &bytes)?;
+            any |= !hits.is_empty();
+            match out.is_json() {
+                true => list.extend(hits.iter().map(|hit| self.as_json(path, hit))),
+                false => self.show(path, &hits, &matcher, out)?,
+            }
+        }
+        if out.is_json() {
+            list.dedup();
+            out.document(&list)?;
+        }
+        Ok(if any { Exit::Ok } else { Exit::Failed })
+    }
+
+    fn matcher(&self) -> Result<RegexMatcher, Failure> {
+        let mut builder = RegexMatcherBuilder::new();
+        builder.case_insensitive(self.ignore_case).line_terminator(Some(b'\n'));
+        builder.build(&self.pattern).map_err(|error| tree::bad_pattern("pattern", error))
+    }
+
+    fn as_json(&self, path: &EntryPath, hit: &Hit) -> serde_json::Value {
+        match self.files_with_matches {
+            true => json!({ "path": path }),
+            false => json!({ "path": path, "line_number": hit.number, "line": hit.line }),
+        }
+    }
+
+    fn show(&self, path: &EntryPath, hits: &[Hit], matcher: &RegexMatcher, out: &mut Out) -> Result<(), Failure> {
+        let path = out.paint(NOTED, path);
+        if self.files_with_matches {
+            return if hits.is_empty() { Ok(()) } else { out.line(path) };
+        }
+        for Hit { number, line } in hits {
+            out.line(format!("{path}:{number}:{}", marked(line, matcher, out)))?;
+        }
+        Ok(())
+    }
+}
+
+fn search(matcher: &RegexMatcher, bytes: &[u8]) -> Result<Vec<Hit>, Failure> {
+    let mut hits = Vec::new();
+    let mut searcher = SearcherBuilder::new().binary_detection(BinaryDetection::none()).line_number(true).build();
+    let sink = sinks::Lossy(|number, line| {
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        hits.push(Hit { number, line: line.strip_suffix('\r').unwrap_or(line).to_owned() });
+        Ok(true)
+    });
+    searcher.search_slice(matcher, bytes, sink).map_err(|error| tree::searching(&error))?;
+    Ok(hits)
+}
+
+/// The line with its matches in colour.
+fn marked(line: &str, matcher: &RegexMatcher, out: &Out) -> String {
+    let mut spots: Vec<Range<usize>> = Vec::new();
+    let found = matcher.find_iter(line.as_bytes(), |spot| {
+        spots.push(spot.start()..spot.end());
+        true
+    });
+    let mut shown = String::new();
+    let mut at = 0;
+    for spot in spots.into_iter().filter(|spot| found.is_ok() && !spot.is_empty()) {
+        let (before, inside) = (line.get(at..spot.start), line.get(spot.clone()));
+        let (Some(before), Some(inside)) = (before, inside) else { break };
+        shown.push_str(&out.content(before));
+        shown.push_str(&out.paint(BAD.bold(), out.content(inside)));
+        at = spot.end;
+    }
+    shown.push_str(&out.content(&line[at..]));
+    shown
+}

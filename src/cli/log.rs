@@ -1,0 +1,228 @@
+//! `foldspace log`: the events or the calls of a session.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use foldspace::{EventRef, Filter, Seq, Session, Timestamp};
+use globset::GlobMatcher;
+use serde_json::Value;
+
+use super::Globals;
+use super::calls::{self, Call, Calls};
+use super::exit::{Exit, Failure};
+use super::open::{self, Found};
+use super::output::{DIM, Out};
+use super::position::At;
+use super::{events, text, tree};
+
+/// Shows the events of a session, or its calls
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace log NAME --calls --limit 20        the last twenty calls
+  foldspace log NAME --kind WriteFile --path 'src/**'
+  foldspace log NAME --follow --json           what happens, as it happens, one JSON object a line")]
+pub(super) struct Log {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// Shows calls, one line each, instead of events
+    #[arg(long)]
+    calls: bool,
+    /// Shows only events of this kind; may be given several times
+    #[arg(long, value_name = "KIND", conflicts_with = "calls")]
+    kind: Vec<String>,
+    /// Shows only what this agent did
+    #[arg(long, value_name = "AGENT")]
+    agent: Option<String>,
+    /// Shows only changes of files whose path fits, or calls that made such changes
+    #[arg(long, value_name = "GLOB")]
+    path: Option<String>,
+    /// Shows only the last N
+    #[arg(long, value_name = "N")]
+    limit: Option<usize>,
+    /// Shows the latest first
+    #[arg(long)]
+    reverse: bool,
+    /// Goes on and shows what happens, until it is stopped
+    #[arg(short, long, conflicts_with_all = ["reverse", "at", "before"])]
+    follow: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+/// How long to wait for an event before looking whether anybody still reads.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+impl Log {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let glob = self.path.as_deref().map(tree::glob).transpose()?;
+        let opened = if self.follow { open::following(globals)? } else { open::reading(globals)? };
+        let found = opened.find(&self.session)?;
+        let until = self.at.resolve(&found.session)?;
+        let view = View::new(&found, until, opened.shared);
+        let mut lines = Lines { log: self, glob, view, calls: Calls::default() };
+        let mut held = Held { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
+        events::each(&found.session, 1, until, |event| lines.take(event, out, &mut held))?;
+        if self.follow {
+            held.end(out)?;
+            return follow(&found.session, until, lines, out);
+        }
+        lines.end(out, &mut held)?;
+        held.end(out)?;
+        Ok(Exit::Ok)
+    }
+
+    fn wants(&self, event: &EventRef<'_>, glob: Option<&GlobMatcher>) -> bool {
+        let path = || calls::path_of(event);
+        (self.kind.is_empty() || self.kind.iter().any(|kind| kind.eq_ignore_ascii_case(event.kind)))
+            && self.agent.as_ref().is_none_or(|agent| *agent == event.agent)
+            && glob.is_none_or(|glob| path().is_some_and(|path| tree::fits(glob, &path)))
+    }
+
+    fn wants_call(&self, call: &Call, glob: Option<&GlobMatcher>) -> bool {
+        self.agent.as_ref().is_none_or(|agent| **agent == *call.agent)
+            && glob.is_none_or(|glob| call.paths.iter().any(|path| tree::fits(glob, path)))
+    }
+}
+
+/// Shows events as they come, until nobody reads any more.
+fn follow(session: &Session, after: Seq, mut lines: Lines<'_>, out: &mut Out) -> Result<Exit, Failure> {
+    out.go_live()?;
+    let mut subscription = session.subscribe(after + 1, Filter::all());
+    let mut held = Held { limit: None, reverse: false, lines: VecDeque::new() };
+    loop {
+        if let Some(event) = subscription.next_within(PATIENCE)? {
+            lines.take(&event.view(), out, &mut held)?;
+        }
+    }
+}
+
+/// Turns events into lines.
+struct Lines<'a> {
+    log: &'a Log,
+    glob: Option<GlobMatcher>,
+    view: View<'a>,
+    calls: Calls,
+}
+
+impl Lines<'_> {
+    fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+        if !self.log.calls {
+            return match self.log.wants(event, self.glob.as_ref()) {
+                true => held.add(self.view.event(event, out), out),
+                false => Ok(()),
+            };
+        }
+        self.calls.take(event);
+        while let Some(call) = self.calls.next_ended() {
+            self.show(&call, out, held)?;
+        }
+        Ok(())
+    }
+
+    /// Shows the calls that have not ended.
+    fn end(&mut self, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+        while let Some(call) = self.calls.next() {
+            self.show(&call, out, held)?;
+        }
+        Ok(())
+    }
+
+    fn show(&self, call: &Call, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+        match self.log.wants_call(call, self.glob.as_ref()) {
+            true => held.add(self.view.call(call, out), out),
+            false => Ok(()),
+        }
+    }
+}
+
+/// How lines look.
+struct View<'a> {
+    session: &'a Session,
+    width: usize,
+    /// Whether times need their day, because not all of it was today.
+    days: bool,
+    shared: bool,
+}
+
+/// A line of text, or a value that becomes one.
+enum Line {
+    Text(String),
+    Json(Value),
+}
+
+impl<'a> View<'a> {
+    fn new(found: &'a Found, until: Seq, shared: bool) -> Self {
+        let session = &found.session;
+        let days = text::day(found.entry.origin.time) != text::day(session.now());
+        Self { session, width: until.to_string().len().max(4), days, shared }
+    }
+
+    fn time(&self, time: Timestamp) -> String {
+        if self.days { text::moment(time) } else { text::time_of_day(time) }
+    }
+
+    fn event(&self, event: &EventRef<'_>, out: &Out) -> Line {
+        if out.is_json() {
+            return Line::Json(events::as_json(self.session, event));
+        }
+        let (seq, time) = (format!("{:>1$}", event.seq, self.width), self.time(event.time));
+        let kind = out.paint(events::style_of(event.kind), format!("{:<14}", text::one_line(event.kind, 100)));
+        let call = event.call.map_or("-".to_owned(), |call| format!("#{call}"));
+        let call = format!("{call:<0$}", self.width + 1);
+        let agent = if event.agent.is_empty() { "-".to_owned() } else { text::one_line(event.agent, 40) };
+        let gist = events::gist(self.session, event);
+        let time = out.paint(DIM, time);
+        Line::Text(format!("{seq}  {time}  {kind}  {call}  {agent:<8}  {gist}").trim_end().to_owned())
+    }
+
+    fn call(&self, call: &Call, out: &Out) -> Line {
+        if out.is_json() {
+            return Line::Json(call.as_json(self.shared));
+        }
+        let (seq, time) = (format!("{:>1$}", call.call, self.width), out.paint(DIM, self.time(call.started_at)));
+        let status = out.paint(call.style(), format!("{:<11}", call.status(self.shared)));
+        let duration = format!("{:>8}", call.duration());
+        let agent = if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) };
+        let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(&call.params));
+        let mut line = format!("{seq}  {time}  {status}  {duration}  {agent:<8}  {tool:<10}  {subject}");
+        if !call.message().is_empty() {
+            line.push_str(&format!("  {}", out.paint(call.style(), text::one_line(call.message(), 100))));
+        }
+        Line::Text(line.trim_end().to_owned())
+    }
+}
+
+/// Lines that can't be shown yet: only the last so many are wanted, or the last one first.
+struct Held {
+    limit: Option<usize>,
+    reverse: bool,
+    lines: VecDeque<Line>,
+}
+
+impl Held {
+    fn add(&mut self, line: Line, out: &mut Out) -> Result<(), Failure> {
+        if self.limit.is_none() && !self.reverse {
+            return show(&line, out);
+        }
+        self.lines.push_back(line);
+        if self.limit.is_some_and(|limit| self.lines.len() > limit) {
+            self.lines.pop_front();
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, out: &mut Out) -> Result<(), Failure> {
+        if self.reverse {
+            self.lines.make_contiguous().reverse();
+        }
+        self.lines.drain(..).try_for_each(|line| show(&line, out))
+    }
+}
+
+fn show(line: &Line, out: &mut Out) -> Result<(), Failure> {
+    match line {
+        Line::Text(text) => out.line(text),
+        Line::Json(value) => out.json_line(value),
+    }
+}

@@ -1,0 +1,36 @@
+//! `foldspace man`: manual pages.
+
+use std::path::PathBuf;
+
+use super::exit::{Exit, Failure};
+use super::files;
+use super::output::Out;
+
+/// Writes the manual pages of all commands into a directory, or prints the first of them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace man ~/.local/share/man/man1
+  foldspace man | man -l -")]
+pub(super) struct Man {
+    /// The directory; it is made where there is none
+    #[arg(value_hint = clap::ValueHint::DirPath)]
+    directory: Option<PathBuf>,
+}
+
+impl Man {
+    pub(super) fn run(&self, out: &mut Out) -> Result<Exit, Failure> {
+        let Some(directory) = &self.directory else {
+            let mut page = Vec::new();
+            let rendered = clap_mangen::Man::new(super::definition()).render(&mut page);
+            rendered.map_err(|error| Failure::io("write", "the page", &error))?;
+            out.raw(&page)?;
+            return Ok(Exit::Ok);
+        };
+        files::make_directory(directory)?;
+        let written = clap_mangen::generate_to(super::definition(), directory);
+        written.map_err(|error| Failure::io("write", directory.display(), &error))?;
+        out.line(format!("manual pages written to {}", directory.display()))?;
+        Ok(Exit::Ok)
+    }
+}

@@ -1,0 +1,198 @@
+//! The program `foldspace`: it parses and prints, and holds no rule.
+
+mod calls;
+mod cat;
+mod completions;
+mod diff;
+mod diffs;
+mod du;
+mod events;
+mod exit;
+mod export;
+mod files;
+mod fsck;
+mod gc;
+mod grep;
+mod import;
+mod interrupt;
+mod log;
+mod ls;
+mod man;
+mod open;
+mod output;
+mod pager;
+mod position;
+mod remove;
+mod run;
+mod sessions;
+mod show;
+mod stat;
+mod state;
+mod table;
+mod text;
+mod tools;
+mod tree;
+mod verify;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
+
+use exit::{Exit, Failure};
+use output::Out;
+
+const EXAMPLES: &str = "\
+Examples:
+  foldspace run script.jsonl --mount ./src      make calls in a new session, on a copy of ./src
+  foldspace log NAME --calls                    what was called, and what came of it
+  foldspace show NAME 42                        an event, or a call with its result and its diff
+  foldspace ls NAME -R --at -10                 the files as they were ten events ago
+  foldspace diff NAME 10..                      what changed since event 10
+  foldspace cat NAME src/main.rs --before 42    a file before call 42
+
+A session is named by its name or by the beginning of its id.
+
+Positions: an event's number (12 or @12), so many events ago (-5), a moment
+(2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m). 0 is before the first event.
+
+Data: --data DIR, else FOLDSPACE_DATA, else XDG_DATA_HOME/foldspace, else
+~/.local/share/foldspace. FOLDSPACE_PAGER or PAGER is the pager; NO_COLOR turns colour off.
+";
+
+/// Runs scripts of tool calls in recorded sessions, and shows what happened at any moment of them.
+#[derive(Debug, Parser)]
+#[command(name = "foldspace", version, after_help = "`foldspace help` tells more, and what the exit codes mean.")]
+#[command(after_long_help = format!("{EXAMPLES}\nExit codes:\n{}", Exit::table()))]
+#[command(subcommand_required = true, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    globals: Globals,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// What every command takes.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Options of every command")]
+struct Globals {
+    /// Keeps the data in DIR; else FOLDSPACE_DATA tells, else the XDG rules
+    #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    data: Option<PathBuf>,
+
+    /// Prints JSON instead of text; docs/JSON.md has the shapes
+    #[arg(long, global = true)]
+    json: bool,
+
+    /// When to use colour
+    #[arg(long, global = true, value_name = "WHEN", default_value_t = ColorChoice::Auto)]
+    color: ColorChoice,
+
+    /// Prints long output without a pager
+    #[arg(long, global = true)]
+    no_pager: bool,
+
+    /// Tells on the error stream what goes on inside; twice tells more (FOLDSPACE_LOG filters)
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+    Sessions(sessions::Sessions),
+    Log(log::Log),
+    Show(show::Show),
+    State(state::State),
+    Ls(ls::Ls),
+    Cat(cat::Cat),
+    Grep(grep::Grep),
+    Stat(stat::Stat),
+    Diff(diff::Diff),
+    Export(export::Export),
+    Import(import::Import),
+    Verify(verify::Verify),
+    Fsck(fsck::Fsck),
+    Gc(gc::Gc),
+    Du(du::Du),
+    Remove(remove::Remove),
+    Tools(tools::Tools),
+    Completions(completions::Completions),
+    Man(man::Man),
+}
+
+impl Command {
+    fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        match self {
+            Self::Run(command) => command.run(globals, out),
+            Self::Sessions(command) => command.run(globals, out),
+            Self::Log(command) => command.run(globals, out),
+            Self::Show(command) => command.run(globals, out),
+            Self::State(command) => command.run(globals, out),
+            Self::Ls(command) => command.run(globals, out),
+            Self::Cat(command) => command.run(globals, out),
+            Self::Grep(command) => command.run(globals, out),
+            Self::Stat(command) => command.run(globals, out),
+            Self::Diff(command) => command.run(globals, out),
+            Self::Export(command) => command.run(globals, out),
+            Self::Import(command) => command.run(globals, out),
+            Self::Verify(command) => command.run(globals, out),
+            Self::Fsck(command) => command.run(globals, out),
+            Self::Gc(command) => command.run(globals, out),
+            Self::Du(command) => command.run(globals, out),
+            Self::Remove(command) => command.run(globals, out),
+            Self::Tools(command) => command.run(out),
+            Self::Completions(command) => command.run(out),
+            Self::Man(command) => command.run(out),
+        }
+    }
+}
+
+/// The program's definition, from which help, completions and man pages come.
+fn definition() -> clap::Command {
+    Cli::command()
+}
+
+/// Does what the arguments say, and tells how the program is to end.
+pub(crate) fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let colour = match cli.globals.color {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::Always,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    };
+    colour.write_global();
+    begin_tracing(cli.globals.verbose);
+    let mut out = Out::new(&cli.globals);
+    let done = cli.command.run(&cli.globals, &mut out);
+    // What a command had to show before it failed is worth seeing.
+    let finished = out.finish();
+    let exit = match done.and_then(|exit| finished.map(|()| exit)) {
+        Ok(exit) => exit,
+        Err(Failure::Closed) => Exit::Ok,
+        Err(failure) => {
+            output::tell(&failure);
+            let Failure::Told { exit, .. } = failure else { return ExitCode::SUCCESS };
+            exit
+        }
+    };
+    ExitCode::from(exit.code())
+}
+
+/// Sends what the library tells of itself to the error stream, when somebody wants it.
+fn begin_tracing(verbose: u8) {
+    use tracing_subscriber::EnvFilter;
+    let default = match verbose {
+        0 => "off",
+        1 => "foldspace=debug",
+        _ => "trace",
+    };
+    let filter = match EnvFilter::try_from_env("FOLDSPACE_LOG") {
+        Ok(filter) => filter,
+        Err(_) => EnvFilter::new(default),
+    };
+    let ansi = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
+    // Nobody else has set one.
+    drop(subscriber.try_init());
+}

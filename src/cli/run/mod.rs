@@ -1,0 +1,173 @@
+//! `foldspace run`: makes the calls of a script in a session.
+
+mod mounts;
+mod naming;
+mod report;
+mod script;
+mod summary;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use foldspace::{
+    CallStatus, Dispatcher, Durability, MAX_AGENT_BYTES, MemoryWorkspace, MountHydrated, ToolCall, Tools, hydrate,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::open::{self, Opened};
+use super::output::{self, Out};
+use super::{interrupt, text};
+use naming::Begun;
+use report::Report;
+use script::{Expect, Script, Step};
+use summary::Summary;
+
+/// Makes the tool calls of a script in a session, and records them
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+A script has one JSON object a line; blank lines, and lines that begin with # or //, are skipped:
+  {\"tool\": \"write_file\", \"params\": {\"file_path\": \"a.txt\", \"content\": \"hello\\n\"}}
+  {\"tool\": \"rm\", \"params\": {\"path\": \"nothing\"}, \"agent\": \"tidy\", \"expect\": \"error\"}
+The whole script is checked before the first call. With \"expect\": \"error\" a call must fail.
+
+Examples:
+  foldspace run script.jsonl --mount ./project --mount-exclude 'target/**'
+  generate-calls | foldspace run - --session nightly --keep-going")]
+pub(super) struct Run {
+    /// The script; - is standard input
+    #[arg(value_hint = clap::ValueHint::FilePath)]
+    script: PathBuf,
+    /// Goes on with the session of that name, or begins it; else a new one is named after the script
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    #[command(flatten)]
+    mounts: mounts::MountArgs,
+    /// Who makes the calls for which the script names nobody
+    #[arg(long, value_name = "NAME", value_parser = agent_name)]
+    agent: Option<String>,
+    /// Goes on after a call that went wrong
+    #[arg(long)]
+    keep_going: bool,
+    /// Does not wait for the disk after each call: a crash may lose the last moments
+    #[arg(long)]
+    no_wait: bool,
+    /// How long one call may take, in seconds
+    #[arg(long, value_name = "SECS", value_parser = seconds)]
+    timeout: Option<Duration>,
+}
+
+fn agent_name(name: &str) -> Result<String, String> {
+    match name.len() {
+        0 => Err("a name is needed".to_owned()),
+        1..=MAX_AGENT_BYTES => Ok(name.to_owned()),
+        _ => Err(format!("an agent's name has at most {MAX_AGENT_BYTES} bytes")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let wrong = || "give a number of seconds above 0, such as 30 or 0.5".to_owned();
+    let seconds: f64 = text.parse().map_err(|_| wrong())?;
+    let limit = Duration::try_from_secs_f64(seconds).map_err(|_| wrong())?;
+    if limit.is_zero() { Err(wrong()) } else { Ok(limit) }
+}
+
+impl Run {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let script = Script::read(&self.script)?;
+        let mounts = self.mounts.chosen()?;
+        let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
+        let opened = open::writing(globals, durability)?;
+        let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name)?;
+        // The watcher of Ctrl-C has a thread of its own, whatever a tool does meanwhile.
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
+        out.go_live_for_good()?;
+        runtime.block_on(async {
+            self.mount(&opened, &begun, &mounts, out).await?;
+            let summary = self.calls(&begun, &script, out).await?;
+            // What was not waited for is on the disk before anything is said of it.
+            opened.sessions.store().sync()?;
+            summary.show(&begun, globals, out)?;
+            Ok(summary.exit())
+        })
+    }
+
+    /// Copies host directories into a workspace that is empty.
+    async fn mount(
+        &self,
+        opened: &Opened,
+        begun: &Begun,
+        mounts: &mounts::Chosen,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let hydrated = hydrate(&begun.session, &MemoryWorkspace, &mounts.specs, &mounts.roots).await;
+        let hydrated = match hydrated {
+            Ok(hydrated) => hydrated,
+            Err(error) => {
+                if begun.is_new {
+                    opened.sessions.remove(begun.session.id())?;
+                }
+                return Err(error.into());
+            }
+        };
+        if hydrated.is_empty() && !mounts.specs.is_empty() {
+            output::note("the workspace is not new; the mounts were not copied again");
+        }
+        if !out.is_json() {
+            hydrated.iter().try_for_each(|mount| out.line(copied(mount)))?;
+        }
+        Ok(())
+    }
+
+    async fn calls(&self, begun: &Begun, script: &Script, out: &mut Out) -> Result<Summary, Failure> {
+        let mut summary = Summary::before(begun, script)?;
+        let session = match &self.agent {
+            Some(agent) => begun.session.as_agent(agent.as_str()),
+            None => begun.session.clone(),
+        };
+        let dispatcher = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+        let cancel = CancellationToken::new();
+        interrupt::watch(cancel.clone());
+        let mut report = Report::new(out, script);
+        for step in &script.steps {
+            if cancel.is_cancelled() {
+                break;
+            }
+            report.begin(step);
+            let dispatcher = match &step.agent {
+                Some(agent) => dispatcher.as_agent(agent.as_str()),
+                None => dispatcher.clone(),
+            };
+            let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
+            call.limit = self.timeout;
+            call.cancel = cancel.child_token();
+            let outcome = dispatcher.call(call).await?;
+            let right = is_right(step, outcome.status);
+            let agent = step.agent.as_deref().or(self.agent.as_deref()).unwrap_or_default();
+            report.end(step, agent, &outcome, right)?;
+            summary.count(step, outcome.status, right);
+            if !right && !self.keep_going {
+                break;
+            }
+        }
+        report.finish();
+        summary.interrupted = cancel.is_cancelled();
+        Ok(summary)
+    }
+}
+
+fn is_right(step: &Step, status: CallStatus) -> bool {
+    match step.expect {
+        Expect::Ok => status == CallStatus::Ok,
+        Expect::Error => status == CallStatus::Error,
+    }
+}
+
+fn copied(mount: &MountHydrated) -> String {
+    let (files, bytes) = (text::count(mount.files, "file"), text::size(mount.bytes));
+    let (host, path) = (text::one_line(&mount.host_path, 4096), mount.mount_path.rooted());
+    format!("copied {host} to {path}: {files}, {bytes}")
+}

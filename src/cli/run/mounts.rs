@@ -1,0 +1,82 @@
+//! Host directories that are to be copied into the workspace.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use foldspace::{AllowedRoots, MountError, MountSpec};
+
+use super::super::exit::{Exit, Failure};
+
+/// The options about mounts.
+#[derive(Debug, clap::Args)]
+pub(super) struct MountArgs {
+    /// Copies a directory into the workspace, at PATH or at its root, when the workspace is still empty
+    #[arg(long = "mount", value_name = "DIR[:PATH]")]
+    mounts: Vec<String>,
+    /// Copies only files that fit; may be given several times
+    #[arg(long = "mount-include", value_name = "GLOB", requires = "mounts")]
+    include: Vec<String>,
+    /// Leaves out what fits, and with a directory all below it; may be given several times
+    #[arg(long = "mount-exclude", value_name = "GLOB", requires = "mounts")]
+    exclude: Vec<String>,
+    /// Copies nothing when a directory holds more bytes than that
+    #[arg(long = "mount-max-bytes", value_name = "N", requires = "mounts")]
+    max_bytes: Option<u64>,
+    /// Allows mounts only below DIR; may be given several times [default: what --mount names]
+    ///
+    /// Where FOLDSPACE_MOUNT_ROOTS is set (directories with colons between), only those are allowed.
+    #[arg(long = "allow-root", value_name = "DIR")]
+    roots: Vec<PathBuf>,
+}
+
+/// What is to be mounted, and below which directories that is allowed.
+pub(super) struct Chosen {
+    pub(super) specs: Vec<MountSpec>,
+    pub(super) roots: AllowedRoots,
+}
+
+impl MountArgs {
+    pub(super) fn chosen(&self) -> Result<Chosen, Failure> {
+        let specs: Result<Vec<MountSpec>, Failure> = self.mounts.iter().map(|text| self.spec(text)).collect();
+        let specs = specs?;
+        let roots = match std::env::var_os("FOLDSPACE_MOUNT_ROOTS").filter(|roots| !roots.is_empty()) {
+            Some(fence) => self.fenced(&fence)?,
+            None if self.roots.is_empty() => specs.iter().map(|spec| spec.host_path.clone()).collect(),
+            None => self.roots.clone(),
+        };
+        Ok(Chosen { roots: AllowedRoots::new(roots)?, specs })
+    }
+
+    fn spec(&self, text: &str) -> Result<MountSpec, Failure> {
+        let mut spec = MountSpec::parse(text)?;
+        // A person means it from where they are.
+        spec.host_path = std::path::absolute(&spec.host_path)
+            .map_err(|error| Failure::io("find", spec.host_path.display(), &error))?;
+        spec.include_glob.clone_from(&self.include);
+        spec.exclude_glob.clone_from(&self.exclude);
+        spec.max_bytes = self.max_bytes;
+        Ok(spec)
+    }
+
+    /// Whoever set the environment decides; an option does not widen that.
+    fn fenced(&self, fence: &OsString) -> Result<Vec<PathBuf>, Failure> {
+        if self.roots.is_empty() {
+            return Ok(std::env::split_paths(fence).filter(|path| !path.as_os_str().is_empty()).collect());
+        }
+        let failure = Failure::new(Exit::Usage, "FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't");
+        Err(failure.with_hint("leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS"))
+    }
+}
+
+impl From<MountError> for Failure {
+    fn from(error: MountError) -> Self {
+        let exit = match error {
+            MountError::Session(error) => return error.into(),
+            MountError::Spec { .. } | MountError::Glob { .. } | MountError::Outside { .. } => Exit::Usage,
+            MountError::Missing { .. } | MountError::NotADirectory { .. } => Exit::NotFound,
+            MountError::Io { .. } => Exit::Io,
+            _ => Exit::Failed,
+        };
+        Self::new(exit, error.to_string())
+    }
+}

@@ -1,0 +1,98 @@
+//! Which session a script runs in.
+
+use std::path::Path;
+
+use foldspace::{MAX_NAME_CHARS, NewSession, Session, SessionError, SessionId, Sessions, name_of};
+
+use super::super::exit::Failure;
+use super::super::files;
+
+/// Characters that a number behind a name may take.
+const ROOM: usize = 8;
+/// Digits from which on a text counts as the beginning of an id rather than a name.
+const ID_DIGITS: usize = 8;
+
+/// The session that was begun or found.
+pub(super) struct Begun {
+    pub(super) session: Session,
+    pub(super) is_new: bool,
+}
+
+/// Begins a session, or finds the one that is to go on.
+pub(super) fn begin(sessions: &Sessions, wanted: Option<&str>, script: &str) -> Result<Begun, Failure> {
+    let entries = sessions.list()?;
+    let names: Vec<String> = entries.iter().map(name_of).collect();
+    let Some(wanted) = wanted else {
+        let session = sessions.create(NewSession::named(free_name(script, &names)))?;
+        return Ok(Begun { session, is_new: true });
+    };
+    if let Some(id) = existing(sessions, wanted)? {
+        return Ok(Begun { session: sessions.session(id)?, is_new: false });
+    }
+    let session = sessions.create(NewSession::named(wanted))?;
+    Ok(Begun { session, is_new: true })
+}
+
+/// The session of that name or id; a few digits are rather the name of a new one.
+fn existing(sessions: &Sessions, wanted: &str) -> Result<Option<SessionId>, Failure> {
+    match sessions.find(wanted) {
+        Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
+        Ok(_) | Err(SessionError::NotFound { .. }) => Ok(None),
+        Err(SessionError::Ambiguous { .. }) if wanted.len() < ID_DIGITS => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The name, or the first of `name-2`, `name-3`, ... that nobody has.
+fn free_name(name: &str, taken: &[String]) -> String {
+    let is_free = |name: &String| !taken.contains(name);
+    let numbered = (2_u64..).map(|number| format!("{name}-{number}"));
+    std::iter::once(name.to_owned()).chain(numbered).find(is_free).unwrap_or_default()
+}
+
+/// What a session is called after its script: the file's name, or its directory's where the file is
+/// called `script` and so says nothing.
+pub(super) fn name_of_script(path: &Path) -> String {
+    const SILENT: &str = "script";
+    if files::is_standard(path) {
+        return "run".to_owned();
+    }
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let stem = absolute.file_stem().map(|stem| fitting(&stem.to_string_lossy())).unwrap_or_default();
+    let directory = absolute.parent().and_then(Path::file_name).map(|name| fitting(&name.to_string_lossy()));
+    match (stem.as_str(), directory) {
+        (SILENT | "", Some(directory)) if !directory.is_empty() => directory,
+        ("", _) => "run".to_owned(),
+        _ => stem,
+    }
+}
+
+/// The text with only the characters that a name may have.
+fn fitting(text: &str) -> String {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '-' };
+    let name: String = text.chars().map(allowed).collect();
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).trim_end_matches('-');
+    name.chars().take(MAX_NAME_CHARS - ROOM).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_names_its_session() {
+        let name = |path: &str| name_of_script(Path::new(path));
+        assert_eq!(name("/a/fix bug (2).jsonl"), "fix-bug--2");
+        assert_eq!(name("/a/first-run/script.jsonl"), "first-run");
+        assert_eq!(name("/script.jsonl"), "script");
+        assert_eq!(name("-"), "run");
+        assert_eq!(name("/x/\u{e9}\u{e9}"), "x");
+        assert_eq!(name(&format!("/x/{}", "n".repeat(200))).len(), MAX_NAME_CHARS - ROOM);
+    }
+
+    #[test]
+    fn a_name_that_is_taken_gets_a_number() {
+        let taken = ["a", "a-2", "b-2"].map(str::to_owned);
+        assert_eq!(["a", "b", "c"].map(|name| free_name(name, &taken)), ["a-3", "b", "c"]);
+    }
+}

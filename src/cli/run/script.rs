@@ -1,0 +1,157 @@
+//! Scripts: one call a line.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+
+use foldspace::MAX_AGENT_BYTES;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::exit::{Exit, Failure};
+use super::super::{files, text};
+
+/// Bytes of one line.
+const LINE_MAX: u64 = 8 << 20;
+
+/// A script, checked.
+#[derive(Debug)]
+pub(super) struct Script {
+    /// What a session that runs it is called.
+    pub(super) name: String,
+    /// Where it came from, for messages.
+    pub(super) place: String,
+    pub(super) steps: Vec<Step>,
+}
+
+/// One call of a script.
+#[derive(Debug, PartialEq)]
+pub(super) struct Step {
+    pub(super) line: u64,
+    pub(super) tool: String,
+    pub(super) params: Value,
+    pub(super) agent: Option<String>,
+    pub(super) expect: Expect,
+}
+
+/// How a call must end.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Expect {
+    #[default]
+    Ok,
+    Error,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    tool: String,
+    #[serde(default)]
+    params: Value,
+    agent: Option<String>,
+    #[serde(default)]
+    expect: Expect,
+}
+
+impl Script {
+    /// Reads a whole script and checks every line of it.
+    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+        let place = match files::is_standard(path) {
+            true => "standard input".to_owned(),
+            false => text::one_line(&path.display().to_string(), 300),
+        };
+        let steps = steps(files::reader(path)?, &place)?;
+        Ok(Self { name: super::naming::name_of_script(path), place, steps })
+    }
+}
+
+fn steps(input: impl Read, place: &str) -> Result<Vec<Step>, Failure> {
+    let mut input = BufReader::new(input);
+    let mut steps = Vec::new();
+    for number in 1.. {
+        let mut line = Vec::new();
+        let read = (&mut input).take(LINE_MAX + 1).read_until(b'\n', &mut line);
+        if read.map_err(|error| Failure::io("read", place, &error))? == 0 {
+            break;
+        }
+        let step = if line.len() as u64 > LINE_MAX {
+            Err(format!("it has more than {}", text::size(LINE_MAX)))
+        } else {
+            step(&line, number)
+        };
+        steps.extend(step.map_err(|what| bad_line(place, number, &what))?);
+    }
+    Ok(steps)
+}
+
+fn bad_line(place: &str, number: u64, what: &str) -> Failure {
+    let failure = Failure::new(Exit::Usage, format!("line {number} of {place}: {what}"));
+    failure.with_hint("a line is one JSON object: {\"tool\": ..., \"params\": {...}}; nothing was run")
+}
+
+/// The call of a line; none when the line is blank or a comment.
+fn step(line: &[u8], number: u64) -> Result<Option<Step>, String> {
+    let text = std::str::from_utf8(line)
+        .map_err(|error| format!("it is not UTF-8: byte {} of it makes no sense", error.valid_up_to() + 1))?;
+    let mark = if number == 1 { '\u{feff}' } else { '\n' };
+    let text = text.trim_start_matches(mark).trim();
+    if text.is_empty() || text.starts_with('#') || text.starts_with("//") {
+        return Ok(None);
+    }
+    let line: Line = serde_json::from_str(text).map_err(|error| why(&error))?;
+    if !line.params.is_object() && !line.params.is_null() {
+        return Err("`params` must be an object".to_owned());
+    }
+    if line.agent.as_ref().is_some_and(|agent| agent.len() > MAX_AGENT_BYTES) {
+        return Err(format!("`agent` has more than {MAX_AGENT_BYTES} bytes"));
+    }
+    let Line { tool, params, agent, expect } = line;
+    Ok(Some(Step { line: number, tool, params, agent, expect }))
+}
+
+/// What is wrong with a line, and in which column; that it is line 1 of itself is no news.
+fn why(error: &serde_json::Error) -> String {
+    let words = error.to_string();
+    let what = words.rsplit_once(" at line ").map_or(words.as_str(), |(what, _)| what);
+    format!("{} (column {})", text::one_line(what, 300), error.column())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn read(text: &[u8]) -> Result<Vec<Step>, String> {
+        steps(text, "it").map_err(|failure| match failure {
+            Failure::Told { message, .. } => message,
+            Failure::Closed => String::new(),
+        })
+    }
+
+    #[test]
+    fn comments_and_blank_lines_are_skipped() {
+        let script = b"\xef\xbb\xbf# one\n\n  // two\r\n{\"tool\":\"ls\"}\r\n{\"tool\":\"rm\",\"expect\":\"error\",\"agent\":\"a\"}";
+        let steps = read(script).unwrap();
+        assert_eq!(
+            steps.iter().map(|step| (step.line, step.expect)).collect::<Vec<_>>(),
+            [(4, Expect::Ok), (5, Expect::Error)]
+        );
+        assert_eq!(steps[0].params, json!(null));
+        assert_eq!(read(b"").unwrap(), []);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_by_its_line() {
+        let message = |text: &[u8]| read(text).unwrap_err();
+        assert_eq!(message(b"{}"), "line 1 of it: missing field `tool` (column 2)");
+        let unknown = message(b"\n{\"tool\":\"ls\",\"parms\":{}}");
+        assert!(unknown.starts_with("line 2 of it: unknown field `parms`"), "{unknown}");
+        assert_eq!(message(b"#\n\xff"), "line 2 of it: it is not UTF-8: byte 1 of it makes no sense");
+        assert_eq!(message(b"{\"tool\":\"ls\",\"params\":[]}"), "line 1 of it: `params` must be an object");
+        assert!(message(b"{\"tool\":\"ls\",\"expect\":\"maybe\"}").contains("unknown variant `maybe`"));
+        assert!(message(b"{\"tool\":\"ls\"} {}").contains("trailing characters"));
+        let long = format!("{{\"tool\":\"ls\"}}{}", " ".repeat(8 << 20));
+        assert_eq!(message(long.as_bytes()), "line 1 of it: it has more than 8.0 MiB");
+    }
+}

@@ -1,0 +1,121 @@
+//! What came of a run, and where to look further.
+
+use foldspace::{CallStatus, Entry, Seq};
+use serde_json::json;
+
+use super::super::Globals;
+use super::super::exit::{Exit, Failure};
+use super::super::output::{BAD, BOLD, DIM, GOOD, Out};
+use super::super::{open, text, tree};
+use super::naming::Begun;
+use super::script::{Script, Step};
+
+/// What came of a run.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    /// The position before the first call.
+    before: Seq,
+    since: u64,
+    total: u64,
+    ok: u64,
+    failed_as_expected: u64,
+    wrong: u64,
+    wrong_at: Option<u64>,
+    pub(super) interrupted: bool,
+}
+
+impl Summary {
+    pub(super) fn before(begun: &Begun, script: &Script) -> Result<Self, Failure> {
+        let (before, since) = (begun.session.head()?, begun.session.steady_micros());
+        Ok(Self { before, since, total: script.steps.len() as u64, ..Self::default() })
+    }
+
+    pub(super) fn count(&mut self, step: &Step, status: CallStatus, right: bool) {
+        match (right, status) {
+            (true, CallStatus::Ok) => self.ok += 1,
+            (true, _) => self.failed_as_expected += 1,
+            (false, _) => {
+                self.wrong += 1;
+                self.wrong_at = Some(step.line);
+            }
+        }
+    }
+
+    fn not_made(&self) -> u64 {
+        self.total - self.ok - self.failed_as_expected - self.wrong
+    }
+
+    pub(super) fn exit(&self) -> Exit {
+        match (self.interrupted, self.wrong) {
+            (true, _) => Exit::Interrupted,
+            (false, 0) => Exit::Ok,
+            (false, _) => Exit::Failed,
+        }
+    }
+
+    pub(super) fn show(&self, begun: &Begun, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let session = &begun.session;
+        let state = session.state()?;
+        let files = tree::files(&state);
+        let directories = files.iter().filter(|(_, entry)| entry.is_directory()).count() as u64;
+        let others = files.len() as u64 - directories;
+        let bytes: u64 = files.iter().map(|(_, entry)| Entry::size(entry)).sum();
+        let micros = session.steady_micros().saturating_sub(self.since);
+        if out.is_json() {
+            return out.json_line(&json!({
+                "type": "summary",
+                "session": session.id(),
+                "name": session.name(),
+                "is_new": begun.is_new,
+                "calls": self.total,
+                "ok": self.ok,
+                "failed_as_expected": self.failed_as_expected,
+                "wrong": self.wrong,
+                "not_made": self.not_made(),
+                "interrupted": self.interrupted,
+                "before": self.before,
+                "head": state.seq(),
+                "files": others,
+                "directories": directories,
+                "bytes": bytes,
+                "micros": micros,
+            }));
+        }
+        let name = session.name();
+        out.line(format!("\nsession {} ({})", out.paint(BOLD, name), session.id().short()))?;
+        let field = |out: &mut Out, name: &str, value: String| {
+            let name = out.paint(DIM, format!("{name:<7}"));
+            out.line(format!("  {name}  {value}"))
+        };
+        field(out, "calls", self.calls(out))?;
+        field(out, "events", state.seq().to_string())?;
+        let directories = text::count(directories, "directory");
+        field(out, "files", format!("{others} in {directories}, {}", text::size(bytes)))?;
+        field(out, "time", text::duration(micros))?;
+        let program = open::same_program(globals);
+        out.line("\nlook further:")?;
+        out.line(format!("  {program} log {name} --calls"))?;
+        out.line(format!("  {program} diff {name} {}..", self.before))?;
+        out.line(format!("  {program} ls {name} -R --at {}", self.before))
+    }
+
+    /// How many calls ended how, in words.
+    fn calls(&self, out: &Out) -> String {
+        let mut words = vec![out.paint(GOOD, format!("{} ok", self.ok))];
+        if self.failed_as_expected > 0 {
+            words.push(format!("{} failed as expected", self.failed_as_expected));
+        }
+        if self.wrong > 0 {
+            words.push(out.paint(BAD, format!("{} went wrong", self.wrong)));
+        }
+        if self.not_made() > 0 {
+            words.push(format!("{} not made", self.not_made()));
+        }
+        let why = match (self.interrupted, self.not_made(), self.wrong_at) {
+            (true, ..) => "; stopped by Ctrl-C".to_owned(),
+            (false, 1.., Some(line)) => format!("; stopped at line {line}, --keep-going goes on"),
+            _ => String::new(),
+        };
+        format!("{}: {}{why}", self.total, words.join(", "))
+    }
+}

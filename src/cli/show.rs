@@ -1,0 +1,201 @@
+//! `foldspace show`: an event, or a call with everything that belongs to it.
+
+use foldspace::{CallStarted, Change, DeleteEntry, Event, Recorded, Seq, Session, VirtualFileSystem, WriteFile};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::calls::{self, Call, Calls};
+use super::exit::{Exit, Failure};
+use super::output::{BOLD, DIM, NOTED, Out};
+use super::position::Position;
+use super::{diffs, events, open, text, tree};
+
+/// Shows an event; or, for the number of a call, the call with its parameters, result and changes
+#[derive(Debug, clap::Args)]
+pub(super) struct Show {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// The number of the event or call; -1 is the last but one, and so on
+    #[arg(value_name = "SEQ", allow_hyphen_values = true)]
+    seq: Position,
+}
+
+/// What is to be shown.
+struct Sight {
+    event: Recorded,
+    /// The call, when the event is its intent.
+    call: Option<(Call, Vec<Recorded>)>,
+    /// What the event or the call changed.
+    changes: Vec<Change>,
+}
+
+impl Show {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let opened = open::reading(globals)?;
+        let found = opened.find(&self.session)?;
+        let session = &found.session;
+        let seq = self.seq.resolve(session)?;
+        let sight = Sight::of(session, session.event(seq)?)?;
+        match out.is_json() {
+            true => out.document(&sight.as_json(session, opened.shared)?)?,
+            false => sight.show(session, opened.shared, out)?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Sight {
+    fn of(session: &Session, event: Recorded) -> Result<Self, Failure> {
+        let is_call = *event.event.kind == *CallStarted::KIND;
+        let call = if is_call { call_of(session, event.seq)? } else { None };
+        let concerned = call.as_ref().map_or(std::slice::from_ref(&event), |(_, events)| events);
+        let changes = changes(session, concerned)?;
+        Ok(Self { event, call, changes })
+    }
+
+    fn as_json(&self, session: &Session, shared: bool) -> Result<Value, Failure> {
+        let mut call = Value::Null;
+        if let Some((known, events)) = &self.call {
+            call = known.as_json(shared);
+            call["params"] = calls::whole(session, &known.params);
+            let result = known.outcome.as_ref().map(|outcome| calls::whole(session, &outcome.end.result));
+            call["result"] = json!(result);
+            call["events"] = events.iter().map(|event| events::as_json(session, &event.view())).collect();
+        }
+        let changes: Result<Vec<Value>, Failure> =
+            self.changes.iter().map(|change| diffs::as_json(session, change)).collect();
+        let event = events::as_json(session, &self.event.view());
+        Ok(json!({ "event": event, "call": call, "changes": changes? }))
+    }
+
+    fn show(&self, session: &Session, shared: bool, out: &mut Out) -> Result<(), Failure> {
+        match &self.call {
+            Some((call, events)) => show_call(session, call, events, shared, out)?,
+            None => show_event(session, &self.event, out)?,
+        }
+        for change in &self.changes {
+            out.line("")?;
+            diffs::patches(session, change)?.iter().try_for_each(|patch| patch.show(out))?;
+        }
+        Ok(())
+    }
+}
+
+/// The call that began at a position, with its events.
+fn call_of(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, Failure> {
+    let mut calls = Calls::default();
+    let mut events = Vec::new();
+    let mut ended = None;
+    session.visit(call, &mut |event| {
+        if event.call == Some(call) {
+            calls.take(event);
+            events.push(event.to_recorded());
+        }
+        ended = calls.next_ended();
+        if ended.is_some() { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
+    })?;
+    Ok(ended.or_else(|| calls.next()).map(|call| (call, events)))
+}
+
+/// What these events alone changed in the files.
+fn changes(session: &Session, events: &[Recorded]) -> Result<Vec<Change>, Failure> {
+    let is_change = |event: &&Recorded| [WriteFile::KIND, DeleteEntry::KIND].contains(&&*event.event.kind);
+    let Some(first) = events.iter().find(is_change) else { return Ok(Vec::new()) };
+    let before = tree::files(&session.state_at(first.seq - 1)?);
+    let mut after: VirtualFileSystem = before.clone();
+    for event in events {
+        if let Some(Ok(write)) = event.typed::<WriteFile>() {
+            after.write(&write.event, event.time);
+        }
+        if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
+            after.delete(&delete.event);
+        }
+    }
+    Ok(before.diff(&after))
+}
+
+fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), Failure> {
+    let kind = text::one_line(&event.event.kind, 100);
+    out.line(format!("{}  {}", out.paint(BOLD, format!("event {}", event.seq)), out.paint(NOTED, kind)))?;
+    field(out, "time", &text::exact_moment(event.time))?;
+    if let Some(call) = event.call {
+        field(out, "call", &call.to_string())?;
+    }
+    if !event.agent.is_empty() {
+        field(out, "agent", &text::one_line(&event.agent, 200))?;
+    }
+    out.line("")?;
+    let value = calls::whole(session, &session.event_json(&event.view()));
+    show_value(out, &value)
+}
+
+fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, out: &mut Out) -> Result<(), Failure> {
+    let title = out.paint(BOLD, format!("call {}", call.call));
+    out.line(format!("{title}  {}", out.paint(NOTED, text::one_line(&call.tool, 100))))?;
+    let status = out.paint(call.style(), call.status(shared));
+    let lasted = call.outcome.as_ref().map_or(String::new(), |_| format!(" in {}", call.duration()));
+    field(out, "status", &format!("{status}{lasted}"))?;
+    field(out, "time", &text::exact_moment(call.started_at))?;
+    if !call.agent.is_empty() {
+        field(out, "agent", &text::one_line(&call.agent, 200))?;
+    }
+    out.line(out.paint(BOLD, "\nparameters"))?;
+    show_value(out, &calls::whole(session, &call.params))?;
+    if !call.message().is_empty() {
+        out.line(out.paint(BOLD, "\nmessage"))?;
+        block(out, call.message())?;
+    }
+    let result = call.outcome.as_ref().map(|outcome| &outcome.end.result).filter(|result| !result.is_null());
+    if let Some(result) = result {
+        out.line(out.paint(BOLD, "\nresult"))?;
+        show_value(out, &calls::whole(session, result))?;
+    }
+    out.line(out.paint(BOLD, "\nevents"))?;
+    for event in events {
+        let view = event.view();
+        let kind = out.paint(events::style_of(view.kind), format!("{:<14}", text::one_line(view.kind, 100)));
+        out.line(format!("  {:>4}  {kind}  {}", event.seq, events::gist(session, &view)).trim_end())?;
+    }
+    Ok(())
+}
+
+fn field(out: &mut Out, name: &str, value: &str) -> Result<(), Failure> {
+    out.line(format!("  {}  {value}", out.paint(DIM, format!("{name:<6}"))))
+}
+
+/// Shows a value: the fields of an object one by one, texts of several lines as they are.
+fn show_value(out: &mut Out, value: &Value) -> Result<(), Failure> {
+    let Value::Object(fields) = value else { return block(out, &plain(value)) };
+    if fields.is_empty() {
+        return out.line(out.paint(DIM, "  none"));
+    }
+    let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0).min(16);
+    for (name, value) in fields {
+        let name = out.paint(DIM, format!("{:<width$}", text::visible(name)));
+        let shown = plain(value);
+        match shown.contains('\n') {
+            true => {
+                out.line(format!("  {name}"))?;
+                block(out, &shown)?;
+            }
+            false => out.line(format!("  {name}  {}", out.content(&shown)).trim_end())?,
+        }
+    }
+    Ok(())
+}
+
+fn plain(value: &Value) -> String {
+    const SHORT: usize = 100;
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(_) | Value::Object(_) if value.to_string().len() > SHORT => {
+            serde_json::to_string_pretty(value).unwrap_or_default()
+        }
+        other => other.to_string(),
+    }
+}
+
+/// Shows a text of several lines, moved in.
+fn block(out: &mut Out, text: &str) -> Result<(), Failure> {
+    text.lines().try_for_each(|line| out.line(format!("    {}", out.content(line))))
+}

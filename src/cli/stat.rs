@@ -1,0 +1,99 @@
+//! `foldspace stat`: everything that is known of an entry.
+
+use foldspace::{Entry, EntryPath, Node, Seq, Session, WriteFile};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{BOLD, Out};
+use super::position::At;
+use super::table::{Cell, Table};
+use super::{events, open, text, tree};
+
+/// Shows everything that is known of a file, directory or link
+#[derive(Debug, clap::Args)]
+pub(super) struct Stat {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// The entry
+    path: String,
+    #[command(flatten)]
+    at: At,
+}
+
+/// The event that last wrote an entry.
+struct Writing {
+    seq: Seq,
+    call: Option<Seq>,
+    agent: String,
+}
+
+impl Stat {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let path = EntryPath::lookup(&self.path)?;
+        let opened = open::reading(globals)?;
+        let found = opened.find(&self.session)?;
+        let state = self.at.state(&found.session)?;
+        if path.is_root() {
+            return Err(Failure::new(Exit::NotFound, "/ is the workspace itself; name an entry in it"));
+        }
+        let files = tree::files(&state);
+        let entry = tree::entry(&files, &path, &state)?;
+        let writing = last_writing(&found.session, state.seq(), &path)?;
+        if out.is_json() {
+            out.document(&as_json(&path, entry, writing.as_ref()))?;
+        } else {
+            show(&path, entry, writing.as_ref(), out)?;
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// The last event up to a position that wrote the entry; none for a directory that came with a file.
+fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Option<Writing>, Failure> {
+    let mut last = None;
+    events::each(session, 1, until, |event| {
+        if let Some(Ok(write)) = event.typed::<WriteFile>()
+            && write.event.path == *path
+        {
+            last = Some(Writing { seq: event.seq, call: event.call, agent: event.agent.to_owned() });
+        }
+        Ok(())
+    })?;
+    Ok(last)
+}
+
+fn as_json(path: &EntryPath, entry: &Entry, writing: Option<&Writing>) -> Value {
+    let mut value = tree::as_json(path, entry);
+    let written = |w: &Writing| json!({ "seq": w.seq, "call": w.call, "agent": w.agent });
+    value["written_by"] = json!(writing.map(written));
+    value
+}
+
+fn show(path: &EntryPath, entry: &Entry, writing: Option<&Writing>, out: &mut Out) -> Result<(), Failure> {
+    let mut rows = vec![("path", path.rooted())];
+    match &entry.node {
+        Node::File { content, size, executable, text } => rows.extend([
+            ("kind", if *text { "text file" } else { "binary file" }.to_owned()),
+            ("size", format!("{} ({})", text::count(*size, "byte"), text::size(*size))),
+            ("executable", if *executable { "yes" } else { "no" }.to_owned()),
+            ("digest", content.to_string()),
+        ]),
+        Node::Symlink { target } => rows.extend([
+            ("kind", "symbolic link".to_owned()),
+            ("target", text::one_line(&String::from_utf8_lossy(target), 4096)),
+        ]),
+        Node::Directory => rows.push(("kind", "directory".to_owned())),
+    }
+    rows.push(("version", entry.version.to_string()));
+    rows.push(("created", text::exact_moment(entry.created_at)));
+    rows.push(("updated", text::exact_moment(entry.updated_at)));
+    if let Some(Writing { seq, call, agent }) = writing {
+        let call = call.map_or(String::new(), |call| format!(" of call {call}"));
+        let agent = if agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(agent, 80)) };
+        rows.push(("written by", format!("event {seq}{call}{agent}")));
+    }
+    let mut table = Table::default();
+    rows.into_iter().for_each(|(name, value)| table.row([Cell::left(name).styled(BOLD), Cell::left(value)]));
+    table.show(out)
+}

@@ -1,0 +1,198 @@
+//! `foldspace state`: the slices of a session.
+
+use foldspace::{Mounts, ToolCalls, Usage, VirtualFileSystem};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{BAD, BOLD, DIM, GOOD, NOTED, ODD, Out};
+use super::position::At;
+use super::table::{Cell, Table};
+use super::{events, open, text, tree};
+
+/// Shows the slices of a session's state, or one of them
+#[derive(Debug, clap::Args)]
+pub(super) struct State {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// The slice to show; without one, all are listed
+    slice: Option<String>,
+    #[command(flatten)]
+    at: At,
+}
+
+/// What is told of one slice.
+struct Row {
+    name: &'static str,
+    version: u32,
+    on_rewind: Value,
+    bytes: usize,
+    digest: String,
+}
+
+impl State {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let opened = open::reading(globals)?;
+        let found = opened.find(&self.session)?;
+        let state = self.at.state(&found.session)?;
+        match &self.slice {
+            None => list(&found.name, &state, out)?,
+            Some(wanted) => {
+                let name = slice_name(&state, wanted)?;
+                match out.is_json() {
+                    true => out.document(&value(&state, name)?)?,
+                    false => show(&state, name, opened.shared, out)?,
+                }
+            }
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'static str, Failure> {
+    let slices = state.registry().slices();
+    let found = slices.iter().find(|slice| slice.name.eq_ignore_ascii_case(wanted));
+    found.map(|slice| slice.name).ok_or_else(|| {
+        let names: Vec<_> = slices.iter().map(|slice| slice.name).collect();
+        let failure = Failure::new(Exit::NotFound, format!("there is no slice {wanted:?}"));
+        failure.with_hint(format!("there are {}", names.join(", ")))
+    })
+}
+
+fn value(state: &foldspace::State, name: &str) -> Result<Value, Failure> {
+    Ok(state.slice_json(name).transpose()?.unwrap_or_default())
+}
+
+fn list(session: &str, state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
+    let digests = state.digests()?;
+    let mut rows = Vec::new();
+    for (slice, (_, digest)) in state.registry().slices().into_iter().zip(digests) {
+        rows.push(Row {
+            name: slice.name,
+            version: slice.version,
+            on_rewind: json!(slice.on_rewind),
+            bytes: value(state, slice.name)?.to_string().len(),
+            digest: digest.to_string(),
+        });
+    }
+    if out.is_json() {
+        let slice = |row: &Row| {
+            json!({
+                "slice": row.name,
+                "version": row.version,
+                "on_rewind": row.on_rewind,
+                "json_bytes": row.bytes,
+                "digest": row.digest,
+            })
+        };
+        return out.document(&json!({
+            "session": state.session(),
+            "name": session,
+            "seq": state.seq(),
+            "time": if state.seq() == 0 { Value::Null } else { json!(state.time()) },
+            "unreadable": state.unreadable(),
+            "slices": rows.iter().map(slice).collect::<Vec<_>>(),
+        }));
+    }
+    show_list(session, state, &rows, out)
+}
+
+fn show_list(session: &str, state: &foldspace::State, rows: &[Row], out: &mut Out) -> Result<(), Failure> {
+    let time = if state.seq() == 0 { String::new() } else { format!(", {}", text::exact_moment(state.time())) };
+    out.line(format!("{} at {}{time}", out.paint(BOLD, text::one_line(session, 80)), state.seq()))?;
+    if state.unreadable() > 0 {
+        let events = text::count(state.unreadable(), "event");
+        out.line(out.paint(ODD, format!("{events} that this program can't read changed nothing")))?;
+    }
+    let mut table = Table::with_titles(&["slice", "on rewind", ">as JSON", "digest"]);
+    for row in rows {
+        table.row([
+            Cell::left(row.name),
+            Cell::left(row.on_rewind.as_str().unwrap_or_default()),
+            Cell::right(text::size(row.bytes as u64)),
+            Cell::left(&row.digest).styled(DIM),
+        ]);
+    }
+    table.show(out)
+}
+
+/// A slice for people: as it deserves where it is built in, else as JSON.
+fn show(state: &foldspace::State, name: &str, shared: bool, out: &mut Out) -> Result<(), Failure> {
+    match name {
+        "VirtualFileSystem" => show_files(&tree::files(state), out),
+        "ToolCalls" => show_calls(state, shared, out),
+        "Usage" => show_usage(state, out),
+        "Mounts" => show_mounts(state, out),
+        _ => {
+            let text = serde_json::to_string_pretty(&value(state, name)?).unwrap_or_default();
+            out.line(out.content(&text).into_owned())
+        }
+    }
+}
+
+fn show_files(files: &VirtualFileSystem, out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::default();
+    for (path, entry) in files.iter() {
+        table.row(tree::cells(out, &path.to_string(), entry));
+    }
+    table.show(out)
+}
+
+fn show_calls(state: &foldspace::State, shared: bool, out: &mut Out) -> Result<(), Failure> {
+    let Some(calls) = state.slice::<ToolCalls>() else { return Ok(()) };
+    let (total, known) = (text::count(calls.total, "call"), calls.iter().count() as u64);
+    out.line(if known < calls.total { format!("{total}, the last {known}:") } else { total })?;
+    let mut table = Table::default();
+    for call in calls.iter() {
+        let (status, style) = match call.status {
+            Some(status) => (events::status_word(status), if call.message.is_empty() { GOOD } else { BAD }),
+            None if shared => ("running", NOTED),
+            None => ("interrupted", ODD),
+        };
+        let duration = call.status.map_or(String::new(), |_| text::duration(call.micros));
+        table.row([
+            Cell::right(call.call),
+            Cell::left(text::moment(call.started_at)).styled(DIM),
+            Cell::left(status).styled(style),
+            Cell::right(duration),
+            Cell::left(if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) }),
+            Cell::left(text::one_line(&call.tool, 100)),
+            Cell::left(text::one_line(&call.message, 100)),
+        ]);
+    }
+    table.show(out)
+}
+
+fn show_usage(state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
+    let Some(usage) = state.slice::<Usage>() else { return Ok(()) };
+    let mut table = Table::default();
+    let rows = [
+        ("events", usage.events.to_string()),
+        ("calls", usage.calls.to_string()),
+        ("  ok", usage.calls_ok.to_string()),
+        ("  failed", usage.calls_failed.to_string()),
+        ("  interrupted", usage.calls_interrupted.to_string()),
+        ("time in calls", text::duration(usage.call_micros)),
+        ("entries written", usage.writes.to_string()),
+        ("bytes written", text::size(usage.bytes_written)),
+        ("entries removed", usage.deletes.to_string()),
+    ];
+    rows.into_iter().for_each(|(name, value)| table.row([Cell::left(name), Cell::right(value)]));
+    table.show(out)
+}
+
+fn show_mounts(state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
+    let Some(mounts) = state.slice::<Mounts>() else { return Ok(()) };
+    for mount in mounts.iter() {
+        let (host, path) = (text::one_line(&mount.host_path, 4096), mount.mount_path.rooted());
+        let (files, bytes) = (text::count(mount.files, "file"), text::size(mount.bytes));
+        out.line(format!("{} at {path}: {files}, {bytes}", out.paint(BOLD, host)))?;
+        for entry in &mount.preview.entries {
+            out.line(format!("  {}", text::one_line(entry, 200)))?;
+        }
+        if mount.preview.more > 0 {
+            out.line(format!("  and {} more", mount.preview.more))?;
+        }
+    }
+    Ok(())
+}

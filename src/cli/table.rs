@@ -1,0 +1,76 @@
+//! Aligned columns.
+
+use anstyle::Style;
+
+use super::exit::Failure;
+use super::output::{BOLD, Out, PLAIN};
+
+/// One cell of a table.
+pub(super) struct Cell {
+    text: String,
+    style: Style,
+    right: bool,
+}
+
+impl Cell {
+    pub(super) fn left(text: impl Into<String>) -> Self {
+        Self { text: text.into(), style: PLAIN, right: false }
+    }
+
+    pub(super) fn right(text: impl ToString) -> Self {
+        Self { text: text.to_string(), style: PLAIN, right: true }
+    }
+
+    #[must_use]
+    pub(super) fn styled(mut self, style: Style) -> Self {
+        self.style = style;
+        self
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+/// Rows whose columns are aligned when they are shown.
+#[derive(Default)]
+pub(super) struct Table {
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    /// A table with a line of titles; one that begins with `>` stands on the right.
+    pub(super) fn with_titles(titles: &[&str]) -> Self {
+        let title = |text: &&str| match text.strip_prefix('>') {
+            Some(text) => Cell::right(text).styled(BOLD),
+            None => Cell::left(*text).styled(BOLD),
+        };
+        Self { rows: vec![titles.iter().map(title).collect()] }
+    }
+
+    pub(super) fn row(&mut self, cells: impl IntoIterator<Item = Cell>) {
+        self.rows.push(cells.into_iter().collect());
+    }
+
+    pub(super) fn show(&self, out: &mut Out) -> Result<(), Failure> {
+        let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
+        let widest = |column| self.rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max();
+        let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or(0)).collect();
+        for row in &self.rows {
+            let mut line = String::new();
+            for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+                let gap = " ".repeat(width - cell.width());
+                let painted = out.paint(cell.style, &cell.text);
+                let last = at + 1 == row.len();
+                line.push_str(if at > 0 { "  " } else { "" });
+                match (cell.right, last) {
+                    (true, _) => line.push_str(&format!("{gap}{painted}")),
+                    (false, true) => line.push_str(&painted),
+                    (false, false) => line.push_str(&format!("{painted}{gap}")),
+                }
+            }
+            out.line(line.trim_end())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,151 @@
+//! Words and numbers for people.
+
+use std::borrow::Cow;
+
+use foldspace::Timestamp;
+
+/// Bytes in the unit that fits.
+pub(super) fn size(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    // The loss of precision is far below what is shown.
+    let mut value = bytes as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1023.95 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", UNITS[unit])
+}
+
+/// A duration in the unit that fits.
+pub(super) fn duration(micros: u64) -> String {
+    let millis = micros as f64 / 1000.0;
+    match micros {
+        0..10_000 => format!("{millis:.1} ms"),
+        10_000..1_000_000 => format!("{millis:.0} ms"),
+        1_000_000..120_000_000 => format!("{:.1} s", millis / 1000.0),
+        _ => format!("{} min {} s", micros / 60_000_000, micros / 1_000_000 % 60),
+    }
+}
+
+/// A moment in this machine's time zone, to the second.
+pub(super) fn moment(time: Timestamp) -> String {
+    formatted(time, "%Y-%m-%d %H:%M:%S")
+}
+
+/// The same to the millisecond.
+pub(super) fn exact_moment(time: Timestamp) -> String {
+    formatted(time, "%Y-%m-%d %H:%M:%S%.3f")
+}
+
+/// The time of day only.
+pub(super) fn time_of_day(time: Timestamp) -> String {
+    formatted(time, "%H:%M:%S%.3f")
+}
+
+/// The day, to tell days apart.
+pub(super) fn day(time: Timestamp) -> String {
+    formatted(time, "%Y-%m-%d")
+}
+
+fn formatted(time: Timestamp, format: &str) -> String {
+    match jiff::Timestamp::from_millisecond(time.0) {
+        Ok(known) => known.to_zoned(jiff::tz::TimeZone::system()).strftime(format).to_string(),
+        Err(_) => time.to_string(),
+    }
+}
+
+/// How many of what: `1 file`, `2 files`.
+pub(super) fn count(number: u64, one: &str) -> String {
+    match (number, one.strip_suffix('y')) {
+        (1, _) => format!("1 {one}"),
+        (_, Some(stem)) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{number} {stem}ies"),
+        _ => format!("{number} {one}s"),
+    }
+}
+
+/// Text with its control characters escaped, line ends and tabs apart: safe to show on a terminal.
+pub(super) fn visible(text: &str) -> Cow<'_, str> {
+    escaped(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
+}
+
+/// The first line of a text, escaped, and cut when it has more than `max` characters.
+pub(super) fn one_line(text: &str, max: usize) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let more = text.trim_end().len() > line.len() && !text.trim().eq(line.trim());
+    let mut shown: String = line.chars().take(max).collect();
+    if more || line.chars().nth(max).is_some() {
+        shown.push_str("...");
+    }
+    escaped(&shown, is_unsafe).into_owned()
+}
+
+/// Control characters, and those that turn the direction of the text around them.
+fn is_unsafe(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
+}
+
+fn escaped(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
+    if !text.chars().any(&is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match c {
+            c if !is_unsafe(c) => shown.push(c),
+            '\n' => shown.push_str("\\n"),
+            '\t' => shown.push_str("\\t"),
+            '\r' => shown.push_str("\\r"),
+            c if c.is_ascii() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => shown.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
+        }
+    }
+    Cow::Owned(shown)
+}
+
+/// A word that a shell reads back as it is.
+pub(super) fn shell_word(word: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return Cow::Borrowed(word);
+    }
+    Cow::Owned(format!("'{}'", word.replace('\'', "'\\''")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_and_durations_have_the_unit_that_fits() {
+        assert_eq!([0, 1023, 1024, 1_048_575, 1 << 20].map(size), ["0 B", "1023 B", "1.0 KiB", "1.0 MiB", "1.0 MiB"]);
+        let micros = [0, 340, 9_999, 10_000, 999_999, 1_500_000, 125_000_000];
+        assert_eq!(micros.map(duration), ["0.0 ms", "0.3 ms", "10.0 ms", "10 ms", "1000 ms", "1.5 s", "2 min 5 s"]);
+    }
+
+    #[test]
+    fn nothing_that_a_terminal_would_obey_is_shown() {
+        assert_eq!(visible("a\tb\n"), "a\tb\n");
+        assert_eq!(visible("\u{1b}[2J\u{9b}1m\r\u{202e}"), "\\x1b[2J\\u{9b}1m\\r\\u{202e}");
+        assert_eq!(one_line("\n  first\u{7}\nsecond", 80), "  first\\x07...");
+        assert_eq!(one_line("abcdef\n", 3), "abc...");
+        assert_eq!(one_line("abc\n", 3), "abc");
+    }
+
+    #[test]
+    fn words_survive_a_shell() {
+        assert_eq!(shell_word("a-b/c.d"), "a-b/c.d");
+        assert_eq!(shell_word("it's"), "'it'\\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
+
+    #[test]
+    fn counts_are_words() {
+        assert_eq!(count(1, "file"), "1 file");
+        assert_eq!(count(0, "directory"), "0 directories");
+        assert_eq!(count(2, "key"), "2 keys");
+    }
+}

@@ -1,0 +1,73 @@
+//! `foldspace tools`: what an agent can call.
+
+use foldspace::{Effect, ToolDescription};
+use serde_json::Value;
+
+use super::exit::{Exit, Failure};
+use super::output::{BOLD, DIM, Out};
+use super::table::{Cell, Table};
+use super::text;
+
+/// Shows the tools that a script can call, with the schemas of their parameters and results
+#[derive(Debug, clap::Args)]
+pub(super) struct Tools {
+    /// The tool; without one, all are listed
+    name: Option<String>,
+}
+
+impl Tools {
+    pub(super) fn run(&self, out: &mut Out) -> Result<Exit, Failure> {
+        let all = foldspace::Tools::standard().describe();
+        let Some(wanted) = &self.name else {
+            match out.is_json() {
+                true => out.document(&all)?,
+                false => list(&all, out)?,
+            }
+            return Ok(Exit::Ok);
+        };
+        let Some(tool) = all.iter().find(|tool| tool.name == wanted) else {
+            let names: Vec<_> = all.iter().map(|tool| tool.name).collect();
+            let failure = Failure::new(Exit::NotFound, format!("there is no tool {wanted:?}"));
+            return Err(failure.with_hint(format!("there are {}", names.join(", "))));
+        };
+        match out.is_json() {
+            true => out.document(tool)?,
+            false => show(tool, out)?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn list(tools: &[ToolDescription], out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::default();
+    for tool in tools {
+        let description = first_sentence(tool.description);
+        let effect = Cell::left(word(tool.effect)).styled(DIM);
+        table.row([Cell::left(tool.name).styled(BOLD), effect, Cell::left(text::one_line(description, 100))]);
+    }
+    table.show(out)
+}
+
+fn first_sentence(text: &str) -> &str {
+    text.find(". ").map_or(text, |end| &text[..=end])
+}
+
+fn word(effect: Effect) -> &'static str {
+    match effect {
+        Effect::ReadOnly => "only looks",
+        Effect::Additive => "adds",
+        Effect::Destructive => "changes",
+    }
+}
+
+fn show(tool: &ToolDescription, out: &mut Out) -> Result<(), Failure> {
+    out.line(format!("{}  {}", out.paint(BOLD, tool.name), out.paint(DIM, word(tool.effect))))?;
+    out.line(tool.description)?;
+    for (title, schema) in [("parameters", &tool.params), ("result", &tool.output)] {
+        out.line(out.paint(BOLD, format!("\n{title}")))?;
+        let schema: &Value = schema.as_value();
+        let text = serde_json::to_string_pretty(schema).unwrap_or_default();
+        out.line(text)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,106 @@
+//! The files of a state.
+
+use std::io;
+
+use foldspace::{Entry, EntryPath, Node, Session, State, VirtualFileSystem};
+use serde_json::{Value, json};
+
+use super::exit::{Exit, Failure};
+use super::output::{DIM, DIRECTORY, GOOD, NOTED, Out};
+use super::table::Cell;
+use super::text;
+
+/// The files of a state.
+pub(super) fn files(state: &State) -> VirtualFileSystem {
+    state.slice::<VirtualFileSystem>().cloned().unwrap_or_default()
+}
+
+/// The entry at a path; a path without one is a failure.
+pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
+    files.get(path).ok_or_else(|| missing(path, state))
+}
+
+/// The failure that nothing is at a path.
+pub(super) fn missing(path: &EntryPath, state: &State) -> Failure {
+    let failure = Failure::new(Exit::NotFound, format!("there is no {} at position {}", path.rooted(), state.seq()));
+    failure.with_hint("`foldspace ls SESSION -R` lists the files; --at shows another moment")
+}
+
+/// The contents of a file; anything else is a failure.
+pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Result<bytes::Bytes, Failure> {
+    match &entry.node {
+        Node::File { content, .. } => Ok(session.content(content)?),
+        Node::Directory => Err(Failure::new(Exit::NotFound, format!("{} is a directory", path.rooted()))),
+        Node::Symlink { target } => {
+            let target = text::one_line(&String::from_utf8_lossy(target), 200);
+            let failure = Failure::new(Exit::NotFound, format!("{} is a symbolic link", path.rooted()));
+            Err(failure.with_hint(format!("it points to {target}")))
+        }
+    }
+}
+
+/// An entry as JSON with its path.
+pub(super) fn as_json(path: &EntryPath, entry: &Entry) -> Value {
+    let mut value = json!({ "path": path });
+    if let (Value::Object(fields), Ok(Value::Object(known))) = (&mut value, serde_json::to_value(entry)) {
+        fields.extend(known);
+    }
+    value
+}
+
+/// What an entry is, in a word.
+pub(super) fn kind(entry: &Entry) -> &'static str {
+    match entry.node {
+        Node::File { executable: true, .. } => "exec",
+        Node::File { .. } => "file",
+        Node::Symlink { .. } => "link",
+        Node::Directory => "dir",
+    }
+}
+
+/// An entry's name as a listing shows it, with a sign of what it is.
+pub(super) fn shown(out: &Out, name: &str, entry: &Entry) -> String {
+    match &entry.node {
+        Node::Directory => format!("{}/", out.paint(DIRECTORY, name)),
+        Node::Symlink { target } => {
+            format!("{} -> {}", out.paint(NOTED, name), text::one_line(&String::from_utf8_lossy(target), 200))
+        }
+        Node::File { executable: true, .. } => out.paint(GOOD, name),
+        Node::File { .. } => name.to_owned(),
+    }
+}
+
+/// The cells of a long listing, the name last.
+pub(super) fn cells(out: &Out, name: &str, entry: &Entry) -> [Cell; 5] {
+    let size = if entry.is_directory() { String::new() } else { text::size(entry.size()) };
+    [
+        Cell::left(kind(entry)).styled(DIM),
+        Cell::right(format!("v{}", entry.version)),
+        Cell::right(size),
+        Cell::left(text::moment(entry.updated_at)),
+        Cell::left(shown(out, name, entry)),
+    ]
+}
+
+/// Wraps an error of a pattern that a person gave.
+pub(super) fn bad_pattern(what: &str, error: impl std::fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, format!("the {what} can't be understood: {error}"))
+}
+
+/// A glob over paths: `*` stays within a directory, `**` does not, a leading slash means nothing.
+pub(super) fn glob(pattern: &str) -> Result<globset::GlobMatcher, Failure> {
+    let pattern = pattern.trim_start_matches('/');
+    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+    Ok(glob.map_err(|error| bad_pattern("glob", error))?.compile_matcher())
+}
+
+/// Whether a glob fits a path.
+pub(super) fn fits(glob: &globset::GlobMatcher, path: &EntryPath) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    glob.is_match(std::path::Path::new(std::ffi::OsStr::from_bytes(path.as_bytes())))
+}
+
+/// An I/O error of something that is in memory, which has none.
+pub(super) fn searching(error: &io::Error) -> Failure {
+    Failure::io("search", "a file", error)
+}

@@ -1,0 +1,157 @@
+//! Differences that are not of lines: modes, links, directories, binary files, odd names.
+
+use foldspace::{
+    Content, DeleteEntry, EntryPath, LocalStore, LocalStoreOptions, NewSession, Node, Registry, Session, Sessions,
+    SnapshotPolicy, SystemClock, WriteFile, WriteMode,
+};
+use insta::assert_snapshot;
+
+use super::World;
+
+fn put(session: &Session, path: &[u8], node: Node, bytes: &[u8]) {
+    let mut commit = session.commit();
+    commit.push(&WriteFile { path: EntryPath::from_bytes(path).unwrap(), mode: WriteMode::Create, node }).unwrap();
+    commit.keep(Content::of(bytes.to_vec()));
+    session.record(commit).unwrap();
+}
+
+fn file(session: &Session, path: &[u8], bytes: &[u8], executable: bool) {
+    put(session, path, Node::file(bytes, executable), bytes);
+}
+
+fn delete(session: &Session, path: &str) {
+    let mut commit = session.commit();
+    commit.push(&DeleteEntry { path: EntryPath::lookup(path).unwrap() }).unwrap();
+    session.record(commit).unwrap();
+}
+
+/// A session whose files no tool could have made so.
+fn odd_world() -> World {
+    let world = World::new();
+    let store = LocalStore::open(world.data(), LocalStoreOptions::default()).unwrap();
+    let clock = std::sync::Arc::new(SystemClock::default());
+    let policy = SnapshotPolicy::default();
+    let sessions = Sessions::new(std::sync::Arc::new(store), Registry::standard(), clock, policy).unwrap();
+    let session = sessions.create(NewSession::named("odd")).unwrap();
+    file(&session, b"run.sh", b"echo\n", false);
+    file(&session, b"blob", b"\0\x01", false);
+    file(&session, b"kind", b"was a file", false);
+    put(&session, b"gone", Node::Directory, b"");
+    put(&session, b"link", Node::Symlink { target: b"run.sh".to_vec() }, b"");
+    file(&session, b"run.sh", b"echo\n", true);
+    file(&session, b"blob", b"\0\x02", false);
+    put(&session, b"kind", Node::Symlink { target: b"link".to_vec() }, b"");
+    delete(&session, "gone");
+    put(&session, b"link", Node::Symlink { target: b"blob\x1b[31m".to_vec() }, b"");
+    file(&session, b"caf\xe9/\x1b[2J\n", b"no end of line", false);
+    put(&session, b"empty", Node::Directory, b"");
+    drop(session);
+    sessions.close();
+    world
+}
+
+#[test]
+fn everything_that_can_change_is_shown() {
+    let world = odd_world();
+    let patches = world.run(&["diff", "odd", "6.."]);
+    assert!(patches.contains("+blob\u{1b}[31m"), "what is no terminal gets the contents as they are");
+    assert_snapshot!(patches.replace('\u{1b}', "[esc]"), @r"
+    diff --git a/blob b/blob
+    Binary files a/blob and b/blob differ
+    diff --git a/caf\xe9/\x1b[2J\x0a b/caf\xe9/\x1b[2J\x0a
+    new file mode 100644
+    --- /dev/null
+    +++ b/caf\xe9/\x1b[2J\x0a
+    @@ -0,0 +1 @@
+    +no end of line
+    \ No newline at end of file
+    new directory empty/
+    deleted directory gone/
+    diff --git a/kind b/kind
+    deleted file mode 100644
+    --- a/kind
+    +++ /dev/null
+    @@ -1 +0,0 @@
+    -was a file
+    \ No newline at end of file
+    diff --git a/kind b/kind
+    new file mode 120000
+    --- /dev/null
+    +++ b/kind
+    @@ -0,0 +1 @@
+    +link
+    \ No newline at end of file
+    diff --git a/link b/link
+    --- a/link
+    +++ b/link
+    @@ -1 +1 @@
+    -run.sh
+    \ No newline at end of file
+    +blob[esc][31m
+    \ No newline at end of file
+    diff --git a/run.sh b/run.sh
+    old mode 100644
+    new mode 100755
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["diff", "odd", "6..", "--stat"]), @r"
+    changed  blob                 binary
+    added    caf\xe9/\x1b[2J\x0a  +1 -0
+    added    empty                new directory empty/
+    removed  gone                 deleted directory gone/
+    removed  kind                 +0 -1
+    added    kind                 +1 -0
+    changed  link                 +1 -1
+    changed  run.sh               old mode 100644, new mode 100755
+    7 entries changed, +3 -2
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["ls", "odd", "-lR"]), @r"
+    file  v2   2 B  [time]  blob
+    dir   v1        [time]  caf\xe9/
+    file  v1  14 B  [time]  caf\xe9/\x1b[2J\x0a
+    dir   v1        [time]  empty/
+    link  v2   0 B  [time]  kind -> link
+    link  v2   0 B  [time]  link -> blob\x1b[31m
+    exec  v2   5 B  [time]  run.sh
+    [exit 0]
+    ");
+}
+
+#[test]
+fn a_name_can_be_given_back_as_it_is_shown() {
+    let world = odd_world();
+    assert_eq!(world.printed(&["cat", "odd", r"caf\xe9/\x1b[2J\x0a"]), "no end of line");
+    assert_snapshot!(world.run(&["cat", "odd", "link"]), @r"
+    error: /link is a symbolic link
+    hint: it points to blob\x1b[31m
+    [exit 3]
+    ");
+    assert_snapshot!(world.run(&["stat", "odd", "link"]), @r"
+    path        /link
+    kind        symbolic link
+    target      blob\x1b[31m
+    version     2
+    created     [time]
+    updated     [time]
+    written by  event 11
+    [exit 0]
+    ");
+    assert_eq!(world.output(&["cat", "odd", "blob"]).stdout, b"\0\x02");
+}
+
+#[test]
+fn no_escape_sequence_of_a_name_gets_through() {
+    let world = odd_world();
+    for arguments in [
+        &["log", "odd"][..],
+        &["ls", "odd", "-lR"],
+        &["diff", "odd", "..", "--stat"],
+        &["show", "odd", "12"],
+        &["stat", "odd", "link"],
+        &["state", "odd", "VirtualFileSystem"],
+        &["--json", "ls", "odd", "-R"],
+    ] {
+        assert!(!world.printed(arguments).contains('\u{1b}'), "{arguments:?}");
+    }
+}

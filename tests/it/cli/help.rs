@@ -1,0 +1,90 @@
+//! Help, completions, manual pages.
+
+use insta::assert_snapshot;
+
+use super::World;
+
+const COMMANDS: [&str; 20] = [
+    "run",
+    "sessions",
+    "log",
+    "show",
+    "state",
+    "ls",
+    "cat",
+    "grep",
+    "stat",
+    "diff",
+    "export",
+    "import",
+    "verify",
+    "fsck",
+    "gc",
+    "du",
+    "remove",
+    "tools",
+    "completions",
+    "man",
+];
+
+#[test]
+fn help_names_every_command_and_exit_code() {
+    let world = World::new();
+    let help = world.printed(&["help"]);
+    for command in COMMANDS {
+        assert!(help.contains(&format!("\n  {command} ")), "{command}");
+        assert!(!world.printed(&[command, "--help"]).is_empty());
+    }
+    let codes = help.split_once("Exit codes:\n").unwrap().1;
+    assert_snapshot!(format!("codes:\n{codes}"), @"
+    codes:
+        0  all went well
+        1  a call failed; verify or fsck found something; grep found nothing
+        2  the command, the script or the position is not right
+        3  no such session, path, event or store
+        4  another process has the store
+        5  the store or the file to import is damaged
+        6  the operating system refused
+      130  stopped by Ctrl-C
+    ");
+}
+
+#[test]
+fn a_wrong_command_line_is_told_from_a_failure() {
+    let world = World::new();
+    for wrong in [&[][..], &["nonsense"], &["ls"], &["run"], &["ls", "x", "--nonsense"], &["--color", "x", "ls", "y"]] {
+        assert!(world.run(wrong).ends_with("[exit 2]"), "{wrong:?}");
+    }
+    assert!(world.run(&["--version"]).starts_with("foldspace "));
+}
+
+#[test]
+fn completions_come_for_every_shell() {
+    let world = World::new();
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let text = world.printed(&["completions", shell]);
+        assert!(COMMANDS.iter().all(|command| text.contains(command)), "{shell}");
+    }
+    assert!(world.run(&["completions", "dos"]).ends_with("[exit 2]"));
+}
+
+#[test]
+fn every_command_has_a_manual_page() {
+    let world = World::new();
+    world.printed(&["man", "pages/man1"]);
+    for command in COMMANDS {
+        assert!(world.path(&format!("pages/man1/foldspace-{command}.1")).is_file(), "{command}");
+    }
+    let first = std::fs::read_to_string(world.path("pages/man1/foldspace.1")).unwrap();
+    assert!(first.contains("Exit codes"));
+    assert!(world.printed(&["man"]).starts_with(".ie"));
+}
+
+#[test]
+fn what_goes_on_inside_is_told_when_asked() {
+    let world = World::with_story();
+    let quiet = world.output(&["sessions"]).stderr;
+    assert!(quiet.is_empty());
+    let output = world.command(&["sessions"]).env("FOLDSPACE_LOG", "trace").output().unwrap();
+    assert!(!output.stderr.is_empty() && !output.stderr.contains(&0x1b));
+}

@@ -1,0 +1,149 @@
+//! The program as a person runs it: the real binary, in a world of its own.
+
+#![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test fails by panicking")]
+
+mod changes;
+mod first_run;
+mod help;
+mod json;
+mod live;
+mod look;
+mod positions;
+mod run;
+mod store;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+/// Five calls: two files come, one is edited, one call fails, another agent removes one.
+const STORY: &str = r#"
+# A story of five calls.
+{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\ntwo\nthree\n"}}
+{"tool": "write_file", "params": {"file_path": "/src/main.rs", "content": "fn main() {}\n"}}
+
+{"tool": "edit_file", "params": {"file_path": "a.txt", "old_string": "two", "new_string": "zwei"}}
+// This one must fail.
+{"tool": "read_file", "params": {"file_path": "missing.txt"}, "expect": "error"}
+{"tool": "rm", "params": {"path": "a.txt"}, "agent": "tidy"}
+"#;
+
+/// A directory of its own, and an environment with nothing of this machine in it.
+struct World {
+    directory: tempfile::TempDir,
+    _filters: insta::internals::SettingsBindDropGuard,
+}
+
+impl World {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let mut settings = insta::Settings::clone_current();
+        let place = directory.path().canonicalize().unwrap();
+        settings.add_filter(&place.to_string_lossy(), "[dir]");
+        settings.add_filter(&directory.path().to_string_lossy(), "[dir]");
+        settings.add_filter(env!("CARGO_BIN_EXE_foldspace"), "foldspace");
+        settings.add_filter(r"\b[0-9a-f]{64}\b", "[digest]");
+        settings.add_filter(r"\b[0-9a-f]{32}\b", "[session]");
+        settings.add_filter(r"\b[0-9a-f]{12}\b", "[id]");
+        settings.add_filter(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "[time]");
+        settings.add_filter(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?", "[time]");
+        settings.add_filter(r" *\b\d+(\.\d)? (ms|s)\b", " [duration]");
+        settings.add_filter(r"process \d+ \([^)]*\)", "[process]");
+        Self { directory, _filters: settings.bind_to_scope() }
+    }
+
+    /// A world in which the story has been run, as session `story`.
+    fn with_story() -> Self {
+        let world = Self::new();
+        let ran = world.run(&["run", &world.file("story.jsonl", STORY)]);
+        assert!(ran.ends_with("[exit 0]"), "{ran}");
+        world
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.path("data")
+    }
+
+    /// Writes a file and gives its path.
+    fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, contents).unwrap();
+        path.to_string_lossy().into_owned()
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
+        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.env("HOME", self.path("home")).env("TZ", "UTC").env("FOLDSPACE_DATA", self.data());
+        command.current_dir(self.directory.path()).args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// Runs the program and gives everything that it printed, and how it ended.
+    fn run(&self, arguments: &[&str]) -> String {
+        told(&self.output(arguments))
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What a command prints; it must do well.
+    fn printed(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The same with something on standard input.
+    fn fed(&self, arguments: &[&str], input: &[u8]) -> String {
+        let mut command = self.command(arguments);
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input).unwrap();
+        told(&child.wait_with_output().unwrap())
+    }
+
+    fn spawn(&self, arguments: &[&str]) -> Running {
+        let mut command = self.command(arguments);
+        Running(command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap())
+    }
+
+    /// What a command prints as one JSON document.
+    fn json(&self, arguments: &[&str]) -> serde_json::Value {
+        let text = self.printed(&[&["--json"], arguments].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?} gives no JSON: {error}\n{text}"))
+    }
+
+    /// What a command prints as JSON, one value a line.
+    fn json_lines(&self, arguments: &[&str]) -> Vec<serde_json::Value> {
+        let text = self.printed(&[&["--json"], arguments].concat());
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// A program that is running; it ends with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+fn told(output: &Output) -> String {
+    let mut told = String::from_utf8_lossy(&output.stdout).into_owned();
+    told.push_str(&String::from_utf8_lossy(&output.stderr));
+    let code = output.status.code().map_or("none".to_owned(), |code| code.to_string());
+    format!("{}\n[exit {code}]", told.trim_end())
+}
+
+/// The folder of a fixture.
+fn fixture(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures").join(name)
+}

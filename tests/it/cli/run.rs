@@ -1,0 +1,291 @@
+//! `run`: scripts, and what becomes of their calls.
+
+use insta::assert_snapshot;
+
+use super::{STORY, World};
+
+#[test]
+fn a_story_is_told_call_by_call() {
+    let world = World::new();
+    let script = world.file("story.jsonl", STORY);
+    assert_snapshot!(world.run(&["run", &script]), @"
+        2  ok     write_file  a.txt  ( [duration])
+        5  ok     write_file  /src/main.rs  ( [duration])
+        8  ok     edit_file   a.txt  ( [duration])
+       11  error  read_file   missing.txt  ( [duration])  as expected
+       13  ok     rm          a.txt  ( [duration])
+
+    session story ([id])
+      calls    5: 4 ok, 1 failed as expected
+      events   15
+      files    1 in 1 directory, 13 B
+      time [duration]
+
+    look further:
+      foldspace log story --calls
+      foldspace diff story 1..
+      foldspace ls story -R --at 1
+    [exit 0]
+    ");
+}
+
+#[test]
+fn a_second_run_gets_a_number_and_a_named_one_goes_on() {
+    let world = World::with_story();
+    let script = world.file("story.jsonl", r#"{"tool": "ls"}"#);
+    assert!(world.run(&["run", &script]).contains("session story-2"));
+    assert!(world.run(&["run", &script]).contains("session story-3"));
+    let on = world.run(&["run", &script, "--session", "story"]);
+    assert!(on.contains("session story (") && on.contains("events   17"), "{on}");
+    assert!(world.run(&["run", &script, "--session", "fresh"]).contains("session fresh ("));
+    assert_snapshot!(world.run(&["run", &script, "--session", "no spaces"]), @r#"
+    error: session name "no spaces" must have 1 to 80 letters, digits, dots, underscores or hyphens, and begin with a letter or digit
+    [exit 2]
+    "#);
+}
+
+#[test]
+fn a_call_that_goes_wrong_ends_the_run() {
+    let world = World::new();
+    let script = world.file(
+        "wrong.jsonl",
+        concat!(
+            "{\"tool\": \"rm\", \"params\": {\"path\": \"nothing\"}}\n",
+            "\n",
+            "{\"tool\": \"ls\", \"expect\": \"error\"}\n",
+            "{\"tool\": \"nonsense\", \"params\": {\"x\": 1}}\n",
+            "{\"tool\": \"ls\", \"params\": {\"path\": 7}}\n",
+            "{\"tool\": \"ls\"}\n",
+        ),
+    );
+    assert_snapshot!(world.run(&["run", &script]), @"
+        2  error  rm          nothing  ( [duration])
+           /nothing does not exist
+           line 1 of [dir]/wrong.jsonl
+
+    session wrong ([id])
+      calls    5: 0 ok, 1 went wrong, 4 not made; stopped at line 1, --keep-going goes on
+      events   3
+      files    0 in 0 directories, 0 B
+      time [duration]
+
+    look further:
+      foldspace log wrong --calls
+      foldspace diff wrong 1..
+      foldspace ls wrong -R --at 1
+    [exit 1]
+    ");
+    assert_snapshot!(world.run(&["run", &script, "--keep-going"]), @r#"
+        2  error  rm          nothing  ( [duration])
+           /nothing does not exist
+           line 1 of [dir]/wrong.jsonl
+        4  ok     ls            ( [duration])
+           it was expected to fail
+           line 3 of [dir]/wrong.jsonl
+        6  error  nonsense      ( [duration])
+           there is no tool "nonsense"; there are edit_file, glob, grep, ls, read_file, rm, write_file
+           line 4 of [dir]/wrong.jsonl
+        8  error  ls            ( [duration])
+           the parameters of ls are not right: invalid type: integer `7`, expected a string
+           line 5 of [dir]/wrong.jsonl
+       10  ok     ls            ( [duration])
+
+    session wrong-2 ([id])
+      calls    5: 1 ok, 4 went wrong
+      events   11
+      files    0 in 0 directories, 0 B
+      time [duration]
+
+    look further:
+      foldspace log wrong-2 --calls
+      foldspace diff wrong-2 1..
+      foldspace ls wrong-2 -R --at 1
+    [exit 1]
+    "#);
+}
+
+#[test]
+fn a_script_is_checked_before_anything_happens() {
+    let world = World::new();
+    let run = |contents: &[u8]| world.run(&["run", &world.file("bad.jsonl", contents)]);
+    assert_snapshot!(run(b"{\"tool\": \"ls\"}\n\n{\"tool\": \"ls\", \"parms\": {}}\n"), @r#"
+    error: line 3 of [dir]/bad.jsonl: unknown field `parms`, expected one of `tool`, `params`, `agent`, `expect` (column 22)
+    hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
+    [exit 2]
+    "#);
+    assert_snapshot!(run(b"{\n"), @r#"
+    error: line 1 of [dir]/bad.jsonl: EOF while parsing an object (column 1)
+    hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
+    [exit 2]
+    "#);
+    assert_snapshot!(run(b"# \xff\n"), @r#"
+    error: line 1 of [dir]/bad.jsonl: it is not UTF-8: byte 3 of it makes no sense
+    hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
+    [exit 2]
+    "#);
+    assert_snapshot!(run(b"{\"tool\": \"ls\", \"params\": [1]}"), @r#"
+    error: line 1 of [dir]/bad.jsonl: `params` must be an object
+    hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
+    [exit 2]
+    "#);
+    assert_snapshot!(run(&[b"{\"tool\": \"".as_slice(), &[b'x'; 9 << 20]].concat()), @r#"
+    error: line 1 of [dir]/bad.jsonl: it has more than 8.0 MiB
+    hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
+    [exit 2]
+    "#);
+    assert_snapshot!(world.run(&["run", "nothing.jsonl"]), @"
+    error: there is no file nothing.jsonl
+    [exit 3]
+    ");
+    assert_snapshot!(world.run(&["run", "."]), @"
+    error: . is a directory, not a file
+    [exit 3]
+    ");
+    assert!(!world.data().exists(), "a bad script makes no store");
+}
+
+#[test]
+fn a_script_may_come_from_standard_input() {
+    let world = World::new();
+    let script = "\u{feff}{\"tool\": \"write_file\", \"params\": {\"file_path\": \"a\", \"content\": \"x\"}}\r\n";
+    let ran = world.fed(&["run", "-"], script.as_bytes());
+    assert!(ran.contains("session run (") && ran.ends_with("[exit 0]"), "{ran}");
+    assert_eq!(world.printed(&["cat", "run", "a"]), "x");
+    assert_snapshot!(world.fed(&["run", "-"], b"{\"tool\"}"), @r#"
+    error: line 1 of standard input: expected `:` (column 8)
+    hint: a line is one JSON object: {"tool": ..., "params": {...}}; nothing was run
+    [exit 2]
+    "#);
+}
+
+#[test]
+fn agents_are_named_by_the_script_or_the_command() {
+    let world = World::new();
+    let script = world.file("who.jsonl", "{\"tool\": \"ls\"}\n{\"tool\": \"ls\", \"agent\": \"other\"}\n");
+    world.printed(&["run", &script, "--agent", "main"]);
+    let agents: Vec<_> = world.json_lines(&["log", "who", "--calls"]).iter().map(|c| c["agent"].clone()).collect();
+    assert_eq!(agents, ["main", "other"]);
+    let name = "n".repeat(201);
+    assert!(world.run(&["run", &script, "--agent", &name]).ends_with("[exit 2]"));
+    let script = world.file("long.jsonl", format!("{{\"tool\": \"ls\", \"agent\": \"{name}\"}}"));
+    let refused = world.run(&["run", &script]);
+    assert!(refused.contains("`agent` has more than 200 bytes") && refused.ends_with("[exit 2]"), "{refused}");
+}
+
+#[test]
+fn mounts_are_copied_once_and_only_from_where_it_is_allowed() {
+    let world = World::new();
+    world.file("tree/keep.txt", "kept");
+    world.file("tree/target/big.bin", [0; 100]);
+    world.file("other/x.txt", "x");
+    let script = world.file("m.jsonl", "");
+    assert_snapshot!(world.run(&["run", &script, "--mount", "tree:in/side", "--mount-exclude", "target"]), @"
+    copied [dir]/tree to /in/side: 1 file, 4 B
+
+    session m ([id])
+      calls    0: 0 ok
+      events   3
+      files    1 in 2 directories, 4 B
+      time [duration]
+
+    look further:
+      foldspace log m --calls
+      foldspace diff m 3..
+      foldspace ls m -R --at 3
+    [exit 0]
+    ");
+    assert_eq!(world.printed(&["ls", "m", "-R"]), "in/\nin/side/\nin/side/keep.txt\n");
+    assert_snapshot!(world.run(&["run", &script, "--session", "m", "--mount", "other"]), @"
+
+    session m ([id])
+      calls    0: 0 ok
+      events   3
+      files    1 in 2 directories, 4 B
+      time [duration]
+
+    look further:
+      foldspace log m --calls
+      foldspace diff m 3..
+      foldspace ls m -R --at 3
+    note: the workspace is not new; the mounts were not copied again
+    [exit 0]
+    ");
+    let mount = |more: &[&str]| world.run(&[&["run", &script, "--session", "new", "--mount"], more].concat());
+    assert_snapshot!(mount(&["tree", "--mount-max-bytes", "10"]), @"
+    error: [dir]/tree holds at least 104 bytes, max_bytes is 10; raise it or leave files out with exclude_glob
+    [exit 1]
+    ");
+    assert_snapshot!(mount(&["tree", "--allow-root", "other"]), @"
+    error: [dir]/tree is outside of the directories that may be mounted: [dir]/other
+    [exit 2]
+    ");
+    assert_snapshot!(mount(&["nowhere"]), @"
+    error: [dir]/nowhere does not exist and can't be mounted
+    [exit 3]
+    ");
+    assert_snapshot!(mount(&["story:../up"]), @r#"
+    error: mount "story:../up": path "../up": `.` and `..` are not allowed; give the path from the workspace root; write DIRECTORY or DIRECTORY:PATH
+    [exit 2]
+    "#);
+    assert_snapshot!(mount(&["tree", "--mount-include", "["]), @r#"
+    error: glob "[" of the mount [dir]/tree: unclosed character class; missing ']'
+    [exit 2]
+    "#);
+    assert!(!world.printed(&["sessions"]).contains("new"), "a session whose mounts failed is not kept");
+}
+
+#[test]
+fn the_environment_can_fence_mounts_in() {
+    let world = World::new();
+    world.file("tree/a.txt", "a");
+    world.file("fence/b/b.txt", "b");
+    let script = world.file("m.jsonl", "");
+    let fenced = |arguments: &[&str]| {
+        let mut command = world.command(&[&["run", &script], arguments].concat());
+        super::told(&command.env("FOLDSPACE_MOUNT_ROOTS", world.path("fence")).output().unwrap())
+    };
+    assert_snapshot!(fenced(&["--mount", "tree"]), @"
+    error: [dir]/tree is outside of the directories that may be mounted: [dir]/fence
+    [exit 2]
+    ");
+    assert!(fenced(&["--mount", "fence/b"]).ends_with("[exit 0]"));
+    assert_snapshot!(fenced(&["--mount", "tree", "--allow-root", "tree"]), @"
+    error: FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't
+    hint: leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS
+    [exit 2]
+    ");
+}
+
+#[test]
+fn json_tells_each_call_and_then_the_sum() {
+    let world = World::new();
+    let lines = world.json_lines(&["run", &world.file("story.jsonl", STORY)]);
+    assert_eq!(lines.len(), 6);
+    assert!(lines[..5].iter().all(|line| line["type"] == "call" && line["as_expected"] == true));
+    assert_eq!(lines[3]["status"], "error");
+    assert_eq!(lines[3]["line"], 8);
+    let sum = &lines[5];
+    assert_eq!((&sum["type"], &sum["calls"], &sum["ok"]), (&"summary".into(), &5.into(), &4.into()));
+    assert_eq!((&sum["before"], &sum["head"], &sum["files"]), (&1.into(), &15.into(), &1.into()));
+}
+
+#[test]
+fn not_waiting_for_the_disk_loses_nothing_that_was_finished() {
+    let world = World::new();
+    world.printed(&["run", &world.file("story.jsonl", STORY), "--no-wait", "--timeout", "2.5"]);
+    assert_eq!(world.printed(&["ls", "story", "-R"]), "src/\nsrc/main.rs\n");
+    for wrong in ["0", "-1", "x", "1e400"] {
+        assert!(world.run(&["run", "x", "--timeout", wrong]).ends_with("[exit 2]"), "{wrong}");
+    }
+}
+
+#[test]
+fn data_that_can_not_be_written_is_said() {
+    let world = World::new();
+    let (script, file) = (world.file("s.jsonl", STORY), world.file("a-file", ""));
+    assert_snapshot!(world.run(&["--data", &file, "run", &script]), @"
+    error: can't create [dir]/a-file: File exists (os error 17)
+    [exit 6]
+    ");
+    assert!(world.run(&["--data", "/proc/none", "run", &script]).ends_with("[exit 6]"));
+}

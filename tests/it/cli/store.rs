@@ -1,0 +1,210 @@
+//! The store as a whole: portable files, checks, space.
+
+use std::path::PathBuf;
+
+use insta::assert_snapshot;
+
+use super::World;
+
+#[test]
+fn without_a_store_nothing_is_made() {
+    let world = World::new();
+    assert_snapshot!(world.run(&["sessions"]), @"
+    error: there is no store in [dir]/data
+    hint: `foldspace run` makes one; --data or FOLDSPACE_DATA says where
+    [exit 3]
+    ");
+    for arguments in [
+        &["log", "x"][..],
+        &["log", "x", "--follow"],
+        &["ls", "x"],
+        &["verify"],
+        &["fsck"],
+        &["gc"],
+        &["du"],
+        &["remove", "x", "--yes"],
+        &["export", "x", "-"],
+    ] {
+        assert!(world.run(arguments).ends_with("[exit 3]"), "{arguments:?}");
+    }
+    assert!(!world.data().exists());
+}
+
+#[test]
+fn the_data_is_where_it_was_said() {
+    let world = World::new();
+    let script = world.file("s.jsonl", "");
+    let (home, xdg) = (world.path("home"), world.path("xdg"));
+    let run = |set: &[(&str, &str)], more: &[&str]| {
+        let mut command = world.command(&[more, &["run", &script]].concat());
+        command.env_remove("FOLDSPACE_DATA").env_remove("HOME").envs(set.iter().copied());
+        super::told(&command.output().unwrap())
+    };
+    assert!(run(&[("HOME", home.to_str().unwrap())], &[]).ends_with("[exit 0]"));
+    assert!(home.join(".local/share/foldspace/journal").is_dir());
+    assert!(run(&[("XDG_DATA_HOME", xdg.to_str().unwrap())], &[]).ends_with("[exit 0]"));
+    assert!(xdg.join("foldspace/journal").is_dir());
+    let told = run(&[], &["--data", "it's here"]);
+    assert!(world.path("it's here/journal").is_dir());
+    assert!(told.contains(r"--data 'it'\''s here' log s --calls"), "{told}");
+    assert_snapshot!(run(&[("XDG_DATA_HOME", "not/absolute")], &[]), @"
+    error: there is no place for data: neither HOME nor XDG_DATA_HOME is set
+    hint: say where with --data DIR or FOLDSPACE_DATA
+    [exit 2]
+    ");
+}
+
+#[test]
+fn a_session_travels_in_one_file() {
+    let world = World::with_story();
+    assert_snapshot!(world.run(&["export", "story", "story.fold"]), @"
+    story: 15 events, 3 contents, 2.2 KiB written to story.fold
+    [exit 0]
+    ");
+    let file = std::fs::read(world.path("story.fold")).unwrap();
+    assert_eq!(world.output(&["export", "story", "-"]).stdout, file);
+    let there = |arguments: &[&str]| world.run(&[&["--data", "there"], arguments].concat());
+    assert_snapshot!(there(&["import", "story.fold"]), @"
+    story: 15 events, 3 contents, 2.2 KiB taken in
+    [exit 0]
+    ");
+    assert!(there(&["log", "story"]) == world.run(&["log", "story"]), "the history is the same");
+    assert!(there(&["diff", "story", ".."]) == world.run(&["diff", "story", ".."]));
+    assert!(there(&["import", "story.fold"]).ends_with("[exit 0]"), "once more is no harm");
+    let other = |arguments: &[&str]| world.run(&[&["--data", "other"], arguments].concat());
+    assert_snapshot!(other(&["import", "story.fold", "--name", "tale"]), @"
+    tale: 15 events, 3 contents, 2.2 KiB taken in
+    [exit 0]
+    ");
+    assert!(other(&["ls", "tale"]).starts_with("src/"));
+    assert!(world.fed(&["--data", "third", "import", "-"], &file).ends_with("[exit 0]"));
+}
+
+#[test]
+fn a_file_that_is_no_export_is_refused() {
+    let world = World::with_story();
+    world.printed(&["export", "story", "story.fold"]);
+    let whole = std::fs::read(world.path("story.fold")).unwrap();
+    world.file("short.fold", &whole[..whole.len() / 2]);
+    world.file("empty.fold", "");
+    world.file("text.fold", "hello");
+    assert_snapshot!(world.run(&["--data", "there", "import", "short.fold"]), @"
+    error: the file can't be imported: it ends early
+    [exit 5]
+    ");
+    for bad in ["empty.fold", "text.fold"] {
+        assert!(world.run(&["--data", "there", "import", bad]).ends_with("[exit 5]"), "{bad}");
+    }
+    assert_snapshot!(world.run(&["import", "nothing.fold"]), @"
+    error: there is no file nothing.fold
+    [exit 3]
+    ");
+    assert_snapshot!(world.run(&["export", "story", "no/such/place"]), @"
+    error: can't write no/such/place: No such file or directory (os error 2)
+    [exit 6]
+    ");
+    assert_snapshot!(world.run(&["--data", "there", "sessions"]), @"
+    no sessions
+    [exit 0]
+    ");
+    world.printed(&["--data", "taken", "run", &world.file("story.jsonl", "")]);
+    assert_snapshot!(world.run(&["--data", "taken", "import", "story.fold"]), @r#"
+    error: there is a session called "story" already
+    hint: give it another name with --name
+    [exit 2]
+    "#);
+}
+
+#[test]
+fn a_healthy_store_is_said_to_be_so() {
+    let world = World::with_story();
+    assert_snapshot!(world.run(&["verify"]), @"
+    1 session, 15 events, 0 snapshots, 3 contents: all is as the events say
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["verify", "story"]), @"
+    1 session, 15 events, 0 snapshots, 3 contents: all is as the events say
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["fsck"]), @"
+    1 segment, 1 session, 11 commits, 15 events, 3 contents: no damage
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["fsck", "--repair"]), @"
+    1 segment, 1 session, 11 commits, 15 events, 3 contents: no damage
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["verify", "nobody"]), @r#"
+    error: no session is called "nobody", and no id begins so
+    hint: `foldspace sessions` lists them
+    [exit 3]
+    "#);
+}
+
+fn segment(world: &World) -> PathBuf {
+    let mut files = std::fs::read_dir(world.data().join("journal")).unwrap().map(|entry| entry.unwrap().path());
+    files.next().unwrap()
+}
+
+#[test]
+fn damage_is_found_shown_and_repaired() {
+    let world = World::with_story();
+    let segment = segment(&world);
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0xff;
+    std::fs::write(&segment, &bytes).unwrap();
+    let checked = world.run(&["fsck"]);
+    assert!(checked.contains("segment 1 at byte") && checked.ends_with("[exit 1]"), "{checked}");
+    let used = world.run(&["cat", "story", "src/main.rs", "--at", "10"]);
+    assert!(used.ends_with("[exit 5]") || used.ends_with("[exit 0]"), "{used}");
+    let repaired = world.run(&["fsck", "--repair"]);
+    assert!(repaired.contains("repaired: ") && repaired.ends_with("[exit 0]"), "{repaired}");
+    assert!(world.run(&["fsck"]).contains("no damage"));
+    let verified = world.run(&["verify"]);
+    assert!(verified.ends_with("[exit 0]") || verified.contains("difference"), "{verified}");
+}
+
+#[test]
+fn a_removed_session_leaves_space_behind() {
+    let world = World::with_story();
+    world.printed(&["run", &world.file("other.jsonl", "")]);
+    assert_snapshot!(world.run(&["remove", "story"]), @"
+    error: there is no terminal to ask on: remove session story ([id]) with its 15 events for good?
+    hint: --yes removes it without asking
+    [exit 2]
+    ");
+    assert_snapshot!(world.run(&["remove", "story", "--yes"]), @"
+    removed story ([id]), 15 events; `gc` frees its space
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["remove", "story", "--yes"]), @r#"
+    error: no session is called "story", and no id begins so
+    hint: `foldspace sessions` lists them
+    [exit 3]
+    "#);
+    let rehearsed = world.run(&["gc", "--dry-run"]);
+    assert!(rehearsed.starts_with("would free") && rehearsed.contains("11 commits"), "{rehearsed}");
+    let freed = world.run(&["gc"]);
+    assert!(freed.starts_with("freed") && freed.contains("11 commits"), "{freed}");
+    assert!(world.run(&["gc"]).contains("freed 0 B"));
+    assert!(world.printed(&["sessions"]).contains("other"));
+}
+
+#[test]
+fn space_is_accounted_for() {
+    let world = World::with_story();
+    let whole = world.printed(&["du"]);
+    for word in ["WriteFile", "CallStarted", "story", "contents", "journal files", "kept on the disk"] {
+        assert!(whole.contains(word), "{word} is not in\n{whole}");
+    }
+    let sum = world.json(&["du", "story"]);
+    assert_eq!(sum["sessions"][0]["events"], 15);
+    assert_eq!(sum["written_bytes"], 14 + 13 + 15);
+    assert_eq!(sum["kept_bytes"], 14 + 13 + 15);
+    let count = |kind: &str| {
+        let kinds = sum["kinds"].as_array().unwrap();
+        kinds.iter().find(|row| row["kind"] == kind).unwrap()["count"].clone()
+    };
+    assert_eq!((count("WriteFile"), count("CallStarted"), count("DeleteEntry")), (3.into(), 5.into(), 1.into()));
+}

@@ -1,0 +1,219 @@
+//! The index is a cache: whatever becomes of it, everything in the journal is there.
+
+use std::path::{Path, PathBuf};
+
+use foldspace::{Digest, EventStore, LocalStore, Snapshot};
+
+use super::journal::recorded;
+use super::{
+    History, Random, assert_same, copied, copy, files_below, fresh, history, note, open, record, rounds, session,
+    try_history,
+};
+
+/// Bytes of a snapshot.
+const SNAPSHOT: usize = 300_000;
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    whole: History,
+    contents: Vec<Digest>,
+}
+
+/// A store with everything in its index, and so many snapshots that not all of it is read on opening.
+fn fixture(seed: u64) -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, recording) = recorded(directory.path(), 2, seed);
+    let mut random = Random(seed);
+    for (id, events) in history(&store) {
+        for part in 1..4 {
+            let snapshot = snapshot(id, events.len() as u64 * part / 4, random.bytes(SNAPSHOT));
+            store.put_snapshot(&snapshot).unwrap();
+        }
+    }
+    store.settle().unwrap();
+    let whole = history(&store);
+    drop(store);
+    Fixture { directory, whole, contents: recording.contents }
+}
+
+fn snapshot(session: foldspace::SessionId, seq: u64, bytes: Vec<u8>) -> Snapshot {
+    let slice = foldspace::EncodedSlice { name: "Odd".into(), version: 1, blocks: vec![bytes.into()] };
+    Snapshot { session, seq, time: foldspace::Timestamp(1), unreadable: 0, slices: vec![slice] }
+}
+
+fn index_files(directory: &Path) -> Vec<PathBuf> {
+    files_below(&directory.join("index"))
+}
+
+impl Fixture {
+    /// Opens a copy with a changed index; everything must be there, also after it was opened again.
+    fn check(&self, context: &str, change: impl FnOnce(&Path)) -> Vec<String> {
+        let copy = copied(self.directory.path(), true);
+        change(copy.path());
+        let store = open(copy.path());
+        let notes = store.notes().to_vec();
+        self.check_open(&store, context);
+        drop(store);
+        let again = open(copy.path());
+        self.check_open(&again, &format!("{context}, again"));
+        notes
+    }
+
+    fn check_open(&self, store: &LocalStore, context: &str) {
+        assert_same(&try_history(store).unwrap_or_else(|e| panic!("{context}: {e}")), &self.whole, context);
+        for digest in &self.contents {
+            assert!(store.has_content(digest).unwrap(), "{context}");
+            let bytes = store.content(digest).unwrap_or_else(|e| panic!("{context}: {e}"));
+            assert_eq!(Digest::of(&bytes), *digest, "{context}");
+        }
+        for id in self.whole.keys() {
+            let latest = store.snapshot(*id, u64::MAX).unwrap_or_else(|e| panic!("{context}: {e}"));
+            assert!(latest.is_none_or(|latest| latest.slices[0].blocks[0].len() == SNAPSHOT), "{context}");
+        }
+        let seq = self.whole[&session(0)].len() as u64 + 1;
+        let pending = store.submit(note(session(0), b"life goes on")).unwrap_or_else(|e| panic!("{context}: {e}"));
+        assert!(pending.wait().unwrap().first >= seq, "{context}");
+        store.remove(session(0)).unwrap();
+        // As it was, for the next look.
+        for event in &self.whole[&session(0)] {
+            record(store, note(session(0), &event.event.bytes));
+        }
+    }
+}
+
+#[test]
+fn an_index_in_order_is_used_without_a_word() {
+    assert_eq!(fixture(20).check("untouched", |_| {}), &[] as &[String]);
+}
+
+#[test]
+fn an_empty_store_has_nothing_to_tell() {
+    let (directory, store) = fresh();
+    drop(store);
+    for _ in 0..3 {
+        assert_eq!(open(directory.path()).notes(), &[] as &[String]);
+    }
+}
+
+#[test]
+fn an_index_that_is_not_there_or_not_ours_is_made_again() {
+    let fixture = fixture(21);
+    let (other, store) = fresh();
+    record(&store, note(session(77), b"of another store"));
+    store.settle().unwrap();
+    drop(store);
+    let gone = |at: &Path| std::fs::remove_dir_all(at.join("index")).unwrap();
+    let empty = |at: &Path| index_files(at).iter().for_each(|file| std::fs::write(file, b"").unwrap());
+    let foreign = |at: &Path| {
+        gone(at);
+        copy(&other.path().join("index"), &at.join("index"));
+    };
+    let a_file = |at: &Path| {
+        gone(at);
+        std::fs::write(at.join("index"), b"what is this?").unwrap();
+    };
+    let changes: [(&str, &dyn Fn(&Path)); 4] =
+        [("deleted", &gone), ("emptied", &empty), ("of another store", &foreign), ("a file", &a_file)];
+    for (context, change) in changes {
+        let notes = fixture.check(context, change);
+        assert_eq!(notes.len(), 1, "{context}: {notes:?}");
+        assert!(notes[0].contains("index") && !notes[0].contains('\n'), "{context}: {notes:?}");
+    }
+}
+
+#[test]
+fn unfinished_files_of_the_index_are_no_matter() {
+    let fixture = fixture(22);
+    let notes = fixture.check("unfinished", |at| {
+        for name in ["snap.0000000000000123.generating", "snap.generating"] {
+            std::fs::write(at.join("index").join(name), Random(5).bytes(999)).unwrap();
+        }
+    });
+    assert_eq!(notes, &[] as &[String]);
+}
+
+#[test]
+fn an_index_that_is_behind_is_brought_up_to_date() {
+    let (directory, store) = fresh();
+    record(&store, note(session(1), b"one"));
+    let removed = record(&store, note(session(2), b"to be removed")).last;
+    assert_eq!(removed, 1);
+    store.settle().unwrap();
+    drop(store);
+    let early = copied(directory.path(), true);
+    let (store, _) = recorded(directory.path(), 2, 23);
+    store.remove(session(2)).unwrap();
+    record(&store, note(session(1), b"two"));
+    let whole = history(&store);
+    drop(store);
+    std::fs::remove_dir_all(directory.path().join("index")).unwrap();
+    copy(&early.path().join("index"), &directory.path().join("index"));
+    for round in 0..3 {
+        let store = open(directory.path());
+        assert_eq!(store.notes(), &[] as &[String]);
+        assert_same(&history(&store), &whole, &format!("opened for the {round}. time"));
+    }
+}
+
+#[test]
+fn an_index_of_a_later_time_than_the_journal_is_made_again() {
+    let (directory, store) = fresh();
+    record(&store, note(session(1), b"one"));
+    drop(store);
+    let early = copied(directory.path(), true);
+    let store = open(directory.path());
+    for _ in 0..50 {
+        record(&store, note(session(1), b"more"));
+    }
+    drop(store);
+    // As when somebody puts back an old copy of the journal.
+    std::fs::remove_dir_all(directory.path().join("journal")).unwrap();
+    copy(&early.path().join("journal"), &directory.path().join("journal"));
+    let store = open(directory.path());
+    assert_eq!(history(&store)[&session(1)].len(), 1);
+    assert_eq!(store.notes().len(), 1, "{:?}", store.notes());
+}
+
+#[test]
+fn a_damaged_index_is_made_again() {
+    let fixture = fixture(24);
+    let files = index_files(fixture.directory.path()).len() as u64;
+    let mut random = Random(25);
+    for round in 0..rounds(60) {
+        let which = random.below(files) as usize;
+        let change = |at: &Path| {
+            let file = &index_files(at)[which];
+            let mut bytes = std::fs::read(file).unwrap();
+            let length = bytes.len() as u64;
+            match round % 4 {
+                0 => bytes.truncate(random.below(length) as usize),
+                1 => (0..=random.below(8)).for_each(|_| bytes[random.below(length) as usize] ^= 1 << random.below(8)),
+                2 => {
+                    let (at, noise) = (random.below(length) as usize, random.bytes(5000));
+                    bytes[at..].iter_mut().zip(noise).for_each(|(byte, noise)| *byte = noise);
+                }
+                _ => {
+                    let used = bytes.iter().rposition(|byte| *byte != 0).unwrap_or(0) as u64 + 1;
+                    (0..20).for_each(|_| bytes[random.below(used) as usize] ^= 0xff);
+                }
+            }
+            std::fs::write(file, bytes).unwrap();
+        };
+        let notes = fixture.check(&format!("round {round}, file {which}"), change);
+        assert!(notes.len() <= 1, "{notes:?}");
+    }
+}
+
+#[test]
+fn an_index_that_is_damaged_while_it_is_open_harms_nothing() {
+    let fixture = fixture(26);
+    let copy = copied(fixture.directory.path(), true);
+    let store = open(copy.path());
+    for file in index_files(copy.path()) {
+        let length = std::fs::metadata(&file).unwrap().len() as usize;
+        std::fs::write(file, Random(27).bytes(length)).unwrap();
+    }
+    fixture.check_open(&store, "while open");
+    drop(store);
+    fixture.check_open(&open(copy.path()), "opened again");
+}
