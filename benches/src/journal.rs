@@ -6,7 +6,8 @@ use std::sync::Arc;
 use anyhow::Result;
 use foldspace::{
     CallFinished, CallLink, CallStarted, CallStatus, Commit, Digest, Durability, EntryPath, EventStore, LocalStore,
-    LocalStoreOptions, NewSession, Node, Registry, Session, Sessions, SnapshotPolicy, SystemClock, WriteFile, WriteMode,
+    LocalStoreOptions, NewSession, Node, Registry, Session, Sessions, SnapshotPolicy, SystemClock, WriteFile,
+    WriteMode,
 };
 use serde_json::json;
 
@@ -51,7 +52,8 @@ pub fn path(number: u64) -> String {
 /// What the store says.
 pub fn write(sessions: &Sessions, name: &str, plan: Plan) -> Result<Session> {
     let session = sessions.create(NewSession::named(name))?.as_agent("agent-1");
-    let paths: Result<Vec<EntryPath>, _> = (0..plan.paths).map(|number| EntryPath::for_creation(&path(number))).collect();
+    let paths: Result<Vec<EntryPath>, _> =
+        (0..plan.paths).map(|number| EntryPath::for_creation(&path(number))).collect();
     let paths = paths?;
     let mut head = session.head()?;
     let mut number = 0;

@@ -7,7 +7,8 @@ use anyhow::Result;
 /// Bytes of an event.
 pub const EVENT_BYTES: usize = 200;
 
-const TEMPLATE: &[u8] = br#"{"tool":"edit_file","file_path":"src/engine/session.rs","status":"ok","micros":1234,"digest":""#;
+const TEMPLATE: &[u8] =
+    br#"{"tool":"edit_file","file_path":"src/engine/session.rs","status":"ok","micros":1234,"digest":""#;
 
 /// An event of one writer.
 #[derive(Debug, Clone, Copy)]
@@ -111,7 +112,10 @@ impl<L: Log> Loaded for L {
             let writers: Vec<_> = writers.collect();
             writers.into_iter().map(|w| w.join().map_err(|_| anyhow::anyhow!("a writer panicked"))?).collect()
         });
-        let runs: Vec<Run> = { let runs: Result<Vec<Run>> = runs; runs? };
+        let runs: Vec<Run> = {
+            let runs: Result<Vec<Run>> = runs;
+            runs?
+        };
         let mut whole = Run { took: start.elapsed(), ..Run::default() };
         for run in runs {
             whole.events += run.events;
@@ -136,7 +140,9 @@ fn write<L: Log>(log: &L, writer: u32, load: Load) -> Result<Run> {
         let record = Record::new(writer, load.from + run.events);
         let begun = Instant::now();
         flying.push_back(log.submit(&record)?);
-        if flying.len() >= load.in_flight && let Some(oldest) = flying.pop_front() {
+        if flying.len() >= load.in_flight
+            && let Some(oldest) = flying.pop_front()
+        {
             log.wait(oldest)?;
         }
         if load.in_flight == 1 {

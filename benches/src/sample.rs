@@ -30,8 +30,8 @@ impl Noise {
     /// Lines of words, about `bytes` long: compressible as source text is.
     pub fn text(&mut self, bytes: usize) -> String {
         const WORDS: [&str; 24] = [
-            "let", "state", "=", "session", ".", "fold", "(", "event", ")", "?", ";", "match", "self", "{", "}", "Some", "=>",
-            "return", "path", "&", "bytes", "if", "digest", "//",
+            "let", "state", "=", "session", ".", "fold", "(", "event", ")", "?", ";", "match", "self", "{", "}",
+            "Some", "=>", "return", "path", "&", "bytes", "if", "digest", "//",
         ];
         let mut text = String::with_capacity(bytes + 32);
         while text.len() < bytes {

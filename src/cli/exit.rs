@@ -64,6 +64,15 @@ impl Failure {
         self
     }
 
+    /// The same, with where it happened before it.
+    #[must_use]
+    pub(super) fn at(mut self, place: &str) -> Self {
+        if let Self::Told { message, .. } = &mut self {
+            *message = format!("{place}: {message}");
+        }
+        self
+    }
+
     /// An I/O error with what was tried on what.
     pub(super) fn io(action: &str, place: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::new(Exit::Io, format!("can't {action} {}: {error}", text::one_line(&place.to_string(), 300)))

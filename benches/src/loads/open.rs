@@ -61,8 +61,10 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         }
     }
     let [opened, found, all, memory] = figures.map(|figure| median(&figure));
-    let title = format!("open: a store of {SESSIONS} sessions with {events} events, closed cleanly; in a process of its own");
-    let head = ["open ms", "+ find ms", "+ state ms, all together (target <= 100)", "memory MiB at most (target <= 50)"];
+    let title =
+        format!("open: a store of {SESSIONS} sessions with {events} events, closed cleanly; in a process of its own");
+    let head =
+        ["open ms", "+ find ms", "+ state ms, all together (target <= 100)", "memory MiB at most (target <= 50)"];
     let mut table = Table::new(title, &head);
     table.row([
         number(opened),

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Result;
 use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
+use anyhow::Result;
 
 use super::{Peer, key};
 use crate::log::Record;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use anyhow::Result;
 use ::redb::{Database, Durability, TableDefinition};
+use anyhow::Result;
 
 use super::{Peer, key};
 use crate::log::Record;

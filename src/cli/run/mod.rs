@@ -11,7 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::{
-    CallStatus, Dispatcher, Durability, MAX_AGENT_BYTES, MemoryWorkspace, MountHydrated, ToolCall, Tools, hydrate,
+    CallStatus, Dispatcher, Durability, MAX_AGENT_BYTES, MemoryWorkspace, MountHydrated, ToolCall, ToolOutcome, Tools,
+    hydrate,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -137,14 +138,8 @@ impl Run {
                 break;
             }
             report.begin(step);
-            let dispatcher = match &step.agent {
-                Some(agent) => dispatcher.as_agent(agent.as_str()),
-                None => dispatcher.clone(),
-            };
-            let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
-            call.limit = self.timeout;
-            call.cancel = cancel.child_token();
-            let outcome = dispatcher.call(call).await?;
+            let outcome = self.call(&dispatcher, step, &cancel).await;
+            let outcome = outcome.map_err(|failure| failure.at(&format!("line {} of {}", step.line, script.place)))?;
             let right = is_right(step, outcome.status);
             let agent = step.agent.as_deref().or(self.agent.as_deref()).unwrap_or_default();
             report.end(step, agent, &outcome, right)?;
@@ -156,6 +151,21 @@ impl Run {
         report.finish();
         summary.interrupted = cancel.is_cancelled();
         Ok(summary)
+    }
+
+    async fn call(
+        &self,
+        dispatcher: &Dispatcher,
+        step: &Step,
+        cancel: &CancellationToken,
+    ) -> Result<ToolOutcome, Failure> {
+        let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
+        call.limit = self.timeout;
+        call.cancel = cancel.child_token();
+        Ok(match &step.agent {
+            Some(agent) => dispatcher.as_agent(agent.as_str()).call(call).await?,
+            None => dispatcher.call(call).await?,
+        })
     }
 }
 

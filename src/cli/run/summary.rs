@@ -1,7 +1,7 @@
 //! What came of a run, and where to look further.
 
 use foldspace::{CallStatus, Entry, Seq};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::Globals;
 use super::super::exit::{Exit, Failure};
@@ -22,6 +22,30 @@ pub(super) struct Summary {
     wrong: u64,
     wrong_at: Option<u64>,
     pub(super) interrupted: bool,
+}
+
+/// How the session stands at the end.
+struct End {
+    head: Seq,
+    files: u64,
+    directories: u64,
+    bytes: u64,
+    micros: u64,
+}
+
+impl End {
+    fn of(begun: &Begun, since: u64) -> Result<Self, Failure> {
+        let state = begun.session.state()?;
+        let tree = tree::files(&state);
+        let directories = tree.iter().filter(|(_, entry)| entry.is_directory()).count() as u64;
+        Ok(Self {
+            head: state.seq(),
+            files: tree.len() as u64 - directories,
+            directories,
+            bytes: tree.iter().map(|(_, entry)| Entry::size(entry)).sum(),
+            micros: begun.session.steady_micros().saturating_sub(since),
+        })
+    }
 }
 
 impl Summary {
@@ -54,49 +78,48 @@ impl Summary {
     }
 
     pub(super) fn show(&self, begun: &Begun, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let session = &begun.session;
-        let state = session.state()?;
-        let files = tree::files(&state);
-        let directories = files.iter().filter(|(_, entry)| entry.is_directory()).count() as u64;
-        let others = files.len() as u64 - directories;
-        let bytes: u64 = files.iter().map(|(_, entry)| Entry::size(entry)).sum();
-        let micros = session.steady_micros().saturating_sub(self.since);
+        let end = End::of(begun, self.since)?;
         if out.is_json() {
-            return out.json_line(&json!({
-                "type": "summary",
-                "session": session.id(),
-                "name": session.name(),
-                "is_new": begun.is_new,
-                "calls": self.total,
-                "ok": self.ok,
-                "failed_as_expected": self.failed_as_expected,
-                "wrong": self.wrong,
-                "not_made": self.not_made(),
-                "interrupted": self.interrupted,
-                "before": self.before,
-                "head": state.seq(),
-                "files": others,
-                "directories": directories,
-                "bytes": bytes,
-                "micros": micros,
-            }));
+            return out.json_line(&self.as_json(begun, &end));
         }
-        let name = session.name();
-        out.line(format!("\nsession {} ({})", out.paint(BOLD, name), session.id().short()))?;
-        let field = |out: &mut Out, name: &str, value: String| {
-            let name = out.paint(DIM, format!("{name:<7}"));
-            out.line(format!("  {name}  {value}"))
-        };
-        field(out, "calls", self.calls(out))?;
-        field(out, "events", state.seq().to_string())?;
-        let directories = text::count(directories, "directory");
-        field(out, "files", format!("{others} in {directories}, {}", text::size(bytes)))?;
-        field(out, "time", text::duration(micros))?;
+        let name = begun.session.name();
+        out.line(format!("\nsession {} ({})", out.paint(BOLD, name), begun.session.id().short()))?;
+        let directories = text::count(end.directories, "directory");
+        let rows = [
+            ("calls", self.calls(out)),
+            ("events", end.head.to_string()),
+            ("files", format!("{} in {directories}, {}", end.files, text::size(end.bytes))),
+            ("time", text::duration(end.micros)),
+        ];
+        for (name, value) in rows {
+            out.line(format!("  {}  {value}", out.paint(DIM, format!("{name:<7}"))))?;
+        }
         let program = open::same_program(globals);
         out.line("\nlook further:")?;
         out.line(format!("  {program} log {name} --calls"))?;
         out.line(format!("  {program} diff {name} {}..", self.before))?;
         out.line(format!("  {program} ls {name} -R --at {}", self.before))
+    }
+
+    fn as_json(&self, begun: &Begun, end: &End) -> Value {
+        json!({
+            "type": "summary",
+            "session": begun.session.id(),
+            "name": begun.session.name(),
+            "is_new": begun.is_new,
+            "calls": self.total,
+            "ok": self.ok,
+            "failed_as_expected": self.failed_as_expected,
+            "wrong": self.wrong,
+            "not_made": self.not_made(),
+            "interrupted": self.interrupted,
+            "before": self.before,
+            "head": end.head,
+            "files": end.files,
+            "directories": end.directories,
+            "bytes": end.bytes,
+            "micros": end.micros,
+        })
     }
 
     /// How many calls ended how, in words.

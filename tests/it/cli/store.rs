@@ -71,6 +71,8 @@ fn a_session_travels_in_one_file() {
     assert!(there(&["log", "story"]) == world.run(&["log", "story"]), "the history is the same");
     assert!(there(&["diff", "story", ".."]) == world.run(&["diff", "story", ".."]));
     assert!(there(&["import", "story.fold"]).ends_with("[exit 0]"), "once more is no harm");
+    let renamed = there(&["import", "story.fold", "--name", "tale"]);
+    assert!(renamed.contains("note: the session was here already and is called story"), "{renamed}");
     let other = |arguments: &[&str]| world.run(&[&["--data", "other"], arguments].concat());
     assert_snapshot!(other(&["import", "story.fold", "--name", "tale"]), @"
     tale: 15 events, 3 contents, 2.2 KiB taken in

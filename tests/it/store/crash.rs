@@ -141,6 +141,11 @@ fn killed(directory: &Path, load: Load, pause: Duration, known: &mut Acknowledge
 fn check(directory: &Path, load: Load, known: &mut Acknowledged, thorough: bool) {
     let sessions = sessions(directory, load);
     for (id, acknowledged) in known.iter_mut() {
+        if load.durability == Durability::Buffered && sessions.store().entry(*id).unwrap().is_none() {
+            // Killed before its first commit was written: what was not waited for is gone.
+            acknowledged.clear();
+            continue;
+        }
         let session = sessions.session(*id).unwrap_or_else(|e| panic!("{e} after {load:?}"));
         let from = if thorough { 1 } else { session.head().unwrap().saturating_sub(500).max(1) };
         let mut next = from;

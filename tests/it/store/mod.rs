@@ -1,5 +1,6 @@
 //! Hostile tests of the stores: crashes, cuts, damage, full disks, odd orders; and against simpler selves.
 
+mod bus;
 mod crash;
 mod cut;
 mod damage;
@@ -9,6 +10,7 @@ mod journal;
 mod model;
 mod space;
 mod states;
+mod together;
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,7 +25,7 @@ use tempfile::TempDir;
 
 /// The smallest segments, unpacked: what most tests want.
 pub(crate) fn small() -> LocalStoreOptions {
-    LocalStoreOptions { segment_bytes: 1 << 20, pack: false, durability: Durability::Synced }
+    LocalStoreOptions { segment_bytes: 1 << 20, pack: false, raw_segments: 0, durability: Durability::Synced }
 }
 
 pub(crate) fn open(directory: &Path) -> LocalStore {

@@ -115,13 +115,16 @@ fn every_position_has_one_state_whatever_the_way_to_it() {
         {
             assert_eq!(told(&session.state_at(seq).unwrap()), from_zero[seq as usize], "{every} {keep:?}");
         }
-        session.snapshot();
+        session.snapshot().unwrap();
         assert_eq!(told(&session.state().unwrap()), from_zero[head as usize]);
         assert!(session.state_at(head + 1).is_err());
         drop(session);
         other.close();
     }
-    assert_eq!(plain.verify(None).unwrap().differences, []);
+    let mut differences = plain.verify(None).unwrap().differences;
+    // The files of this test have no contents.
+    differences.retain(|difference| difference.slice.is_some());
+    assert_eq!(differences, []);
 }
 
 /// Long enough for hash maps, for two threads, and for calls to be forgotten.
@@ -158,7 +161,7 @@ fn odd_snapshots_are_passed_over() {
         act(&session, &mut random, &mut open_calls);
     }
     let whole = told(&session.state().unwrap());
-    session.snapshot();
+    session.snapshot().unwrap();
     let good = store.snapshot(session.id(), u64::MAX).unwrap().unwrap();
     for round in 0..40 {
         let mut odd = good.clone();
@@ -187,7 +190,7 @@ fn a_snapshot_of_events_that_were_lost_is_not_used() {
     let (mut random, mut open_calls) = (Random(53), Vec::new());
     for _ in 0..50 {
         act(&session, &mut random, &mut open_calls);
-        session.snapshot();
+        session.snapshot().unwrap();
         let written = super::journal::segments(directory.path())
             .iter()
             .flat_map(|s| super::journal::frames_of(s))

@@ -16,8 +16,6 @@ use crate::engine::store::{StorageUse, StoreError, content};
 
 /// How long a commit that nobody waits for may stay in memory.
 const WRITE_PAUSE: Duration = Duration::from_millis(20);
-/// Full segments that are left as they are: what is new is read most, and reads faster so.
-const RAW_KEPT: u32 = 4;
 /// How often the index learns what is new.
 const LEARN_PAUSE: Duration = Duration::from_millis(500);
 
@@ -121,12 +119,10 @@ impl Shared {
 
     /// Packs segments that are full.
     pub(super) fn pack_full(&self) {
-        if !self.pack {
-            return;
-        }
+        let Some(raw) = self.pack_behind else { return };
         let full = std::mem::take(&mut self.slots.dirty().full);
         for number in full {
-            let durable = self.slots.dirty().end.segment > number + RAW_KEPT;
+            let durable = self.slots.dirty().end.segment > number.saturating_add(raw);
             if !durable {
                 self.slots.dirty().full.push(number);
             } else if let Err(error) = self.pack_segment(number) {

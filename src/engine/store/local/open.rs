@@ -105,7 +105,7 @@ impl LocalStore {
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             durability: options.durability,
-            pack: options.pack,
+            pack_behind: options.pack.then_some(options.raw_segments),
             journal,
             segments,
             contents,
@@ -133,7 +133,7 @@ impl LocalStore {
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             durability: super::Durability::Synced,
-            pack: false,
+            pack_behind: None,
             journal: [0; 16],
             contents: Arc::new(Contents::new(Arc::clone(&segments))),
             segments,
