@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Durability, import_session, name_of};
+use foldspace::{Durability, import_session};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -25,13 +25,12 @@ impl Import {
         let mut file = files::reader(&self.file)?;
         let opened = open::writing(globals, Durability::Synced)?;
         let summary = import_session(&opened.sessions, &mut file, self.name.as_deref())?;
-        let entry = opened.sessions.find(&summary.session.to_string())?;
-        if name_of(&entry) != summary.name {
-            output::note(&format!("the session was here already and is called {}", name_of(&entry)));
+        if self.name.as_ref().is_some_and(|name| *name != summary.name) {
+            output::note(&format!("the session was here already and is called {}", summary.name));
         }
         match out.is_json() {
             true => out.document(&summary)?,
-            false => out.line(format!("{} taken in", export::told(&summary)))?,
+            false => out.line(format!("{} read, {} events were new", export::told(&summary), summary.added))?,
         }
         Ok(Exit::Ok)
     }

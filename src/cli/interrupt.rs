@@ -2,8 +2,17 @@
 
 use tokio_util::sync::CancellationToken;
 
-/// Would cancel the token at the first Ctrl-C, which needs tokio's `signal` feature. Without it Ctrl-C
-/// ends the program as it ends any other; a call cut off so is recorded as interrupted by the next run.
+use super::exit::Exit;
+
+/// Cancels the token at the first Ctrl-C: the call under way is recorded as interrupted. A second one
+/// ends the program at once; the next run records the interruption then.
 pub(super) fn watch(token: CancellationToken) {
-    drop(token);
+    tokio::spawn(async move {
+        if tokio::signal::ctrl_c().await.is_ok() {
+            token.cancel();
+        }
+        if tokio::signal::ctrl_c().await.is_ok() {
+            std::process::exit(i32::from(Exit::Interrupted.code()));
+        }
+    });
 }

@@ -25,6 +25,8 @@ const RECORD_MAX: u32 = 1 << 30;
 const CONTENT: u8 = 1;
 const EVENT: u8 = 2;
 const END: u8 = 3;
+/// Bytes of the end record, its checksum apart.
+const END_BYTES: u64 = 17;
 
 /// What a portable file holds.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -35,6 +37,8 @@ pub struct PortableSummary {
     pub name: String,
     /// How many events.
     pub events: u64,
+    /// How many of them were not here before; 0 for an export.
+    pub added: u64,
     /// How many contents.
     pub contents: u64,
     /// Bytes before compression.
@@ -94,7 +98,7 @@ pub fn export_session(
     out: &mut dyn Write,
 ) -> Result<PortableSummary, PortableError> {
     let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
-    let mut summary = PortableSummary { session: id, name: name_of(&entry), events: 0, contents: 0, bytes: 0 };
+    let mut summary = PortableSummary { session: id, name: name_of(&entry), events: 0, added: 0, contents: 0, bytes: 0 };
     let encoder = zstd::stream::write::Encoder::new(out, LEVEL).map_err(writing)?;
     let mut file = Records { file: encoder, hasher: blake3::Hasher::new(), bytes: 0 };
     file.head(id)?;
@@ -118,6 +122,7 @@ pub fn export_session(
     }
     summary.contents = kept.len() as u64;
     summary.bytes = file.bytes;
+    summary.bytes += END_BYTES;
     file.end(summary.events, summary.contents)?;
     Ok(summary)
 }
@@ -230,15 +235,19 @@ pub fn import_session(
         first = Vec::new();
         commit.encode(1, started.time, &mut first);
     }
-    let here = sessions.store().entry(file.session)?.map_or(0, |entry| entry.head);
+    let entry = sessions.store().entry(file.session)?;
+    let here = entry.as_ref().map_or(0, |entry| entry.head);
     let taken = sessions.list()?.into_iter().any(|entry| entry.id != file.session && name_of(&entry) == name);
     if here == 0 && taken {
         return Err(SessionError::NameTaken { name }.into());
     }
+    let events = file.events.len() as u64;
     let summary = PortableSummary {
         session: file.session,
-        name,
-        events: file.events.len() as u64,
+        // One that is here already keeps its name.
+        name: entry.as_ref().map_or(name, name_of),
+        events,
+        added: events.saturating_sub(here),
         contents: file.contents.len() as u64,
         bytes: file.bytes,
     };

@@ -250,8 +250,8 @@ impl Sessions {
         Ok(Session::new(core))
     }
 
-    /// The session that a person means: by its whole name, or by the beginning of its id or name where
-    /// only one fits.
+    /// The session that a person means: by its whole name, or by the beginning of its id where only
+    /// one fits.
     ///
     /// # Errors
     /// [`SessionError::NotFound`] and [`SessionError::Ambiguous`].

@@ -6,6 +6,9 @@ use std::path::Path;
 
 use super::StoreError;
 
+/// Characters of the command that are written down.
+const HOLDER_CHARS: usize = 200;
+
 /// Holds a store for this process until it is dropped, or the process ends in any way.
 #[derive(Debug)]
 pub(super) struct StoreLock {
@@ -38,7 +41,7 @@ impl StoreLock {
             }
             Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &path)(error)),
         }
-        let words = std::env::args().take(3).collect::<Vec<_>>().join(" ");
+        let words: String = std::env::args().collect::<Vec<_>>().join(" ").chars().take(HOLDER_CHARS).collect();
         let holder = format!("process {} ({words})\n", std::process::id());
         let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes()));
         // On a full disk the lock still holds; only its message is missing.

@@ -80,7 +80,7 @@ fn what_looks_at_stores() {
     let names = ["kinds", "sessions", "store", "written_bytes", "kept_bytes", "dedup_ratio"];
     assert_eq!(fields(&used), names);
     assert_eq!(fields(&used["store"][0]), ["what", "count", "raw_bytes", "disk_bytes"]);
-    let summary = ["session", "name", "events", "contents", "bytes"];
+    let summary = ["session", "name", "events", "added", "contents", "bytes"];
     assert_eq!(fields(&world.json(&["export", "story", "story.fold"])), summary);
     assert_eq!(fields(&world.json(&["import", "story.fold"])), summary);
     let tools = world.json(&["tools"]);

@@ -179,8 +179,8 @@ fn slices_are_listed_and_shown() {
     story at 15, [time]
     slice              on rewind  as JSON  digest
     VirtualFileSystem  restore      360 B  [digest]
-    ToolCalls          keep         725 B  [digest]
-    Usage              keep         136 B  [digest]
+    ToolCalls keep [size]  [digest]
+    Usage keep [size]  [digest]
     Mounts             keep           2 B  [digest]
     [exit 0]
     ");

@@ -43,6 +43,8 @@ impl World {
         settings.add_filter(&directory.path().to_string_lossy(), "[dir]");
         settings.add_filter(env!("CARGO_BIN_EXE_foldspace"), "foldspace");
         settings.add_filter(r"\b[0-9a-f]{64}\b", "[digest]");
+        // Durations are in these slices, so their sizes differ from run to run.
+        settings.add_filter(r"\b(ToolCalls|Usage) +keep +\d+ B", "$1 keep [size]");
         settings.add_filter(r"\b[0-9a-f]{32}\b", "[session]");
         settings.add_filter(r"\b[0-9a-f]{12}\b", "[id]");
         settings.add_filter(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", "[time]");

@@ -65,7 +65,7 @@ fn a_session_travels_in_one_file() {
     assert_eq!(world.output(&["export", "story", "-"]).stdout, file);
     let there = |arguments: &[&str]| world.run(&[&["--data", "there"], arguments].concat());
     assert_snapshot!(there(&["import", "story.fold"]), @"
-    story: 15 events, 3 contents, 2.2 KiB taken in
+    story: 15 events, 3 contents, 2.2 KiB read, 15 events were new
     [exit 0]
     ");
     assert!(there(&["log", "story"]) == world.run(&["log", "story"]), "the history is the same");
@@ -75,7 +75,7 @@ fn a_session_travels_in_one_file() {
     assert!(renamed.contains("note: the session was here already and is called story"), "{renamed}");
     let other = |arguments: &[&str]| world.run(&[&["--data", "other"], arguments].concat());
     assert_snapshot!(other(&["import", "story.fold", "--name", "tale"]), @"
-    tale: 15 events, 3 contents, 2.2 KiB taken in
+    tale: 15 events, 3 contents, 2.2 KiB read, 15 events were new
     [exit 0]
     ");
     assert!(other(&["ls", "tale"]).starts_with("src/"));

@@ -29,7 +29,9 @@ fn on_disk() -> (tempfile::TempDir, Sessions, Session) {
 
 fn record(session: &Session, count: usize) {
     let pending: Vec<_> = (0..count).map(|_| session.submit(note(session.id(), b"more")).unwrap()).collect();
-    pending.into_iter().for_each(|pending| drop(pending.wait().unwrap()));
+    for pending in pending {
+        pending.wait().unwrap();
+    }
 }
 
 /// Takes events until `last` and checks that none is missing or comes twice.
