@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example own_events`
 
+#![expect(clippy::print_stdout, reason = "an example prints")]
+
 use std::error::Error;
 use std::time::Duration;
 
@@ -73,10 +75,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     commit.push(&Spent { model: "small".to_owned(), cents: 3 })?;
     let planned = session.record(commit)?;
 
-    let late = session.commit().expecting(Expected::Exactly(planned.first));
-    let mut late = late;
+    let mut late = session.commit().expecting(Expected::Exactly(planned.first));
     late.push(&Spent { model: "large".to_owned(), cents: 90 })?;
-    println!("a commit that comes too late: {}", session.record(late).unwrap_err());
+    if let Err(error) = session.record(late) {
+        println!("a commit that comes too late: {error}");
+    }
 
     let mut commit = session.commit();
     commit.push(&Task { title: "write the parser".to_owned(), done: true })?;

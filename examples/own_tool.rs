@@ -2,6 +2,8 @@
 //!
 //! `cargo run --example own_tool`
 
+#![expect(clippy::print_stdout, reason = "an example prints")]
+
 use std::error::Error;
 use std::sync::Arc;
 

@@ -98,7 +98,8 @@ pub fn export_session(
     out: &mut dyn Write,
 ) -> Result<PortableSummary, PortableError> {
     let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
-    let mut summary = PortableSummary { session: id, name: name_of(&entry), events: 0, added: 0, contents: 0, bytes: 0 };
+    let mut summary =
+        PortableSummary { session: id, name: name_of(&entry), events: 0, added: 0, contents: 0, bytes: 0 };
     let encoder = zstd::stream::write::Encoder::new(out, LEVEL).map_err(writing)?;
     let mut file = Records { file: encoder, hasher: blake3::Hasher::new(), bytes: 0 };
     file.head(id)?;

@@ -1,5 +1,13 @@
 //! The integration tests: one binary, a module per area.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    clippy::disallowed_methods,
+    reason = "a test stops at what it does not expect, and looks at files and processes itself"
+)]
+
 mod cli;
 mod golden;
 mod house;

@@ -112,7 +112,8 @@ fn an_index_that_is_not_there_or_not_ours_is_made_again() {
         gone(at);
         std::fs::write(at.join("index"), b"what is this?").unwrap();
     };
-    let changes: [(&str, &dyn Fn(&Path)); 4] =
+    type Harm<'a> = &'a dyn Fn(&Path);
+    let changes: [(&str, Harm<'_>); 4] =
         [("deleted", &gone), ("emptied", &empty), ("of another store", &foreign), ("a file", &a_file)];
     for (context, change) in changes {
         let notes = fixture.check(context, change);

@@ -211,7 +211,7 @@ fn packed_segments_read_as_before() {
     let raw = segments(directory.path());
     let store = LocalStore::open(directory.path(), packing()).unwrap();
     let packed = |number: u32| directory.path().join(format!("journal/{number:08}.pak"));
-    while !(packed(1).exists() && packed(2).exists() && !raw[0].exists() && !raw[1].exists()) {
+    while !packed(1).exists() || !packed(2).exists() || raw[0].exists() || raw[1].exists() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     assert_same(&history(&store), &expected, "while open");
@@ -240,12 +240,11 @@ fn leftovers_of_a_packing_are_cleared() {
     drop(store);
     let raw = copied(directory.path(), false);
     let journal = directory.path().join("journal");
-    drop(LocalStore::open(directory.path(), packing()).map(|store| {
-        while !journal.join("00000001.pak").exists() || journal.join("00000001.seg").exists() {
-            std::thread::sleep(std::time::Duration::from_millis(20));
-        }
-        store
-    }));
+    let packing = LocalStore::open(directory.path(), packing()).unwrap();
+    while !journal.join("00000001.pak").exists() || journal.join("00000001.seg").exists() {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(packing);
     std::fs::copy(raw.path().join("journal/00000001.seg"), journal.join("00000001.seg")).unwrap();
     std::fs::write(journal.join("00000002.tmp"), b"unfinished").unwrap();
     check(directory.path(), &[], &expected, "both .seg and .pak");
