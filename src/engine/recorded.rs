@@ -23,7 +23,7 @@ pub struct Recorded<E = Payload> {
     pub seq: Seq,
     /// When, in UTC. Never before that of the event before it.
     pub time: Timestamp,
-    /// The tool call that caused it, named by the position of its [`CallStarted`](super::CallStarted).
+    /// The tool call that caused it, named by the position of its [`CallStarted`](crate::CallStarted).
     pub call: Option<Seq>,
     /// Who made the call.
     pub agent: Arc<str>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foldspace::{
-    AppendAll, CodecError, Event, EventStore, Keep, Keyed, LatestByKey, NewSession, OnRewind, Recorded, Registry,
+    AppendAll, CodecError, Event, Keep, Keyed, LatestByKey, NewSession, OnRewind, Recorded, Registry,
     RegistryError, ReplaceLatest, Session, Sessions, Slice, SnapshotPolicy, SystemClock, UpsertByKey, Usage,
     append_all, replace_latest, replace_latest_by_key, upsert_by_key,
 };
@@ -235,7 +235,7 @@ fn the_general_reducers_keep_what_they_say() {
     }
     let check = |session: &Session, at: u64| {
         let state = session.state_at(1 + 4 * at).unwrap();
-        let all: Vec<u64> = state.slice::<AppendAll<Rated<0>>>().unwrap().items.iter().map(|item| item.stars).collect();
+        let all: Vec<u64> = state.slice::<AppendAll<Rated<0>>>().unwrap().iter().map(|item| item.stars).collect();
         assert_eq!(all, (0..at).collect::<Vec<_>>());
         let latest = state.slice::<ReplaceLatest<Rated<1>>>().unwrap().item.as_ref().map(|item| item.stars);
         assert_eq!(latest, at.checked_sub(1));
