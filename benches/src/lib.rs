@@ -9,7 +9,6 @@ pub mod log;
 pub mod peers;
 pub mod sample;
 pub mod table;
-pub mod tools;
 
 /// The allocator of the `foldspace` program, so that the figures are those that it will have.
 #[global_allocator]

@@ -230,7 +230,7 @@ impl OpenCall {
         self.session.steady_micros().saturating_sub(self.since)
     }
 
-    fn succeed(mut self, done: Done<'_>) -> Result<(ToolOutcome, crate::Pending), (Self, ToolError)> {
+    fn succeed(mut self, done: Done<'_>) -> Result<(ToolOutcome, crate::engine::store::Pending), (Self, ToolError)> {
         let recorded = self.record_success(done);
         match recorded {
             Ok(recorded) => {
@@ -241,11 +241,11 @@ impl OpenCall {
         }
     }
 
-    fn record_success(&self, done: Done<'_>) -> Result<(ToolOutcome, crate::Pending), ToolError> {
+    fn record_success(&self, done: Done<'_>) -> Result<(ToolOutcome, crate::engine::store::Pending), ToolError> {
         let Done { answer, files, extra, workspace, _turn } = done;
         let mut commit = self.session.commit().of_call(CallLink::Of(self.call));
         let changes = if files.is_changed() { files.changes()? } else { Vec::new() };
-        let too_much = |e: crate::CommitError| ToolError::new(e.to_string());
+        let too_much = |e: crate::engine::commit::CommitError| ToolError::new(e.to_string());
         files.record_into(&mut commit).map_err(too_much)?;
         commit.append(extra).map_err(too_much)?;
         let mut contents = Vec::new();

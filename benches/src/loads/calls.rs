@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use foldspace::{Dispatcher, Durability, MemoryWorkspace, NewSession, SnapshotPolicy, ToolCall};
+use foldspace::{Dispatcher, Durability, MemoryWorkspace, NewSession, SnapshotPolicy, ToolCall, Tools};
 use serde_json::json;
 
 use super::Size;
 use crate::disk::Scratch;
 use crate::sample::{Noise, median, micros, quantile};
 use crate::table::{Table, against, number};
-use crate::{journal, tools};
+use crate::{journal};
 
 /// A session on which calls can be made.
 pub struct Bench {
@@ -30,7 +30,7 @@ impl Bench {
         let scratch = Scratch::new("calls")?;
         let sessions = journal::open(scratch.path(), durability, true, SnapshotPolicy::default())?;
         let session = sessions.create(NewSession::default())?.as_agent("agent-1");
-        let dispatcher = Dispatcher::new(session, tools::tools()?, Arc::new(MemoryWorkspace))?;
+        let dispatcher = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(Self { dispatcher, runtime, made: 0, _scratch: scratch })
     }

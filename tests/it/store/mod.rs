@@ -11,6 +11,7 @@ mod journal;
 mod limits;
 mod model;
 mod own;
+mod packed;
 mod space;
 mod states;
 mod together;

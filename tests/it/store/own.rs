@@ -157,7 +157,6 @@ fn who_does_not_know_an_event_reads_all_others() {
     assert_eq!(shown.len(), 10);
     assert!(shown[1]["unreadable"].as_str().unwrap().contains("shop/Earned") && shown[1]["bytes"] == 8, "{}", shown[1]);
     push_raw(&session, "nobody/Knows", 2, b"");
-    assert_eq!(other.verify(None).unwrap().differences, []);
     drop((state, session));
     other.close();
 

@@ -24,6 +24,8 @@ const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 struct Recovered {
     journal: [u8; 16],
     end: Place,
+    /// Where the next frame goes: right there, unless the last segment is packed.
+    next: Place,
     group: u64,
 }
 
@@ -90,7 +92,7 @@ impl LocalStore {
         recovered: Recovered,
         notes: Vec<String>,
     ) -> Result<Self, StoreError> {
-        let Recovered { journal, end, group } = recovered;
+        let Recovered { journal, end, next, group } = recovered;
         let full = segments.numbers()?.into_iter().filter(|number| *number < end.segment).collect();
         let sessions = unindexed(&slots);
         {
@@ -101,7 +103,7 @@ impl LocalStore {
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
         let capacity = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
         let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
-        let writer = Writer::new(Arc::clone(&segments), journal, end, group, capacity, told);
+        let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, told);
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             durability: options.durability,
@@ -273,13 +275,15 @@ impl Scan<'_> {
         self.drop_unbegun(&mut numbers, notes)?;
         let Some(last) = numbers.last().copied() else {
             let journal = SystemClock::default().fresh_id();
-            return Ok(Recovered { journal, end: Place { segment: FIRST, offset: header() }, group: 0 });
+            let end = Place { segment: FIRST, offset: header() };
+            return Ok(Recovered { journal, end, next: end, group: 0 });
         };
         check_numbers(&numbers, self.segments)?;
         let start = stamp.map_or(Place { segment: numbers[0], offset: header() }, |stamp| stamp.end);
         let mut recovered = Recovered {
             journal: self.segments.get(last)?.head.journal,
             end: start,
+            next: start,
             group: stamp.map_or(0, |stamp| stamp.group),
         };
         for number in numbers.into_iter().filter(|number| *number >= start.segment) {
@@ -306,6 +310,8 @@ impl Scan<'_> {
                 segment.sync()?;
             }
             recovered.end = Place { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
+            let packed = segment.is_packed();
+            recovered.next = if packed { Place { segment: number + 1, offset: header() } } else { recovered.end };
         }
         Ok(recovered)
     }
@@ -370,7 +376,8 @@ impl Scan<'_> {
         repair: Option<&Path>,
         notes: &mut Vec<String>,
     ) -> Result<u64, StoreError> {
-        let durable = if last { scan::durable_after(segment, at, group)? } else { Some(at) };
+        let growing = last && !segment.is_packed();
+        let durable = if growing { scan::durable_after(segment, at, group)? } else { Some(at) };
         if durable.is_some() {
             let number = segment.head.number;
             return Err(StoreError::Damaged { segment: number, offset: at, what: what.to_owned() });

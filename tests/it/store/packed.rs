@@ -1,0 +1,150 @@
+//! Packed segments that were damaged: named and repaired like any other.
+
+use std::path::{Path, PathBuf};
+
+use foldspace::{EventStore, LocalStore, LocalStoreOptions, StoreError};
+
+use super::journal::{Recording, frames_of, recorded, segments};
+use super::{
+    Random, assert_beginning, assert_same, copied, history, note, open, record, rounds, session, small,
+    snapshot_of_disk, try_history,
+};
+
+struct Fixture {
+    directory: tempfile::TempDir,
+    recording: Recording,
+    /// The same journal before it was packed.
+    raw: tempfile::TempDir,
+}
+
+fn fixture(seed: u64) -> Fixture {
+    let directory = tempfile::tempdir().unwrap();
+    let (store, recording) = recorded(directory.path(), 3, seed);
+    drop(store);
+    let raw = copied(directory.path(), false);
+    let store = LocalStore::open(directory.path(), LocalStoreOptions { pack: true, ..small() }).unwrap();
+    while !segments(directory.path()).iter().rev().skip(1).all(|path| path.extension().unwrap() == "pak") {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(store);
+    Fixture { directory, recording, raw }
+}
+
+fn packed(directory: &Path) -> PathBuf {
+    directory.join("journal/00000002.pak")
+}
+
+impl Fixture {
+    fn changed(&self, change: impl FnOnce(&mut Vec<u8>)) -> tempfile::TempDir {
+        let copy = copied(self.directory.path(), false);
+        let mut bytes = std::fs::read(packed(copy.path())).unwrap();
+        change(&mut bytes);
+        std::fs::write(packed(copy.path()), bytes).unwrap();
+        copy
+    }
+}
+
+#[test]
+fn a_damaged_block_costs_no_more_than_itself() {
+    let fixture = fixture(100);
+    let length = std::fs::metadata(packed(fixture.directory.path())).unwrap().len() as usize;
+    for at in [5, length / 3, length / 2] {
+        let copy = fixture.changed(|bytes| bytes[at..at + 40].iter_mut().for_each(|byte| *byte ^= 0xa5));
+        let before = snapshot_of_disk(&copy.path().join("journal"));
+        let error = LocalStore::open(copy.path(), small()).err().unwrap();
+        let StoreError::Damaged { segment: 2, offset, .. } = error else {
+            assert!(at == 5 && matches!(error, StoreError::Format { .. }), "byte {at}: {error}");
+            continue;
+        };
+        let report = LocalStore::fsck(copy.path(), false).unwrap();
+        assert_eq!((report.problems[0].segment, report.problems[0].offset), (2, offset), "byte {at}");
+        assert!(snapshot_of_disk(&copy.path().join("journal")) == before, "something was changed");
+        LocalStore::fsck(copy.path(), true).unwrap();
+        let store = open(copy.path());
+        assert_beginning(&history(&store), &fixture.recording.originals, "repaired");
+        // What lies before the block is all there.
+        let block = offset as usize / (256 << 10) * (256 << 10);
+        let early = frames_of(&fixture.raw.path().join("journal/00000002.seg"));
+        let early = early.into_iter().filter(|frame| frame.end < block);
+        let first = frames_of(&segments(fixture.raw.path())[0]).into_iter();
+        let least = fixture.recording.of(&first.chain(early).collect::<Vec<_>>());
+        let found = history(&store);
+        for (id, events) in least.iter().filter(|(id, _)| **id != session(99)) {
+            assert!(found[id].len() >= events.len(), "byte {at}");
+        }
+        record(&store, note(session(0), b"life goes on"));
+        drop(store);
+        assert_eq!(LocalStore::fsck(copy.path(), false).unwrap().problems, [], "byte {at}");
+    }
+}
+
+#[test]
+fn a_damaged_table_is_made_again_from_the_blocks() {
+    let fixture = fixture(101);
+    for back in [1, 10, 20, 30, 33, 36, 40] {
+        let copy = fixture.changed(|bytes| {
+            let at = bytes.len() - back;
+            bytes[at] ^= 0x11;
+        });
+        let error = LocalStore::open(copy.path(), small()).err().unwrap();
+        assert!(matches!(error, StoreError::Format { .. }), "{back} from the end: {error}");
+        LocalStore::fsck(copy.path(), true).unwrap();
+        let mut expected = fixture.recording.originals.clone();
+        expected.remove(&session(99));
+        assert_same(&history(&open(copy.path())), &expected, &format!("{back} from the end"));
+    }
+}
+
+#[test]
+fn flipped_bits_in_packed_segments_never_show_wrong_events() {
+    let fixture = fixture(102);
+    let mut random = Random(103);
+    for round in 0..rounds(80) {
+        let copy = fixture.changed(|bytes| {
+            for _ in 0..=random.below(3) {
+                let at = random.below(bytes.len() as u64) as usize;
+                bytes[at] ^= 1 << random.below(8);
+            }
+            if round % 8 == 0 {
+                bytes.truncate(random.below(bytes.len() as u64) as usize);
+            }
+        });
+        let context = format!("round {round}");
+        if let Ok(store) = LocalStore::open(copy.path(), small()) {
+            assert_beginning(&try_history(&store).unwrap(), &fixture.recording.originals, &context);
+        }
+        LocalStore::fsck(copy.path(), false).unwrap_or_else(|e| panic!("{context}: {e}"));
+        LocalStore::fsck(copy.path(), true).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let store = LocalStore::open(copy.path(), small()).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let found = history(&store);
+        assert_beginning(&found, &fixture.recording.originals, &context);
+        for digest in &fixture.recording.contents {
+            let outcome = store.content(digest);
+            let fine = match &outcome {
+                Ok(bytes) => foldspace::Digest::of(bytes) == *digest,
+                Err(error) => matches!(error, StoreError::NoContent(_) | StoreError::Damaged { .. }),
+            };
+            assert!(fine, "{context}: {outcome:?}");
+        }
+    }
+}
+
+/// The last segment is gone, and what is left last is packed: there is nothing to append to.
+#[test]
+fn a_store_whose_last_segment_is_packed_goes_on_in_a_new_one() {
+    let fixture = fixture(104);
+    let copy = copied(fixture.directory.path(), false);
+    for round in 0..3 {
+        std::fs::remove_file(segments(copy.path()).pop().unwrap()).unwrap();
+        drop(open(copy.path()));
+        for written in [false, true, true] {
+            let store = open(copy.path());
+            let mut found = history(&store);
+            assert_eq!(found.remove(&session(200 + round)).is_some(), written);
+            assert_beginning(&found, &fixture.recording.originals, "cut short");
+            if !written {
+                record(&store, note(session(200 + round), b"life goes on"));
+            }
+        }
+    }
+}
