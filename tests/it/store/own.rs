@@ -144,7 +144,7 @@ fn who_does_not_know_an_event_reads_all_others() {
     let state = session.state().unwrap();
     assert_eq!(state.slice::<Balance>().unwrap().cents, 5 + 700 + 9 - 1 - 2);
     assert_eq!(state.unreadable(), 3, "a kind that no reducer wants is not unreadable to it");
-    session.snapshot();
+    session.snapshot().unwrap();
     drop((state, session));
     knowing.close();
 
@@ -184,7 +184,7 @@ fn a_slice_of_a_new_version_is_folded_anew() {
     let old = sessions(directory.path(), shop().unwrap(), 1);
     let session = old.create(NewSession::named("s")).unwrap();
     (0..10).for_each(|cents| push(&session, &Spent { cents, on: String::new() }));
-    session.snapshot();
+    session.snapshot().unwrap();
     drop(session);
     old.close();
     let counting = Registry::standard().event::<Spent>().unwrap().slice::<Count>().unwrap();
