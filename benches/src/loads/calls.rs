@@ -9,9 +9,9 @@ use serde_json::json;
 
 use super::Size;
 use crate::disk::Scratch;
+use crate::journal;
 use crate::sample::{Noise, median, micros, quantile};
 use crate::table::{Table, against, number};
-use crate::{journal};
 
 /// A session on which calls can be made.
 pub struct Bench {

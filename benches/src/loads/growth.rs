@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 
 use super::Size;
 use crate::disk::{Scratch, bytes_below};
+use crate::journal;
 use crate::sample::Noise;
 use crate::table::{Table, number};
-use crate::{journal};
 
 /// Bytes of a new file.
 const FILE_BYTES: usize = 2 << 10;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use foldspace::{
-    AppendAll, CodecError, Event, Keep, Keyed, LatestByKey, NewSession, OnRewind, Recorded, Registry,
-    RegistryError, ReplaceLatest, Session, Sessions, Slice, SnapshotPolicy, SystemClock, UpsertByKey, Usage,
-    append_all, replace_latest, replace_latest_by_key, upsert_by_key,
+    AppendAll, CodecError, Event, Keep, Keyed, LatestByKey, NewSession, OnRewind, Recorded, Registry, RegistryError,
+    ReplaceLatest, Session, Sessions, Slice, SnapshotPolicy, SystemClock, UpsertByKey, Usage, append_all,
+    replace_latest, replace_latest_by_key, upsert_by_key,
 };
 use serde::{Deserialize, Serialize};
 
