@@ -1,5 +1,7 @@
 //! Recording events and calls. Ratios between engines are in the `report` program, which runs them in turn.
 
+#![expect(clippy::expect_used, reason = "a bench that cannot be set up has nothing to measure")]
+
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

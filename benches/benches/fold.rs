@@ -1,5 +1,7 @@
 //! Folding: a whole journal, a random position, a clone.
 
+#![expect(clippy::expect_used, reason = "a bench that cannot be set up has nothing to measure")]
+
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};

@@ -27,7 +27,7 @@ const CACHE_BYTES: u64 = 8 << 20;
 const ROW_POSITIONS: usize = 256;
 const POSITION_BYTES: usize = 16;
 /// Raised when the rows change their meaning: an index of another version is made again.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const STAMP: &[u8] = b"!stamp";
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -38,6 +38,8 @@ pub(super) struct Stamp {
     pub(super) journal: [u8; 16],
     pub(super) end: Place,
     pub(super) group: u64,
+    /// Checksum of the journal's last bytes before `end`: another history gives another one.
+    pub(super) tail: u32,
 }
 
 /// What the index is to learn.
@@ -90,11 +92,13 @@ impl Index {
         let (journal, rest) = rest.split_first_chunk::<16>()?;
         let (segment, rest) = rest.split_first_chunk::<4>()?;
         let (offset, rest) = rest.split_first_chunk::<4>()?;
-        let group = rest.first_chunk::<8>()?;
+        let (group, rest) = rest.split_first_chunk::<8>()?;
+        let tail = rest.first_chunk::<4>()?;
         (u32::from_le_bytes(*version) == VERSION).then(|| Stamp {
             journal: *journal,
             end: Place { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) },
             group: u64::from_le_bytes(*group),
+            tail: u32::from_le_bytes(*tail),
         })
     }
 
@@ -120,6 +124,7 @@ impl Index {
         value.extend_from_slice(&stamp.journal);
         value.extend_from_slice(&place_bytes(stamp.end));
         value.extend_from_slice(&stamp.group.to_le_bytes());
+        value.extend_from_slice(&stamp.tail.to_le_bytes());
         rows.insert(STAMP, value);
         guarded(|| self.db.apply_batch(rows))
     }

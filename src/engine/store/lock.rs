@@ -12,7 +12,7 @@ const HOLDER_CHARS: usize = 200;
 /// Holds a store for this process until it is dropped, or the process ends in any way.
 #[derive(Debug)]
 pub(super) struct StoreLock {
-    _file: File,
+    file: File,
 }
 
 impl StoreLock {
@@ -48,6 +48,16 @@ impl StoreLock {
         if let Err(error) = written {
             tracing::debug!(%error, "the holder of the lock could not be written down");
         }
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+}
+
+impl Drop for StoreLock {
+    /// A child process that this one is just starting holds the same open file until it becomes another program:
+    /// closing alone would leave the store locked for that moment.
+    fn drop(&mut self) {
+        if let Err(error) = self.file.unlock() {
+            tracing::debug!(%error, "the store's lock goes with its file");
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! The child is this very test binary, started again for the one test [`child`].
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -55,7 +55,7 @@ fn child() {
     };
     let all: Vec<Session> = (0..SESSIONS).map(named).collect();
     // The test harness has begun a line.
-    std::io::stdout().lock().write_all(b"\n").unwrap();
+    say("\n");
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
             let (all, sessions) = (&all, &sessions);
@@ -70,6 +70,7 @@ fn work(all: &[Session], sessions: &Sessions, load: Load, mut random: Random) {
         if load.busy && random.below(50) == 0 {
             let passing = sessions.create(NewSession::default()).unwrap();
             sessions.remove(passing.id()).unwrap();
+            say(&format!("gone {}\n", passing.id()));
         }
         let session = &all[random.below(SESSIONS) as usize];
         let length = if random.below(20) == 0 { 150_000 } else { random.below(300) as usize };
@@ -85,9 +86,12 @@ fn work(all: &[Session], sessions: &Sessions, load: Load, mut random: Random) {
         let digest = content.digest;
         commit.keep(content);
         let done = session.submit(commit).unwrap().wait().unwrap();
-        let line = format!("ack {} {} {} {digest}\n", session.id(), done.first, done.last);
-        std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
+        say(&format!("ack {} {} {} {digest}\n", session.id(), done.first, done.last));
     }
+}
+
+fn say(line: &str) {
+    std::io::stdout().lock().write_all(line.as_bytes()).unwrap();
 }
 
 fn spawn(directory: &Path, load: Load) -> Child {
@@ -102,8 +106,13 @@ fn spawn(directory: &Path, load: Load) -> Child {
         .unwrap()
 }
 
-/// What the child said before it was killed: per session, positions with the digest at each.
-type Acknowledged = BTreeMap<SessionId, BTreeMap<Seq, Digest>>;
+/// What children said before they were killed.
+#[derive(Default)]
+struct Acknowledged {
+    /// Positions with the digest at each.
+    events: BTreeMap<SessionId, BTreeMap<Seq, Digest>>,
+    removed: BTreeSet<SessionId>,
+}
 
 /// Lets a child work for a while after its first acknowledgement, and kills it.
 fn killed(directory: &Path, load: Load, pause: Duration, known: &mut Acknowledged) {
@@ -124,13 +133,16 @@ fn killed(directory: &Path, load: Load, pause: Duration, known: &mut Acknowledge
     let lines = reader.join().unwrap();
     for line in std::iter::once(line.trim_end()).chain(lines.iter().map(String::as_str)) {
         let words: Vec<&str> = line.split(' ').collect();
+        if let ["gone", session] = words[..] {
+            known.removed.extend(session.parse::<SessionId>());
+        }
         // The last line may have been cut off.
         if let ["ack", session, first, last, digest] = words[..]
             && let (Ok(session), Ok(digest)) = (session.parse(), digest.parse())
         {
             let (first, last): (Seq, Seq) = (first.parse().unwrap(), last.parse().unwrap());
             for seq in first..=last {
-                let before = known.entry(session).or_default().insert(seq, digest);
+                let before = known.events.entry(session).or_default().insert(seq, digest);
                 assert_eq!(before, None, "position {seq} was given twice");
             }
         }
@@ -140,7 +152,8 @@ fn killed(directory: &Path, load: Load, pause: Duration, known: &mut Acknowledge
 /// Compares a store with what is known of it; then everything that is there is known.
 fn check(directory: &Path, load: Load, known: &mut Acknowledged, thorough: bool) {
     let sessions = sessions(directory, load);
-    for (id, acknowledged) in known.iter_mut() {
+    assert!(sessions.list().unwrap().iter().all(|entry| !known.removed.contains(&entry.id)), "a removed one is back");
+    for (id, acknowledged) in &mut known.events {
         if load.durability == Durability::Buffered && sessions.store().entry(*id).unwrap().is_none() {
             // Killed before its first commit was written: what was not waited for is gone.
             acknowledged.clear();
@@ -187,7 +200,7 @@ fn check(directory: &Path, load: Load, known: &mut Acknowledged, thorough: bool)
 
 fn crashes(rounds: u64, durability: Durability, busy: bool, seed: u64) {
     let directory = tempfile::tempdir().unwrap();
-    let mut known = Acknowledged::new();
+    let mut known = Acknowledged::default();
     let mut random = Random(seed);
     for round in 0..rounds {
         let load = Load { durability, busy, seed: random.next() };
@@ -196,7 +209,8 @@ fn crashes(rounds: u64, durability: Durability, busy: bool, seed: u64) {
         killed(directory.path(), load, Duration::from_millis(pause), &mut known);
         check(directory.path(), load, &mut known, round % 25 >= 23 || round == rounds - 1);
     }
-    assert!(known.len() as u64 >= SESSIONS && known.values().map(BTreeMap::len).sum::<usize>() > 100);
+    assert_eq!(known.events.len() as u64, SESSIONS);
+    assert!(known.events.values().map(BTreeMap::len).sum::<usize>() > 100 && busy != known.removed.is_empty());
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use foldspace::Expected;
+use tempfile::TempDir;
 
 use super::journal::{Frame, frames, frames_of, recorded, segments};
 use super::{History, Random, assert_same, copied, history, note, open, record};
@@ -30,8 +31,7 @@ impl Loss {
     }
 }
 
-fn check(store: &Path, last: &Path, bytes: &[u8], expected: &History, torn: bool, context: &str) {
-    let directory = copied(store, false);
+fn check(directory: TempDir, last: &Path, bytes: &[u8], expected: &History, torn: bool, context: &str) {
     let target = directory.path().join("journal").join(last.file_name().unwrap());
     std::fs::write(&target, bytes).unwrap();
     let opened = open(directory.path());
@@ -77,7 +77,7 @@ fn a_cut_anywhere_in_the_last_segment_leaves_whole_commits() {
     for (number, cut) in cuts.into_iter().enumerate() {
         // Most cuts are made in one of the three ways, in turn; some in all.
         let losses = [Loss::Truncated, Loss::Zeroed, Loss::Garbage];
-        let chosen = losses.into_iter().enumerate().filter(|(way, _)| number % 3 == *way || number % 10 == 0);
+        let chosen = losses.into_iter().enumerate().filter(|(way, _)| number / 3 % 3 == *way || number % 10 == 0);
         for (_, loss) in chosen {
             if cut < 64 && matches!(loss, Loss::Garbage) {
                 continue;
@@ -89,7 +89,9 @@ fn a_cut_anywhere_in_the_last_segment_leaves_whole_commits() {
             let end = all.get(kept.wrapping_sub(1)).map_or(end, |frame| frame.next);
             let torn = cut < 64 || bytes.get(end..).is_some_and(|rest| rest.iter().any(|byte| *byte != 0));
             let context = format!("{loss:?} from byte {cut}, frame {kept} of {}", all.len());
-            check(directory.path(), &last, &bytes, &expected, torn, &context);
+            // One of three still has its index, which knows of more than there is.
+            let copy = copied(directory.path(), number % 3 == 2);
+            check(copy, &last, &bytes, &expected, torn, &context);
         }
     }
 }

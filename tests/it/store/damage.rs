@@ -116,6 +116,75 @@ fn a_whole_journal_has_no_problems() {
     assert_eq!((report.sessions, report.events), (expected.len() as u64, events as u64 + 2));
 }
 
+/// What the index knows is not read again on opening: damage there shows when somebody looks.
+#[test]
+fn damage_of_what_is_indexed_shows_when_it_is_read() {
+    let fixture = fixture(2, 18);
+    let (path, frames) = &fixture.frames[0];
+    let frame = frames.iter().filter(|frame| frame.kind == COMMIT).nth(5).unwrap();
+    let (touched, first, _) = frame.commit();
+    let copy = copied(fixture.directory.path(), true);
+    let target = copy.path().join("journal").join(path.file_name().unwrap());
+    let mut bytes = std::fs::read(&target).unwrap();
+    bytes[frame.end - 1] ^= 1;
+    std::fs::write(&target, bytes).unwrap();
+    let store = open(copy.path());
+    assert_eq!(store.notes(), &[] as &[String]);
+    for entry in store.entries().unwrap() {
+        let (mut seen, original) = (0, &fixture.recording.originals[&entry.id]);
+        let outcome = store.visit(entry.id, 1, &mut |event| {
+            seen = event.seq;
+            assert_eq!(event.to_recorded(), original[seen as usize - 1]);
+            std::ops::ControlFlow::Continue(())
+        });
+        match outcome {
+            Err(StoreError::Damaged { segment: 1, offset, .. }) => {
+                assert_eq!((entry.id, offset as usize), (touched, frame.at));
+                assert!(seen < first);
+            }
+            other => assert!(other.is_ok() && entry.id != touched, "{other:?}"),
+        }
+        record(&store, note(entry.id, b"life goes on"));
+    }
+}
+
+/// The end of a segment that is not the last is missing: also when no session has a gap from it.
+#[test]
+fn a_full_segment_that_ends_early_is_damaged() {
+    let (directory, store) = fresh();
+    let mut number = 0;
+    while segments(directory.path()).len() < 4 {
+        // Each session has one event: no gap in a session tells of a loss.
+        record(&store, note(session(number), &Random(number).bytes(20_000)));
+        number += 1;
+    }
+    let expected = history(&store);
+    drop(store);
+    for (at, path) in segments(directory.path()).iter().enumerate().take(3) {
+        let frames = frames_of(path);
+        for (kept, zeroed) in [(frames.len() - 1, false), (frames.len() - 2, false), (10, true), (0, true)] {
+            let copy = copied(directory.path(), false);
+            let target = copy.path().join("journal").join(path.file_name().unwrap());
+            let mut bytes = std::fs::read(&target).unwrap();
+            let length = bytes.len();
+            bytes.truncate(frames[kept].at);
+            bytes.resize(if zeroed { length } else { frames[kept].at }, 0);
+            std::fs::write(target, bytes).unwrap();
+            let context = format!("{kept} of {} frames of segment {}, zeroed: {zeroed}", frames.len(), at + 1);
+            let StoreError::Damaged { segment, offset, .. } = refused(copy.path()) else { panic!("{context}") };
+            assert_eq!((segment as usize, offset as usize), (at + 1, frames[kept].at), "{context}");
+            let report = LocalStore::fsck(copy.path(), false).unwrap();
+            assert_eq!((report.problems[0].segment, report.problems[0].offset), (segment, offset), "{context}");
+            LocalStore::fsck(copy.path(), true).unwrap();
+            let found = history(&open(copy.path()));
+            let lost = frames[kept..].iter().filter(|frame| frame.kind == COMMIT).count();
+            assert_eq!(found.len(), expected.len() - lost, "{context}");
+            assert_beginning(&found, &expected, &context);
+            assert_eq!(LocalStore::fsck(copy.path(), false).unwrap().problems, [], "{context}");
+        }
+    }
+}
+
 #[test]
 fn a_missing_or_odd_segment_is_named() {
     let fixture = fixture(3, 13);

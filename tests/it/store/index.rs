@@ -175,6 +175,27 @@ fn an_index_of_a_later_time_than_the_journal_is_made_again() {
     assert_eq!(store.notes().len(), 1, "{:?}", store.notes());
 }
 
+/// Two copies of a store went on apart; one got the other's journal.
+#[test]
+fn an_index_of_a_twin_is_made_again() {
+    let (directory, store) = fresh();
+    record(&store, note(session(1), b"one"));
+    drop(store);
+    let twin = copied(directory.path(), true);
+    for (at, events, text) in [(directory.path(), 40, "a longer text"), (twin.path(), 37, "text")] {
+        let store = open(at);
+        (0..events).for_each(|number| {
+            record(&store, note(session(number % 3), text.as_bytes()));
+        });
+    }
+    let expected = history(&open(directory.path()));
+    std::fs::remove_dir_all(directory.path().join("index")).unwrap();
+    copy(&twin.path().join("index"), &directory.path().join("index"));
+    let store = open(directory.path());
+    assert_same(&history(&store), &expected, "with the twin's index");
+    assert_eq!(store.notes().len(), 1, "{:?}", store.notes());
+}
+
 #[test]
 fn a_damaged_index_is_made_again() {
     let fixture = fixture(24);

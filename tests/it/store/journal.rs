@@ -11,6 +11,7 @@ pub(crate) const CONTENT: u8 = 2;
 pub(crate) const LIST: u8 = 3;
 pub(crate) const REMOVAL: u8 = 4;
 pub(crate) const CLOSE: u8 = 5;
+pub(crate) const SEAL: u8 = 6;
 
 /// A frame as it lies in a segment.
 #[derive(Debug, Clone)]
@@ -145,7 +146,7 @@ fn the_format_is_as_its_document_says() {
     let paths = segments(directory.path());
     let all: Vec<Frame> = paths.iter().flat_map(|path| frames_of(path)).collect();
     assert!(all.is_sorted_by_key(|frame| frame.group));
-    for kind in [COMMIT, CONTENT, LIST, REMOVAL, CLOSE] {
+    for kind in [COMMIT, CONTENT, LIST, REMOVAL, CLOSE, SEAL] {
         assert!(all.iter().any(|frame| frame.kind == kind), "kind {kind}");
     }
     assert_eq!(all.last().unwrap().kind, CLOSE, "a clean end is marked");
@@ -156,6 +157,9 @@ fn the_format_is_as_its_document_says() {
         all.iter().any(|f| [CONTENT, LIST].contains(&f.kind) && f.payload.starts_with(digest.as_bytes()))
     };
     assert!(recording.contents.iter().all(kept));
+    for path in &paths[..paths.len() - 1] {
+        assert_eq!(frames_of(path).last().unwrap().kind, SEAL, "a segment that is not the last is sealed");
+    }
     for path in &paths {
         let head = std::fs::read(path).unwrap();
         assert_eq!((&head[..8], &head[8..12]), (&b"FOLDSEG\n"[..], &[1, 0, 0, 0][..]));

@@ -20,6 +20,8 @@ pub(crate) enum Kind {
     Removal,
     /// The end of a clean run: everything before it was durable when it was written.
     Close,
+    /// The end of a segment that another one follows.
+    Seal,
 }
 
 impl Kind {
@@ -30,6 +32,7 @@ impl Kind {
             Self::Manifest => 3,
             Self::Removal => 4,
             Self::Close => 5,
+            Self::Seal => 6,
         }
     }
 
@@ -40,6 +43,7 @@ impl Kind {
             3 => Self::Manifest,
             4 => Self::Removal,
             5 => Self::Close,
+            6 => Self::Seal,
             _ => return None,
         })
     }

@@ -78,10 +78,15 @@ pub(crate) fn fsck(segments: &Segments, repair: Option<&Path>) -> Result<FsckRep
         };
         check.report.segments += 1;
         let before = check.report.problems.len();
-        walk(&segment, &mut |item| {
+        let end = walk(&segment, &mut |item| {
             check.item(&segment, item);
             Ok(())
         })?;
+        if let Some(end) = end.filter(|_| Some(&number) != numbers.last())
+            && !scan::is_sealed(&segment, end)?
+        {
+            check.problem(number, end, 0, "the rest of the segment is missing".to_owned(), None);
+        }
         if check.report.problems.len() > before {
             bad.insert(number);
         }
@@ -92,7 +97,9 @@ pub(crate) fn fsck(segments: &Segments, repair: Option<&Path>) -> Result<FsckRep
             repair_segment(segments, number, directory, &mut check)?;
         }
         for head in missing {
-            Segment::create(segments.directory(), head, 0)?;
+            let mut bytes = head.encode().to_vec();
+            seal(&mut bytes, 0);
+            put_segment(segments, head.number, &bytes)?;
             check.report.repaired.push(format!("segment {}: an empty one stands in its place", head.number));
         }
     }
@@ -140,20 +147,23 @@ pub(crate) enum Item<'a> {
     Hole(u64, u64, &'static str),
 }
 
-/// Shows all frames of a segment and the holes between them.
+/// Shows all frames of a segment and the holes between them. Gives where it ends; none within a hole.
 pub(crate) fn walk(
     segment: &Segment,
     visit: &mut dyn FnMut(Item<'_>) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+) -> Result<Option<u64>, StoreError> {
     let mut from = segment::HEADER;
     loop {
         let end = scan::frames(segment, from, &mut |frame| visit(Item::Frame(frame)))?;
-        let End::Bad(at, what) = end else { return Ok(()) };
+        let (at, what) = match end {
+            End::Clean(end) => return Ok(Some(end)),
+            End::Bad(at, what) => (at, what),
+        };
         let next = scan::resume_after(segment, at)?;
         visit(Item::Hole(at, next.unwrap_or(segment.len()?), what))?;
         match next {
             Some(next) => from = next,
-            None => return Ok(()),
+            None => return Ok(None),
         }
     }
 }
@@ -204,7 +214,7 @@ impl Check {
                 }
                 Ok(())
             }
-            Kind::Close => Ok(()),
+            Kind::Close | Kind::Seal => Ok(()),
         }
     }
 
@@ -269,7 +279,6 @@ fn save(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
 /// Writes a segment anew with the frames for which `keep` is true, and puts it in the old one's place.
 ///
 /// Every other position in it changes: an index of the journal is of no use afterwards.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(crate) fn rewrite(
     segments: &Segments,
     number: u32,
@@ -277,7 +286,7 @@ pub(crate) fn rewrite(
 ) -> Result<u64, StoreError> {
     let old = segments.get(number)?;
     let mut bytes = old.head.encode().to_vec();
-    let mut group = None;
+    let (mut group, mut sealed) = (None, false);
     walk(&old, &mut |item| {
         if keep(&item)?
             && let Item::Frame(frame) = item
@@ -285,20 +294,35 @@ pub(crate) fn rewrite(
             let first = group.replace(frame.header.group) != Some(frame.header.group);
             let crc = crc32c::crc32c(frame.payload);
             frame::put(&mut bytes, frame.header.kind, first, frame.header.group, frame.payload, crc);
+            sealed = frame.header.kind == Kind::Seal;
         }
         Ok(())
     })?;
+    if !sealed && segments.numbers()?.last() != Some(&number) {
+        seal(&mut bytes, group.unwrap_or(0));
+    }
+    put_segment(segments, number, &bytes)?;
+    Ok(bytes.len() as u64)
+}
+
+fn seal(bytes: &mut Vec<u8>, group: u64) {
+    frame::put(bytes, Kind::Seal, false, group, b"", crc32c::crc32c(b""));
+}
+
+/// Puts a segment of these bytes in the place of the one that is there, raw or packed.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<(), StoreError> {
     let raw = segment::raw_path(segments.directory(), number);
     let unfinished = raw.with_extension("tmp");
-    std::fs::write(&unfinished, &bytes).map_err(StoreError::io("write", &unfinished))?;
+    std::fs::write(&unfinished, bytes).map_err(StoreError::io("write", &unfinished))?;
     let file = std::fs::File::open(&unfinished).map_err(StoreError::io("open", &unfinished))?;
     file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
     std::fs::rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
-    if old.is_packed() {
-        let packed = segment::packed_path(segments.directory(), number);
+    let packed = segment::packed_path(segments.directory(), number);
+    if packed.exists() {
         std::fs::remove_file(&packed).map_err(StoreError::io("remove", &packed))?;
     }
     segment::sync_directory(segments.directory())?;
     segments.forget(number);
-    Ok(bytes.len() as u64)
+    Ok(())
 }

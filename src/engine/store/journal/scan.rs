@@ -94,6 +94,14 @@ pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, 
     }
 }
 
+/// Whether the frames that end at `end` are all of a full segment: nothing of it was cut off.
+pub(crate) fn is_sealed(segment: &Segment, end: u64) -> Result<bool, StoreError> {
+    let mut window = Window::new(segment);
+    window.step = frame::HEADER;
+    let head = window.bytes(end.saturating_sub(frame::HEADER as u64), frame::HEADER)?;
+    Ok(head.first_chunk().and_then(Header::parse).is_some_and(|header| header.kind == Kind::Seal))
+}
+
 /// Reads one frame.
 pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(Kind, Vec<u8>), StoreError> {
     let damaged = |what: &str| StoreError::Damaged { segment: segment.head.number, offset, what: what.to_owned() };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::segment::{self, Segment};
+use super::segment::{self, Place, Segment};
 use crate::engine::store::StoreError;
 
 /// The segments of one journal.
@@ -45,6 +45,15 @@ impl Segments {
     pub(crate) fn add(&self, segment: Arc<Segment>) {
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         open.insert(segment.head.number, segment);
+    }
+
+    /// The checksum of the last bytes before a place; it tells whether a journal is the one that was known.
+    pub(crate) fn checksum_before(&self, end: Place) -> Result<u32, StoreError> {
+        const LOOKED_AT: u32 = 512;
+        let from = end.offset.saturating_sub(LOOKED_AT);
+        let mut bytes = vec![0; usize::try_from(end.offset - from).unwrap_or(0)];
+        let filled = self.get(end.segment)?.read_at(u64::from(from), &mut bytes)?;
+        Ok(crc32c::crc32c(&bytes[..filled]))
     }
 
     /// Forgets an open segment, so that its file is opened again when it is next read.

@@ -339,9 +339,11 @@ impl<T> Stage<'_, T> {
     pub(crate) fn frame(&mut self, kind: Kind, payload: &[u8], crc: u32) -> Staged {
         let staging = &mut *self.staging;
         let length = frame::frame_len(payload.len()) as u64;
-        let full = u64::from(staging.next.offset) + length > self.capacity;
+        let full = u64::from(staging.next.offset) + length + frame::HEADER as u64 > self.capacity;
         let pressed = full && u64::from(staging.next.offset) > segment::HEADER;
         if pressed {
+            let first = staging.bytes.is_empty();
+            frame::put(&mut staging.bytes, Kind::Seal, first, staging.group, b"", crc32c::crc32c(b""));
             staging.next =
                 Place { segment: staging.next.segment + 1, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
             staging.cuts.push((staging.bytes.len(), staging.next.segment));

@@ -176,7 +176,7 @@ impl Live {
                 content::head_of(kind, payload).is_some_and(|head| self.contents.contains(&head.digest))
             }
             Kind::Removal => false,
-            Kind::Close => true,
+            Kind::Close | Kind::Seal => true,
         }
     }
 
@@ -192,7 +192,7 @@ impl Live {
             match frame.header.kind {
                 Kind::Commit => report.commits += 1,
                 Kind::Content | Kind::Manifest => report.contents += 1,
-                Kind::Removal | Kind::Close => {}
+                Kind::Removal | Kind::Close | Kind::Seal => {}
             }
         })?;
         Ok(garbage)

@@ -82,7 +82,7 @@ impl Shared {
                             positions.remove(&SessionId::from_bytes(*session));
                         }
                     }
-                    Kind::Close => {}
+                    Kind::Close | Kind::Seal => {}
                 }
                 Ok(())
             })?;

@@ -109,7 +109,8 @@ impl Shared {
             batch.positions.push((slot.id, positions));
             batch.entries.extend(entry);
         }
-        index.learn(&batch, Stamp { journal: self.journal, end, group })?;
+        let tail = self.segments.checksum_before(end)?;
+        index.learn(&batch, Stamp { journal: self.journal, end, group, tail })?;
         self.contents.indexed(&batch.contents);
         for (slot, (_, positions)) in sessions.iter().zip(&batch.positions) {
             slot.lock().positions.drain(..positions.len());
@@ -159,7 +160,7 @@ impl Shared {
                         (1, 1, content::head_of(Kind::Content, found.payload).map_or(0, |head| head.raw_len))
                     }
                     Kind::Manifest => (2, 1, found.payload.len() as u64),
-                    Kind::Removal | Kind::Close => (3, 1, 0),
+                    Kind::Removal | Kind::Close | Kind::Seal => (3, 1, 0),
                 };
                 uses[at].count += count;
                 uses[at].raw_bytes += raw;

@@ -249,6 +249,9 @@ fn load(index: &Index, segments: &Segments, slots: &Slots) -> Result<Stamp, Stri
     if segment.len().map_err(|e| e.to_string())? < u64::from(stamp.end.offset) {
         return Err("it goes further than the journal".to_owned());
     }
+    if segments.checksum_before(stamp.end).map_err(|e| e.to_string())? != stamp.tail {
+        return Err("the journal is not the one that it knows".to_owned());
+    }
     let mut all = slots.all.write().unwrap_or_else(PoisonError::into_inner);
     for entry in index.entries().map_err(|e| e.to_string())? {
         all.insert(entry.id, Arc::new(super::Slot::of_entry(&entry)));
@@ -299,6 +302,10 @@ impl Scan<'_> {
                 self.take(&segment, &frame, &mut recovered.group)
             })?;
             let end = match end {
+                End::Clean(end) if number != last && !scan::is_sealed(&segment, end)? => {
+                    let what = "the rest of the segment is missing".to_owned();
+                    return Err(StoreError::Damaged { segment: number, offset: end, what });
+                }
                 End::Clean(end) => end,
                 End::Bad(at, what) => {
                     clean = false;
@@ -359,7 +366,7 @@ impl Scan<'_> {
                 self.slots.remove(session);
                 self.slots.dirty().removed.push((session, place));
             }
-            Kind::Close => {}
+            Kind::Close | Kind::Seal => {}
         }
         Ok(())
     }
