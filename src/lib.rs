@@ -59,6 +59,7 @@ pub use engine::recorded::{EventRef, Payload, Recorded, Seq};
 pub use engine::reducer::{Folding, Opener, Reducer};
 pub use engine::registry::{Registry, RegistryError, SliceSummary};
 pub use engine::replay::Replay;
+pub use engine::run::EventRun;
 pub use engine::session::Session;
 pub use engine::sessions::{MAX_NAME_CHARS, NewSession, SessionError, Sessions, name_of};
 pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};

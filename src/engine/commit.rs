@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::clock::Timestamp;
-use super::event::{CodecError, Event};
+use super::event::{CodecError, Common, Event};
 use super::id::{CommitId, Digest, SessionId};
 use super::recorded::{EventRef, Seq};
 
@@ -271,6 +271,9 @@ pub(crate) struct CommitView<'a> {
 pub(crate) struct NotACommit;
 
 impl<'a> CommitView<'a> {
+    /// Where the agent's name begins.
+    pub(crate) const AGENT: usize = 16 + 8 + 8 + 16 + 8 + 4 + 1;
+
     /// Reads the head of a commit.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, NotACommit> {
         let mut rest = bytes;
@@ -328,7 +331,8 @@ impl<'a> CommitView<'a> {
     fn next_event(&self, rest: &mut &'a [u8], seq: Seq) -> Result<EventRef<'a>, NotACommit> {
         let [kind_len] = take_array(rest)?;
         let kind = take(rest, usize::from(kind_len))?;
-        let kind = match super::event::built_in(kind) {
+        let common = Common::of(kind);
+        let kind = match common.name() {
             Some(kind) => kind,
             None => std::str::from_utf8(kind).map_err(|_| NotACommit)?,
         };
@@ -344,6 +348,7 @@ impl<'a> CommitView<'a> {
             kind,
             version,
             payload,
+            common,
         })
     }
 }

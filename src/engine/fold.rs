@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::recorded::{EventRef, Seq};
+use super::recorded::Seq;
 use super::reducer::ErasedFolding;
 use super::registry::Registry;
+use super::run::EventRun;
 use super::state::State;
 use super::store::EventBatch;
 
@@ -17,9 +18,8 @@ pub(crate) struct Fold {
     registry: Arc<Registry>,
     /// By the slice's place in the registry; none where another half of a split fold has it.
     foldings: Vec<Option<Box<dyn ErasedFolding>>>,
-    routes: Routes,
     seq: Seq,
-    /// Positions of events that could not be read.
+    /// Positions of events that some slice could not read; one for each such slice.
     unreadable: Vec<Seq>,
 }
 
@@ -39,14 +39,7 @@ impl Fold {
         let registry = Arc::clone(state.registry());
         let types = registry.slice_types().iter().zip(state.slices.iter()).enumerate();
         let foldings = types.map(|(at, (known, slice))| mine(at).then(|| known.begin(slice, expected))).collect();
-        Self {
-            base: state.clone(),
-            registry,
-            foldings,
-            routes: Routes::default(),
-            seq: state.seq,
-            unreadable: Vec::new(),
-        }
+        Self { base: state.clone(), registry, foldings, seq: state.seq, unreadable: Vec::new() }
     }
 
     /// The position of the last event taken.
@@ -56,34 +49,21 @@ impl Fold {
 
     /// Takes the events of a batch that come next, up to `until`.
     pub(crate) fn apply_batch(&mut self, batch: &EventBatch, until: Seq) {
-        for event in batch.events() {
-            if event.seq > self.seq && event.seq <= until {
-                self.apply(&event);
+        let Some((reached, time)) = batch.reached(until).filter(|(reached, _)| *reached > self.seq) else { return };
+        for (folding, wanted) in self.foldings.iter_mut().zip(self.registry.wanted()) {
+            if let Some(folding) = folding {
+                let run = EventRun { batch, wanted, after: self.seq, until: reached };
+                folding.apply_all(&run, &mut self.unreadable);
             }
         }
-    }
-
-    /// Takes the next event. One that can't be read changes nothing and is counted.
-    #[inline]
-    pub(crate) fn apply(&mut self, event: &EventRef<'_>) {
-        debug_assert_eq!(event.seq, self.seq + 1, "events must come without gaps");
-        let mut read = true;
-        let routes = self.routes.of(event.kind, &self.registry);
-        for at in routes.iter().chain(self.registry.everything()) {
-            if let Some(folding) = &mut self.foldings[*at] {
-                read &= folding.apply(event).is_ok();
-            }
-        }
-        self.seq = event.seq;
-        self.base.time = event.time;
-        if !read {
-            self.unreadable.push(event.seq);
-        }
+        self.seq = reached;
+        self.base.time = time;
     }
 
     /// The state after the events so far.
     pub(crate) fn finish(self) -> State {
         let Self { mut base, foldings, seq, unreadable, .. } = self;
+        let unreadable: BTreeSet<Seq> = unreadable.into_iter().collect();
         let old = base.slices.iter();
         base.slices = old
             .zip(foldings)
@@ -104,27 +84,5 @@ impl Fold {
         state.slices = pairs.map(|((mine, other), take)| Arc::clone(if take { other } else { mine })).collect();
         state.unreadable = before + unreadable.len() as u64;
         state
-    }
-}
-
-/// The routes of the kinds that came lately: a history has few, and they come again and again.
-#[derive(Default)]
-struct Routes(Vec<(Box<str>, Vec<usize>)>);
-
-impl Routes {
-    #[inline]
-    fn of(&mut self, kind: &str, registry: &Registry) -> &[usize] {
-        const KEPT: usize = 16;
-        let at = match self.0.iter().position(|(known, _)| **known == *kind) {
-            Some(at) => at,
-            None => {
-                if self.0.len() == KEPT {
-                    self.0.clear();
-                }
-                self.0.push((Box::from(kind), registry.route(kind).to_vec()));
-                self.0.len() - 1
-            }
-        };
-        &self.0[at].1
     }
 }

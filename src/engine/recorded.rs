@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::clock::Timestamp;
-use super::event::{CodecError, Event};
+use super::event::{CodecError, Common, Event};
 use super::id::SessionId;
 
 /// A position in a session's history: the first event has 1, and there are no gaps.
@@ -59,6 +59,7 @@ impl Recorded {
             time: self.time,
             call: self.call,
             agent: &self.agent,
+            common: Common::of(self.event.kind.as_bytes()),
             kind: &self.event.kind,
             version: self.event.version,
             payload: &self.event.bytes,
@@ -85,6 +86,8 @@ pub struct EventRef<'a> {
     pub version: u16,
     /// The encoding.
     pub payload: &'a [u8],
+    /// The kind again, for a fold that can't afford to compare names.
+    pub(crate) common: Common,
 }
 
 impl EventRef<'_> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::event::{CodecError, Event};
-use super::recorded::{EventRef, Recorded};
+use super::recorded::{EventRef, Recorded, Seq};
+use super::run::EventRun;
 use super::slice::{ErasedSlice, OnRewind, Slice, SliceError};
 
 /// A pure function `(slice, recorded event) -> slice`.
@@ -39,21 +40,30 @@ pub trait Folding<S>: Send {
     /// [`CodecError`] when the event can't be read; the fold is then as before.
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
 
+    /// Takes a run of events, and adds the positions of those that can't be read to `unreadable`.
+    fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>) {
+        run.events().for_each(|event| {
+            if self.apply(&event).is_err() {
+                unreadable.push(event.seq);
+            }
+        });
+    }
+
     /// Gives the slice after the events so far.
     fn finish(self: Box<Self>) -> S;
 }
 
 /// The erased form of [`Folding`].
 pub(crate) trait ErasedFolding: Send {
-    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
+    fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>);
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice>;
 }
 
 struct Finishing<S>(Box<dyn Folding<S>>);
 
 impl<S: Slice> ErasedFolding for Finishing<S> {
-    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
-        self.0.apply(event)
+    fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>) {
+        self.0.apply_all(run, unreadable);
     }
 
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice> {

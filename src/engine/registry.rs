@@ -10,6 +10,7 @@ use super::event::{CodecError, Event};
 use super::id::SessionId;
 use super::recorded::EventRef;
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
+use super::run::Wanted;
 use super::slice::{ErasedSlice, OnRewind, Slice};
 use super::state::State;
 
@@ -40,10 +41,8 @@ use super::state::State;
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
     slices: Vec<Box<dyn ErasedSliceType>>,
-    /// Which slices want an event, by its kind.
-    routes: BTreeMap<&'static str, Vec<usize>>,
-    /// Which slices want every event.
-    everything: Vec<usize>,
+    /// What each slice wants.
+    wanted: Vec<Wanted>,
 }
 
 type ToJson = fn(u16, &[u8]) -> Result<Value, CodecError>;
@@ -134,7 +133,7 @@ impl Registry {
         if !added {
             return Err(twice("reducer", &format!("of {} for {}", E::KIND, S::NAME)));
         }
-        self.routes.entry(E::KIND).or_default().push(at);
+        self.wanted[at].add(E::KIND);
         Ok(self)
     }
 
@@ -151,8 +150,8 @@ impl Registry {
     ) -> Result<Self, RegistryError> {
         let (mut registry, at) = self.add_slice(SliceType::<S>::new(Some(opener)))?;
         match kinds {
-            Some(kinds) => kinds.iter().for_each(|kind| registry.routes.entry(kind).or_default().push(at)),
-            None => registry.everything.push(at),
+            Some(kinds) => kinds.iter().for_each(|kind| registry.wanted[at].add(kind)),
+            None => registry.wanted[at] = Wanted::all(),
         }
         Ok(registry)
     }
@@ -162,6 +161,7 @@ impl Registry {
             return Err(twice("slice", S::NAME));
         }
         self.slices.push(Box::new(slice));
+        self.wanted.push(Wanted::default());
         let at = self.slices.len() - 1;
         Ok((self, at))
     }
@@ -209,13 +209,9 @@ impl Registry {
         self.slices.iter().position(|known| known.as_ref().type_id() == slice)
     }
 
-    /// The slices that an event of this kind concerns, those that want everything apart.
-    pub(crate) fn route(&self, kind: &str) -> &[usize] {
-        self.routes.get(kind).map_or(&[], Vec::as_slice)
-    }
-
-    pub(crate) fn everything(&self) -> &[usize] {
-        &self.everything
+    /// What each slice wants, in the same order.
+    pub(crate) fn wanted(&self) -> &[Wanted] {
+        &self.wanted
     }
 }
 

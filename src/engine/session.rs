@@ -11,6 +11,7 @@ use super::bus::{Filter, Subscription, Watcher};
 use super::clock::Timestamp;
 use super::commit::{Commit, Content};
 use super::event::SessionStarted;
+use super::feed::Feed;
 use super::fold::Fold;
 use super::id::{Digest, SessionId};
 use super::recorded::{EventRef, Recorded, Seq};
@@ -19,8 +20,6 @@ use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
 use super::state::State;
 use super::store::{Committed, EventBatch, Pending, READ_MAX, SessionEntry, StoreError, Visitor};
 
-/// Batches between the two threads of a fold.
-const BATCHES: usize = 4;
 /// Bytes of a common event in the journal, to guess how much is to be read.
 const EVENT_BYTES: usize = 256;
 /// Events from which on a fold is split over two threads.
@@ -168,32 +167,26 @@ impl Core {
         Ok(fold)
     }
 
-    /// Reads once and folds on two threads: this one reads, and folds the slices that take less.
-    fn feed_both(&self, mut heavy: Fold, mut light: Fold, until: Seq) -> Result<State, SessionError> {
-        let (sender, batches) = crossbeam_channel::bounded::<Arc<EventBatch>>(BATCHES);
+    /// Reads once and folds on two threads.
+    fn feed_both(&self, mut first: Fold, mut others: Fold, until: Seq) -> Result<State, SessionError> {
+        let feed = Feed::new(first.seq(), until, |seq, until| self.next_batch(seq, until));
+        let [mut one, mut two] = feed.readers();
         std::thread::scope(|scope| {
-            let heavy = scope.spawn(move || {
-                for batch in batches {
-                    heavy.apply_batch(&batch, until);
+            let first = scope.spawn(move || {
+                while let Some(batches) = one.next() {
+                    batches.iter().for_each(|batch| first.apply_batch(batch, until));
                 }
-                heavy
+                first
             });
-            while let Some(batch) = self.next_batch(light.seq(), until)? {
-                let batch = Arc::new(batch);
-                if sender.send(Arc::clone(&batch)).is_err() {
-                    break;
-                }
-                let before = light.seq();
-                light.apply_batch(&batch, until);
-                if light.seq() == before {
-                    break;
-                }
+            while let Some(batches) = two.next() {
+                batches.iter().for_each(|batch| others.apply_batch(batch, until));
             }
-            drop(sender);
-            let heavy = heavy.join().map_err(|_| StoreError::Index("a reducer panicked".to_owned()))?;
-            match light.seq().min(heavy.seq()) {
+            drop(two);
+            let first = first.join().map_err(|_| StoreError::Index("a reducer panicked".to_owned()))?;
+            feed.outcome()?;
+            match first.seq().min(others.seq()) {
                 seq if seq < until => Err(SessionError::NoPosition { seq: until, head: seq }),
-                _ => Ok(heavy.join(light)),
+                _ => Ok(first.join(others)),
             }
         })
     }
@@ -204,7 +197,7 @@ impl Core {
             return Ok(None);
         }
         let wanted = usize::try_from(until - seq).unwrap_or(usize::MAX).saturating_mul(EVENT_BYTES);
-        let batch = self.shared.store.read(self.id, seq + 1, wanted.min(READ_MAX))?;
+        let batch = self.shared.store.read(self.id, seq + 1, until, wanted.min(READ_MAX))?;
         if batch.is_empty() {
             return Err(SessionError::NoPosition { seq: until, head: seq });
         }

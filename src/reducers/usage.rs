@@ -2,9 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::event::{
-    CallFinished, CallStarted, CallStatus, CodecError, DeleteEntry, Event, WriteFile, finished_view, write_view,
-};
+use crate::engine::event::{CallStatus, CodecError, Common, finished_view, write_view};
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
 use crate::engine::registry::{Registry, RegistryError};
@@ -49,15 +47,15 @@ impl Folding<Usage> for Fold {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         let usage = &mut self.0;
         usage.events += 1;
-        match event.kind {
-            WriteFile::KIND => {
+        match event.common {
+            Common::WriteFile => {
                 let size = write_view(event.version, event.payload)?.size();
                 usage.writes += 1;
                 usage.bytes_written = usage.bytes_written.saturating_add(size);
             }
-            DeleteEntry::KIND => usage.deletes += 1,
-            CallStarted::KIND => usage.calls += 1,
-            CallFinished::KIND => {
+            Common::DeleteEntry => usage.deletes += 1,
+            Common::CallStarted => usage.calls += 1,
+            Common::CallFinished => {
                 let outcome = finished_view(event.version, event.payload)?;
                 usage.call_micros = usage.call_micros.saturating_add(outcome.micros);
                 match outcome.status {
@@ -66,7 +64,7 @@ impl Folding<Usage> for Fold {
                     CallStatus::Interrupted => usage.calls_interrupted += 1,
                 }
             }
-            _ => {}
+            Common::Other => {}
         }
         Ok(())
     }

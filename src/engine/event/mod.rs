@@ -14,15 +14,47 @@ pub use session::{MountHydrated, MountPreview, SessionStarted};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// The kind that these bytes spell, when it is a built-in one: a fold reads millions of them.
-#[inline]
-pub(crate) fn built_in(kind: &[u8]) -> Option<&'static str> {
-    match kind {
-        b"WriteFile" => Some(WriteFile::KIND),
-        b"CallStarted" => Some(CallStarted::KIND),
-        b"CallFinished" => Some(CallFinished::KIND),
-        b"DeleteEntry" => Some(DeleteEntry::KIND),
-        _ => None,
+/// The kinds that folds read by the million, told apart once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Common {
+    WriteFile,
+    DeleteEntry,
+    CallStarted,
+    CallFinished,
+    /// Any other kind.
+    Other,
+}
+
+impl Common {
+    /// Which of them these bytes spell.
+    #[inline]
+    pub(crate) fn of(kind: &[u8]) -> Self {
+        match kind {
+            b"WriteFile" => Self::WriteFile,
+            b"CallStarted" => Self::CallStarted,
+            b"CallFinished" => Self::CallFinished,
+            b"DeleteEntry" => Self::DeleteEntry,
+            _ => Self::Other,
+        }
+    }
+
+    /// A bit of its own.
+    #[inline]
+    pub(crate) fn bit(self) -> u8 {
+        1 << self as u8
+    }
+
+    /// Its name; none for any other kind.
+    #[inline]
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::WriteFile => Some(WriteFile::KIND),
+            Self::DeleteEntry => Some(DeleteEntry::KIND),
+            Self::CallStarted => Some(CallStarted::KIND),
+            Self::CallFinished => Some(CallFinished::KIND),
+            Self::Other => None,
+        }
     }
 }
 

@@ -91,13 +91,13 @@ impl EventStore for MemoryStore {
         Ok(entries)
     }
 
-    fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         let held = self.held();
         let events = held.sessions.get(&session).ok_or(StoreError::NoSession(session))?;
         let skip = usize::try_from(from.saturating_sub(1)).unwrap_or(usize::MAX);
         let mut room = bytes.max(1);
         let fits = |event: &&Recorded| {
-            let fits = room > 0;
+            let fits = room > 0 && event.seq <= until;
             room = room.saturating_sub(event.event.bytes.len() + 64);
             fits
         };

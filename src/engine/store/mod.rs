@@ -58,12 +58,13 @@ pub trait EventStore: Send + Sync + 'static {
     /// All sessions, the oldest first.
     fn entries(&self) -> Result<Vec<SessionEntry>, StoreError>;
 
-    /// Reads visible events from the commit that holds position `from` on: at least one commit where
-    /// there is one, and then no more than about `bytes`. Empty when the history ends before `from`.
+    /// Reads visible events from the commit that holds position `from` on, up to the one that holds
+    /// `until`: at least one commit where there is one, and then no more than about `bytes`. Empty when
+    /// the history ends before `from`.
     ///
     /// # Errors
     /// [`StoreError::NoSession`], or what went wrong while reading.
-    fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError>;
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError>;
 
     /// Shows the session's visible events from position `from` on, in order, until there are no more
     /// or the visitor breaks off.
@@ -74,7 +75,7 @@ pub trait EventStore: Send + Sync + 'static {
         let mut bytes = READ_FIRST;
         let mut next = from.max(1);
         loop {
-            let batch = self.read(session, next, bytes)?;
+            let batch = self.read(session, next, Seq::MAX, bytes)?;
             if batch.is_empty() {
                 return Ok(());
             }

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use super::{Entry, VirtualFileSystem, range_below};
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::OrdMap;
-use crate::engine::event::{CodecError, DeleteEntry, Event, Node, WriteFile, delete_path, node_code, write_view};
+use crate::engine::event::{CodecError, Common, DeleteEntry, Node, WriteFile, delete_path, node_code, write_view};
 use crate::engine::path::{EntryPath, parent_bytes};
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
@@ -135,7 +135,7 @@ fn delete(tree: &mut impl Tree, raw: &[u8]) -> Result<bool, &'static str> {
 
 /// Applies an event to a tree; gives whether a whole tree had to be searched.
 fn apply(tree: &mut impl Tree, event: &EventRef<'_>) -> Result<bool, CodecError> {
-    let outcome = if event.kind == WriteFile::KIND {
+    let outcome = if event.common == Common::WriteFile {
         let view = write_view(event.version, event.payload)?;
         let node = match view.code() {
             // The common case, without going through the codec's own match.
@@ -143,7 +143,7 @@ fn apply(tree: &mut impl Tree, event: &EventRef<'_>) -> Result<bool, CodecError>
             _ => view.node().ok_or_else(|| CodecError::new(event.kind, event.version, "unknown kind of entry"))?,
         };
         write(tree, view.path(), node, event.time)
-    } else if event.kind == DeleteEntry::KIND {
+    } else if event.common == Common::DeleteEntry {
         delete(tree, delete_path(event.version, event.payload)?)
     } else {
         Ok(false)

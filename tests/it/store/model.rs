@@ -173,7 +173,7 @@ impl Pair {
         self.both(|store| told(store.snapshots(id)));
         self.both(|store| told(store.snapshot(id, from)));
         for bytes in [0, 1, 500, 1 << 20] {
-            self.both(|store| match store.read(id, from, bytes) {
+            self.both(|store| match store.read(id, from, u64::MAX, bytes) {
                 // How much comes at once is the store's affair; that something comes is not.
                 Ok(batch) => {
                     let events: Vec<Recorded> = batch.events().map(|event| event.to_recorded()).collect();

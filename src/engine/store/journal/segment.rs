@@ -155,6 +155,30 @@ impl Segment {
         }
     }
 
+    /// The bytes from `offset` on, about `count` of them, as far as the segment goes.
+    pub(crate) fn read_up_to(&self, offset: u64, count: usize) -> Result<Vec<u8>, StoreError> {
+        let mut buffer = Vec::with_capacity(count);
+        match &self.bytes {
+            Bytes::Packed(packed) => {
+                buffer.resize(count, 0);
+                let filled = packed.read_at(offset, &mut buffer)?;
+                buffer.truncate(filled);
+            }
+            // Straight into memory that nobody has cleared before: a replay reads hundreds of megabytes.
+            Bytes::Raw(file) => {
+                while buffer.len() < count {
+                    let at = offset + buffer.len() as u64;
+                    match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut buffer), at) {
+                        Ok(0) => break,
+                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                        Err(error) => return Err(StoreError::io("read", &self.path)(error.into())),
+                    }
+                }
+            }
+        }
+        Ok(buffer)
+    }
+
     /// How many bytes can be read, preallocated ones included.
     pub(crate) fn len(&self) -> Result<u64, StoreError> {
         match &self.bytes {

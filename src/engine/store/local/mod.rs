@@ -344,9 +344,9 @@ impl EventStore for LocalStore {
         Ok(entries)
     }
 
-    fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         self.shared.refresh()?;
-        self.shared.healing(|| self.shared.read(session, from.max(1), bytes))
+        self.shared.healing(|| self.shared.read(session, from.max(1), until, bytes))
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {

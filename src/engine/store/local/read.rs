@@ -23,16 +23,23 @@ const BEHIND: usize = 4 << 10;
 const SMALL: usize = 96;
 
 impl Shared {
-    pub(super) fn read(&self, session: SessionId, from: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+    pub(super) fn read(
+        &self,
+        session: SessionId,
+        from: Seq,
+        until: Seq,
+        bytes: usize,
+    ) -> Result<EventBatch, StoreError> {
         let slot = self.slot(session)?;
-        let (from, until) = (from.max(1), slot.visible());
+        let until = until.min(slot.visible());
         if from > until {
             return Ok(EventBatch::default());
         }
         // Asked before the tail: what leaves the tail is written.
         let written = slot.written().min(until);
         let Some(tail) = slot.lock().tail_from(from) else {
-            let wanted = (bytes / SMALL).clamp(1, LOOKED_UP);
+            let events = usize::try_from(until - from).unwrap_or(LOOKED_UP) + 1;
+            let wanted = (bytes / SMALL).clamp(1, LOOKED_UP).min(events);
             let positions = self.positions(&slot, &slot.lock(), from, wanted)?;
             return self.read_stored(slot.id, &positions, from, written, bytes);
         };
@@ -41,7 +48,7 @@ impl Shared {
             if !batch.is_empty() && batch.len() + commit.bytes.len() > bytes {
                 break;
             }
-            batch.add(&commit.bytes, commit.last);
+            batch.add(&commit.bytes);
         }
         Ok(batch)
     }
@@ -61,10 +68,8 @@ impl Shared {
         let near = together(positions, written, bytes);
         let segment = self.segments.get(start.segment)?;
         let reach = near.last().map_or(0, |(_, last)| last.offset - start.offset);
-        let mut buffer = vec![0; usize::try_from(reach).unwrap_or(0) + BEHIND];
-        let filled = segment.read_at(u64::from(start.offset), &mut buffer)?;
-        buffer.truncate(filled);
-        let mut batch = EventBatch::with_buffer(buffer);
+        let buffer = segment.read_up_to(u64::from(start.offset), usize::try_from(reach).unwrap_or(0) + BEHIND)?;
+        let mut batch = EventBatch::with_buffer(buffer, near.len());
         for (first, place) in near {
             let at = usize::try_from(place.offset - start.offset).unwrap_or(usize::MAX);
             let damaged = damage(&segment, *place);
@@ -79,14 +84,18 @@ impl Shared {
                 batch.buffer().resize(range.end, 0);
                 segment.read_at(u64::from(start.offset), batch.buffer())?;
             }
-            let payload = batch.buffer().get(range.clone()).filter(|payload| header.fits(payload));
-            let payload = payload.ok_or_else(|| damaged("its checksum does not fit its contents"))?;
-            let commit = CommitView::parse(payload).map_err(|_| damaged("it is no commit"))?;
-            if commit.session != session || commit.first != *first {
-                return Err(StoreError::Index("a position leads to another commit".to_owned()));
+            if !batch.buffer().get(range.clone()).is_some_and(|payload| header.fits(payload)) {
+                return Err(damaged("its checksum does not fit its contents"));
             }
-            let last = commit.last();
-            batch.add_range(range, last);
+            let mut other = false;
+            let expected = |commit: &CommitView<'_>| {
+                other = commit.session != session || commit.first != *first;
+                !other
+            };
+            if batch.add_range(range, expected).is_none() {
+                let elsewhere = || StoreError::Index("a position leads to another commit".to_owned());
+                return Err(if other { elsewhere() } else { damaged("it is no commit") });
+            }
         }
         Ok(batch)
     }
@@ -140,7 +149,7 @@ impl Shared {
             }
             let positions = self.positions(slot, inner, next, LOOKED_UP)?;
             let batch = self.read_stored(slot.id, &positions, next, slot.written(), READ_MAX)?;
-            named.extend(batch.commits().filter_map(name));
+            named.extend(batch.named());
             next = batch.last() + 1;
         }
         Ok(named)

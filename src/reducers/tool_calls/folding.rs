@@ -1,0 +1,187 @@
+//! The reducer of the calls, in two shapes with one rule: on the persistent vector for a few events, on
+//! a queue for many.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::{BLOCK, CallEntry, REMEMBERED, ToolCalls};
+use crate::engine::collections::Vector;
+use crate::engine::event::{CodecError, Common, finished_view, started_tool};
+use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::reducer::Folding;
+
+/// Events below which a queue is not worth filling.
+const MANY: usize = 4 * REMEMBERED;
+
+/// The rule needs only these of a sequence.
+pub(super) trait Calls: Send + Sized + 'static {
+    fn last(&self) -> Option<&CallEntry>;
+    fn len(&self) -> usize;
+    fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry>;
+    fn push(&mut self, call: CallEntry);
+    /// Lets go of the oldest block but for what is open in it.
+    fn trim(&mut self);
+    /// Looks among all of them.
+    fn search_all(&self, call: Seq) -> Option<usize>;
+    fn into_vector(self) -> Vector<CallEntry>;
+
+    /// Where a call is.
+    fn search(&self, call: Seq) -> Option<usize> {
+        // Most calls end right after they began.
+        match self.last() {
+            Some(last) if last.call == call => Some(self.len() - 1),
+            _ => self.search_all(call),
+        }
+    }
+}
+
+impl Calls for Vector<CallEntry> {
+    fn last(&self) -> Option<&CallEntry> {
+        Self::last(self)
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry> {
+        Self::get_mut(self, at)
+    }
+
+    fn push(&mut self, call: CallEntry) {
+        self.push_back(call);
+    }
+
+    fn trim(&mut self) {
+        let (old, kept) = self.clone().split_at(BLOCK);
+        *self = old.into_iter().filter(|call| call.status.is_none()).collect();
+        self.append(kept);
+    }
+
+    fn search_all(&self, call: Seq) -> Option<usize> {
+        self.binary_search_by_key(&call, |known| known.call).ok()
+    }
+
+    fn into_vector(self) -> Self {
+        self
+    }
+}
+
+impl Calls for VecDeque<CallEntry> {
+    fn last(&self) -> Option<&CallEntry> {
+        self.back()
+    }
+
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+
+    fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry> {
+        Self::get_mut(self, at)
+    }
+
+    fn push(&mut self, call: CallEntry) {
+        self.push_back(call);
+    }
+
+    fn trim(&mut self) {
+        let open: Vec<_> = self.drain(..BLOCK).filter(|call| call.status.is_none()).collect();
+        open.into_iter().rev().for_each(|call| self.push_front(call));
+    }
+
+    fn search_all(&self, call: Seq) -> Option<usize> {
+        self.binary_search_by_key(&call, |known| known.call).ok()
+    }
+
+    fn into_vector(self) -> Vector<CallEntry> {
+        self.into_iter().collect()
+    }
+}
+
+/// Begins a fold.
+pub(super) fn open(slice: ToolCalls, expected: usize) -> Box<dyn Folding<ToolCalls>> {
+    let (total, names) = (slice.total, Names::default());
+    if expected < MANY {
+        return Box::new(Fold { total, calls: slice.calls, names });
+    }
+    let calls: VecDeque<CallEntry> = slice.calls.into_iter().collect();
+    Box::new(Fold { total, calls, names })
+}
+
+struct Fold<C> {
+    total: u64,
+    calls: C,
+    names: Names,
+}
+
+impl<C: Calls> Fold<C> {
+    fn begin(&mut self, call: CallEntry) {
+        if self.calls.last().is_some_and(|last| last.call >= call.call) {
+            return;
+        }
+        self.total += 1;
+        self.calls.push(call);
+        // Whole blocks are let go, so that those that stay look the same in every snapshot.
+        if self.calls.len() >= REMEMBERED + BLOCK {
+            self.calls.trim();
+        }
+    }
+}
+
+impl<C: Calls> Folding<ToolCalls> for Fold<C> {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        if event.common == Common::CallStarted {
+            let call = CallEntry {
+                call: event.seq,
+                tool: self.names.get(started_tool(event.version, event.payload)?),
+                agent: self.names.get(event.agent),
+                started_at: event.time,
+                status: None,
+                finished: 0,
+                micros: 0,
+                message: self.names.get(""),
+            };
+            self.begin(call);
+            return Ok(());
+        }
+        let outcome = finished_view(event.version, event.payload)?;
+        let at = event.call.and_then(|call| self.calls.search(call));
+        if let Some(call) = at.and_then(|at| self.calls.get_mut(at))
+            && call.status.is_none()
+        {
+            call.status = Some(outcome.status);
+            call.finished = event.seq;
+            call.micros = outcome.micros;
+            call.message = self.names.get(outcome.message);
+        }
+        Ok(())
+    }
+
+    fn finish(self: Box<Self>) -> ToolCalls {
+        ToolCalls { total: self.total, calls: self.calls.into_vector() }
+    }
+}
+
+/// Texts that come again and again, allocated once per fold.
+#[derive(Default)]
+pub(super) struct Names {
+    known: Vec<Arc<str>>,
+    empty: Arc<str>,
+}
+
+impl Names {
+    pub(super) fn get(&mut self, text: &str) -> Arc<str> {
+        const KEPT: usize = 32;
+        if text.is_empty() {
+            return Arc::clone(&self.empty);
+        }
+        if let Some(known) = self.known.iter().find(|known| ***known == *text) {
+            return Arc::clone(known);
+        }
+        let text: Arc<str> = Arc::from(text);
+        if self.known.len() < KEPT {
+            self.known.push(Arc::clone(&text));
+        }
+        text
+    }
+}

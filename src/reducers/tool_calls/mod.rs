@@ -1,0 +1,106 @@
+//! The tool calls of a session.
+
+mod folding;
+mod records;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize};
+
+use folding::{Calls, Names};
+
+use crate::engine::clock::Timestamp;
+use crate::engine::collections::Vector;
+use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event};
+use crate::engine::recorded::Seq;
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::{OnRewind, Slice, SliceError};
+
+/// Finished calls that the slice remembers, at least; older ones are in the journal only.
+const REMEMBERED: usize = 1024;
+/// Calls in a block of a snapshot.
+const BLOCK: usize = 64;
+
+/// The calls that are open, the latest finished ones, and how many there were.
+///
+/// The slice is bounded: at most some 1,100 finished calls. The journal has them all.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct ToolCalls {
+    /// How many calls were begun.
+    pub total: u64,
+    /// The latest calls and all open ones, in the order in which they began.
+    calls: Vector<CallEntry>,
+}
+
+/// One call.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallEntry {
+    /// The position of its intent, which is its name.
+    pub call: Seq,
+    /// The tool.
+    pub tool: Arc<str>,
+    /// Who called.
+    pub agent: Arc<str>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// How it ended; none while it is open.
+    pub status: Option<CallStatus>,
+    /// The position of its outcome; 0 while it is open.
+    pub finished: Seq,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+    /// What was wrong; empty after a success.
+    pub message: Arc<str>,
+}
+
+impl ToolCalls {
+    /// The call that began at `call`, as far as the slice remembers it.
+    pub fn get(&self, call: Seq) -> Option<&CallEntry> {
+        self.calls.search(call).and_then(|at| self.calls.get(at))
+    }
+
+    /// The calls that the slice remembers, in the order in which they began.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &CallEntry> {
+        self.calls.iter()
+    }
+
+    /// Calls without an outcome.
+    pub fn open(&self) -> impl Iterator<Item = &CallEntry> {
+        self.calls.iter().filter(|call| call.status.is_none())
+    }
+}
+
+impl Slice for ToolCalls {
+    const NAME: &'static str = "ToolCalls";
+    const ON_REWIND: OnRewind = OnRewind::Keep;
+
+    fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
+        let mut blocks = vec![self.total.to_le_bytes().to_vec()];
+        let calls: Vec<&CallEntry> = self.calls.iter().collect();
+        for calls in calls.chunks(BLOCK) {
+            let mut block = Vec::with_capacity(BLOCK * 64);
+            calls.iter().for_each(|call| records::put(&mut block, call));
+            blocks.push(block);
+        }
+        Ok(blocks)
+    }
+
+    fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
+        let wrong = || SliceError::new(Self::NAME, "a record makes no sense");
+        let (total, blocks) = blocks.split_first().ok_or_else(wrong)?;
+        let total = <[u8; 8]>::try_from(&total[..]).map_err(|_| wrong())?;
+        let (mut calls, mut names) = (Vector::new(), Names::default());
+        for block in blocks {
+            let mut rest = &block[..];
+            while !rest.is_empty() {
+                calls.push_back(records::take(&mut rest, &mut names).ok_or_else(wrong)?);
+            }
+        }
+        Ok(Self { total: u64::from_le_bytes(total), calls })
+    }
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+    registry.folded_slice::<ToolCalls>(Some(&[CallStarted::KIND, CallFinished::KIND]), folding::open)
+}
