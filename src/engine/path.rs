@@ -128,7 +128,7 @@ impl EntryPath {
         if bytes.contains(&0) {
             return Err(PathError::Nul { path: given() });
         }
-        if is_normal(bytes) {
+        if Self::is_normal(bytes) {
             return Ok(Self(Arc::from(bytes)));
         }
         let mut normal = Vec::with_capacity(bytes.len());
@@ -142,6 +142,12 @@ impl EntryPath {
             normal.extend_from_slice(segment);
         }
         Ok(Self(Arc::from(normal)))
+    }
+
+    /// Whether these are the bytes of a path as it is kept.
+    pub(crate) fn is_normal(bytes: &[u8]) -> bool {
+        let segments = || bytes.split(|b| *b == b'/').all(|s| !matches!(s, b"" | b"." | b".."));
+        bytes.is_empty() || !bytes.contains(&0) && segments()
     }
 
     /// The path's bytes, without a leading slash.
@@ -208,10 +214,6 @@ pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
         return None;
     }
     Some(bytes.iter().rposition(|b| *b == b'/').map_or(&[][..], |cut| &bytes[..cut]))
-}
-
-fn is_normal(bytes: &[u8]) -> bool {
-    bytes.is_empty() || bytes.split(|b| *b == b'/').all(|s| !matches!(s, b"" | b"." | b".."))
 }
 
 /// Keeps an error short when the path is a megabyte long.

@@ -1,35 +1,30 @@
 //! The slice in a snapshot: records in path order, in blocks that small changes leave as they were.
 
-use bytes::Bytes;
-
 use super::Entry;
+use super::leaves::Row;
 use crate::engine::clock::Timestamp;
-use crate::engine::collections::OrdMap;
 use crate::engine::event::{Node, node_code};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
 /// A block ends after a path whose hash is a multiple of this, so that its end moves with nothing else.
 const CUT_EVERY: u32 = 64;
-/// A block ends at this many bytes at the latest.
-const BLOCK_MAX: usize = 11 << 10;
+/// What is wrong with bytes that are no block.
+pub(super) const WRONG: &str = "a record makes no sense";
+/// Bytes of a common record, to guess how many there are.
+const RECORD: usize = 96;
 /// Marks text in a record's code.
 const TEXT: u8 = 0x80;
 
-pub(super) fn encode<'a>(entries: impl Iterator<Item = (&'a EntryPath, &'a Entry)>) -> Vec<Vec<u8>> {
-    let mut blocks = Vec::new();
-    let mut block = Vec::with_capacity(BLOCK_MAX);
-    for (path, entry) in entries {
-        put(&mut block, path, entry);
-        if crc32c::crc32c(path.as_bytes()).is_multiple_of(CUT_EVERY) || block.len() >= BLOCK_MAX {
-            let next = Vec::with_capacity(BLOCK_MAX);
-            blocks.push(std::mem::replace(&mut block, next));
-        }
-    }
-    if !block.is_empty() {
-        blocks.push(block);
-    }
-    blocks
+/// Whether a block ends after this path.
+pub(super) fn is_cut(path: &[u8]) -> bool {
+    crc32c::crc32c(path).is_multiple_of(CUT_EVERY)
+}
+
+pub(super) fn encode(rows: &[Row]) -> Vec<u8> {
+    let mut block = Vec::with_capacity(rows.len() * RECORD);
+    rows.iter().for_each(|(path, entry)| put(&mut block, path, entry));
+    block
 }
 
 fn put(block: &mut Vec<u8>, path: &EntryPath, entry: &Entry) {
@@ -57,20 +52,48 @@ fn put_bytes(block: &mut Vec<u8>, bytes: &[u8]) {
     block.extend_from_slice(bytes);
 }
 
-pub(super) fn decode(blocks: &[Bytes]) -> Result<OrdMap<EntryPath, Entry>, &'static str> {
-    let mut entries = OrdMap::new();
-    for block in blocks {
-        let mut rest = &block[..];
-        while !rest.is_empty() {
-            let (path, entry) = take(&mut rest).ok_or("a record makes no sense")?;
-            entries.insert(path, entry);
-        }
-    }
-    Ok(entries)
+/// What is known of a block without keeping its rows.
+pub(super) struct Outline<'a> {
+    pub(super) count: usize,
+    /// The last row's path.
+    pub(super) last: &'a [u8],
+    /// Whether a block ends after it.
+    pub(super) cut: bool,
 }
 
-fn take(rest: &mut &[u8]) -> Option<(EntryPath, Entry)> {
-    let path = EntryPath::from_bytes(take_bytes(rest)?).ok()?;
+/// Checks every record of a block whose paths come after `before`. None when the block is whole but does
+/// not end where blocks do, or is not in order.
+pub(super) fn outline<'a>(block: &'a [u8], before: &'a [u8]) -> Result<Option<Outline<'a>>, &'static str> {
+    let mut outline = Outline { count: 0, last: before, cut: false };
+    let mut rest = block;
+    while !rest.is_empty() {
+        let (path, _) = record(&mut rest).ok_or(WRONG)?;
+        if !EntryPath::is_normal(path) || path.is_empty() {
+            return Err(WRONG);
+        }
+        if outline.cut || path <= outline.last {
+            return Ok(None);
+        }
+        outline.count += 1;
+        outline.last = path;
+        outline.cut = is_cut(path);
+    }
+    Ok((outline.count > 0).then_some(outline))
+}
+
+pub(super) fn decode(block: &[u8]) -> Result<Vec<Row>, &'static str> {
+    let mut rows = Vec::with_capacity(block.len() / RECORD + 1);
+    let mut rest = block;
+    while !rest.is_empty() {
+        let (path, entry) = record(&mut rest).ok_or(WRONG)?;
+        rows.push((EntryPath::from_bytes(path).map_err(|_| WRONG)?, entry));
+    }
+    Ok(rows)
+}
+
+/// Takes one record off the front.
+fn record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Entry)> {
+    let path = take_bytes(rest)?;
     let version = u64::from_le_bytes(take_array(rest)?);
     let created_at = Timestamp(i64::from_le_bytes(take_array(rest)?));
     let updated_at = Timestamp(i64::from_le_bytes(take_array(rest)?));

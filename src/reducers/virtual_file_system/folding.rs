@@ -3,9 +3,9 @@
 
 use std::collections::HashMap;
 
+use super::leaves::Leaves;
 use super::{Entry, VirtualFileSystem, range_below};
 use crate::engine::clock::Timestamp;
-use crate::engine::collections::OrdMap;
 use crate::engine::event::{CodecError, Common, DeleteEntry, Node, WriteFile, delete_path, node_code, write_view};
 use crate::engine::path::{EntryPath, parent_bytes};
 use crate::engine::recorded::EventRef;
@@ -26,7 +26,7 @@ trait Tree {
     fn remove_below(&mut self, path: &EntryPath);
 }
 
-impl Tree for OrdMap<EntryPath, Entry> {
+impl Tree for Leaves {
     fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
         Self::get_mut(self, path)
     }
@@ -40,12 +40,10 @@ impl Tree for OrdMap<EntryPath, Entry> {
     }
 
     fn remove_below(&mut self, path: &EntryPath) {
-        use super::AsDerefBound;
         let (from, until) = range_below(path.as_bytes());
-        let bounds = (from.as_deref_bound(), until.as_deref_bound());
-        let below: Vec<EntryPath> = self.range::<_, [u8]>(bounds).map(|(path, _)| path.clone()).collect();
+        let below: Vec<EntryPath> = self.range(from, until).map(|(path, _)| path.clone()).collect();
         below.iter().for_each(|path| {
-            Self::remove(self, path);
+            Self::remove(self, path.as_bytes());
         });
     }
 }
@@ -152,13 +150,13 @@ fn apply(tree: &mut impl Tree, event: &EventRef<'_>) -> Result<bool, CodecError>
 }
 
 /// The same for an event that is a value; its path is normal, so nothing can be wrong with it.
-pub(super) fn write_event(tree: &mut OrdMap<EntryPath, Entry>, event: &WriteFile, time: Timestamp) {
+pub(super) fn write_event(tree: &mut Leaves, event: &WriteFile, time: Timestamp) {
     let written = write(tree, event.path.as_bytes(), event.node.clone(), time);
     debug_assert!(written.is_ok() || event.path.is_root(), "a normal path can be written");
 }
 
 /// The same for a removal.
-pub(super) fn delete_event(tree: &mut OrdMap<EntryPath, Entry>, event: &DeleteEntry) {
+pub(super) fn delete_event(tree: &mut Leaves, event: &DeleteEntry) {
     let deleted = delete(tree, event.path.as_bytes());
     debug_assert!(deleted.is_ok(), "a normal path can be removed");
 }
@@ -169,12 +167,12 @@ pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding
         return Box::new(Straight { entries: slice.entries });
     }
     let mut entries = Hashed::with_capacity_and_hasher(slice.len(), foldhash::fast::RandomState::default());
-    entries.extend(slice.entries.iter().map(|(path, entry)| (path.clone(), entry.clone())));
+    entries.extend(slice.iter().map(|(path, entry)| (path.clone(), entry.clone())));
     Box::new(Detour { tree: Shape::Hashed(entries), searches: 0 })
 }
 
 struct Straight {
-    entries: OrdMap<EntryPath, Entry>,
+    entries: Leaves,
 }
 
 impl Folding<VirtualFileSystem> for Straight {
@@ -194,7 +192,7 @@ struct Detour {
 
 enum Shape {
     Hashed(Hashed),
-    Ordered(OrdMap<EntryPath, Entry>),
+    Ordered(Leaves),
 }
 
 impl Folding<VirtualFileSystem> for Detour {
@@ -222,8 +220,8 @@ impl Folding<VirtualFileSystem> for Detour {
     }
 }
 
-fn ordered(tree: Hashed) -> OrdMap<EntryPath, Entry> {
+fn ordered(tree: Hashed) -> Leaves {
     let mut entries: Vec<_> = tree.into_iter().collect();
     entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    entries.into_iter().collect()
+    Leaves::from_sorted(entries)
 }

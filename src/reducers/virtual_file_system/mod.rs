@@ -2,14 +2,17 @@
 
 mod blocks;
 mod folding;
+mod leaves;
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
+use leaves::Leaves;
+
 use crate::engine::clock::Timestamp;
-use crate::engine::collections::{DiffItem, OrdMap};
 use crate::engine::event::{DeleteEntry, Event, Node, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::registry::{Registry, RegistryError};
@@ -27,7 +30,7 @@ use crate::engine::slice::{Slice, SliceError};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct VirtualFileSystem {
-    entries: OrdMap<EntryPath, Entry>,
+    entries: Leaves,
 }
 
 /// One entry of a workspace.
@@ -115,7 +118,7 @@ impl VirtualFileSystem {
 
     /// The entry at `path`; none for the root and where nothing is.
     pub fn get(&self, path: &EntryPath) -> Option<&Entry> {
-        self.entries.get(path)
+        self.entries.get(path.as_bytes())
     }
 
     /// Whether `path` is a directory; the root is one.
@@ -130,7 +133,7 @@ impl VirtualFileSystem {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.entries.len() == 0
     }
 
     /// All entries in order.
@@ -141,7 +144,7 @@ impl VirtualFileSystem {
     /// The entries below a directory, at any depth, in order.
     pub fn below<'a>(&'a self, directory: &EntryPath) -> impl Iterator<Item = (&'a EntryPath, &'a Entry)> + use<'a> {
         let (from, until) = range_below(directory.as_bytes());
-        self.entries.range::<_, [u8]>((from.as_deref_bound(), until.as_deref_bound()))
+        self.entries.range(from, until)
     }
 
     /// The entries right in a directory, in order; each step costs a search, whatever lies deeper.
@@ -150,8 +153,7 @@ impl VirtualFileSystem {
         let directory = directory.clone();
         std::iter::from_fn(move || {
             loop {
-                let bounds = (from.as_deref_bound(), until.as_deref_bound());
-                let (path, entry) = self.entries.range::<_, [u8]>(bounds).next()?;
+                let (path, entry) = self.entries.range(from.clone(), until.clone()).next()?;
                 let relative = path.relative_to(&directory)?;
                 match relative.iter().position(|byte| *byte == b'/') {
                     None => {
@@ -170,23 +172,27 @@ impl VirtualFileSystem {
 
     /// What differs in `later`, in order. Costs as much as the difference, not as the whole.
     pub fn diff(&self, later: &Self) -> Vec<Change> {
-        let mut changes: Vec<Change> = Vec::new();
-        for item in self.entries.diff(&later.entries) {
-            match item {
-                DiffItem::Add(path, after) => changes.push(Change::Added { path: path.clone(), after: after.clone() }),
-                DiffItem::Remove(path, before) => {
-                    changes.push(Change::Removed { path: path.clone(), before: before.clone() });
+        let (before, after) = self.entries.differing(&later.entries);
+        let (mut before, mut after) = (before.into_iter().peekable(), after.into_iter().peekable());
+        let mut changes = Vec::new();
+        loop {
+            let order = match (before.peek(), after.peek()) {
+                (None, None) => return changes,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((old, _)), Some((new, _))) => old.cmp(new),
+            };
+            let old = before.next_if(|_| order.is_le()).cloned();
+            let new = after.next_if(|_| order.is_ge()).cloned();
+            match (old, new) {
+                (Some((path, before)), Some((_, after))) if !before.same_node(&after) => {
+                    changes.push(Change::Changed { path, before, after });
                 }
-                DiffItem::Update { old: (path, before), new: (_, after) } => {
-                    let (path, before, after) = (path.clone(), before.clone(), after.clone());
-                    if !before.same_node(&after) {
-                        changes.push(Change::Changed { path, before, after });
-                    }
-                }
+                (Some((path, before)), None) => changes.push(Change::Removed { path, before }),
+                (None, Some((path, after))) => changes.push(Change::Added { path, after }),
+                _ => {}
             }
         }
-        changes.sort_by(|a, b| a.path().cmp(b.path()));
-        changes
     }
 }
 
@@ -198,26 +204,15 @@ fn range_below(directory: &[u8]) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (Bound::Excluded([directory, b"/"].concat()), Bound::Excluded([directory, &[b'/' + 1]].concat()))
 }
 
-/// Borrows a bound's bytes.
-trait AsDerefBound {
-    fn as_deref_bound(&self) -> Bound<&[u8]>;
-}
-
-impl AsDerefBound for Bound<Vec<u8>> {
-    fn as_deref_bound(&self) -> Bound<&[u8]> {
-        self.as_ref().map(Vec::as_slice)
-    }
-}
-
 impl Slice for VirtualFileSystem {
     const NAME: &'static str = "VirtualFileSystem";
 
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
-        Ok(blocks::encode(self.iter()))
+        Ok(self.entries.to_blocks())
     }
 
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
-        let entries = blocks::decode(blocks).map_err(|what| SliceError::new(Self::NAME, what))?;
+        let entries = Leaves::from_blocks(blocks).map_err(|what| SliceError::new(Self::NAME, what))?;
         Ok(Self { entries })
     }
 }
