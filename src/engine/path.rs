@@ -124,12 +124,12 @@ impl EntryPath {
     /// # Errors
     /// [`PathError::Dots`] and [`PathError::Nul`].
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, PathError> {
+        if Self::is_normal(bytes) {
+            return Ok(Self(Arc::from(bytes)));
+        }
         let given = || shorten(&String::from_utf8_lossy(bytes));
         if bytes.contains(&0) {
             return Err(PathError::Nul { path: given() });
-        }
-        if Self::is_normal(bytes) {
-            return Ok(Self(Arc::from(bytes)));
         }
         let mut normal = Vec::with_capacity(bytes.len());
         for segment in bytes.split(|b| *b == b'/').filter(|s| !s.is_empty()) {
@@ -146,8 +146,16 @@ impl EntryPath {
 
     /// Whether these are the bytes of a path as it is kept.
     pub(crate) fn is_normal(bytes: &[u8]) -> bool {
-        let segments = || bytes.split(|b| *b == b'/').all(|s| !matches!(s, b"" | b"." | b".."));
-        bytes.is_empty() || !bytes.contains(&0) && segments()
+        let mut segment = 0;
+        for (at, byte) in bytes.iter().enumerate() {
+            match byte {
+                0 => return false,
+                b'/' if matches!(&bytes[segment..at], b"" | b"." | b"..") => return false,
+                b'/' => segment = at + 1,
+                _ => {}
+            }
+        }
+        bytes.is_empty() || !matches!(&bytes[segment..], b"" | b"." | b"..")
     }
 
     /// The path's bytes, without a leading slash.

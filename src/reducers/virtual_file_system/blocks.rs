@@ -1,7 +1,11 @@
 //! The slice in a snapshot: records in path order, in blocks that small changes leave as they were.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
+
 use super::Entry;
-use super::leaves::Row;
+use super::leaf::Row;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{Node, node_code};
 use crate::engine::id::Digest;
@@ -52,33 +56,71 @@ fn put_bytes(block: &mut Vec<u8>, bytes: &[u8]) {
     block.extend_from_slice(bytes);
 }
 
-/// What is known of a block without keeping its rows.
-pub(super) struct Outline<'a> {
-    pub(super) count: usize,
-    /// The last row's path.
-    pub(super) last: &'a [u8],
-    /// Whether a block ends after it.
-    pub(super) cut: bool,
+/// The records of a block, found to be whole, each of which is read when it is asked for.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Block {
+    bytes: Bytes,
+    /// Where each record begins; their paths ascend.
+    starts: Arc<[u32]>,
 }
 
-/// Checks every record of a block whose paths come after `before`. None when the block is whole but does
-/// not end where blocks do, or is not in order.
-pub(super) fn outline<'a>(block: &'a [u8], before: &'a [u8]) -> Result<Option<Outline<'a>>, &'static str> {
-    let mut outline = Outline { count: 0, last: before, cut: false };
-    let mut rest = block;
-    while !rest.is_empty() {
-        let (path, _) = record(&mut rest).ok_or(WRONG)?;
-        if !EntryPath::is_normal(path) || path.is_empty() {
-            return Err(WRONG);
+impl Block {
+    /// Checks every record of a block whose paths come after `before`. None when the block is whole but
+    /// does not end where blocks do, or is not in order.
+    pub(super) fn new(bytes: &Bytes, before: &[u8]) -> Result<Option<Self>, &'static str> {
+        let mut starts = Vec::with_capacity(bytes.len() / RECORD + 1);
+        let (mut last, mut cut) = (before, false);
+        let mut rest = &bytes[..];
+        while !rest.is_empty() {
+            let start = u32::try_from(bytes.len() - rest.len()).map_err(|_| WRONG)?;
+            let path = skip(&mut rest).ok_or(WRONG)?;
+            if !EntryPath::is_normal(path) || path.is_empty() {
+                return Err(WRONG);
+            }
+            if cut || path <= last {
+                return Ok(None);
+            }
+            starts.push(start);
+            last = path;
+            cut = is_cut(path);
         }
-        if outline.cut || path <= outline.last {
-            return Ok(None);
-        }
-        outline.count += 1;
-        outline.last = path;
-        outline.cut = is_cut(path);
+        Ok((!starts.is_empty()).then(|| Self { bytes: bytes.clone(), starts: starts.into() }))
     }
-    Ok((outline.count > 0).then_some(outline))
+
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.starts.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.starts.is_empty()
+    }
+
+    pub(super) fn last_path(&self) -> &[u8] {
+        self.starts.last().map_or(&[], |start| self.path(*start))
+    }
+
+    /// The entry at a path.
+    pub(super) fn find(&self, path: &[u8]) -> Option<Entry> {
+        let at = self.starts.binary_search_by(|start| self.path(*start).cmp(path)).ok()?;
+        let mut rest = self.at(*self.starts.get(at)?);
+        record(&mut rest).map(|(_, entry)| entry)
+    }
+
+    pub(super) fn rows(&self) -> Vec<Row> {
+        decode(&self.bytes).unwrap_or_default()
+    }
+
+    fn at(&self, start: u32) -> &[u8] {
+        usize::try_from(start).ok().and_then(|start| self.bytes.get(start..)).unwrap_or_default()
+    }
+
+    fn path(&self, start: u32) -> &[u8] {
+        take_bytes(&mut self.at(start)).unwrap_or_default()
+    }
 }
 
 pub(super) fn decode(block: &[u8]) -> Result<Vec<Row>, &'static str> {
@@ -89,6 +131,24 @@ pub(super) fn decode(block: &[u8]) -> Result<Vec<Row>, &'static str> {
         rows.push((EntryPath::from_bytes(path).map_err(|_| WRONG)?, entry));
     }
     Ok(rows)
+}
+
+/// Bytes between a record's path and its node: version, two times, code.
+const FIXED: usize = 3 * size_of::<u64>() + 1;
+/// Bytes of a file's node: digest, size.
+const FILE: usize = size_of::<Digest>() + size_of::<u64>();
+
+/// The same as [`record`] when only the path is wanted.
+fn skip<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let path = take_bytes(rest)?;
+    let [.., code] = take_array::<FIXED>(rest)?;
+    match code & !TEXT {
+        node_code::FILE | node_code::EXECUTABLE => drop(take_array::<FILE>(rest)?),
+        node_code::SYMLINK => drop(take_bytes(rest)?),
+        node_code::DIRECTORY => {}
+        _ => return None,
+    }
+    Some(path)
 }
 
 /// Takes one record off the front.

@@ -20,19 +20,26 @@ type Hashed = HashMap<EntryPath, Entry, foldhash::fast::RandomState>;
 
 /// The rule needs only these of a map. No order of iteration shows through them.
 trait Tree {
+    /// None where nothing is.
+    fn is_directory(&self, path: &[u8]) -> Option<bool>;
     fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry>;
-    fn insert(&mut self, path: EntryPath, entry: Entry);
+    /// Puts in an entry where nothing is.
+    fn add(&mut self, path: EntryPath, entry: Entry);
     fn remove(&mut self, path: &[u8]) -> Option<Entry>;
     fn remove_below(&mut self, path: &EntryPath);
 }
 
 impl Tree for Leaves {
+    fn is_directory(&self, path: &[u8]) -> Option<bool> {
+        Self::is_directory(self, path)
+    }
+
     fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
         Self::get_mut(self, path)
     }
 
-    fn insert(&mut self, path: EntryPath, entry: Entry) {
-        Self::insert(self, path, entry);
+    fn add(&mut self, path: EntryPath, entry: Entry) {
+        Self::add(self, path, entry);
     }
 
     fn remove(&mut self, path: &[u8]) -> Option<Entry> {
@@ -49,11 +56,15 @@ impl Tree for Leaves {
 }
 
 impl Tree for Hashed {
+    fn is_directory(&self, path: &[u8]) -> Option<bool> {
+        Self::get(self, path).map(Entry::is_directory)
+    }
+
     fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
         Self::get_mut(self, path)
     }
 
-    fn insert(&mut self, path: EntryPath, entry: Entry) {
+    fn add(&mut self, path: EntryPath, entry: Entry) {
         Self::insert(self, path, entry);
     }
 
@@ -86,7 +97,7 @@ fn write(tree: &mut impl Tree, raw: &[u8], node: Node, time: Timestamp) -> Resul
         return write(tree, path.as_bytes(), node, time);
     }
     add_parents(tree, &path, time);
-    tree.insert(path, Entry { node, version: 1, created_at: time, updated_at: time });
+    tree.add(path, Entry { node, version: 1, created_at: time, updated_at: time });
     Ok(false)
 }
 
@@ -94,20 +105,17 @@ fn write(tree: &mut impl Tree, raw: &[u8], node: Node, time: Timestamp) -> Resul
 fn add_parents(tree: &mut impl Tree, path: &EntryPath, time: Timestamp) {
     let mut bytes = path.as_bytes();
     while let Some(parent) = parent_bytes(bytes).filter(|parent| !parent.is_empty()) {
-        match tree.get_mut(parent) {
-            Some(entry) if entry.is_directory() => return,
-            Some(entry) => {
-                entry.node = Node::Directory;
-                entry.version += 1;
-                entry.updated_at = time;
-                return;
-            }
-            None => {
-                if let Ok(parent) = EntryPath::from_bytes(parent) {
-                    let entry = Entry { node: Node::Directory, version: 1, created_at: time, updated_at: time };
-                    tree.insert(parent, entry);
-                }
-            }
+        if tree.is_directory(parent) == Some(true) {
+            return;
+        }
+        if let Some(entry) = tree.get_mut(parent) {
+            entry.node = Node::Directory;
+            entry.version += 1;
+            entry.updated_at = time;
+            return;
+        }
+        if let Ok(parent) = EntryPath::from_bytes(parent) {
+            tree.add(parent, Entry { node: Node::Directory, version: 1, created_at: time, updated_at: time });
         }
         bytes = parent;
     }

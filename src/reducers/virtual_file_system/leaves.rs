@@ -1,17 +1,16 @@
 //! Entries by path: a persistent map of sorted leaves that a snapshot keeps just as they are.
 
 use std::ops::Bound;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{Entry, blocks};
+use super::Entry;
+use super::blocks::{self, Block};
+use super::leaf::{Leaf, Row};
 use crate::engine::collections::{DiffItem, OrdMap};
 use crate::engine::path::EntryPath;
-
-/// An entry with its path.
-pub(super) type Row = (EntryPath, Entry);
 
 /// All entries of a workspace.
 ///
@@ -26,44 +25,6 @@ pub(super) struct Leaves {
     len: usize,
 }
 
-/// Some entries that follow each other.
-#[derive(Debug, Clone, Default)]
-struct Leaf {
-    /// Read from `block` when they are first needed.
-    rows: OnceLock<Vec<Row>>,
-    /// The rows as a snapshot has them; empty when they have changed since.
-    block: Bytes,
-}
-
-impl Leaf {
-    fn of(rows: Vec<Row>) -> Self {
-        Self { rows: OnceLock::from(rows), block: Bytes::new() }
-    }
-
-    fn rows(&self) -> &[Row] {
-        self.rows.get_or_init(|| blocks::decode(&self.block).unwrap_or_default())
-    }
-
-    /// The rows, to be changed; they are always there.
-    fn rows_mut(&mut self) -> Option<&mut Vec<Row>> {
-        self.rows();
-        self.block = Bytes::new();
-        self.rows.get_mut()
-    }
-
-    fn position(&self, path: &[u8]) -> Result<usize, usize> {
-        self.rows().binary_search_by(|(known, _)| known.as_bytes().cmp(path))
-    }
-}
-
-impl PartialEq for Leaf {
-    fn eq(&self, other: &Self) -> bool {
-        self.rows() == other.rows()
-    }
-}
-
-impl Eq for Leaf {}
-
 impl Leaves {
     /// Puts rows that are in order into leaves.
     pub(super) fn from_sorted(rows: Vec<Row>) -> Self {
@@ -73,29 +34,30 @@ impl Leaves {
             let cut = blocks::is_cut(row.0.as_bytes()).then(|| row.0.clone());
             leaf.push(row);
             if let Some(path) = cut {
-                leaves.full.insert(path, Arc::new(Leaf::of(std::mem::take(&mut leaf))));
+                leaves.full.insert(path, Arc::new(Leaf::from_rows(std::mem::take(&mut leaf))));
             }
         }
-        leaves.tail = Arc::new(Leaf::of(leaf));
+        leaves.tail = Arc::new(Leaf::from_rows(leaf));
         leaves
     }
 
     /// Takes up the blocks of a snapshot; their rows are read when they are needed.
     pub(super) fn from_blocks(given: &[Bytes]) -> Result<Self, &'static str> {
         let mut leaves = Self::default();
-        let mut before: &[u8] = b"";
-        for (number, block) in given.iter().enumerate() {
-            let Some(outline) = blocks::outline(block, before)? else { return Self::from_other_blocks(given) };
-            let leaf = Arc::new(Leaf { rows: OnceLock::new(), block: block.clone() });
-            if outline.cut {
-                leaves.full.insert(EntryPath::from_bytes(outline.last).map_err(|_| blocks::WRONG)?, leaf);
+        let mut before = EntryPath::root();
+        for (number, bytes) in given.iter().enumerate() {
+            let Some(block) = Block::new(bytes, before.as_bytes())? else { return Self::from_other_blocks(given) };
+            let last = EntryPath::from_bytes(block.last_path()).map_err(|_| blocks::WRONG)?;
+            leaves.len += block.len();
+            let leaf = Arc::new(Leaf::from_block(block));
+            if blocks::is_cut(last.as_bytes()) {
+                leaves.full.insert(last.clone(), leaf);
             } else if number + 1 == given.len() {
                 leaves.tail = leaf;
             } else {
                 return Self::from_other_blocks(given);
             }
-            leaves.len += outline.count;
-            before = outline.last;
+            before = last;
         }
         Ok(leaves)
     }
@@ -112,11 +74,7 @@ impl Leaves {
 
     /// The blocks of a snapshot, one for each leaf.
     pub(super) fn to_blocks(&self) -> Vec<Vec<u8>> {
-        let encoded = |leaf: &Arc<Leaf>| match leaf.block.is_empty() {
-            true => blocks::encode(leaf.rows()),
-            false => leaf.block.to_vec(),
-        };
-        self.leaves().map(encoded).filter(|block| !block.is_empty()).collect()
+        self.leaves().map(|leaf| leaf.to_block()).filter(|block| !block.is_empty()).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -124,47 +82,47 @@ impl Leaves {
     }
 
     pub(super) fn get(&self, path: &[u8]) -> Option<&Entry> {
+        self.leaf(path).get(path)
+    }
+
+    /// Whether what is at `path` is a directory; none where nothing is. Reads no leaf.
+    pub(super) fn is_directory(&self, path: &[u8]) -> Option<bool> {
         let leaf = self.leaf(path);
-        leaf.position(path).ok().map(|at| &leaf.rows()[at].1)
+        leaf.place(path).map(|place| leaf.at(&place).is_directory())
     }
 
     pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
-        let at = self.leaf(path).position(path).ok()?;
-        self.leaf_mut(path).rows_mut()?.get_mut(at).map(|(_, entry)| entry)
+        let leaf = match self.full_at(path).map(|(last, _)| last.clone()) {
+            Some(last) => self.full.get_mut(&last)?,
+            None => &mut self.tail,
+        };
+        let place = leaf.place(path)?;
+        Arc::make_mut(leaf).at_mut(path, place)
     }
 
-    pub(super) fn insert(&mut self, path: EntryPath, entry: Entry) {
-        let position = self.leaf(path.as_bytes()).position(path.as_bytes());
-        let Some(rows) = self.leaf_mut(path.as_bytes()).rows_mut() else { return };
-        match position {
-            Ok(at) => rows[at].1 = entry,
-            Err(at) if blocks::is_cut(path.as_bytes()) => {
-                let after = rows.split_off(at);
-                let mut before = std::mem::replace(rows, after);
-                before.push((path.clone(), entry));
-                self.full.insert(path, Arc::new(Leaf::of(before)));
-                self.len += 1;
-            }
-            Err(at) => {
-                rows.insert(at, (path, entry));
-                self.len += 1;
-            }
+    /// Puts in an entry where nothing is.
+    pub(super) fn add(&mut self, path: EntryPath, entry: Entry) {
+        self.len += 1;
+        let cut = blocks::is_cut(path.as_bytes());
+        let leaf = self.leaf_mut(path.as_bytes());
+        if cut {
+            let front = leaf.split_off_front(path.clone(), entry);
+            self.full.insert(path, Arc::new(front));
+        } else {
+            leaf.add(path, entry);
         }
     }
 
     pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
-        let at = self.leaf(path).position(path).ok()?;
+        self.leaf(path).place(path)?;
         self.len -= 1;
         if !blocks::is_cut(path) {
-            return self.leaf_mut(path).rows_mut().map(|rows| rows.remove(at).1);
+            return self.leaf_mut(path).remove(path);
         }
-        let mut leaf = Arc::unwrap_or_clone(self.full.remove(path)?);
-        let mut rows = std::mem::take(leaf.rows_mut()?);
-        let (_, entry) = rows.pop()?;
-        if !rows.is_empty() {
-            self.leaf_mut(path).rows_mut()?.splice(0..0, rows);
-        }
-        Some(entry)
+        let mut last = Arc::unwrap_or_clone(self.full.remove(path)?);
+        let entry = last.remove(path);
+        self.leaf_mut(path).join_front(last);
+        entry
     }
 
     /// All rows in order.
@@ -302,14 +260,23 @@ mod tests {
             let mut halfway = None;
             for (at, (add, number)) in steps.iter().enumerate() {
                 if *add || number % 3 == 0 {
-                    leaves.insert(path(*number), entry(at as u64));
+                    match leaves.get_mut(path(*number).as_bytes()) {
+                        Some(known) => *known = entry(at as u64),
+                        None => leaves.add(path(*number), entry(at as u64)),
+                    }
                     map.insert(path(*number), entry(at as u64));
                 } else {
                     prop_assert_eq!(leaves.remove(path(*number).as_bytes()), map.remove(&path(*number)));
                 }
+                if at % 200 == 150 {
+                    let blocks: Vec<Bytes> = leaves.to_blocks().into_iter().map(Bytes::from).collect();
+                    leaves = Leaves::from_blocks(&blocks).unwrap();
+                }
                 if at == steps.len() / 2 {
                     halfway = Some((leaves.clone(), map.clone()));
                 }
+                let path = path(*number);
+                prop_assert_eq!(leaves.is_directory(path.as_bytes()), map.get(&path).map(Entry::is_directory));
             }
             check(&leaves, &map);
             for number in 0..2000 {

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod folding;
+mod leaf;
 mod leaves;
 
 use std::cmp::Ordering;

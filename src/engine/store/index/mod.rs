@@ -1,23 +1,24 @@
-//! The index: where things are in the journal, and snapshots. The only file that names sled.
+//! The index: where things are in the journal, and snapshots. Only this folder names sled.
 //!
 //! Everything here can be made again from the journal, so nothing here is ever waited for or synced.
 //! sled may panic on a damaged directory: every call is guarded, and a failed index is set aside.
 
+mod snapshots;
+
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::journal::Place;
-use super::{SessionEntry, Snapshot, StoreError};
+use super::{SessionEntry, StoreError};
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView};
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
-use crate::engine::slice::EncodedSlice;
 
 /// Values above this would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
 const SEGMENT_BYTES: usize = 2 << 20;
@@ -27,7 +28,7 @@ const CACHE_BYTES: u64 = 8 << 20;
 const ROW_POSITIONS: usize = 256;
 const POSITION_BYTES: usize = 16;
 /// Raised when the rows change their meaning: an index of another version is made again.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 const STAMP: &[u8] = b"!stamp";
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -54,6 +55,8 @@ pub(super) struct Batch {
 /// An open index.
 pub(super) struct Index {
     db: sled::Db,
+    /// The number that the next block gets.
+    next_block: AtomicU64,
 }
 
 impl Index {
@@ -77,7 +80,9 @@ impl Index {
                 _ => break,
             }
         }
-        Ok(Self { db: opened? })
+        let db = opened?;
+        let next_block = AtomicU64::new(snapshots::next_block(&db)?);
+        Ok(Self { db, next_block })
     }
 
     /// Whether it knows nothing at all.
@@ -215,33 +220,8 @@ impl Index {
         Ok(())
     }
 
-    /// Keeps a snapshot; gives the bytes that were new.
-    pub(super) fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
-        let mut root = Vec::new();
-        root.extend_from_slice(&snapshot.time.0.to_le_bytes());
-        root.extend_from_slice(&snapshot.unreadable.to_le_bytes());
-        let mut added = 0;
-        for slice in &snapshot.slices {
-            root.push(u8::try_from(slice.name.len()).unwrap_or(u8::MAX));
-            root.extend_from_slice(slice.name.as_bytes());
-            root.extend_from_slice(&slice.version.to_le_bytes());
-            root.extend_from_slice(&u32::try_from(slice.blocks.len()).unwrap_or(u32::MAX).to_le_bytes());
-            for block in &slice.blocks {
-                root.extend_from_slice(Digest::of(block).as_bytes());
-                added += self.put_large(b'b', Digest::of(block).as_bytes(), block, true)?;
-            }
-        }
-        let name = snapshot_key(snapshot.session, snapshot.seq);
-        Ok(added + self.put_large(b's', &name, &root, false)?)
-    }
-
-    /// Keeps a value of any size in rows of the safe size. `same` says that equal keys mean equal
-    /// values, so that what is there need not be written again.
-    fn put_large(&self, prefix: u8, name: &[u8], value: &[u8], same: bool) -> Result<u64, StoreError> {
-        let first = part_key(prefix, name, 0);
-        if same && guarded(|| self.db.contains_key(&first))? {
-            return Ok(0);
-        }
+    /// Keeps a value of any size in rows of the safe size; gives its bytes.
+    fn put_large(&self, prefix: u8, name: &[u8], value: &[u8]) -> Result<u64, StoreError> {
         // The first part is written last: it says how many there are.
         for (key, part) in parts(prefix, name, value).into_iter().rev() {
             guarded(|| self.db.insert(key, part))?;
@@ -261,76 +241,6 @@ impl Index {
         }
         let whole = crc32c::crc32c(&value) == u32::from_le_bytes(*crc);
         Ok(whole.then(|| Bytes::from(value)))
-    }
-
-    /// The latest snapshot of the session at or before `seq` that is whole.
-    pub(super) fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
-        for at in self.snapshots(session)?.into_iter().rev().filter(|at| *at <= seq) {
-            if let Some(snapshot) = self.snapshot_at(session, at)? {
-                return Ok(Some(snapshot));
-            }
-        }
-        Ok(None)
-    }
-
-    fn snapshot_at(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
-        let Some(root) = self.get_large(b's', &snapshot_key(session, seq))? else { return Ok(None) };
-        let Some((time, unreadable, slices)) = root_of(&root) else { return Ok(None) };
-        let mut snapshot = Snapshot { session, seq, time, unreadable, slices: Vec::new() };
-        for (name, version, digests) in slices {
-            let mut blocks = Vec::with_capacity(digests.len());
-            for digest in digests {
-                match self.get_large(b'b', digest.as_bytes())? {
-                    Some(block) => blocks.push(block),
-                    None => return Ok(None),
-                }
-            }
-            snapshot.slices.push(EncodedSlice { name, version, blocks });
-        }
-        Ok(Some(snapshot))
-    }
-
-    /// Where the session has snapshots, in order.
-    pub(super) fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
-        let prefix = key(b's', session.as_bytes());
-        let keys = guarded(|| self.db.scan_prefix(&prefix).keys().collect::<Result<Vec<_>, _>>())?;
-        // A snapshot's first row has part number 0.
-        let seq = |key: &sled::IVec| key.get(17..25)?.first_chunk().map(|seq| u64::from_be_bytes(*seq));
-        Ok(keys.iter().filter(|key| key.ends_with(&[0; 4])).filter_map(seq).collect())
-    }
-
-    pub(super) fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
-        let name = snapshot_key(session, seq);
-        guarded(|| {
-            for row in self.db.scan_prefix(key(b's', &name)).keys() {
-                self.db.remove(row?)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// Removes blocks that no snapshot has any more; gives how many.
-    pub(super) fn sweep_blocks(&self) -> Result<u64, StoreError> {
-        let mut used = std::collections::BTreeSet::new();
-        for entry in self.entries()? {
-            for seq in self.snapshots(entry.id)? {
-                let root = self.get_large(b's', &snapshot_key(entry.id, seq))?;
-                let slices = root.as_ref().and_then(|root| root_of(root));
-                used.extend(slices.into_iter().flat_map(|(_, _, slices)| slices).flat_map(|(_, _, digests)| digests));
-            }
-        }
-        guarded(|| {
-            let mut swept = 0;
-            for row in self.db.scan_prefix(b"b").keys() {
-                let row = row?;
-                let digest = row.get(1..33).and_then(|d| d.first_chunk()).map(|d| Digest::from_bytes(*d));
-                if digest.is_none_or(|digest| !used.contains(&digest)) {
-                    self.db.remove(row)?;
-                    swept += 1;
-                }
-            }
-            Ok(swept)
-        })
     }
 
     /// Rows and bytes by the kind of row.
@@ -394,10 +304,6 @@ fn key(prefix: u8, name: &[u8]) -> Vec<u8> {
 
 fn row_key(session: SessionId, first: Seq) -> Vec<u8> {
     [b"p", &session.as_bytes()[..], &first.to_be_bytes()].concat()
-}
-
-fn snapshot_key(session: SessionId, seq: Seq) -> Vec<u8> {
-    [&session.as_bytes()[..], &seq.to_be_bytes()].concat()
 }
 
 fn part_key(prefix: u8, name: &[u8], number: usize) -> Vec<u8> {
@@ -464,23 +370,4 @@ fn entry_of(value: &[u8]) -> Option<SessionEntry> {
         updated: Timestamp(i64::from_le_bytes(*updated)),
         origin,
     })
-}
-
-type Root = (Timestamp, u64, Vec<(Arc<str>, u32, Vec<Digest>)>);
-
-fn root_of(root: &[u8]) -> Option<Root> {
-    let (time, rest) = root.split_first_chunk::<8>()?;
-    let (unreadable, mut rest) = rest.split_first_chunk::<8>()?;
-    let mut slices = Vec::new();
-    while let Some((name_len, after)) = rest.split_first() {
-        let (name, after) = after.split_at_checked(usize::from(*name_len))?;
-        let (version, after) = after.split_first_chunk::<4>()?;
-        let (count, after) = after.split_first_chunk::<4>()?;
-        let length = usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(32)?;
-        let (digests, after) = after.split_at_checked(length)?;
-        let digests = digests.as_chunks::<32>().0.iter().map(|d| Digest::from_bytes(*d)).collect();
-        slices.push((Arc::from(std::str::from_utf8(name).ok()?), u32::from_le_bytes(*version), digests));
-        rest = after;
-    }
-    Some((Timestamp(i64::from_le_bytes(*time)), u64::from_le_bytes(*unreadable), slices))
 }

@@ -1,0 +1,167 @@
+//! Snapshots in the index. Blocks that are the same are kept once, and the new ones of a snapshot lie side by
+//! side: a snapshot is read from few pages.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{Index, guarded, key};
+use crate::engine::clock::Timestamp;
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::recorded::Seq;
+use crate::engine::slice::EncodedSlice;
+use crate::engine::store::{Snapshot, StoreError};
+
+/// Rows of snapshots, by session and position.
+const ROOT: u8 = b's';
+/// Rows of blocks, by number.
+const BLOCK: u8 = b'b';
+/// The numbers of blocks, by digest.
+const NUMBER: u8 = b'n';
+
+/// The number after the last block's.
+pub(super) fn next_block(db: &sled::Db) -> Result<u64, StoreError> {
+    let last = guarded(|| db.scan_prefix([BLOCK]).keys().next_back().transpose())?;
+    Ok(last.and_then(|key| number_of(key.get(1..)?)).map_or(0, |last| last.saturating_add(1)))
+}
+
+impl Index {
+    /// Keeps a snapshot; gives the bytes that were new.
+    pub(in crate::engine::store) fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+        let mut root = Vec::new();
+        root.extend_from_slice(&snapshot.time.0.to_le_bytes());
+        root.extend_from_slice(&snapshot.unreadable.to_le_bytes());
+        let mut added = 0;
+        for slice in &snapshot.slices {
+            root.push(u8::try_from(slice.name.len()).unwrap_or(u8::MAX));
+            root.extend_from_slice(slice.name.as_bytes());
+            root.extend_from_slice(&slice.version.to_le_bytes());
+            root.extend_from_slice(&u32::try_from(slice.blocks.len()).unwrap_or(u32::MAX).to_le_bytes());
+            for block in &slice.blocks {
+                let (number, new) = self.put_block(block)?;
+                root.extend_from_slice(&number.to_be_bytes());
+                added += new;
+            }
+        }
+        Ok(added + self.put_large(ROOT, &root_name(snapshot.session, snapshot.seq), &root)?)
+    }
+
+    /// The block's number, and the bytes that were new.
+    fn put_block(&self, block: &[u8]) -> Result<(u64, u64), StoreError> {
+        let name = key(NUMBER, Digest::of(block).as_bytes());
+        if let Some(number) = guarded(|| self.db.get(&name))?.as_deref().and_then(number_of) {
+            return Ok((number, 0));
+        }
+        let number = self.next_block.fetch_add(1, Ordering::Relaxed);
+        let added = self.put_large(BLOCK, &number.to_be_bytes(), block)?;
+        guarded(|| self.db.insert(name, &number.to_be_bytes()))?;
+        Ok((number, added))
+    }
+
+    /// The latest snapshot of the session at or before `seq` that is whole.
+    pub(in crate::engine::store) fn snapshot(
+        &self,
+        session: SessionId,
+        seq: Seq,
+    ) -> Result<Option<Snapshot>, StoreError> {
+        for at in self.snapshots(session)?.into_iter().rev().filter(|at| *at <= seq) {
+            if let Some(snapshot) = self.snapshot_at(session, at)? {
+                return Ok(Some(snapshot));
+            }
+        }
+        Ok(None)
+    }
+
+    fn snapshot_at(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+        let Some(root) = self.get_large(ROOT, &root_name(session, seq))? else { return Ok(None) };
+        let Some((time, unreadable, slices)) = root_of(&root) else { return Ok(None) };
+        let mut snapshot = Snapshot { session, seq, time, unreadable, slices: Vec::new() };
+        for (name, version, numbers) in slices {
+            let mut blocks = Vec::with_capacity(numbers.len());
+            for number in numbers {
+                match self.get_large(BLOCK, &number.to_be_bytes())? {
+                    Some(block) => blocks.push(block),
+                    None => return Ok(None),
+                }
+            }
+            snapshot.slices.push(EncodedSlice { name, version, blocks });
+        }
+        Ok(Some(snapshot))
+    }
+
+    /// Where the session has snapshots, in order.
+    pub(in crate::engine::store) fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
+        let prefix = key(ROOT, session.as_bytes());
+        let keys = guarded(|| self.db.scan_prefix(&prefix).keys().collect::<Result<Vec<_>, _>>())?;
+        // A snapshot's first row has part number 0.
+        Ok(keys.iter().filter(|key| key.ends_with(&[0; 4])).filter_map(|key| number_of(key.get(17..)?)).collect())
+    }
+
+    pub(in crate::engine::store) fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
+        let name = root_name(session, seq);
+        guarded(|| {
+            for row in self.db.scan_prefix(key(ROOT, &name)).keys() {
+                self.db.remove(row?)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Removes blocks that no snapshot has any more; gives how many rows they were.
+    pub(in crate::engine::store) fn sweep_blocks(&self) -> Result<u64, StoreError> {
+        let mut used = BTreeSet::new();
+        for entry in self.entries()? {
+            for seq in self.snapshots(entry.id)? {
+                let root = self.get_large(ROOT, &root_name(entry.id, seq))?;
+                let slices = root.as_ref().and_then(|root| root_of(root));
+                used.extend(slices.into_iter().flat_map(|(_, _, slices)| slices).flat_map(|(_, _, numbers)| numbers));
+            }
+        }
+        let unused = |number: Option<u64>| number.is_none_or(|number| !used.contains(&number));
+        guarded(|| {
+            // A number must not outlive its block.
+            for row in self.db.scan_prefix([NUMBER]) {
+                let (name, number) = row?;
+                if unused(number_of(&number)) {
+                    self.db.remove(name)?;
+                }
+            }
+            let mut swept = 0;
+            for name in self.db.scan_prefix([BLOCK]).keys() {
+                let name = name?;
+                if unused(name.get(1..).and_then(number_of)) {
+                    self.db.remove(name)?;
+                    swept += 1;
+                }
+            }
+            Ok(swept)
+        })
+    }
+}
+
+fn root_name(session: SessionId, seq: Seq) -> Vec<u8> {
+    [&session.as_bytes()[..], &seq.to_be_bytes()].concat()
+}
+
+fn number_of(bytes: &[u8]) -> Option<u64> {
+    bytes.first_chunk().map(|number| u64::from_be_bytes(*number))
+}
+
+type Root = (Timestamp, u64, Vec<(Arc<str>, u32, Vec<u64>)>);
+
+fn root_of(root: &[u8]) -> Option<Root> {
+    let (time, rest) = root.split_first_chunk::<8>()?;
+    let (unreadable, mut rest) = rest.split_first_chunk::<8>()?;
+    let mut slices = Vec::new();
+    while let Some((name_len, after)) = rest.split_first() {
+        let (name, after) = after.split_at_checked(usize::from(*name_len))?;
+        let (version, after) = after.split_first_chunk::<4>()?;
+        let (count, after) = after.split_first_chunk::<4>()?;
+        let length = usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(8)?;
+        let (numbers, after) = after.split_at_checked(length)?;
+        let numbers = numbers.as_chunks().0.iter().map(|number| u64::from_be_bytes(*number)).collect();
+        slices.push((Arc::from(std::str::from_utf8(name).ok()?), u32::from_le_bytes(*version), numbers));
+        rest = after;
+    }
+    Some((Timestamp(i64::from_le_bytes(*time)), u64::from_le_bytes(*unreadable), slices))
+}

@@ -1,0 +1,172 @@
+//! Some entries that follow each other: rows, or a snapshot's block and what has changed since.
+
+use std::sync::OnceLock;
+
+use super::Entry;
+use super::blocks::{self, Block};
+use crate::engine::path::EntryPath;
+
+/// An entry with its path.
+pub(super) type Row = (EntryPath, Entry);
+
+/// Changes that lie beside a block before the two become rows.
+const CHANGES_MAX: usize = 64;
+
+/// Entries in path order. A change to a leaf that nobody has read costs one search of its block.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Leaf {
+    /// All rows; with a block, those that are not as the block has them.
+    rows: Vec<Row>,
+    /// What a snapshot has, or nothing.
+    block: Block,
+    /// The block with the rows in it, once somebody has asked; empty where there is no block.
+    read: OnceLock<Vec<Row>>,
+}
+
+/// Where in a leaf an entry is.
+pub(super) enum Place {
+    /// Among all rows.
+    All(usize),
+    /// Among those that lie beside the block.
+    Beside(usize),
+    /// In the block only.
+    Block(Entry),
+}
+
+impl Leaf {
+    pub(super) fn from_rows(rows: Vec<Row>) -> Self {
+        Self { rows, ..Self::default() }
+    }
+
+    /// Takes up a block as it is.
+    pub(super) fn from_block(block: Block) -> Self {
+        Self { block, ..Self::default() }
+    }
+
+    pub(super) fn to_block(&self) -> Vec<u8> {
+        match self.rows.is_empty() {
+            true => self.block.bytes().to_vec(),
+            false => blocks::encode(self.rows()),
+        }
+    }
+
+    pub(super) fn rows(&self) -> &[Row] {
+        match self.block.is_empty() {
+            true => &self.rows,
+            false => self.read.get_or_init(|| self.merged()),
+        }
+    }
+
+    fn merged(&self) -> Vec<Row> {
+        let mut rows = self.block.rows();
+        for (path, entry) in &self.rows {
+            put(&mut rows, path.clone(), entry.clone());
+        }
+        rows
+    }
+
+    pub(super) fn get(&self, path: &[u8]) -> Option<&Entry> {
+        let rows = self.rows();
+        position(rows, path).ok().map(|at| &rows[at].1)
+    }
+
+    pub(super) fn place(&self, path: &[u8]) -> Option<Place> {
+        if self.is_open() {
+            let beside = position(&self.rows, path).ok().map(Place::Beside);
+            return beside.or_else(|| self.block.find(path).map(Place::Block));
+        }
+        position(self.rows(), path).ok().map(Place::All)
+    }
+
+    /// What is at a place of this leaf.
+    pub(super) fn at<'a>(&'a self, place: &'a Place) -> &'a Entry {
+        match place {
+            Place::All(at) => &self.rows()[*at].1,
+            Place::Beside(at) => &self.rows[*at].1,
+            Place::Block(entry) => entry,
+        }
+    }
+
+    /// The same to be changed; `place` is that of `path`.
+    pub(super) fn at_mut(&mut self, path: &[u8], place: Place) -> Option<&mut Entry> {
+        let (rows, at) = match place {
+            Place::All(at) => (self.all(), at),
+            Place::Beside(at) => (&mut self.rows, at),
+            Place::Block(entry) => {
+                let rows = self.some();
+                let at = put(rows, EntryPath::from_bytes(path).ok()?, entry);
+                (rows, at)
+            }
+        };
+        rows.get_mut(at).map(|(_, entry)| entry)
+    }
+
+    /// Puts in an entry that is not there.
+    pub(super) fn add(&mut self, path: EntryPath, entry: Entry) {
+        put(self.some(), path, entry);
+    }
+
+    pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
+        let rows = self.all();
+        position(rows, path).ok().map(|at| rows.remove(at).1)
+    }
+
+    /// Takes off what comes before `path`, with that and its entry at the end.
+    pub(super) fn split_off_front(&mut self, path: EntryPath, entry: Entry) -> Self {
+        let rows = self.all();
+        let at = position(rows, path.as_bytes()).unwrap_or_else(|at| at);
+        let after = rows.split_off(at);
+        let mut front = std::mem::replace(rows, after);
+        front.push((path, entry));
+        Self::from_rows(front)
+    }
+
+    /// Puts all rows of the leaf before this to the front.
+    pub(super) fn join_front(&mut self, mut front: Self) {
+        self.all().splice(0..0, std::mem::take(front.all()));
+    }
+
+    /// Whether a change may go beside the block.
+    fn is_open(&self) -> bool {
+        !self.block.is_empty() && self.read.get().is_none() && self.rows.len() < CHANGES_MAX
+    }
+
+    /// The rows into which a changed one can be put.
+    fn some(&mut self) -> &mut Vec<Row> {
+        match self.is_open() {
+            true => &mut self.rows,
+            false => self.all(),
+        }
+    }
+
+    /// All rows, to be changed; the block is given up.
+    fn all(&mut self) -> &mut Vec<Row> {
+        if !self.block.is_empty() {
+            self.rows = self.read.take().unwrap_or_else(|| self.merged());
+            self.block = Block::default();
+        }
+        &mut self.rows
+    }
+}
+
+impl PartialEq for Leaf {
+    fn eq(&self, other: &Self) -> bool {
+        self.rows() == other.rows()
+    }
+}
+
+impl Eq for Leaf {}
+
+fn position(rows: &[Row], path: &[u8]) -> Result<usize, usize> {
+    rows.binary_search_by(|(known, _)| known.as_bytes().cmp(path))
+}
+
+/// Puts a row where it belongs, in the place of one with its path; gives where.
+fn put(rows: &mut Vec<Row>, path: EntryPath, entry: Entry) -> usize {
+    let place = position(rows, path.as_bytes());
+    match place {
+        Ok(at) => rows[at].1 = entry,
+        Err(at) => rows.insert(at, (path, entry)),
+    }
+    place.unwrap_or_else(|at| at)
+}
