@@ -17,6 +17,10 @@ pub const MAX_COMMIT_EVENTS: u32 = 1 << 20;
 pub const MAX_AGENT_BYTES: usize = 200;
 /// Bytes of an event's kind.
 pub const MAX_KIND_BYTES: usize = 100;
+/// Bytes before an event's payload, its kind left out.
+const EVENT_HEAD: usize = 1 + 2 + 4;
+/// Bytes of a common event.
+const EVENT_BYTES: usize = 256;
 
 /// Where the session's history must end for a commit to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -59,9 +63,10 @@ pub struct Commit {
     pub(crate) expected: Expected,
     pub(crate) id: Option<CommitId>,
     pub(crate) call: CallLink,
-    pub(crate) agent: Arc<str>,
+    /// None for nobody.
+    agent: Option<Arc<str>>,
     pub(crate) count: u32,
-    pub(crate) body: Vec<u8>,
+    body: Vec<u8>,
     pub(crate) contents: Vec<Content>,
 }
 
@@ -95,7 +100,7 @@ impl Commit {
             expected: Expected::Any,
             id: None,
             call: CallLink::None,
-            agent: Arc::from(""),
+            agent: None,
             count: 0,
             body: Vec::new(),
             contents: Vec::new(),
@@ -135,7 +140,7 @@ impl Commit {
     /// Names who acts.
     #[must_use]
     pub fn by(mut self, agent: &Arc<str>) -> Self {
-        self.agent = Arc::clone(agent);
+        self.agent = Some(Arc::clone(agent));
         self
     }
 
@@ -145,6 +150,7 @@ impl Commit {
     /// [`CommitError`] when the event can't be encoded or the commit would grow over a limit; the
     /// commit is then as before.
     pub fn push<E: Event>(&mut self, event: &E) -> Result<(), CommitError> {
+        self.body.reserve(EVENT_BYTES);
         self.push_with(E::KIND, E::VERSION, |body| Ok(event.encode(body)?))
     }
 
@@ -153,6 +159,7 @@ impl Commit {
     /// # Errors
     /// As [`Commit::push`].
     pub fn push_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), CommitError> {
+        self.body.reserve(kind.len() + EVENT_HEAD + payload.len());
         self.push_with(kind, version, |body| {
             body.extend_from_slice(payload);
             Ok(())
@@ -225,7 +232,7 @@ impl Commit {
     }
 
     pub(crate) fn validate(&self) -> Result<(), CommitError> {
-        check("bytes of an agent's name", self.agent.len() as u64, MAX_AGENT_BYTES as u64)?;
+        check("bytes of an agent's name", self.agent().len() as u64, MAX_AGENT_BYTES as u64)?;
         if self.is_empty() { Err(CommitError::Empty) } else { Ok(()) }
     }
 
@@ -242,9 +249,18 @@ impl Commit {
         };
         out.extend_from_slice(&call.to_le_bytes());
         out.extend_from_slice(&self.count.to_le_bytes());
-        out.push(u8::try_from(self.agent.len()).unwrap_or(u8::MAX));
-        out.extend_from_slice(self.agent.as_bytes());
+        out.push(u8::try_from(self.agent().len()).unwrap_or(u8::MAX));
+        out.extend_from_slice(self.agent().as_bytes());
         out.extend_from_slice(&self.body);
+    }
+
+    /// Bytes of the stored form.
+    pub(crate) fn encoded_len(&self) -> usize {
+        CommitView::AGENT + self.agent().len() + self.body.len()
+    }
+
+    fn agent(&self) -> &str {
+        self.agent.as_deref().unwrap_or_default()
     }
 }
 

@@ -15,8 +15,8 @@ use crate::table::{Table, number};
 pub const CASES: [(&str, u32, usize); 3] =
     [("1 writer", 1, 1), ("8 writers, 1 in flight each", 8, 1), ("8 writers, 64 in flight each", 8, 64)];
 
-/// Target for the ratio to the limit.
-const TARGET: f64 = 0.8;
+/// How much slower than the limit it may be.
+const TARGET: f64 = 1.3;
 
 struct Engine {
     name: &'static str,
@@ -54,7 +54,7 @@ fn table(size: Size, (name, writers, in_flight): (&str, u32, usize)) -> Result<T
         }
     }
     let head = ["engine", "events/s", "p50 us", "ratio to the limit"];
-    let mut table = Table::new(format!("append, {name} (target: foldspace >= {TARGET} of the limit)"), &head);
+    let mut table = Table::new(format!("append, {name} (target: foldspace within {TARGET}x of the limit)"), &head);
     for engine in &engines {
         let ratios: Vec<f64> = engine.rates.iter().zip(&engines[0].rates).map(|(rate, limit)| rate / limit).collect();
         let middle = number(median(&engine.middles));

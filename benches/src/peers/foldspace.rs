@@ -29,12 +29,15 @@ impl Event for Blob {
     }
 }
 
+const AGENTS: usize = 8;
+
 /// A local store.
 #[derive(Debug)]
 pub struct Foldspace {
     store: LocalStore,
     clock: SystemClock,
-    agent: Arc<str>,
+    /// One for each writer, as sessions have.
+    agents: [Arc<str>; AGENTS],
 }
 
 impl Foldspace {
@@ -52,7 +55,11 @@ impl Foldspace {
     /// What the store says.
     pub fn open_as(directory: &Path, durability: Durability) -> Result<Self> {
         let store = LocalStore::open(directory, LocalStoreOptions { durability, ..LocalStoreOptions::default() })?;
-        Ok(Self { store, clock: SystemClock::default(), agent: Arc::from("agent-1") })
+        Ok(Self {
+            store,
+            clock: SystemClock::default(),
+            agents: std::array::from_fn(|n| Arc::from(format!("agent-{n}"))),
+        })
     }
 
     /// Takes an event.
@@ -62,7 +69,8 @@ impl Foldspace {
     pub fn take(&self, record: &Record) -> Result<Pending> {
         let mut id = [7; 16];
         id[..4].copy_from_slice(&record.writer.to_le_bytes());
-        let mut commit = Commit::new(SessionId::from_bytes(id), self.clock.now()).by(&self.agent);
+        let agent = &self.agents[record.writer as usize % AGENTS];
+        let mut commit = Commit::new(SessionId::from_bytes(id), self.clock.now()).by(agent);
         commit.push_encoded(Blob::KIND, Blob::VERSION, &record.bytes)?;
         Ok(self.store.submit(commit)?)
     }

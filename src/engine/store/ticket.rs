@@ -1,6 +1,9 @@
 //! The two steps of a commit as types: taken, then durable.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use rustix::thread::futex;
 
 use super::StoreError;
 use crate::engine::recorded::Seq;
@@ -37,8 +40,9 @@ pub(super) enum Ticket {
 pub(super) trait GroupWait: Send + Sync {
     /// Returns when the commit of that number is durable; may do the writing itself.
     fn wait(&self, number: u64) -> Result<(), StoreError>;
-    /// Where to be told of progress without blocking, after asking for it.
-    fn progress(&self) -> &Progress;
+    /// Where to be told of progress without blocking, after asking for it; none when there is nothing to
+    /// wait for.
+    fn progress(&self) -> Option<&Progress>;
     /// Asks that somebody write soon.
     fn nudge(&self);
 }
@@ -72,7 +76,9 @@ impl Pending {
     pub async fn durable(self) -> Result<Committed, StoreError> {
         if let Ticket::Group { number, waits } = &self.ticket {
             waits.nudge();
-            waits.progress().reached(*number).await?;
+            if let Some(progress) = waits.progress() {
+                progress.reached(*number).await?;
+            }
         }
         Ok(self.committed)
     }
@@ -85,19 +91,18 @@ impl std::fmt::Debug for Pending {
 }
 
 /// How far a writer has come, for those who wait.
+///
+/// Nobody holds a lock to look: those that are woken by the end of a group go on side by side.
 #[derive(Default)]
 pub(super) struct Progress {
-    state: Mutex<Reached>,
-    changed: Condvar,
-    async_changed: tokio::sync::Notify,
-}
-
-#[derive(Default)]
-struct Reached {
-    number: u64,
-    failed: Option<StoreError>,
+    /// Commits up to this number are durable.
+    durable: AtomicU64,
+    failed: OnceLock<StoreError>,
     /// Whether some thread is writing a group now.
-    writing: bool,
+    writing: AtomicBool,
+    /// Grows whenever one of the others has changed.
+    round: AtomicU32,
+    async_changed: tokio::sync::Notify,
 }
 
 /// What a thread that waits should do next.
@@ -111,55 +116,61 @@ pub(super) enum Turn {
 impl Progress {
     /// Blocks until the commit is durable or it is this thread's turn to write.
     pub(super) fn turn(&self, number: u64) -> Result<Turn, StoreError> {
-        let mut state = self.lock();
         loop {
-            if state.number >= number {
+            // Looked at first: what changes from here on makes the wait return.
+            let round = self.round.load(Ordering::Acquire);
+            if self.is_durable(number)? {
                 return Ok(Turn::Done);
             }
-            if let Some(error) = &state.failed {
-                return Err(error.clone());
+            if self.writing.swap(true, Ordering::AcqRel) {
+                // An error is a change or a signal: it is looked at again.
+                let _ = futex::wait(&self.round, futex::Flags::PRIVATE, round, None);
+                continue;
             }
-            if !state.writing {
-                state.writing = true;
-                return Ok(Turn::Write);
+            // The last turn may have ended since.
+            match self.is_durable(number) {
+                Ok(false) => return Ok(Turn::Write),
+                _ => self.end_turn(),
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
     /// Ends a turn: commits up to `number` are durable, or the store has failed.
     pub(super) fn finish(&self, outcome: Result<u64, StoreError>) {
-        let mut state = self.lock();
-        state.writing = false;
         match outcome {
-            Ok(number) => state.number = state.number.max(number),
-            Err(error) => {
-                state.failed.get_or_insert(error);
+            Ok(number) => {
+                self.durable.fetch_max(number, Ordering::AcqRel);
             }
+            // The first failure is the one to tell of.
+            Err(error) => drop(self.failed.set(error)),
         }
-        drop(state);
-        self.changed.notify_all();
+        self.end_turn();
         self.async_changed.notify_waiters();
+    }
+
+    fn end_turn(&self) {
+        self.writing.store(false, Ordering::Release);
+        self.round.fetch_add(1, Ordering::AcqRel);
+        // It fails for addresses that are none only.
+        let _ = futex::wake(&self.round, futex::Flags::PRIVATE, i32::MAX as u32);
+    }
+
+    pub(super) fn is_durable(&self, number: u64) -> Result<bool, StoreError> {
+        match self.failed.get() {
+            _ if self.durable.load(Ordering::Acquire) >= number => Ok(true),
+            Some(error) => Err(error.clone()),
+            None => Ok(false),
+        }
     }
 
     async fn reached(&self, number: u64) -> Result<(), StoreError> {
         loop {
             let mut changed = std::pin::pin!(self.async_changed.notified());
             changed.as_mut().enable();
-            {
-                let state = self.lock();
-                if state.number >= number {
-                    return Ok(());
-                }
-                if let Some(error) = &state.failed {
-                    return Err(error.clone());
-                }
+            if self.is_durable(number)? {
+                return Ok(());
             }
             changed.await;
         }
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Reached> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -8,29 +8,36 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::frame::{self, Kind};
+use super::frame::{self, Header, Kind};
 use super::segment::{self, Place, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::recorded::Seq;
 use crate::engine::store::StoreError;
-use crate::engine::store::ticket::{GroupWait, Progress, Turn};
+use crate::engine::store::ticket::{Progress, Turn};
 
 /// Staged bytes above which a caller must help to write.
 const STAGED_MAX: usize = 16 << 20;
 /// Staged bytes above which the background thread is woken early.
 const STAGED_SOON: usize = 1 << 20;
 
-/// A commit in a group, for those who are told when it is durable.
+/// A session with commits in a group.
 pub(crate) struct Note<T> {
     pub(crate) subject: Arc<T>,
+    /// The last event of its last commit in the group.
     pub(crate) last: Seq,
-    /// Where its payload lies in [`Group::bytes`].
-    pub(crate) payload: std::ops::Range<usize>,
+}
+
+/// Which note of which group is a session's latest.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Noted {
+    group: u64,
+    at: usize,
 }
 
 /// What became durable together.
 pub(crate) struct Group<'a, T> {
-    pub(crate) bytes: &'a [u8],
+    bytes: &'a [u8],
+    /// One for each session.
     pub(crate) notes: Vec<Note<T>>,
     /// The journal's end after it.
     pub(crate) end: Place,
@@ -55,7 +62,7 @@ pub(crate) struct Writer<T> {
     capacity: u64,
     staging: Mutex<Staging<T>>,
     io: Mutex<Io>,
-    progress: Progress,
+    progress: Arc<Progress>,
     told: Told<T>,
     wake: (Mutex<Wake>, Condvar),
     /// Whether the background thread has been told that there is work.
@@ -93,6 +100,20 @@ struct Io {
     spare: Vec<u8>,
 }
 
+impl<T> Group<'_, T> {
+    /// The payloads of its commits, in order.
+    pub(crate) fn commits(&self) -> impl Iterator<Item = &[u8]> {
+        let mut rest = self.bytes;
+        let frames = std::iter::from_fn(move || {
+            let header = Header::parse_known(rest.first_chunk()?)?;
+            let (frame, after) = rest.split_at_checked(header.frame_len())?;
+            rest = after;
+            Some((header.kind, frame.get(frame::HEADER..frame::HEADER + header.length)?))
+        });
+        frames.filter(|(kind, _)| *kind == Kind::Commit).map(|(_, payload)| payload)
+    }
+}
+
 impl<T: Send + Sync> Writer<T> {
     /// Begins after `end`, in the journal of that identity, with groups after `group`.
     pub(crate) fn new(
@@ -120,7 +141,7 @@ impl<T: Send + Sync> Writer<T> {
             capacity,
             staging: Mutex::new(staging),
             io: Mutex::new(io),
-            progress: Progress::default(),
+            progress: Arc::default(),
             told,
             wake: Default::default(),
             busy: AtomicBool::new(false),
@@ -144,7 +165,7 @@ impl<T: Send + Sync> Writer<T> {
         }
         if staged > STAGED_SOON {
             self.nudge();
-        } else if !self.busy.swap(true, Ordering::Relaxed) {
+        } else if !self.busy.load(Ordering::Relaxed) && !self.busy.swap(true, Ordering::Relaxed) {
             self.lock_wake().work = true;
             self.wake.1.notify_one();
         }
@@ -306,8 +327,9 @@ impl Io {
     }
 }
 
-impl<T: Send + Sync> GroupWait for Writer<T> {
-    fn wait(&self, number: u64) -> Result<(), StoreError> {
+impl<T: Send + Sync> Writer<T> {
+    /// Returns when the commit of that number is durable; writes it where nobody else does.
+    pub(crate) fn wait(&self, number: u64) -> Result<(), StoreError> {
         match self.progress.turn(number)? {
             Turn::Done => Ok(()),
             Turn::Write => {
@@ -318,11 +340,13 @@ impl<T: Send + Sync> GroupWait for Writer<T> {
         }
     }
 
-    fn progress(&self) -> &Progress {
-        &self.progress
+    /// How far it has come.
+    pub(crate) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
     }
 
-    fn nudge(&self) {
+    /// Asks that somebody write soon.
+    pub(crate) fn nudge(&self) {
         self.lock_wake().soon = true;
         self.wake.1.notify_one();
     }
@@ -357,13 +381,23 @@ impl<T> Stage<'_, T> {
         Staged { place, number: staging.number, pressed }
     }
 
-    /// Stages a commit; `subject` is told when it is durable.
-    pub(crate) fn commit(&mut self, subject: &Arc<T>, last: Seq, payload: &[u8], crc: u32) -> Staged {
+    /// Stages a commit up to the event `last` of `subject`, which is noted for when it is durable.
+    pub(crate) fn commit(
+        &mut self,
+        subject: &Arc<T>,
+        noted: &mut Noted,
+        last: Seq,
+        (payload, crc): (&[u8], u32),
+    ) -> Staged {
         let staged = self.frame(Kind::Commit, payload, crc);
-        let end = self.staging.bytes.len();
-        let start = end - frame::frame_len(payload.len()) + frame::HEADER;
-        let payload = start..start + payload.len();
-        self.staging.notes.push(Note { subject: Arc::clone(subject), last, payload });
+        let staging = &mut *self.staging;
+        match staging.notes.get_mut(noted.at) {
+            Some(note) if noted.group == staging.group && Arc::ptr_eq(&note.subject, subject) => note.last = last,
+            _ => {
+                *noted = Noted { group: staging.group, at: staging.notes.len() };
+                staging.notes.push(Note { subject: Arc::clone(subject), last });
+            }
+        }
         staged
     }
 

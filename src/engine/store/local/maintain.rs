@@ -90,7 +90,6 @@ impl Shared {
             for slot in &sessions {
                 slot.dirty.store(false, std::sync::atomic::Ordering::Release);
             }
-            dirty.commits = 0;
             let (end, group) = (dirty.end, dirty.group);
             let removed = std::mem::take(&mut dirty.removed);
             let (durable, coming) = removed.into_iter().partition(|(_, place)| *place < end);

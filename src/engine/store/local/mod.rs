@@ -6,28 +6,30 @@ mod maintain;
 mod open;
 mod read;
 mod slot;
+mod slots;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 
-use super::content::{self, Contents};
+use super::content::{self, ContentFrame, Contents};
 use super::index::Index;
 use super::journal::frame::Kind;
 use super::journal::{Group, Place, Segments, Staged, Writer};
 use super::lock::StoreLock;
-use super::ticket::{GroupWait, Ticket};
+use super::ticket::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
-use crate::engine::commit::{Commit, CommitView, Expected};
+use crate::engine::commit::{Commit, CommitView, Content, Expected};
 use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
 
 pub use collect::GcReport;
 use maintain::Maintenance;
 use slot::{Slot, SlotInner, TailCommit};
+use slots::Slots;
 
 /// When a commit counts as recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -101,60 +103,6 @@ struct Shared {
     learning: Mutex<()>,
 }
 
-/// All sessions, and those that the indexer has not seen since they changed.
-#[derive(Default)]
-struct Slots {
-    all: RwLock<BTreeMap<SessionId, Arc<Slot>>>,
-    dirty: Mutex<Dirty>,
-}
-
-#[derive(Default)]
-struct Dirty {
-    sessions: Vec<Arc<Slot>>,
-    /// Sessions whose removal the index has not heard of, with its place in the journal.
-    removed: Vec<(SessionId, Place)>,
-    /// Up to where the journal is durable, and in which group.
-    end: Place,
-    group: u64,
-    commits: usize,
-    /// Segments that were filled and can be packed.
-    full: Vec<u32>,
-}
-
-impl Slots {
-    fn get(&self, session: SessionId) -> Option<Arc<Slot>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).get(&session).cloned()
-    }
-
-    fn get_or_add(&self, session: SessionId) -> Arc<Slot> {
-        if let Some(slot) = self.get(session) {
-            return slot;
-        }
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(all.entry(session).or_insert_with(|| Arc::new(Slot::new(session))))
-    }
-
-    fn remove(&self, session: SessionId) {
-        self.all.write().unwrap_or_else(PoisonError::into_inner).remove(&session);
-    }
-
-    /// Lets go of one life of a session; another may have begun under its id.
-    fn let_go(&self, slot: &Arc<Slot>) {
-        let mut all = self.all.write().unwrap_or_else(PoisonError::into_inner);
-        if all.get(&slot.id).is_some_and(|known| Arc::ptr_eq(known, slot)) {
-            all.remove(&slot.id);
-        }
-    }
-
-    fn all(&self) -> Vec<Arc<Slot>> {
-        self.all.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
-    }
-
-    fn dirty(&self) -> MutexGuard<'_, Dirty> {
-        self.dirty.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl LocalStore {
     /// What the store had to repair when it was opened, a line each; empty after a clean run.
     pub fn notes(&self) -> &[String] {
@@ -199,12 +147,7 @@ impl Shared {
     fn submit(&self, commit: &Commit) -> Result<Pending, StoreError> {
         let writer = self.writer()?;
         commit.validate()?;
-        let index = self.index();
-        let known = |digest: &Digest| self.contents.known(digest, index.as_deref());
-        let mut frames = Vec::new();
-        for content in &commit.contents {
-            frames.extend(content::frames_of(content, &known)?);
-        }
+        let frames = self.frames_of(&commit.contents)?;
         let slot = match commit.expected {
             Expected::Any | Expected::NoSession => self.slots.get_or_add(commit.session),
             Expected::Exactly(_) => self.slots.get(commit.session).ok_or(StoreError::NoSession(commit.session))?,
@@ -216,13 +159,15 @@ impl Shared {
         if let Some(id) = commit.id
             && let Some(repeated) = self.repeated(&slot, &mut inner, id)?
         {
-            return Ok(Pending { committed: repeated, ticket: self.ticket(u64::MAX, writer) });
+            drop(inner);
+            // The commit that it repeats is among what is staged, or older.
+            return Ok(Pending { committed: repeated, ticket: self.ticket(slot, writer.staged_number(), writer) });
         }
         check_expected(commit, inner.head)?;
         let first = inner.head + 1;
         let last = inner.head + u64::from(commit.count);
         let time = if inner.head == 0 { commit.time } else { commit.time.max(inner.time) };
-        let mut payload = Vec::with_capacity(commit.body.len() + 96);
+        let mut payload = Vec::with_capacity(commit.encoded_len());
         commit.encode(first, time, &mut payload);
         let crc = crc32c::crc32c(&payload);
         let mut stage = writer.stage()?;
@@ -233,33 +178,41 @@ impl Shared {
                 self.contents.staged(frame, staged.place);
             }
         }
-        let staged = stage.commit(&slot, last, &payload, crc);
+        let staged = stage.commit(&slot, &mut inner.noted, last, (&payload, crc));
         let bytes_staged = stage.staged();
         drop(stage);
         self.pressed(staged);
-        self.take(&slot, &mut inner, payload, staged);
+        inner.take(first, last, time, staged.place);
+        if first == 1
+            && let Ok(view) = CommitView::parse(&payload)
+        {
+            inner.begin(&view);
+        }
+        inner.keep(TailCommit { first, last, bytes: Bytes::from(payload) }, slot.written());
+        if self.durability == Durability::Buffered {
+            slot.show(last);
+        }
         if let Some(id) = commit.id {
             inner.name(id, first, last);
         }
         drop(inner);
         writer.relieve(staged.number, bytes_staged)?;
         let committed = Committed { first, last, repeated: false };
-        let ticket = match self.durability {
-            Durability::Synced => self.ticket(staged.number, writer),
-            Durability::Buffered => Ticket::Done,
-        };
-        Ok(Pending { committed, ticket })
+        Ok(Pending { committed, ticket: self.ticket(slot, staged.number, writer) })
     }
 
-    /// Takes a staged commit into what is known of its session.
-    fn take(&self, slot: &Arc<Slot>, inner: &mut SlotInner, payload: Vec<u8>, staged: Staged) {
-        let Ok(commit) = CommitView::parse(&payload) else { return };
-        inner.advance(&commit, staged.place);
-        let (first, last) = (commit.first, commit.last());
-        inner.keep(TailCommit { first, last, bytes: Arc::from(payload) }, slot.written());
-        if self.durability == Durability::Buffered {
-            slot.show(last);
+    /// The frames of those contents that are not stored.
+    fn frames_of(&self, contents: &[Content]) -> Result<Vec<ContentFrame>, StoreError> {
+        let mut frames = Vec::new();
+        if contents.is_empty() {
+            return Ok(frames);
         }
+        let index = self.index();
+        let known = |digest: &Digest| self.contents.known(digest, index.as_deref());
+        for content in contents {
+            frames.extend(content::frames_of(content, &known)?);
+        }
+        Ok(frames)
     }
 
     fn pressed(&self, staged: Staged) {
@@ -268,11 +221,12 @@ impl Shared {
         }
     }
 
-    fn ticket(&self, number: u64, writer: &Arc<Writer<Slot>>) -> Ticket {
-        // A retry waits for everything staged: the commit it repeats is among that, or older.
-        let number = if number == u64::MAX { writer.staged_number() } else { number };
+    fn ticket(&self, slot: Arc<Slot>, number: u64, writer: &Arc<Writer<Slot>>) -> Ticket {
         match self.durability {
-            Durability::Synced => Ticket::Group { number, waits: Arc::clone(writer) as _ },
+            Durability::Synced => {
+                slot.written_by(writer);
+                Ticket::Group { number, waits: slot }
+            }
             Durability::Buffered => Ticket::Done,
         }
     }
@@ -305,19 +259,21 @@ fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, Slot>) 
     let mut dirty = slots.dirty();
     dirty.end = group.end;
     dirty.group = group.number;
-    dirty.commits += group.notes.len();
     for note in &group.notes {
         note.subject.wrote(note.last);
         note.subject.show(note.last);
-        if !note.subject.dirty.swap(true, std::sync::atomic::Ordering::AcqRel) {
+        // Both the flag and the list change under the lock of `dirty` only.
+        if !note.subject.dirty.load(Ordering::Relaxed) {
+            note.subject.dirty.store(true, Ordering::Relaxed);
             dirty.sessions.push(Arc::clone(&note.subject));
         }
     }
     drop(dirty);
-    for note in group.notes.iter().filter(|note| bus.wanted(note.subject.id)) {
-        if let Some(Ok(commit)) = group.bytes.get(note.payload.clone()).map(CommitView::parse) {
+    if group.notes.iter().any(|note| bus.wanted(note.subject.id)) {
+        let commits = group.commits().filter_map(|payload| CommitView::parse(payload).ok());
+        for commit in commits.filter(|commit| bus.wanted(commit.session)) {
             let events: Vec<Recorded> = commit.events().map_while(Result::ok).map(|e| e.to_recorded()).collect();
-            bus.publish(note.subject.id, Arc::from(events));
+            bus.publish(commit.session, Arc::from(events));
         }
     }
 }

@@ -4,7 +4,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::maintain::Maintenance;
-use super::{Dirty, LocalStore, LocalStoreOptions, Shared, Slots, told};
+use super::slots::{Dirty, Slots};
+use super::{LocalStore, LocalStoreOptions, Shared, told};
 use crate::engine::bus::Bus;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::CommitView;
@@ -97,7 +98,7 @@ impl LocalStore {
         let sessions = unindexed(&slots);
         {
             let mut dirty = slots.dirty();
-            *dirty = Dirty { sessions, end, group, full, removed: std::mem::take(&mut dirty.removed), commits: 0 };
+            *dirty = Dirty { sessions, end, group, full, removed: std::mem::take(&mut dirty.removed) };
         }
         let bus = Arc::<Bus>::default();
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
@@ -219,7 +220,7 @@ fn open_index(
         Err(StoreError::Index(reason)) => reason,
         Err(other) => return Err(other),
     };
-    slots.all.write().unwrap_or_else(PoisonError::into_inner).clear();
+    slots.clear();
     note_set_aside(place, &reason, notes)?;
     Ok((another(place, notes), None))
 }
@@ -252,10 +253,7 @@ fn load(index: &Index, segments: &Segments, slots: &Slots) -> Result<Stamp, Stri
     if segments.checksum_before(stamp.end).map_err(|e| e.to_string())? != stamp.tail {
         return Err("the journal is not the one that it knows".to_owned());
     }
-    let mut all = slots.all.write().unwrap_or_else(PoisonError::into_inner);
-    for entry in index.entries().map_err(|e| e.to_string())? {
-        all.insert(entry.id, Arc::new(super::Slot::of_entry(&entry)));
-    }
+    index.entries().map_err(|e| e.to_string())?.iter().for_each(|entry| slots.add(super::Slot::of_entry(entry)));
     Ok(stamp)
 }
 

@@ -2,14 +2,17 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
-use crate::engine::store::SessionEntry;
-use crate::engine::store::journal::Place;
+use crate::engine::store::journal::{Noted, Place, Writer};
+use crate::engine::store::ticket::{GroupWait, Progress};
+use crate::engine::store::{SessionEntry, StoreError};
 
 /// Bytes of recent commits kept in memory, so that what was just written is not read from the disk.
 const TAIL_BYTES: usize = 64 << 10;
@@ -25,7 +28,39 @@ pub(super) struct Slot {
     written: AtomicU64,
     /// Whether the indexer has been told of it.
     pub(super) dirty: AtomicBool,
+    writes: OnceLock<Writes>,
     inner: Mutex<SlotInner>,
+}
+
+/// What a session knows of the store's writer. The writer knows the sessions: they don't keep it.
+struct Writes {
+    progress: Arc<Progress>,
+    writer: Weak<Writer<Slot>>,
+}
+
+impl GroupWait for Slot {
+    fn wait(&self, number: u64) -> Result<(), StoreError> {
+        let Some(writes) = self.writes.get() else { return Ok(()) };
+        if writes.progress.is_durable(number)? {
+            return Ok(());
+        }
+        match writes.writer.upgrade() {
+            Some(writer) => writer.wait(number),
+            // A writer that is gone wrote everything before, or failed.
+            None if writes.progress.is_durable(number)? => Ok(()),
+            None => Err(StoreError::Poisoned("the store was closed".to_owned())),
+        }
+    }
+
+    fn progress(&self) -> Option<&Progress> {
+        self.writes.get().map(|writes| &*writes.progress)
+    }
+
+    fn nudge(&self) {
+        if let Some(writer) = self.writes.get().and_then(|writes| writes.writer.upgrade()) {
+            writer.nudge();
+        }
+    }
 }
 
 /// The part of a [`Slot`] that changes under its lock.
@@ -37,6 +72,7 @@ pub(super) struct SlotInner {
     pub(super) origin: Option<Recorded>,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, Place)>,
+    pub(super) noted: Noted,
     tail: VecDeque<TailCommit>,
     tail_bytes: usize,
     /// Named commits with their positions; none until the first is asked for.
@@ -50,13 +86,24 @@ pub(super) struct SlotInner {
 pub(super) struct TailCommit {
     pub(super) first: Seq,
     pub(super) last: Seq,
-    pub(super) bytes: Arc<[u8]>,
+    pub(super) bytes: Bytes,
 }
 
 impl Slot {
     pub(super) fn new(id: SessionId) -> Self {
-        let inner = Mutex::new(SlotInner::default());
-        Self { id, visible: AtomicU64::new(0), written: AtomicU64::new(0), dirty: AtomicBool::new(false), inner }
+        Self {
+            id,
+            visible: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            dirty: AtomicBool::new(false),
+            writes: OnceLock::new(),
+            inner: Mutex::default(),
+        }
+    }
+
+    /// Tells by whom the session's commits are written.
+    pub(super) fn written_by(&self, writer: &Arc<Writer<Self>>) {
+        self.writes.get_or_init(|| Writes { progress: writer.progress(), writer: Arc::downgrade(writer) });
     }
 
     pub(super) fn of_entry(entry: &SessionEntry) -> Self {
@@ -117,13 +164,23 @@ impl Slot {
 
 impl SlotInner {
     /// Moves the head over a commit.
-    pub(super) fn advance(&mut self, commit: &CommitView<'_>, place: Place) {
+    fn advance(&mut self, commit: &CommitView<'_>, place: Place) {
+        self.take(commit.first, commit.last(), commit.time, place);
         if commit.first == 1 {
-            self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
+            self.begin(commit);
         }
-        self.head = commit.last();
-        self.time = commit.time;
-        self.positions.push_back((commit.first, place));
+    }
+
+    /// The same when only so much is known of it; the first commit must [`begin`](Self::begin) too.
+    pub(super) fn take(&mut self, first: Seq, last: Seq, time: Timestamp, place: Place) {
+        self.head = last;
+        self.time = time;
+        self.positions.push_back((first, place));
+    }
+
+    /// Remembers how the session began.
+    pub(super) fn begin(&mut self, commit: &CommitView<'_>) {
+        self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
     }
 
     /// Positions before `end` that the index has not got, and the session's entry as of there: both must
