@@ -292,6 +292,12 @@ impl<'a> CommitView<'a> {
 
     /// Reads the head of a commit.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, NotACommit> {
+        Self::parse_by(bytes, "")
+    }
+
+    /// The same where the commit is likely by an agent whose name is known to be a text.
+    #[inline]
+    pub(crate) fn parse_by(bytes: &'a [u8], known: &'a str) -> Result<Self, NotACommit> {
         let mut rest = bytes;
         let session = SessionId::from_bytes(take_array(&mut rest)?);
         let first = u64::from_le_bytes(take_array(&mut rest)?);
@@ -300,7 +306,10 @@ impl<'a> CommitView<'a> {
         let call = u64::from_le_bytes(take_array(&mut rest)?);
         let count = u32::from_le_bytes(take_array(&mut rest)?);
         let [agent_len] = take_array(&mut rest)?;
-        let agent = std::str::from_utf8(take(&mut rest, usize::from(agent_len))?).map_err(|_| NotACommit)?;
+        let agent = match take(&mut rest, usize::from(agent_len))? {
+            agent if agent == known.as_bytes() => known,
+            agent => std::str::from_utf8(agent).map_err(|_| NotACommit)?,
+        };
         if first == 0 || count == 0 || first.checked_add(u64::from(count)).is_none() {
             return Err(NotACommit);
         }

@@ -161,7 +161,7 @@ impl Registry {
             return Err(twice("slice", S::NAME));
         }
         self.slices.push(Box::new(slice));
-        self.wanted.push(Wanted::default());
+        self.wanted.push(Wanted::nothing());
         let at = self.slices.len() - 1;
         Ok((self, at))
     }

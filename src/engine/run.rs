@@ -5,38 +5,46 @@ use super::recorded::{EventRef, Seq};
 use super::store::EventBatch;
 
 /// The kinds of events that a slice takes.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Wanted {
-    all: bool,
-    /// A bit for each common kind.
-    common: u8,
-    others: Vec<&'static str>,
+    /// A bit for each of [`Common`].
+    kinds: u8,
+    /// Which of [`Common::Other`]; none for all.
+    others: Option<Vec<&'static str>>,
 }
 
 impl Wanted {
+    /// No kind yet.
+    pub(crate) fn nothing() -> Self {
+        Self { kinds: 0, others: Some(Vec::new()) }
+    }
+
     /// Every kind.
     pub(crate) const fn all() -> Self {
-        Self { all: true, common: 0, others: Vec::new() }
+        Self { kinds: u8::MAX, others: None }
     }
 
     /// Adds a kind.
     pub(crate) fn add(&mut self, kind: &'static str) {
-        match Common::of(kind.as_bytes()) {
-            Common::Other => self.others.push(kind),
-            common => self.common |= common.bit(),
+        let common = Common::of(kind.as_bytes());
+        self.kinds |= common.bit();
+        if common == Common::Other
+            && let Some(others) = &mut self.others
+        {
+            others.push(kind);
         }
     }
 
-    /// Whether an event of this kind is wanted, as far as the common ones go: of others the name decides.
+    /// Whether an event among these may be wanted: of [`Common::Other`] the name decides.
     #[inline]
-    pub(crate) fn may_take(&self, common: Common) -> bool {
-        self.all || self.common & common.bit() != 0 || (common == Common::Other && !self.others.is_empty())
+    pub(crate) fn may_take(&self, kinds: u8) -> bool {
+        self.kinds & kinds != 0
     }
 
-    /// Whether an event of that name is wanted.
+    /// Whether an event that may be wanted is.
     #[inline]
     pub(crate) fn takes(&self, common: Common, kind: &str) -> bool {
-        self.all || common != Common::Other || self.others.contains(&kind)
+        common != Common::Other || self.others.as_ref().is_none_or(|others| others.contains(&kind))
     }
 }
 

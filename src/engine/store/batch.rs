@@ -1,5 +1,6 @@
 //! Stored events, a run of them at a time.
 
+use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::StoreError;
@@ -15,24 +16,30 @@ use crate::engine::run::Wanted;
 #[derive(Debug, Clone, Default)]
 pub struct EventBatch {
     bytes: Vec<u8>,
+    /// That of all commits; none in an empty batch.
+    session: Option<SessionId>,
     commits: Vec<CommitHead>,
     events: Vec<EventHead>,
-    last: Seq,
+    /// Of which kinds there are some: a bit for each of [`Common`].
+    kinds: u8,
+    /// The agents in turn: one that goes on is not named again.
+    agents: Vec<Box<str>>,
+    named: Vec<(CommitId, Seq, Seq)>,
 }
 
-/// What the events of a commit have in common.
-#[derive(Debug, Clone)]
+/// What the events of a commit have in common. Every slice's fold passes over all of them: they are small.
+#[derive(Debug, Clone, Copy)]
 struct CommitHead {
-    session: SessionId,
     first: Seq,
-    last: Seq,
     time: Timestamp,
-    id: Option<CommitId>,
-    call: Option<Seq>,
-    /// Where the agent's name lies.
-    agent: Range<u32>,
-    /// Its events; fewer than it says when its bytes end early.
-    events: Range<usize>,
+    call: Option<NonZeroU64>,
+    /// How many events it says that it has.
+    count: u32,
+    /// Which of the agents acted.
+    agent: u32,
+    /// Where its events begin, and how many there are: fewer when its bytes end early.
+    events: u32,
+    whole: u32,
 }
 
 /// Where an event lies: its kind, version and length stand before its payload.
@@ -58,21 +65,22 @@ impl EventBatch {
         for event in events {
             let mut encoded = Vec::new();
             Commit::of_recorded(event)?.encode(event.seq, event.time, &mut encoded);
-            batch.add(&encoded);
+            let added = batch.add(&encoded);
+            added.ok_or_else(|| StoreError::Index("a batch holds events of one session only".to_owned()))?;
         }
         Ok(batch)
     }
 
     /// An empty batch, of about so many commits that lie in `bytes`.
     pub(super) fn with_buffer(bytes: Vec<u8>, commits: usize) -> Self {
-        Self { bytes, commits: Vec::with_capacity(commits), events: Vec::with_capacity(commits), last: 0 }
+        Self { bytes, commits: Vec::with_capacity(commits), events: Vec::with_capacity(commits), ..Self::default() }
     }
 
-    /// Adds a commit.
-    pub(super) fn add(&mut self, encoded: &[u8]) {
+    /// Adds a commit, if it is one and of the same session.
+    pub(super) fn add(&mut self, encoded: &[u8]) -> Option<()> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(encoded);
-        self.add_range(start..self.bytes.len(), |_| true);
+        self.add_range(start..self.bytes.len(), |_| true)
     }
 
     /// Takes a commit that lies in the buffer, if it is one and as `expected`.
@@ -81,14 +89,17 @@ impl EventBatch {
         range: Range<usize>,
         expected: impl FnOnce(&CommitView<'_>) -> bool,
     ) -> Option<()> {
-        let view = CommitView::parse(self.bytes.get(range.clone())?).ok().filter(expected)?;
-        let mut at = range.start + CommitView::AGENT;
-        let agent = at..at + view.agent().len();
-        at = agent.end;
+        let known = self.agents.last().map_or("", |agent| agent);
+        let view = CommitView::parse_by(self.bytes.get(range.clone())?, known).ok().filter(expected)?;
+        if self.session.is_some_and(|session| session != view.session) {
+            return None;
+        }
+        let mut at = range.start + CommitView::AGENT + view.agent().len();
         let events_from = self.events.len();
         for event in view.events() {
             let Ok(event) = event else { break };
             at += 1 + event.kind.len() + BETWEEN;
+            self.kinds |= event.common.bit();
             self.events.push(EventHead {
                 payload: offset(at),
                 length: offset(event.payload.len()),
@@ -98,12 +109,22 @@ impl EventBatch {
             });
             at += event.payload.len();
         }
-        let agent = offset(agent.start)..offset(agent.end);
-        let (first, last) = (view.first, view.last());
-        let events = events_from..self.events.len();
-        let CommitView { session, time, id, call, .. } = view;
-        self.commits.push(CommitHead { session, first, last, time, id, call, agent, events });
-        self.last = last;
+        self.session = Some(view.session);
+        self.named.extend(view.id.map(|id| (id, view.first, view.last())));
+        let head = CommitHead {
+            first: view.first,
+            time: view.time,
+            call: view.call.and_then(NonZeroU64::new),
+            count: view.count,
+            agent: 0,
+            events: offset(events_from),
+            whole: offset(self.events.len() - events_from),
+        };
+        if self.agents.is_empty() || view.agent() != known {
+            let agent = Box::from(view.agent());
+            self.agents.push(agent);
+        }
+        self.commits.push(CommitHead { agent: offset(self.agents.len() - 1), ..head });
         Some(())
     }
 
@@ -122,12 +143,12 @@ impl EventBatch {
 
     /// The position of its last event; 0 when it is empty.
     pub fn last(&self) -> Seq {
-        self.last
+        self.commits.last().map_or(0, CommitHead::last)
     }
 
     /// Fails when the events ended before the position behind the last one: a commit is not whole.
     pub(crate) fn check(&self, next: Seq) -> Result<(), StoreError> {
-        if next > self.last {
+        if next > self.last() {
             return Ok(());
         }
         Err(StoreError::Damaged { segment: 0, offset: 0, what: format!("event {next} ends early in its commit") })
@@ -147,33 +168,40 @@ impl EventBatch {
         after: Seq,
         until: Seq,
     ) -> impl Iterator<Item = EventRef<'a>> + use<'a> {
-        let within = move |commit: &&CommitHead| commit.last > after && commit.first <= until;
-        self.commits.iter().filter(within).flat_map(move |commit| {
-            let agent = text(&self.bytes, commit.agent.start as usize, commit.agent.end as usize);
-            let events = self.events.get(commit.events.clone()).unwrap_or_default();
-            events.iter().zip(commit.first..).filter_map(move |(event, seq)| {
-                if !wanted.may_take(event.common) || seq <= after || seq > until {
+        let commits = if wanted.may_take(self.kinds) { self.commits.as_slice() } else { &[] };
+        let within = move |commit: &&CommitHead| commit.last() > after && commit.first <= until;
+        commits.iter().filter(within).flat_map(move |commit| {
+            self.events_of(commit).iter().zip(commit.first..).filter_map(move |(event, seq)| {
+                if !wanted.may_take(event.common.bit()) || seq <= after || seq > until {
                     return None;
                 }
-                let event = self.event(commit, agent, event, seq)?;
+                let event = self.event(commit, event, seq)?;
                 wanted.takes(event.common, event.kind).then_some(event)
             })
         })
     }
 
     #[inline]
-    fn event<'a>(&'a self, commit: &CommitHead, agent: &'a str, event: &EventHead, seq: Seq) -> Option<EventRef<'a>> {
+    fn events_of(&self, commit: &CommitHead) -> &[EventHead] {
+        let from = commit.events as usize;
+        self.events.get(from..from + commit.whole as usize).unwrap_or_default()
+    }
+
+    #[inline]
+    fn event<'a>(&'a self, commit: &CommitHead, event: &EventHead, seq: Seq) -> Option<EventRef<'a>> {
         let payload = event.payload as usize;
         let kind = event.common.name().unwrap_or_else(|| {
             let end = payload - BETWEEN;
-            text(&self.bytes, end - usize::from(event.kind_len), end)
+            // It was found to be a text when the batch was read.
+            let kind = self.bytes.get(end - usize::from(event.kind_len)..end);
+            kind.and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
         });
         Some(EventRef {
-            session: commit.session,
+            session: self.session?,
             seq,
             time: commit.time,
-            call: commit.call,
-            agent,
+            call: commit.call.map(NonZeroU64::get),
+            agent: self.agents.get(commit.agent as usize)?,
             kind,
             version: event.version,
             payload: self.bytes.get(payload..payload + event.length as usize)?,
@@ -185,23 +213,21 @@ impl EventBatch {
     pub(crate) fn reached(&self, until: Seq) -> Option<(Seq, Timestamp)> {
         let after = self.commits.partition_point(|commit| commit.first <= until);
         let commit = self.commits.get(after.checked_sub(1)?)?;
-        let count = commit.events.len() as u64;
+        let count = u64::from(commit.whole);
         (count > 0).then(|| ((commit.first + count - 1).min(until), commit.time))
     }
 
     /// The named commits in order, with their first and last positions.
-    pub(super) fn named(&self) -> impl Iterator<Item = (CommitId, Seq, Seq)> {
-        self.commits.iter().filter_map(|commit| Some((commit.id?, commit.first, commit.last)))
+    pub(super) fn named(&self) -> &[(CommitId, Seq, Seq)] {
+        &self.named
     }
 }
 
-/// A text that was found to be one when the batch was read.
-#[inline]
-fn text(bytes: &[u8], start: usize, end: usize) -> &str {
-    if start == end {
-        return "";
+impl CommitHead {
+    #[inline]
+    fn last(&self) -> Seq {
+        self.first + u64::from(self.count) - 1
     }
-    bytes.get(start..end).and_then(|bytes| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
 /// A batch is far smaller than 4 GiB: one commit has 32 MiB at most.

@@ -48,7 +48,8 @@ impl Shared {
             if !batch.is_empty() && batch.len() + commit.bytes.len() > bytes {
                 break;
             }
-            batch.add(&commit.bytes);
+            // What was staged is whole, and of this session.
+            let _ = batch.add(&commit.bytes);
         }
         Ok(batch)
     }
@@ -149,7 +150,7 @@ impl Shared {
             }
             let positions = self.positions(slot, inner, next, LOOKED_UP)?;
             let batch = self.read_stored(slot.id, &positions, next, slot.written(), READ_MAX)?;
-            named.extend(batch.named());
+            named.extend(batch.named().iter().copied());
             next = batch.last() + 1;
         }
         Ok(named)
