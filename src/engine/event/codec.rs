@@ -1,6 +1,7 @@
 //! rkyv for the built-in events: frozen structs, always validated on the way in.
 
-use rkyv::api::high::{HighSerializer, HighValidator};
+use rkyv::api::high::HighSerializer;
+use rkyv::api::low::LowValidator;
 use rkyv::bytecheck::CheckBytes;
 use rkyv::rancor::{Error, Failure};
 use rkyv::ser::allocator::ArenaHandle;
@@ -23,7 +24,8 @@ where
 pub(crate) fn validated<'a, T>(kind: &str, version: u16, bytes: &'a [u8]) -> Result<&'a T::Archived, CodecError>
 where
     T: Archive,
-    T::Archived: Portable + for<'b> CheckBytes<HighValidator<'b, Failure>>,
+    T::Archived: Portable + for<'b> CheckBytes<LowValidator<'b, Failure>>,
 {
-    rkyv::access::<T::Archived, Failure>(bytes).map_err(|_| CodecError::new(kind, version, "the payload is damaged"))
+    rkyv::api::low::access::<T::Archived, Failure>(bytes)
+        .map_err(|_| CodecError::new(kind, version, "the payload is damaged"))
 }

@@ -1,9 +1,8 @@
 //! The reducer of the files, in two shapes with one rule: straight on the persistent map for a few
-//! events, through a hash map for many.
-
-use std::collections::HashMap;
+//! events, through a hash table for many.
 
 use super::leaves::Leaves;
+use super::table::Table;
 use super::{Entry, VirtualFileSystem, range_below};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CodecError, Common, DeleteEntry, Node, WriteFile, delete_path, node_code, write_view};
@@ -15,8 +14,6 @@ use crate::engine::reducer::Folding;
 const MANY: usize = 512;
 /// Directory removals after which a hash map, which has to be searched whole for each, is given up.
 const SEARCHES_MAX: usize = 32;
-
-type Hashed = HashMap<EntryPath, Entry, foldhash::fast::RandomState>;
 
 /// The rule needs only these of a map. No order of iteration shows through them.
 trait Tree {
@@ -55,7 +52,8 @@ impl Tree for Leaves {
     }
 }
 
-impl Tree for Hashed {
+impl Tree for Table {
+    #[inline]
     fn is_directory(&self, path: &[u8]) -> Option<bool> {
         Self::get(self, path).map(Entry::is_directory)
     }
@@ -73,7 +71,7 @@ impl Tree for Hashed {
     }
 
     fn remove_below(&mut self, path: &EntryPath) {
-        self.retain(|other, _| !other.is_below(path));
+        self.remove_where(|other| other.is_below(path));
     }
 }
 
@@ -174,9 +172,9 @@ pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding
     if expected < MANY || expected < slice.len() * 3 / 2 {
         return Box::new(Straight { entries: slice.entries });
     }
-    let mut entries = Hashed::with_capacity_and_hasher(slice.len(), foldhash::fast::RandomState::default());
-    entries.extend(slice.iter().map(|(path, entry)| (path.clone(), entry.clone())));
-    Box::new(Detour { tree: Shape::Hashed(entries), searches: 0 })
+    let mut table = Table::with_capacity(slice.len());
+    slice.iter().for_each(|(path, entry)| table.insert(path.clone(), entry.clone()));
+    Box::new(Detour { tree: Shape::Hashed(table), searches: 0 })
 }
 
 struct Straight {
@@ -199,7 +197,7 @@ struct Detour {
 }
 
 enum Shape {
-    Hashed(Hashed),
+    Hashed(Table),
     Ordered(Leaves),
 }
 
@@ -211,8 +209,8 @@ impl Folding<VirtualFileSystem> for Detour {
             }
             Shape::Hashed(tree) => {
                 self.searches += usize::from(apply(tree, event)?);
-                if self.searches > SEARCHES_MAX {
-                    self.tree = Shape::Ordered(ordered(std::mem::take(tree)));
+                if self.searches > SEARCHES_MAX || !tree.has_room() {
+                    self.tree = Shape::Ordered(Leaves::from_sorted(std::mem::take(tree).into_sorted()));
                 }
             }
         }
@@ -222,14 +220,8 @@ impl Folding<VirtualFileSystem> for Detour {
     fn finish(self: Box<Self>) -> VirtualFileSystem {
         let entries = match self.tree {
             Shape::Ordered(tree) => tree,
-            Shape::Hashed(tree) => ordered(tree),
+            Shape::Hashed(tree) => Leaves::from_sorted(tree.into_sorted()),
         };
         VirtualFileSystem { entries }
     }
-}
-
-fn ordered(tree: Hashed) -> Leaves {
-    let mut entries: Vec<_> = tree.into_iter().collect();
-    entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
-    Leaves::from_sorted(entries)
 }

@@ -4,6 +4,7 @@ mod blocks;
 mod folding;
 mod leaf;
 mod leaves;
+mod table;
 
 use std::cmp::Ordering;
 use std::ops::Bound;

@@ -176,20 +176,25 @@ impl Index {
     ) -> Result<Vec<(Seq, Place)>, StoreError> {
         let Some((first, _)) = self.row_at(session, seq)? else { return Ok(Vec::new()) };
         let rows = self.db.range(&first[..]..=&row_key(session, Seq::MAX)[..]);
-        let found = guarded(|| {
+        guarded(|| {
             let mut found = Vec::new();
             for row in rows {
                 let (_, value) = row?;
                 let after = found.last().map_or(0, |(last, _)| *last);
-                found.extend(positions_of(&value).filter(|(first, _)| *first > after));
-                if found.len() >= limit + ROW_POSITIONS {
+                for position in positions_of(&value).filter(|(first, _)| *first > after) {
+                    // Only the last of those before it can hold what is looked for.
+                    if position.0 <= seq {
+                        found.clear();
+                    }
+                    found.push(position);
+                }
+                if found.len() >= limit {
                     break;
                 }
             }
+            found.truncate(limit);
             Ok(found)
-        })?;
-        let skip = found.partition_point(|(first, _)| *first <= seq).saturating_sub(1);
-        Ok(found.into_iter().skip(skip).take(limit).collect())
+        })
     }
 
     /// Where a content is.

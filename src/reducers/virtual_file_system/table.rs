@@ -1,0 +1,149 @@
+//! The files of a long fold: quick to find, in no order.
+
+use std::hash::BuildHasher;
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+
+use super::Entry;
+use crate::engine::path::EntryPath;
+
+/// Entries by path.
+///
+/// A fold of millions of events spends most of its time waiting for memory. So what a lookup touches is
+/// packed: the index is four bytes a path, and the paths it leads to lie side by side.
+#[derive(Default)]
+pub(super) struct Table {
+    hasher: RandomState,
+    /// Where in `paths` each path lies.
+    index: HashTable<u32>,
+    /// Paths, each behind its number in `entries` and its length.
+    paths: Vec<u8>,
+    /// None for what was removed: its path stays.
+    entries: Vec<(EntryPath, Option<Entry>)>,
+}
+
+/// Bytes of paths above which it is full: places have four bytes, and an event brings some paths at most.
+const FULL: usize = 3 << 30;
+
+/// The path at a place, and its number.
+#[inline]
+fn path_at(paths: &[u8], at: u32) -> Option<(&[u8], usize)> {
+    let (number, rest) = paths.get(at as usize..)?.split_first_chunk::<4>()?;
+    let (length, rest) = rest.split_first_chunk::<4>()?;
+    Some((rest.get(..u32::from_le_bytes(*length) as usize)?, u32::from_le_bytes(*number) as usize))
+}
+
+impl Table {
+    /// An empty one with room for so many paths.
+    pub(super) fn with_capacity(count: usize) -> Self {
+        Self { index: HashTable::with_capacity(count), entries: Vec::with_capacity(count), ..Self::default() }
+    }
+
+    #[inline]
+    fn number_of(&self, path: &[u8]) -> Option<usize> {
+        let same = |at: &u32| path_at(&self.paths, *at).is_some_and(|(known, _)| known == path);
+        let at = self.index.find(self.hasher.hash_one(path), same)?;
+        path_at(&self.paths, *at).map(|(_, number)| number)
+    }
+
+    #[inline]
+    pub(super) fn get(&self, path: &[u8]) -> Option<&Entry> {
+        self.entries.get(self.number_of(path)?)?.1.as_ref()
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
+        let number = self.number_of(path)?;
+        self.entries.get_mut(number)?.1.as_mut()
+    }
+
+    /// Whether there is room for the paths of one more event.
+    #[inline]
+    pub(super) fn has_room(&self) -> bool {
+        self.paths.len() < FULL
+    }
+
+    /// Puts in an entry, in the place of what was there.
+    pub(super) fn insert(&mut self, path: EntryPath, entry: Entry) {
+        if let Some(known) = self.number_of(path.as_bytes()).and_then(|number| self.entries.get_mut(number)) {
+            known.1 = Some(entry);
+            return;
+        }
+        let bytes = path.as_bytes();
+        let (Ok(at), Ok(number), Ok(length)) =
+            (u32::try_from(self.paths.len()), u32::try_from(self.entries.len()), u32::try_from(bytes.len()))
+        else {
+            debug_assert!(self.has_room(), "has_room is asked before");
+            return;
+        };
+        let hash = self.hasher.hash_one(bytes);
+        self.paths.extend_from_slice(&number.to_le_bytes());
+        self.paths.extend_from_slice(&length.to_le_bytes());
+        self.paths.extend_from_slice(bytes);
+        let Self { hasher, index, paths, entries } = self;
+        let rehash = |at: &u32| path_at(paths, *at).map_or(0, |(path, _)| hasher.hash_one(path));
+        index.insert_unique(hash, at, rehash);
+        entries.push((path, Some(entry)));
+    }
+
+    pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
+        let number = self.number_of(path)?;
+        self.entries.get_mut(number)?.1.take()
+    }
+
+    /// Removes all entries whose paths are so.
+    pub(super) fn remove_where(&mut self, wanted: impl Fn(&EntryPath) -> bool) {
+        self.entries.iter_mut().filter(|(path, _)| wanted(path)).for_each(|(_, entry)| *entry = None);
+    }
+
+    /// All entries, in the order of their paths.
+    pub(super) fn into_sorted(self) -> Vec<(EntryPath, Entry)> {
+        let entries = self.entries.into_iter().filter_map(|(path, entry)| Some((path, entry?)));
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+        entries
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::clock::Timestamp;
+    use crate::engine::event::Node;
+
+    fn entry(version: u64) -> Entry {
+        let time = Timestamp(0);
+        Entry { node: Node::Directory, version, created_at: time, updated_at: time }
+    }
+
+    proptest! {
+        /// Whatever is put in and taken out: it holds what a plain map holds.
+        #[test]
+        fn it_is_a_map(steps in proptest::collection::vec((0_u8..4, "[ab](/[abc]){0,2}"), 1..200)) {
+            let (mut table, mut model) = (Table::default(), BTreeMap::new());
+            for ((step, path), version) in steps.into_iter().zip(1..) {
+                let path = EntryPath::lookup(&path).unwrap();
+                match step {
+                    0 => {
+                        let below = |other: &EntryPath| other.is_below(&path);
+                        table.remove_where(below);
+                        model.retain(|other, _| !below(other));
+                    }
+                    1 => prop_assert_eq!(table.remove(path.as_bytes()), model.remove(&path)),
+                    _ => {
+                        table.insert(path.clone(), entry(version));
+                        model.insert(path.clone(), entry(version));
+                    }
+                }
+                prop_assert_eq!(table.get(path.as_bytes()), model.get(&path));
+                prop_assert_eq!(table.get_mut(path.as_bytes()), model.get_mut(&path));
+            }
+            prop_assert_eq!(table.into_sorted(), model.into_iter().collect::<Vec<_>>());
+        }
+    }
+}
