@@ -145,9 +145,10 @@ impl Dispatcher {
     /// # Errors
     /// When the session can't record; then the call had no effect.
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, SessionError> {
-        let open = OpenCall::begin(&self.session, &call)?;
+        let size = json_bytes(&call.params);
+        let open = OpenCall::begin(&self.session, &call, size)?;
         let limit = call.limit.unwrap_or(LIMIT);
-        let performed = self.perform(&open, call, limit).await;
+        let performed = self.perform(&open, call, size, limit).await;
         match performed {
             Ok(done) => match open.succeed(done) {
                 Ok((outcome, pending)) => {
@@ -160,8 +161,14 @@ impl Dispatcher {
         }
     }
 
-    async fn perform(&self, open: &OpenCall, call: ToolCall, limit: Duration) -> Result<Done<'_>, ToolError> {
-        let size = call.params.to_string().len();
+    /// The parameters have that size as JSON.
+    async fn perform(
+        &self,
+        open: &OpenCall,
+        call: ToolCall,
+        size: usize,
+        limit: Duration,
+    ) -> Result<Done<'_>, ToolError> {
         if size > PARAMS_MAX {
             return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
         }
@@ -192,6 +199,29 @@ impl Dispatcher {
     }
 }
 
+/// How long a value is as JSON.
+fn json_bytes(value: &Value) -> usize {
+    struct Count(usize);
+
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut count = Count(0);
+    match serde_json::to_writer(&mut count, value) {
+        Ok(()) => count.0,
+        // A value can be written, and a count does not fail.
+        Err(_) => usize::MAX,
+    }
+}
+
 /// A call that did what was asked and is not recorded yet. Nobody else changes files meanwhile.
 struct Done<'a> {
     answer: Answer,
@@ -211,10 +241,9 @@ struct OpenCall {
 }
 
 impl OpenCall {
-    fn begin(session: &Session, call: &ToolCall) -> Result<Self, SessionError> {
+    fn begin(session: &Session, call: &ToolCall, size: usize) -> Result<Self, SessionError> {
         let mut contents = Vec::new();
-        let oversized = call.params.to_string().len() > PARAMS_MAX;
-        let params = if oversized { Value::Null } else { lift(call.params.clone(), &mut contents) };
+        let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
         let tool = call.tool.chars().take(100).collect();
         let mut commit = session.commit().of_call(CallLink::Opens);
         commit.push(&CallStarted { tool, params })?;
