@@ -9,7 +9,7 @@ use super::state::State;
 use super::store::Snapshot;
 
 /// Bytes per event that snapshots may add to a session: with this the whole grows linearly.
-const BYTES_PER_EVENT: u64 = 512;
+const BYTES_PER_EVENT: u64 = 768;
 
 /// When snapshots are taken, and which are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub enum Keep {
 
 impl Default for SnapshotPolicy {
     fn default() -> Self {
-        Self { every: 2048, keep: Keep::All }
+        Self { every: 1536, keep: Keep::All }
     }
 }
 
