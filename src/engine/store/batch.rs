@@ -16,8 +16,6 @@ use crate::engine::run::Wanted;
 #[derive(Debug, Clone, Default)]
 pub struct EventBatch {
     bytes: Vec<u8>,
-    /// That of all commits; none in an empty batch.
-    session: Option<SessionId>,
     commits: Vec<CommitHead>,
     events: Vec<EventHead>,
     /// Of which kinds there are some: a bit for each of [`Common`].
@@ -30,6 +28,7 @@ pub struct EventBatch {
 /// What the events of a commit have in common. Every slice's fold passes over all of them: they are small.
 #[derive(Debug, Clone, Copy)]
 struct CommitHead {
+    session: SessionId,
     first: Seq,
     time: Timestamp,
     call: Option<NonZeroU64>,
@@ -64,9 +63,11 @@ impl EventBatch {
         let mut batch = Self::default();
         for event in events {
             let mut encoded = Vec::new();
-            Commit::of_recorded(event)?.encode(event.seq, event.time, &mut encoded);
-            let added = batch.add(&encoded);
-            added.ok_or_else(|| StoreError::Index("a batch holds events of one session only".to_owned()))?;
+            let commit = Commit::of_recorded(event)?;
+            commit.validate()?;
+            commit.encode(event.seq, event.time, &mut encoded);
+            // What is within the limits is a commit.
+            let _ = batch.add(&encoded);
         }
         Ok(batch)
     }
@@ -76,7 +77,7 @@ impl EventBatch {
         Self { bytes, commits: Vec::with_capacity(commits), events: Vec::with_capacity(commits), ..Self::default() }
     }
 
-    /// Adds a commit, if it is one and of the same session.
+    /// Adds a commit, if it is one.
     pub(super) fn add(&mut self, encoded: &[u8]) -> Option<()> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(encoded);
@@ -91,9 +92,6 @@ impl EventBatch {
     ) -> Option<()> {
         let known = self.agents.last().map_or("", |agent| agent);
         let view = CommitView::parse_by(self.bytes.get(range.clone())?, known).ok().filter(expected)?;
-        if self.session.is_some_and(|session| session != view.session) {
-            return None;
-        }
         let mut at = range.start + CommitView::AGENT + view.agent().len();
         let events_from = self.events.len();
         for event in view.events() {
@@ -109,22 +107,19 @@ impl EventBatch {
             });
             at += event.payload.len();
         }
-        self.session = Some(view.session);
         self.named.extend(view.id.map(|id| (id, view.first, view.last())));
-        let head = CommitHead {
+        let agent = (self.agents.is_empty() || view.agent() != known).then(|| Box::from(view.agent()));
+        self.commits.push(CommitHead {
+            session: view.session,
             first: view.first,
             time: view.time,
             call: view.call.and_then(NonZeroU64::new),
             count: view.count,
-            agent: 0,
+            agent: offset(self.agents.len() - usize::from(agent.is_none())),
             events: offset(events_from),
             whole: offset(self.events.len() - events_from),
-        };
-        if self.agents.is_empty() || view.agent() != known {
-            let agent = Box::from(view.agent());
-            self.agents.push(agent);
-        }
-        self.commits.push(CommitHead { agent: offset(self.agents.len() - 1), ..head });
+        });
+        self.agents.extend(agent);
         Some(())
     }
 
@@ -197,7 +192,7 @@ impl EventBatch {
             kind.and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
         });
         Some(EventRef {
-            session: self.session?,
+            session: commit.session,
             seq,
             time: commit.time,
             call: commit.call.map(NonZeroU64::get),

@@ -12,7 +12,7 @@ use crate::engine::reducer::Folding;
 
 /// Events below which a hash map is not worth building.
 const MANY: usize = 512;
-/// Directory removals after which a hash map, which has to be searched whole for each, is given up.
+/// Directory removals after which a hash table, which has to be searched whole for each, is given up.
 const SEARCHES_MAX: usize = 32;
 
 /// The rule needs only these of a map. No order of iteration shows through them.
@@ -173,7 +173,13 @@ pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding
         return Box::new(Straight { entries: slice.entries });
     }
     let mut table = Table::with_capacity(slice.len());
-    slice.iter().for_each(|(path, entry)| table.insert(path.clone(), entry.clone()));
+    let all_fit = slice.iter().all(|(path, entry)| {
+        table.insert(path.clone(), entry.clone());
+        table.has_room()
+    });
+    if !all_fit {
+        return Box::new(Straight { entries: slice.entries });
+    }
     Box::new(Detour { tree: Shape::Hashed(table), searches: 0 })
 }
 

@@ -91,7 +91,11 @@ impl Leaf {
     pub(super) fn at_mut(&mut self, path: &[u8], place: Place) -> Option<&mut Entry> {
         let (rows, at) = match place {
             Place::All(at) => (self.all(), at),
-            Place::Beside(at) => (&mut self.rows, at),
+            Place::Beside(at) => {
+                // Somebody with a clone may have read the leaf since the place was found.
+                self.read.take();
+                (&mut self.rows, at)
+            }
             Place::Block(entry) => {
                 let rows = self.some();
                 let at = put(rows, EntryPath::from_bytes(path).ok()?, entry);
@@ -169,4 +173,36 @@ fn put(rows: &mut Vec<Row>, path: EntryPath, entry: Entry) -> usize {
         Err(at) => rows.insert(at, (path, entry)),
     }
     place.unwrap_or_else(|at| at)
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::engine::clock::Timestamp;
+    use crate::engine::event::Node;
+
+    #[test]
+    fn a_change_shows_though_a_clone_was_read_after_its_place_was_found() {
+        let entry = |version| {
+            let time = Timestamp(0);
+            Entry { node: Node::Directory, version, created_at: time, updated_at: time }
+        };
+        let bytes = Bytes::from(blocks::encode(&[(EntryPath::lookup("a").unwrap(), entry(1))]));
+        let mut leaf = Leaf::from_block(Block::new(&bytes, b"").unwrap().unwrap());
+        for version in 2..4 {
+            let place = leaf.place(b"a").unwrap();
+            assert_eq!(leaf.rows().len(), 1);
+            *leaf.at_mut(b"a", place).unwrap() = entry(version);
+            assert_eq!(leaf.get(b"a"), Some(&entry(version)));
+        }
+        let mut leaf = Leaf::from_block(Block::new(&bytes, b"").unwrap().unwrap());
+        let place = leaf.place(b"a").unwrap();
+        *leaf.at_mut(b"a", place).unwrap() = entry(2);
+        let beside = leaf.place(b"a").unwrap();
+        assert_eq!(leaf.rows()[0].1, entry(2));
+        *leaf.at_mut(b"a", beside).unwrap() = entry(3);
+        assert_eq!(leaf.rows()[0].1, entry(3));
+    }
 }

@@ -92,10 +92,7 @@ impl Leaves {
     }
 
     pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
-        let leaf = match self.full_at(path).map(|(last, _)| last.clone()) {
-            Some(last) => self.full.get_mut(&last)?,
-            None => &mut self.tail,
-        };
+        let leaf = self.leaf_mut(path);
         let place = leaf.place(path)?;
         Arc::make_mut(leaf).at_mut(path, place)
     }
@@ -104,7 +101,7 @@ impl Leaves {
     pub(super) fn add(&mut self, path: EntryPath, entry: Entry) {
         self.len += 1;
         let cut = blocks::is_cut(path.as_bytes());
-        let leaf = self.leaf_mut(path.as_bytes());
+        let leaf = Arc::make_mut(self.leaf_mut(path.as_bytes()));
         if cut {
             let front = leaf.split_off_front(path.clone(), entry);
             self.full.insert(path, Arc::new(front));
@@ -117,11 +114,11 @@ impl Leaves {
         self.leaf(path).place(path)?;
         self.len -= 1;
         if !blocks::is_cut(path) {
-            return self.leaf_mut(path).remove(path);
+            return Arc::make_mut(self.leaf_mut(path)).remove(path);
         }
         let mut last = Arc::unwrap_or_clone(self.full.remove(path)?);
         let entry = last.remove(path);
-        self.leaf_mut(path).join_front(last);
+        Arc::make_mut(self.leaf_mut(path)).join_front(last);
         entry
     }
 
@@ -187,10 +184,10 @@ impl Leaves {
         self.full_at(path).map_or(&self.tail, |(_, leaf)| leaf)
     }
 
-    fn leaf_mut(&mut self, path: &[u8]) -> &mut Leaf {
+    fn leaf_mut(&mut self, path: &[u8]) -> &mut Arc<Leaf> {
         let last = self.full_at(path).map(|(last, _)| last.clone());
         let leaf = last.and_then(|last| self.full.get_mut(&last));
-        Arc::make_mut(leaf.unwrap_or(&mut self.tail))
+        leaf.unwrap_or(&mut self.tail)
     }
 
     fn full_at(&self, path: &[u8]) -> Option<(&EntryPath, &Arc<Leaf>)> {

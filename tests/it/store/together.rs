@@ -254,3 +254,18 @@ fn a_copy_of_a_running_store_opens() {
         }
     });
 }
+
+#[test]
+fn what_was_taken_can_be_waited_for_after_its_store_is_gone() {
+    let (directory, store) = fresh();
+    let pending: Vec<_> = (0..20).map(|number| store.submit(note(session(number % 3), b"taken")).unwrap()).collect();
+    drop(store);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (number, pending) in pending.into_iter().enumerate() {
+        let committed = if number % 2 == 0 { pending.wait() } else { runtime.block_on(pending.durable()) };
+        assert_eq!(committed.unwrap().last, number as u64 / 3 + 1);
+    }
+    let store = open(directory.path());
+    let kept: Vec<_> = (0..3).map(|number| events(&store, session(number), 1).unwrap().len()).collect();
+    assert_eq!(kept, [7, 7, 6]);
+}

@@ -8,7 +8,7 @@ mod snapshots;
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU64;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -55,8 +55,9 @@ pub(super) struct Batch {
 /// An open index.
 pub(super) struct Index {
     db: sled::Db,
-    /// The number that the next block gets.
-    next_block: AtomicU64,
+    /// The number that the next block gets. Held while a snapshot is put and while blocks are swept: a block
+    /// that a new snapshot counts on must stay, or its number would one day be another's.
+    next_block: Mutex<u64>,
 }
 
 impl Index {
@@ -81,7 +82,7 @@ impl Index {
             }
         }
         let db = opened?;
-        let next_block = AtomicU64::new(snapshots::next_block(&db)?);
+        let next_block = Mutex::new(snapshots::next_block(&db)?);
         Ok(Self { db, next_block })
     }
 

@@ -2,8 +2,7 @@
 //! side: a snapshot is read from few pages.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::{Index, guarded, key};
 use crate::engine::clock::Timestamp;
@@ -28,6 +27,7 @@ pub(super) fn next_block(db: &sled::Db) -> Result<u64, StoreError> {
 impl Index {
     /// Keeps a snapshot; gives the bytes that were new.
     pub(in crate::engine::store) fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+        let mut next = self.next_block.lock().unwrap_or_else(PoisonError::into_inner);
         let mut root = Vec::new();
         root.extend_from_slice(&snapshot.time.0.to_le_bytes());
         root.extend_from_slice(&snapshot.unreadable.to_le_bytes());
@@ -38,7 +38,7 @@ impl Index {
             root.extend_from_slice(&slice.version.to_le_bytes());
             root.extend_from_slice(&u32::try_from(slice.blocks.len()).unwrap_or(u32::MAX).to_le_bytes());
             for block in &slice.blocks {
-                let (number, new) = self.put_block(block)?;
+                let (number, new) = self.put_block(block, &mut next)?;
                 root.extend_from_slice(&number.to_be_bytes());
                 added += new;
             }
@@ -46,13 +46,14 @@ impl Index {
         Ok(added + self.put_large(ROOT, &root_name(snapshot.session, snapshot.seq), &root)?)
     }
 
-    /// The block's number, and the bytes that were new.
-    fn put_block(&self, block: &[u8]) -> Result<(u64, u64), StoreError> {
+    /// The block's number, `next` if it is new, and the bytes that were new.
+    fn put_block(&self, block: &[u8], next: &mut u64) -> Result<(u64, u64), StoreError> {
         let name = key(NUMBER, Digest::of(block).as_bytes());
         if let Some(number) = guarded(|| self.db.get(&name))?.as_deref().and_then(number_of) {
             return Ok((number, 0));
         }
-        let number = self.next_block.fetch_add(1, Ordering::Relaxed);
+        let number = *next;
+        *next += 1;
         let added = self.put_large(BLOCK, &number.to_be_bytes(), block)?;
         guarded(|| self.db.insert(name, &number.to_be_bytes()))?;
         Ok((number, added))
@@ -109,6 +110,7 @@ impl Index {
 
     /// Removes blocks that no snapshot has any more; gives how many rows they were.
     pub(in crate::engine::store) fn sweep_blocks(&self) -> Result<u64, StoreError> {
+        let _held = self.next_block.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = BTreeSet::new();
         for entry in self.entries()? {
             for seq in self.snapshots(entry.id)? {

@@ -48,8 +48,7 @@ impl Shared {
             if !batch.is_empty() && batch.len() + commit.bytes.len() > bytes {
                 break;
             }
-            // What was staged is whole, and of this session.
-            let _ = batch.add(&commit.bytes);
+            batch.add(&commit.bytes).ok_or_else(|| StoreError::Index("a recent commit makes no sense".to_owned()))?;
         }
         Ok(batch)
     }

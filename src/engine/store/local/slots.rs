@@ -34,8 +34,8 @@ pub(super) struct Dirty {
 
 impl Slots {
     fn part(&self, session: SessionId) -> &Part {
-        let mixed = session.as_bytes().iter().fold(0_usize, |mixed, byte| mixed.wrapping_mul(31) ^ usize::from(*byte));
-        &self.parts[mixed % PARTS]
+        let mixed = session.as_bytes().iter().fold(0, |mixed, byte| mixed ^ byte);
+        &self.parts[usize::from(mixed) % PARTS]
     }
 
     pub(super) fn get(&self, session: SessionId) -> Option<Arc<Slot>> {
