@@ -41,7 +41,15 @@ mod engine;
 mod reducers;
 mod tools;
 
-pub use backends::{BackendError, FileChange, MemoryWorkspace, Workspace};
+pub use backends::compliance;
+pub use backends::{
+    BackendError, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
+    HostOptions, HostWorkspace, Leftover, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
+    MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions, MockRule, MockWorkspace,
+    Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, Running, Shell, ShellCommand, ShellEnv,
+    ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec, diagnose, remove_leftovers,
+    unwatched,
+};
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
 pub use engine::commit::{
@@ -49,10 +57,12 @@ pub use engine::commit::{
     MAX_KIND_BYTES,
 };
 pub use engine::event::{
-    CallFinished, CallStarted, CallStatus, CodecError, DeleteEntry, Event, MountHydrated, MountPreview, Node,
-    SessionStarted, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, CodecError, CommandDecided, CommandLine, CommandResult, ContainerStarted,
+    ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, MountHydrated, MountPreview, Node,
+    PolicyDecision, RecordedOutput, SessionAllow, SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
+pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
 pub use engine::portable::{PortableError, PortableSummary, export_session, import_session};
 pub use engine::recorded::{EventRef, Payload, Recorded, Seq};
@@ -71,11 +81,14 @@ pub use engine::store::{
 };
 pub use engine::verify::{Difference, VerifyReport};
 pub use reducers::{
-    AppendAll, CallEntry, Change, Entry, Keyed, LatestByKey, Mounts, ReplaceLatest, ToolCalls, UpsertByKey, Usage,
-    VirtualFileSystem, append_all, replace_latest, replace_latest_by_key, upsert_by_key,
+    Allowances, AppendAll, CallEntry, Change, CommandEntry, Commands, Entry, Keyed, LatestByKey, Mounts,
+    PodmanWorkspace, ReplaceLatest, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all, replace_latest,
+    replace_latest_by_key, upsert_by_key,
 };
 pub use tools::{
-    AllowedRoots, Dispatcher, EditTool, Effect, Filesystem, GlobTool, GrepTool, ListTool, MountError, MountSpec,
-    ReadTool, RemoveTool, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, Tools, ToolsError,
-    WriteTool, hydrate, lift, lower, previews,
+    AllowedBy, AllowedRoots, Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Decision, DenyRule,
+    DispatchError, Dispatcher, EditTool, Effect, Filesystem, GlobTool, GrepTool, ListTool, MAX_SCRIPT_CHARS,
+    Materialised, MountError, MountSpec, PodmanShellTool, PythonTool, ReadTool, RemoveTool, ShellRules, ShellTool,
+    Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
+    WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };

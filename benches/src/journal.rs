@@ -62,7 +62,13 @@ pub fn write(sessions: &Sessions, name: &str, plan: Plan) -> Result<Session> {
         let path = &paths[(number * 7_919 % plan.paths) as usize];
         let mode = if number < plan.paths { WriteMode::Create } else { WriteMode::Overwrite };
         let digest = Digest::of(&number.to_le_bytes());
-        let node = Node::File { content: digest, size: 1_000 + number % 1_000, executable: false, text: true };
+        let node = Node::File {
+            content: digest,
+            size: 1_000 + number % 1_000,
+            executable: false,
+            text: true,
+            incomplete: false,
+        };
         let written = WriteFile { path: path.clone(), mode, node };
         head = match plan.shape {
             Shape::Writes => {

@@ -1,15 +1,50 @@
 //! Workspaces: where files and processes are. They know nothing of events.
 
+mod capture;
+mod commands;
+pub mod compliance;
+mod disk;
+mod doctor;
+mod host;
 mod memory;
+mod mock;
+mod on_disk;
+mod output;
+mod podman;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        unused_imports,
+        reason = "the runner does more than commands, for files that this machine does not have"
+    )
+)]
+mod runner;
+mod shell;
+mod spec;
+
+use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::engine::event::Node;
+use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
 use crate::engine::path::EntryPath;
 
+pub use capture::{Capture, Observed, Touched};
+pub use doctor::{Finding, Health, diagnose};
+pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
+pub use mock::{MockAnswer, MockWorkspace};
+pub use output::Output;
+pub use podman::{Leftover, OverlayUse, PodmanOptions, PodmanSandbox, remove_leftovers};
+pub use shell::{
+    DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
+    MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,
+    ShellResult, Which, unwatched,
+};
+pub use spec::{MockOptions, MockRule, WorkspaceSpec};
 
-/// The place where a session's files are, besides the journal.
+/// The place where a session's files are, besides the journal, and where its commands run.
 ///
 /// The journal is the truth and the workspace a projection of it: a change is first decided, then
 /// projected here, then recorded.
@@ -22,6 +57,69 @@ pub trait Workspace: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError`]; the files are then as before.
     fn project(&self, changes: &[FileChange]) -> Result<(), BackendError>;
+
+    /// Where commands run; none where there is no such place.
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        None
+    }
+
+    /// Finds out what commands, and others, have changed; none where nothing but
+    /// [`project`](Workspace::project) can change anything.
+    fn capture(&self) -> Option<&dyn Capture> {
+        None
+    }
+
+    /// Whether the disk has nothing of this session's files, which then have to be projected.
+    fn is_blank(&self) -> bool {
+        false
+    }
+
+    /// What has happened to the machine since this was last asked, to be recorded.
+    fn news(&self) -> Vec<MachineNews> {
+        Vec::new()
+    }
+
+    /// The container in which commands run; none where they run in none.
+    fn container(&self) -> Option<Arc<dyn Container>> {
+        None
+    }
+
+    /// The workspace's root as commands see it; none where nothing can run.
+    fn root(&self) -> Option<String> {
+        None
+    }
+
+    /// What a model should know of the machine; empty where there is none.
+    fn description(&self) -> String {
+        String::new()
+    }
+
+    /// Lets go of what is held for the session: containers, processes. Files stay.
+    fn close(&self) {}
+}
+
+/// A container in which a workspace's commands run. It starts by itself when a command needs it.
+pub trait Container: Send + Sync + 'static {
+    /// Its name.
+    fn name(&self) -> String;
+
+    /// Makes it, or starts it, when it does not run, and waits until it can run commands.
+    ///
+    /// # Errors
+    /// [`ShellError::Unavailable`] with what to do about it.
+    fn start(&self) -> Result<(), ShellError>;
+
+    /// Stops and removes it; one that is not there is no error. The files stay.
+    fn stop(&self);
+}
+
+/// What happened to the machine of a workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MachineNews {
+    /// A container runs.
+    Started(ContainerStarted),
+    /// It was stopped, or is gone.
+    Stopped(ContainerStopped),
 }
 
 /// One change of a workspace's files.
@@ -41,6 +139,15 @@ pub enum FileChange {
         /// Which.
         path: EntryPath,
     },
+}
+
+impl FileChange {
+    /// The entry that is changed.
+    pub fn path(&self) -> &EntryPath {
+        match self {
+            Self::Write { path, .. } | Self::Delete { path } => path,
+        }
+    }
 }
 
 /// What a backend could not do.

@@ -46,7 +46,11 @@ impl Side {
             None => return Ok(Self::default()),
             Some(Node::Directory) => return Ok(Self { mode: DIRECTORY, ..Self::default() }),
             Some(Node::Symlink { target }) => ("120000", target.clone()),
-            Some(Node::File { content, text: false, executable, .. }) => {
+            Some(Node::Special { special }) => return Ok(Self { mode: special.name(), ..Self::default() }),
+            Some(
+                Node::File { content, text: false, executable, .. }
+                | Node::File { content, incomplete: true, executable, .. },
+            ) => {
                 return Ok(Self { mode: mode_of(*executable), text: String::new(), binary: Some(*content) });
             }
             Some(Node::File { content, executable, .. }) => (mode_of(*executable), session.content(content)?.to_vec()),
@@ -62,6 +66,16 @@ impl Side {
 
 fn mode_of(executable: bool) -> &'static str {
     if executable { "100755" } else { "100644" }
+}
+
+/// What git knows nothing of: directories and special files. It skips such lines between patches.
+fn bare_of(mode: &str, path: &str) -> Option<String> {
+    match mode {
+        DIRECTORY => Some(format!("directory {path}/")),
+        mode if mode.starts_with(|c: char| c.is_ascii_digit()) => None,
+        "" => None,
+        special => Some(format!("{special} {path}")),
+    }
 }
 
 /// The patches of a change: two when something is another kind of entry afterwards.
@@ -88,18 +102,19 @@ fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {
 
 impl Patch {
     fn between(path: String, old: &Side, new: &Side) -> Self {
-        // Git knows no directories: it skips such lines between patches.
-        let directory = |change, word: &str| (change, vec![format!("{word} directory {path}/")]);
+        let bare = |change, word: &str, shown: String| (change, vec![format!("{word} {shown}")]);
+        let (old_bare, new_bare) = (bare_of(old.mode, &path), bare_of(new.mode, &path));
+        let is_bare = old_bare.is_some() || new_bare.is_some();
         let (change, modes) = match (old.mode, new.mode) {
-            ("", DIRECTORY) => directory("added", "new"),
-            (DIRECTORY, "") => directory("removed", "deleted"),
+            ("", _) if let Some(shown) = new_bare => bare("added", "new", shown),
+            (_, "") if let Some(shown) = old_bare => bare("removed", "deleted", shown),
             ("", mode) => ("added", vec![format!("new file mode {mode}")]),
             (mode, "") => ("removed", vec![format!("deleted file mode {mode}")]),
             (a, b) if a == b => ("changed", Vec::new()),
             (a, b) => ("changed", vec![format!("old mode {a}"), format!("new mode {b}")]),
         };
         let mut head = Vec::new();
-        if ![old.mode, new.mode].contains(&DIRECTORY) {
+        if !is_bare {
             head.push(format!("diff --git a/{path} b/{path}"));
         }
         head.extend(modes);

@@ -103,7 +103,7 @@ impl Count {
                 None => drop(self.kinds.insert(event.kind.to_owned(), (1, bytes))),
             }
             if let Some(Ok(write)) = event.typed::<WriteFile>()
-                && let Node::File { content, size, .. } = write.event.node
+                && let Node::File { content, size, incomplete: false, .. } = write.event.node
             {
                 written_bytes += size;
                 distinct_bytes += if seen.insert(content) { size } else { 0 };

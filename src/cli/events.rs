@@ -4,8 +4,9 @@ use std::ops::ControlFlow;
 
 use anstyle::Style;
 use foldspace::{
-    CallFinished, CallStarted, CallStatus, DeleteEntry, Event, EventRef, MountHydrated, Node, Recorded, Seq, Session,
-    SessionStarted, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
+    DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, MountHydrated, Node, PolicyDecision, Recorded,
+    Seq, Session, SessionAllow, SessionStarted, WorkspaceTouched, WriteFile, WriteMode,
 };
 use serde_json::{Value, json};
 
@@ -56,7 +57,10 @@ pub(super) fn style_of(kind: &str) -> Style {
         DeleteEntry::KIND => BAD,
         CallStarted::KIND => NOTED,
         CallFinished::KIND => DIM,
-        SessionStarted::KIND | MountHydrated::KIND => ODD,
+        CommandResult::KIND | EvalResult::KIND => NOTED,
+        WorkspaceTouched::KIND | CommandDecided::KIND => DIM,
+        SessionStarted::KIND | MountHydrated::KIND | DriftFound::KIND => ODD,
+        ContainerStarted::KIND | ContainerStopped::KIND | SessionAllow::KIND => ODD,
         _ => PLAIN,
     }
 }
@@ -70,6 +74,14 @@ pub(super) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         CallFinished::KIND => typed(event).map(|e| finished(&e)),
         WriteFile::KIND => typed(event).map(|e| written(&e)),
         DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
+        CommandResult::KIND => typed(event).map(|e| ran(&e)),
+        EvalResult::KIND => typed(event).map(|e| evaluated(&e)),
+        CommandDecided::KIND => typed(event).map(|e| decided(&e)),
+        SessionAllow::KIND => typed(event).map(|e: SessionAllow| format!("allow {}", e.programs.join(", "))),
+        WorkspaceTouched::KIND => typed(event).map(|e: WorkspaceTouched| e.backend),
+        DriftFound::KIND => typed(event).map(|e: DriftFound| drifted(&e)),
+        ContainerStarted::KIND => typed(event).map(|e| started(&e)),
+        ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)
@@ -86,6 +98,55 @@ fn unknown(session: &Session, event: &EventRef<'_>) -> String {
         Some(reason) => format!("{} that can't be read: {reason}", text::count(event.payload.len() as u64, "byte")),
         None => text::one_line(&value.to_string(), GIST_MAX),
     }
+}
+
+fn ran(event: &CommandResult) -> String {
+    let ended = ended(event.exit_code, event.timed_out, event.cancelled);
+    let printed = text::size(event.stdout.bytes.saturating_add(event.stderr.bytes));
+    let command = text::one_line(&event.command.to_string(), GIST_MAX);
+    format!("{ended} in {}, {printed}  {command}", text::duration(event.micros))
+}
+
+fn evaluated(event: &EvalResult) -> String {
+    let ended = ended(event.exit_code, event.timed_out, event.cancelled);
+    let printed = text::size(event.stdout.bytes.saturating_add(event.stderr.bytes));
+    format!("{} {ended} in {}, {printed}", event.language, text::duration(event.micros))
+}
+
+fn ended(exit_code: i32, timed_out: bool, cancelled: bool) -> String {
+    match (timed_out, cancelled) {
+        (true, _) => "timed out".to_owned(),
+        (false, true) => "cancelled".to_owned(),
+        (false, false) => format!("exit {exit_code}"),
+    }
+}
+
+fn decided(event: &CommandDecided) -> String {
+    let decision = match event.decision {
+        PolicyDecision::Allow => "allow",
+        PolicyDecision::Deny => "deny",
+    };
+    let by = match event.by {
+        DecidedBy::Policy => "policy",
+        DecidedBy::AutoConfirm => "auto-confirm",
+        DecidedBy::Session => "session",
+        DecidedBy::Answer => "answer",
+        DecidedBy::Nobody => "nobody to ask",
+    };
+    let because = if event.reason.is_empty() { String::new() } else { format!(": {}", event.reason) };
+    format!("{decision} by {by}{because}  {}", text::one_line(&event.command.to_string(), GIST_MAX))
+}
+
+fn drifted(event: &DriftFound) -> String {
+    format!("{} changed outside of any call, on {}", text::count(event.entries, "entry"), event.backend)
+}
+
+fn started(event: &ContainerStarted) -> String {
+    let how = if event.created { "made" } else { "started again" };
+    let limits = if event.limits_enforced { "" } else { ", limits NOT in force" };
+    let files = if event.overlay { "overlay" } else { "directory" };
+    let runner = if event.runner { "" } else { ", no runner" };
+    format!("{} {how} from {} ({}, {files}{limits}{runner})", event.name, event.image, event.engine)
 }
 
 fn hydrated(event: &MountHydrated) -> String {
@@ -109,14 +170,21 @@ fn written(event: &WriteFile) -> String {
     };
     let path = event.path.rooted();
     match &event.node {
-        Node::File { size, executable, text, .. } => {
+        Node::File { size, executable, text, incomplete, .. } => {
             let executable = if *executable { ", executable" } else { "" };
             let binary = if *text { "" } else { ", binary" };
-            format!("{how} {path}  {}{executable}{binary}", text::size(*size))
+            let kept = if *incomplete { ", not kept" } else { "" };
+            format!("{how} {path}  {}{executable}{binary}{kept}", text::size(*size))
         }
         Node::Symlink { target } => format!("{how} {path} -> {}", String::from_utf8_lossy(target)),
         Node::Directory => format!("{how} {path}/"),
+        Node::Special { special } => format!("{how} {path} ({})", special.name()),
     }
+}
+
+fn command_line(words: &[Value]) -> String {
+    let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
+    text::one_line(&words.join(" "), 60)
 }
 
 /// How a call ended, in a word.
@@ -133,6 +201,7 @@ pub(super) fn subject(params: &Value) -> String {
     let named = |name: &str| params.get(name).and_then(Value::as_str).map(|text| text::one_line(text, 60));
     let path = named("file_path").or_else(|| named("path"));
     let what = named("pattern").map(|pattern| format!("'{pattern}'")).or_else(|| named("command"));
+    let what = what.or_else(|| params.get("command").and_then(Value::as_array).map(|words| command_line(words)));
     match (what, path) {
         (Some(what), Some(path)) => format!("{what} in {path}"),
         (Some(only), None) | (None, Some(only)) => only,

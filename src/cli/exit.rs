@@ -1,6 +1,8 @@
 //! Exit codes, and what stops a command.
 
-use foldspace::{CommitError, PathError, PortableError, SessionError, SliceError, StoreError};
+use foldspace::{
+    BackendError, CommitError, DispatchError, PathError, PortableError, SessionError, SliceError, StoreError,
+};
 
 use super::text;
 
@@ -15,6 +17,8 @@ pub(super) enum Exit {
     Damaged,
     Io,
     Interrupted,
+    /// As a command that was run did.
+    Command(u8),
 }
 
 impl Exit {
@@ -26,11 +30,14 @@ impl Exit {
         (Self::NotFound, 3, "no such session, path, event or store"),
         (Self::Busy, 4, "another process has the store"),
         (Self::Damaged, 5, "the store or the file to import is damaged"),
-        (Self::Io, 6, "the operating system refused"),
+        (Self::Io, 6, "the operating system or the container engine refused"),
         (Self::Interrupted, 130, "stopped by Ctrl-C"),
     ];
 
     pub(super) fn code(self) -> u8 {
+        if let Self::Command(code) = self {
+            return code;
+        }
         let row = Self::TABLE.iter().find(|(exit, ..)| *exit == self);
         row.map_or(1, |(_, code, _)| *code)
     }
@@ -108,6 +115,25 @@ impl From<SessionError> for Failure {
             SessionError::NameTaken { .. } | SessionError::BadName { .. } => Exit::Usage,
         };
         Self::of(exit, &error, error.hint())
+    }
+}
+
+impl From<BackendError> for Failure {
+    fn from(error: BackendError) -> Self {
+        Self::of(Exit::Io, &error, Some("`foldspace doctor` tells what works here".to_owned()))
+    }
+}
+
+impl From<DispatchError> for Failure {
+    fn from(error: DispatchError) -> Self {
+        match error {
+            DispatchError::Session(error) => error.into(),
+            DispatchError::Workspace(_) => {
+                Self::of(Exit::Io, &error, Some("`foldspace doctor` tells what works here".to_owned()))
+            }
+            DispatchError::NotEmpty(_) => Self::of(Exit::Usage, &error, None),
+            DispatchError::SecondContainer(_) => Self::of(Exit::Busy, &error, None),
+        }
     }
 }
 

@@ -5,8 +5,10 @@ mod cat;
 mod completions;
 mod diff;
 mod diffs;
+mod doctor;
 mod du;
 mod events;
+mod exec;
 mod exit;
 mod export;
 mod files;
@@ -15,9 +17,11 @@ mod gc;
 mod grep;
 mod import;
 mod interrupt;
+mod live;
 mod log;
 mod ls;
 mod man;
+mod materialise;
 mod open;
 mod output;
 mod pager;
@@ -25,6 +29,7 @@ mod position;
 mod remove;
 mod run;
 mod sessions;
+mod shell;
 mod show;
 mod stat;
 mod state;
@@ -33,6 +38,7 @@ mod text;
 mod tools;
 mod tree;
 mod verify;
+mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -45,6 +51,8 @@ use output::Out;
 const EXAMPLES: &str = "\
 Examples:
   foldspace run script.jsonl --mount ./src      make calls in a new session, on a copy of ./src
+  foldspace run script.jsonl --backend podman   the same, with a container to run commands in
+  foldspace exec NAME -- make test              a command in a session's workspace, recorded
   foldspace log NAME --calls                    what was called, and what came of it
   foldspace show NAME 42                        an event, or a call with its result and its diff
   foldspace ls NAME -R --at -10                 the files as they were ten events ago
@@ -99,7 +107,9 @@ struct Globals {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    Run(run::Run),
+    Run(Box<run::Run>),
+    Exec(exec::Exec),
+    Shell(shell::Shell),
     Sessions(sessions::Sessions),
     Log(log::Log),
     Show(show::Show),
@@ -109,6 +119,7 @@ enum Command {
     Grep(grep::Grep),
     Stat(stat::Stat),
     Diff(diff::Diff),
+    Materialise(materialise::Materialise),
     Export(export::Export),
     Import(import::Import),
     Verify(verify::Verify),
@@ -117,6 +128,7 @@ enum Command {
     Du(du::Du),
     Remove(remove::Remove),
     Tools(tools::Tools),
+    Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -125,6 +137,8 @@ impl Command {
     fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         match self {
             Self::Run(command) => command.run(globals, out),
+            Self::Exec(command) => command.run(globals, out),
+            Self::Shell(command) => command.run(globals, out),
             Self::Sessions(command) => command.run(globals, out),
             Self::Log(command) => command.run(globals, out),
             Self::Show(command) => command.run(globals, out),
@@ -134,6 +148,7 @@ impl Command {
             Self::Grep(command) => command.run(globals, out),
             Self::Stat(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
+            Self::Materialise(command) => command.run(globals, out),
             Self::Export(command) => command.run(globals, out),
             Self::Import(command) => command.run(globals, out),
             Self::Verify(command) => command.run(globals, out),
@@ -142,10 +157,17 @@ impl Command {
             Self::Du(command) => command.run(globals, out),
             Self::Remove(command) => command.run(globals, out),
             Self::Tools(command) => command.run(out),
+            Self::Doctor(command) => command.run(out),
             Self::Completions(command) => command.run(out),
             Self::Man(command) => command.run(out),
         }
     }
+}
+
+/// What runs calls. The watcher of Ctrl-C has a thread of its own, whatever a tool does meanwhile.
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.map_err(|error| Failure::io("start", "the runtime", &error))
 }
 
 /// The program's definition, from which help, completions and man pages come.

@@ -182,15 +182,28 @@ fn aside(label: &str, style: Style, words: &str) {
     drop(writeln!(anstream::stderr(), "{style}{label}{style:#}: {}", text::visible(words)));
 }
 
-/// Asks a question on the terminal; false when there is none.
+/// Asks a question on the terminal; none when there is no terminal.
 pub(super) fn confirmed(question: &str) -> Option<bool> {
-    if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
+    let answer = choice(question, "[y/N]")?;
+    Some(matches!(answer.as_str(), "y" | "Y" | "yes" | "Yes"))
+}
+
+/// Whether there is a terminal to ask on.
+pub(super) fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a question on the terminal and gives the answer, empty when there is none; none when there is no
+/// terminal.
+pub(super) fn choice(question: &str, choices: &str) -> Option<String> {
+    if !can_ask() {
         return None;
     }
-    drop(write!(anstream::stderr(), "{} [y/N] ", text::visible(question)));
+    let lines: Vec<_> = question.lines().map(text::visible).collect();
+    drop(write!(anstream::stderr(), "{} {choices} ", lines.join("\n")));
     let mut answer = String::new();
     let read = io::stdin().read_line(&mut answer);
-    Some(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
+    Some(if read.is_ok() { answer.trim().to_owned() } else { String::new() })
 }
 
 #[cfg(test)]

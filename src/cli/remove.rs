@@ -1,5 +1,6 @@
 //! `foldspace remove`: a session that is to go.
 
+use foldspace::WorkspaceSpec;
 use serde_json::json;
 
 use super::Globals;
@@ -39,7 +40,11 @@ impl Remove {
             }
         }
         let opened = open::changing(globals)?;
+        let spec = opened.sessions.session(id)?.started().map(WorkspaceSpec::of_session);
         opened.sessions.remove(id)?;
+        if let Some(Ok(spec)) = spec {
+            spec.remove(id, &open::directory(globals)?)?;
+        }
         match out.is_json() {
             true => out.document(&json!({ "removed": id, "name": name, "events": head }))?,
             false => out.line(format!("removed {shown} ({}), {events}; `gc` frees its space", id.short()))?,

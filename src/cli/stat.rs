@@ -73,17 +73,19 @@ fn as_json(path: &EntryPath, entry: &Entry, writing: Option<&Writing>) -> Value 
 fn show(path: &EntryPath, entry: &Entry, writing: Option<&Writing>, out: &mut Out) -> Result<(), Failure> {
     let mut rows = vec![("path", path.rooted())];
     match &entry.node {
-        Node::File { content, size, executable, text } => rows.extend([
+        Node::File { content, size, executable, text, incomplete } => rows.extend([
             ("kind", if *text { "text file" } else { "binary file" }.to_owned()),
             ("size", format!("{} ({})", text::count(*size, "byte"), text::size(*size))),
             ("executable", if *executable { "yes" } else { "no" }.to_owned()),
             ("digest", content.to_string()),
+            ("kept", if *incomplete { "no: over a budget" } else { "yes" }.to_owned()),
         ]),
         Node::Symlink { target } => rows.extend([
             ("kind", "symbolic link".to_owned()),
             ("target", text::one_line(&String::from_utf8_lossy(target), 4096)),
         ]),
         Node::Directory => rows.push(("kind", "directory".to_owned())),
+        Node::Special { special } => rows.push(("kind", special.name().to_owned())),
     }
     rows.push(("version", entry.version.to_string()));
     rows.push(("created", text::exact_moment(entry.created_at)));

@@ -6,7 +6,7 @@ use foldspace::{Entry, EntryPath, Node, Session, State, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
-use super::output::{DIM, DIRECTORY, GOOD, NOTED, Out};
+use super::output::{DIM, DIRECTORY, GOOD, NOTED, ODD, Out};
 use super::table::Cell;
 use super::text;
 
@@ -29,7 +29,16 @@ pub(super) fn missing(path: &EntryPath, state: &State) -> Failure {
 /// The contents of a file; anything else is a failure.
 pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Result<bytes::Bytes, Failure> {
     match &entry.node {
+        Node::File { size, incomplete: true, .. } => {
+            let what =
+                format!("the contents of {} were not kept: {} were over a budget", path.rooted(), text::size(*size));
+            let failure = Failure::new(Exit::NotFound, what);
+            Err(failure.with_hint("`foldspace stat` shows what is known of it; --keep-file-bytes raises the budget"))
+        }
         Node::File { content, .. } => Ok(session.content(content)?),
+        Node::Special { special } => {
+            Err(Failure::new(Exit::NotFound, format!("{} is a {}; it has no contents", path.rooted(), special.name())))
+        }
         Node::Directory => Err(Failure::new(Exit::NotFound, format!("{} is a directory", path.rooted()))),
         Node::Symlink { target } => {
             let target = text::one_line(&String::from_utf8_lossy(target), 200);
@@ -55,6 +64,7 @@ pub(super) fn kind(entry: &Entry) -> &'static str {
         Node::File { .. } => "file",
         Node::Symlink { .. } => "link",
         Node::Directory => "dir",
+        Node::Special { special } => special.name(),
     }
 }
 
@@ -65,6 +75,7 @@ pub(super) fn shown(out: &Out, name: &str, entry: &Entry) -> String {
         Node::Symlink { target } => {
             format!("{} -> {}", out.paint(NOTED, name), text::one_line(&String::from_utf8_lossy(target), 200))
         }
+        Node::Special { .. } => out.paint(ODD, name),
         Node::File { executable: true, .. } => out.paint(GOOD, name),
         Node::File { .. } => name.to_owned(),
     }

@@ -8,11 +8,12 @@ use crossbeam_channel::Sender;
 
 use super::clock::{Clock, SystemClock};
 use super::commit::{Commit, Expected};
+use super::core::Core;
 use super::event::SessionStarted;
 use super::id::SessionId;
 use super::recorded::Seq;
 use super::registry::Registry;
-use super::session::{Core, Session};
+use super::session::Session;
 use super::slice::SliceError;
 use super::snapshot::SnapshotPolicy;
 use super::store::{EventStore, LocalStore, LocalStoreOptions, SessionEntry, StoreError};
@@ -130,12 +131,14 @@ pub struct NewSession {
     pub name: Option<String>,
     /// The backend of its workspace; `memory` without one.
     pub backend: Option<String>,
+    /// What the backend is told of the workspace, recorded with the session; null for nothing.
+    pub options: serde_json::Value,
 }
 
 impl NewSession {
     /// A session of that name on the memory backend.
     pub fn named(name: impl Into<String>) -> Self {
-        Self { name: Some(name.into()), backend: None }
+        Self { name: Some(name.into()), ..Self::default() }
     }
 }
 
@@ -225,6 +228,7 @@ impl Sessions {
             name,
             backend: new.backend.unwrap_or_else(|| "memory".to_owned()),
             program: env!("CARGO_PKG_VERSION").to_owned(),
+            options: new.options,
         };
         let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
         commit.push(&started)?;

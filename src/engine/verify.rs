@@ -122,7 +122,7 @@ impl Check<'_> {
         self.session.visit(1, &mut |event| {
             if event.kind == WriteFile::KIND
                 && let Some(Ok(write)) = event.typed::<WriteFile>()
-                && let Node::File { content, size, .. } = write.event.node
+                && let Node::File { content, size, incomplete: false, .. } = write.event.node
                 && seen.insert(content)
             {
                 found.push((event.seq, write.event.path, content, size));

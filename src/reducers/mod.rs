@@ -1,16 +1,22 @@
 //! The built-in slices and their reducers, all on one screen. Pure: no I/O, no clock, no randomness.
 
+mod allowances;
+mod commands;
 mod general;
 mod mounts;
+mod podman_workspace;
 mod tool_calls;
 mod usage;
 mod virtual_file_system;
 
+pub use allowances::Allowances;
+pub use commands::{CommandEntry, Commands};
 pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
 };
 pub use mounts::Mounts;
+pub use podman_workspace::PodmanWorkspace;
 pub use tool_calls::{CallEntry, ToolCalls};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
@@ -37,7 +43,10 @@ fn standard() -> Result<Registry, RegistryError> {
         .with(virtual_file_system::register)?
         .with(tool_calls::register)?
         .with(usage::register)?
-        .with(mounts::register)
+        .with(mounts::register)?
+        .with(commands::register)?
+        .with(allowances::register)?
+        .with(podman_workspace::register)
 }
 
 #[cfg(test)]
@@ -47,6 +56,9 @@ mod tests {
     #[test]
     fn the_standard_registry_is_whole() {
         let names: Vec<_> = Registry::standard().slices().iter().map(|slice| slice.name).collect();
-        assert_eq!(names, ["VirtualFileSystem", "ToolCalls", "Usage", "Mounts"]);
+        assert_eq!(
+            names,
+            ["VirtualFileSystem", "ToolCalls", "Usage", "Mounts", "Commands", "Allowances", "PodmanWorkspace"]
+        );
     }
 }

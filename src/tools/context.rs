@@ -1,16 +1,24 @@
 //! What a tool's handler works with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::error::ToolError;
 use super::filesystem::Filesystem;
-use crate::engine::commit::{Commit, Content};
+use super::machine::{Machine, ShellRules};
+use super::recording::Recording;
+use super::shell::{ToolShell, record_result};
+use crate::backends::{FileChange, ShellError, ShellResult, Workspace};
+use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::event::Event;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::reducers::VirtualFileSystem;
 
 /// What a tool's handler works with: the session, the workspace's files, and how long it may take.
 ///
@@ -25,23 +33,57 @@ pub struct ToolContext {
     session: Session,
     call: Seq,
     files: Filesystem,
+    machine: Machine,
     deadline: Instant,
     limit: Duration,
     cancel: CancellationToken,
-    pub(super) extra: Commit,
+    /// Recorded with a success.
+    extra: Commit,
+    /// Recorded whatever becomes of the call: it has happened.
+    pub(super) facts: Commit,
+    pub(super) running: Option<RunningCommand>,
+}
+
+/// A command that has been started and whose end nobody has seen.
+pub(super) struct RunningCommand {
+    task: JoinHandle<Result<ShellResult, ShellError>>,
+    /// How it ended, once that is known; what it changed may not be known then.
+    ended: Option<Result<ShellResult, ToolError>>,
+    cancel: CancellationToken,
+    backend: &'static str,
+}
+
+impl RunningCommand {
+    pub(super) fn new(
+        task: JoinHandle<Result<ShellResult, ShellError>>,
+        cancel: CancellationToken,
+        backend: &'static str,
+    ) -> Self {
+        Self { task, ended: None, cancel, backend }
+    }
 }
 
 impl ToolContext {
     pub(super) fn new(
-        session: Session,
+        session: &Session,
         call: Seq,
-        files: Filesystem,
+        machine: &Machine,
         limit: Duration,
         cancel: CancellationToken,
-    ) -> Self {
-        let extra = session.commit();
-        let deadline = Instant::now() + limit;
-        Self { session, call, files, deadline, limit, cancel, extra }
+    ) -> Result<Self, SessionError> {
+        let tree = session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+        Ok(Self {
+            session: session.clone(),
+            call,
+            files: Filesystem::new(session.clone(), tree),
+            machine: machine.clone(),
+            deadline: Instant::now() + limit,
+            limit,
+            cancel,
+            extra: session.commit(),
+            facts: session.commit(),
+            running: None,
+        })
     }
 
     /// The session, as the agent that called.
@@ -93,7 +135,88 @@ impl ToolContext {
         if self.remaining().is_zero() { Err(ToolError::TimedOut(self.limit)) } else { Ok(()) }
     }
 
-    pub(super) fn into_parts(self) -> (Filesystem, Commit) {
-        (self.files, self.extra)
+    /// Where commands run; none where the backend has no such place.
+    pub fn shell(&mut self) -> Option<ToolShell<'_>> {
+        let shell = self.machine.workspace.shell()?;
+        Some(ToolShell::new(self, shell))
+    }
+
+    /// The workspace.
+    pub fn workspace(&self) -> &Arc<dyn Workspace> {
+        &self.machine.workspace
+    }
+
+    pub(super) fn rules(&self) -> &Arc<ShellRules> {
+        &self.machine.rules
+    }
+
+    /// Puts onto the disk what is staged, so that a command sees it. From then on it is recorded whatever
+    /// becomes of the call.
+    pub(super) fn land(&mut self) -> Result<(), ToolError> {
+        if self.files.is_changed() {
+            let changes = self.files.changes()?;
+            // Not on another thread: the call could be dropped between the change and the note of it.
+            self.machine.workspace.project(&changes).map_err(|e| ToolError::new(e.to_string()))?;
+        }
+        self.files.land();
+        Ok(())
+    }
+
+    /// Whether a command runs, or has changed files that are not recorded.
+    pub(super) fn has_run(&self) -> bool {
+        self.running.is_some() || self.files.has_landed()
+    }
+
+    /// Waits for the running command's end, and takes up what it did to the files. It may be dropped
+    /// wherever it waits, and begun again.
+    pub(super) async fn finish_running(&mut self) -> Result<ShellResult, ToolError> {
+        let nothing = || ToolError::new("no command runs");
+        let running = self.running.as_mut().ok_or_else(nothing)?;
+        if running.ended.is_none() {
+            let ended = (&mut running.task).await;
+            let panicked = |_| ToolError::new("the shell failed: it panicked");
+            running.ended = Some(ended.map_err(panicked).and_then(|ended| Ok(ended?)));
+        }
+        let captured = self.machine.captured(self.files.tree().clone()).await;
+        let ended = self.running.take().and_then(|running| running.ended);
+        self.files.take_captured(captured?);
+        ended.ok_or_else(nothing)?
+    }
+
+    /// Kills a command that nobody waits for any more, and records what is known of it.
+    pub(super) async fn stop_running(&mut self) {
+        let Some(running) = &self.running else { return };
+        running.cancel.cancel();
+        let backend = running.backend;
+        let recorded = self.finish_running().await.and_then(|result| record_result(&mut self.facts, backend, &result));
+        if let Err(error) = recorded {
+            tracing::warn!(%error, "of a command that was stopped not all is known");
+        }
+    }
+
+    /// Begins what a call records with what has happened, whatever became of it.
+    pub(super) fn record_facts(&mut self, mut recording: Recording) -> Result<Recording, CommitError> {
+        if self.files.has_landed() {
+            recording = recording.splitting();
+        }
+        self.machine.record_news(&mut recording)?;
+        let facts = std::mem::replace(&mut self.facts, self.session.commit());
+        recording.append(facts)?;
+        Ok(recording)
+    }
+
+    /// Records what the tool did, and gives what is still to be put onto the disk.
+    pub(super) fn record_work(&mut self, recording: &mut Recording) -> Result<Vec<FileChange>, ToolError> {
+        let too_much = |e: CommitError| ToolError::new(e.to_string());
+        let changes = if self.files.is_changed() { self.files.changes()? } else { Vec::new() };
+        self.files.record_into(recording).map_err(too_much)?;
+        let extra = std::mem::replace(&mut self.extra, self.session.commit());
+        recording.append(extra).map_err(too_much)?;
+        Ok(changes)
+    }
+
+    /// Records of a failed call what is on the disk all the same.
+    pub(super) fn record_landed(&mut self, recording: &mut Recording) -> Result<(), CommitError> {
+        self.files.record_landed(recording)
     }
 }

@@ -11,22 +11,20 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::ToolContext;
 use super::error::ToolError;
-use super::filesystem::Filesystem;
-use super::lift::lift;
+use super::machine::{DispatchError, Machine, ShellRules};
+use super::open_call::{OpenCall, PARAMS_MAX, interrupted};
 use super::tool::{Answer, Answering, Effect};
 use super::toolset::Tools;
 use crate::backends::Workspace;
-use crate::engine::commit::{CallLink, Commit, Content};
-use crate::engine::event::{CallFinished, CallStarted, CallStatus};
+use crate::engine::commit::CallLink;
+use crate::engine::event::CallStatus;
 use crate::engine::recorded::Seq;
-use crate::engine::session::{Session, UnderWay};
+use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
-use crate::reducers::{ToolCalls, VirtualFileSystem};
+use crate::reducers::ToolCalls;
 
 /// How long a call may take when nothing else is said.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Bytes of a call's parameters as JSON.
-const PARAMS_MAX: usize = 1 << 20;
 
 /// A call to be made.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -94,28 +92,41 @@ impl ToolOutcome {
 pub struct Dispatcher {
     session: Session,
     tools: Arc<Tools>,
-    workspace: Arc<dyn Workspace>,
+    machine: Machine,
 }
 
 impl Dispatcher {
     /// Prepares to make calls. Calls that an ended process left open are recorded as interrupted.
     ///
+    /// A workspace whose disk has nothing of the session is filled from its history; what else is found
+    /// to be otherwise than the history says is recorded as drift.
+    ///
     /// # Errors
-    /// What the session says.
+    /// What the session or the workspace says.
     pub fn new(
         session: Session,
         tools: impl Into<Arc<Tools>>,
         workspace: Arc<dyn Workspace>,
-    ) -> Result<Self, SessionError> {
+    ) -> Result<Self, DispatchError> {
         let state = session.state()?;
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
             if !session.is_under_way(call.call) {
                 let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(call.call));
-                commit.push(&interrupted("the process that ran the call ended before it did", 0))?;
+                let lost = interrupted("the process that ran the call ended before it did", 0);
+                commit.push(&lost).map_err(SessionError::from)?;
                 session.record(commit)?;
             }
         }
-        Ok(Self { session, tools: tools.into(), workspace })
+        let machine = Machine::new(&session, workspace)?;
+        machine.prepare(&session)?;
+        Ok(Self { session, tools: tools.into(), machine })
+    }
+
+    /// The same with other rules for commands: which may run, who is asked, how much is kept.
+    #[must_use]
+    pub fn with_rules(mut self, rules: ShellRules) -> Self {
+        self.machine.rules = Arc::new(rules);
+        self
     }
 
     /// The session.
@@ -130,7 +141,7 @@ impl Dispatcher {
 
     /// The workspace.
     pub fn workspace(&self) -> &Arc<dyn Workspace> {
-        &self.workspace
+        &self.machine.workspace
     }
 
     /// The same for another agent.
@@ -140,35 +151,28 @@ impl Dispatcher {
     }
 
     /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future takes the
-    /// call back: it is recorded as interrupted.
+    /// call back: what it runs is killed, and it is recorded as interrupted.
     ///
     /// # Errors
     /// When the session can't record; then the call had no effect.
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
-        let open = OpenCall::begin(&self.session, &call, size)?;
-        let limit = call.limit.unwrap_or(LIMIT);
-        let performed = self.perform(&open, call, size, limit).await;
-        match performed {
-            Ok(done) => match open.succeed(done) {
-                Ok((outcome, pending)) => {
-                    pending.durable().await?;
-                    Ok(outcome)
-                }
-                Err((open, error)) => open.fail(&error).await,
-            },
+        let mut open = OpenCall::begin(&self.session, &call, size)?;
+        let answer = self.perform(&mut open, call, size).await;
+        if let Some(context) = &mut open.context {
+            context.stop_running().await;
+        }
+        match answer.and_then(|answer| open.succeed(answer)) {
+            Ok((outcome, pending)) => {
+                pending.durable().await?;
+                Ok(outcome)
+            }
             Err(error) => open.fail(&error).await,
         }
     }
 
     /// The parameters have that size as JSON.
-    async fn perform(
-        &self,
-        open: &OpenCall,
-        call: ToolCall,
-        size: usize,
-        limit: Duration,
-    ) -> Result<Done<'_>, ToolError> {
+    async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<Answer, ToolError> {
         if size > PARAMS_MAX {
             return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
         }
@@ -176,21 +180,25 @@ impl Dispatcher {
             let known = self.tools.names().collect::<Vec<_>>().join(", ");
             return Err(ToolError::new(format!("there is no tool {:?}; there are {known}", call.tool)));
         };
+        let limit = call.limit.or(tool.limit()).unwrap_or(LIMIT);
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
-            // Tools that only look see one state and need no turn.
-            let turn = match tool.effect() {
-                Effect::ReadOnly => None,
+            // Tools that only look need no turn; where nobody has it, they see what others did to the disk.
+            open.turn = match tool.effect() {
+                Effect::ReadOnly if self.machine.workspace.capture().is_none() => None,
+                Effect::ReadOnly => self.session.turn_now(),
                 Effect::Additive | Effect::Destructive => Some(self.session.turn().await),
             };
-            let state = self.session.state()?;
-            let tree = state.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
-            let files = Filesystem::new(self.session.clone(), tree);
-            let mut context = ToolContext::new(self.session.clone(), open.call, files, limit, call.cancel);
+            if open.turn.is_some() {
+                self.machine.record_drift(&self.session).await?;
+            }
+            if tool.effect() == Effect::ReadOnly {
+                open.turn = None;
+            }
+            let context = ToolContext::new(&self.session, open.call, &self.machine, limit, call.cancel)?;
+            let context = open.context.insert(context);
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
-            let answer = unpanicked(tool.call(&mut context, params)).await?;
-            let (files, extra) = context.into_parts();
-            Ok(Done { answer, files, extra, workspace: &self.workspace, _turn: turn })
+            unpanicked(tool.call(context, params)).await
         };
         tokio::select! {
             done = tokio::time::timeout(limit, work) => done.unwrap_or(Err(ToolError::TimedOut(limit))),
@@ -220,119 +228,6 @@ fn json_bytes(value: &Value) -> usize {
         // A value can be written, and a count does not fail.
         Err(_) => usize::MAX,
     }
-}
-
-/// A call that did what was asked and is not recorded yet. Nobody else changes files meanwhile.
-struct Done<'a> {
-    answer: Answer,
-    files: Filesystem,
-    extra: Commit,
-    workspace: &'a Arc<dyn Workspace>,
-    _turn: Option<tokio::sync::MutexGuard<'a, ()>>,
-}
-
-/// A call whose intent is recorded and whose outcome is not. Dropped, it records an interruption.
-struct OpenCall {
-    session: Session,
-    call: Seq,
-    since: u64,
-    closed: bool,
-    _under_way: UnderWay,
-}
-
-impl OpenCall {
-    fn begin(session: &Session, call: &ToolCall, size: usize) -> Result<Self, SessionError> {
-        let mut contents = Vec::new();
-        let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
-        let tool = call.tool.chars().take(100).collect();
-        let mut commit = session.commit().of_call(CallLink::Opens);
-        commit.push(&CallStarted { tool, params })?;
-        contents.into_iter().for_each(|content| commit.keep(content));
-        // The outcome is recorded behind it, so waiting for that is enough.
-        let pending = session.submit(commit)?;
-        let call = pending.first();
-        let since = session.steady_micros();
-        Ok(Self { session: session.clone(), call, since, closed: false, _under_way: session.call_under_way(call) })
-    }
-
-    fn micros(&self) -> u64 {
-        self.session.steady_micros().saturating_sub(self.since)
-    }
-
-    fn succeed(mut self, done: Done<'_>) -> Result<(ToolOutcome, crate::engine::store::Pending), (Self, ToolError)> {
-        let recorded = self.record_success(done);
-        match recorded {
-            Ok(recorded) => {
-                self.closed = true;
-                Ok(recorded)
-            }
-            Err(error) => Err((self, error)),
-        }
-    }
-
-    fn record_success(&self, done: Done<'_>) -> Result<(ToolOutcome, crate::engine::store::Pending), ToolError> {
-        let Done { answer, files, extra, workspace, _turn } = done;
-        let mut commit = self.session.commit().of_call(CallLink::Of(self.call));
-        let changes = if files.is_changed() { files.changes()? } else { Vec::new() };
-        let too_much = |e: crate::engine::commit::CommitError| ToolError::new(e.to_string());
-        files.record_into(&mut commit).map_err(too_much)?;
-        commit.append(extra).map_err(too_much)?;
-        let mut contents = Vec::new();
-        let result = lift(answer.result.clone(), &mut contents);
-        let micros = self.micros();
-        let finished = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros };
-        commit.push(&finished).map_err(too_much)?;
-        contents.into_iter().for_each(|content: Content| commit.keep(content));
-        if !changes.is_empty() {
-            workspace.project(&changes).map_err(|e| ToolError::new(e.to_string()))?;
-        }
-        let pending = self.session.submit(commit)?;
-        let outcome = ToolOutcome {
-            call: self.call,
-            finished: pending.last(),
-            status: CallStatus::Ok,
-            result: answer.result,
-            text: answer.text,
-            micros,
-        };
-        Ok((outcome, pending))
-    }
-
-    async fn fail(mut self, error: &ToolError) -> Result<ToolOutcome, SessionError> {
-        let micros = self.micros();
-        let message = error.to_string();
-        let mut finished = interrupted(&message, micros);
-        if !matches!(error, ToolError::Cancelled) {
-            finished.status = CallStatus::Error;
-        }
-        let status = finished.status;
-        let mut commit = self.session.commit().of_call(CallLink::Of(self.call));
-        commit.push(&finished)?;
-        self.closed = true;
-        let committed = self.session.submit(commit)?.durable().await?;
-        let (call, finished) = (self.call, committed.last);
-        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros })
-    }
-}
-
-impl Drop for OpenCall {
-    fn drop(&mut self) {
-        if self.closed {
-            return;
-        }
-        let mut commit = self.session.commit().of_call(CallLink::Of(self.call));
-        let pushed = commit.push(&interrupted("the call was taken back", self.micros()));
-        let recorded = pushed.map_err(SessionError::from).and_then(|()| self.session.submit(commit));
-        match recorded {
-            // Nobody waits for it: the background writer makes it durable.
-            Ok(pending) => drop(pending),
-            Err(error) => tracing::warn!(%error, "an interrupted call could not be recorded"),
-        }
-    }
-}
-
-fn interrupted(message: &str, micros: u64) -> CallFinished {
-    CallFinished { status: CallStatus::Interrupted, result: Value::Null, message: message.to_owned(), micros }
 }
 
 /// Turns a panic of a tool into its failure.

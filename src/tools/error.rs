@@ -1,5 +1,6 @@
 //! What a tool says when it can't do what was asked.
 
+use crate::backends::ShellError;
 use crate::engine::path::PathError;
 use crate::engine::sessions::SessionError;
 use crate::engine::store::StoreError;
@@ -16,6 +17,9 @@ pub enum ToolError {
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// A command was not run.
+    #[error(transparent)]
+    Shell(#[from] ShellError),
     /// The call took longer than it may.
     #[error("the call was stopped after {} ms, its time limit", .0.as_millis())]
     TimedOut(std::time::Duration),

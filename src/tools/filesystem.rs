@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::capture::Captured;
 use super::error::ToolError;
+use super::recording::Recording;
 use crate::backends::FileChange;
-use crate::engine::commit::{Commit, CommitError, Content};
+use crate::engine::commit::{CommitError, Content};
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
@@ -24,6 +26,8 @@ pub struct Filesystem {
     session: Session,
     tree: VirtualFileSystem,
     staged: Vec<Staged>,
+    /// How many of them are on the disk already, for good.
+    landed: usize,
     fresh: BTreeMap<Digest, Bytes>,
 }
 
@@ -34,7 +38,7 @@ enum Staged {
 
 impl Filesystem {
     pub(super) fn new(session: Session, tree: VirtualFileSystem) -> Self {
-        Self { session, tree, staged: Vec::new(), fresh: BTreeMap::new() }
+        Self { session, tree, staged: Vec::new(), landed: 0, fresh: BTreeMap::new() }
     }
 
     /// All entries, the call's own changes included.
@@ -89,7 +93,11 @@ impl Filesystem {
     pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
         let entry = self.entry(path)?;
         match entry.map(|entry| &entry.node) {
+            Some(Node::File { size, incomplete: true, .. }) => Err(not_kept(path, *size)),
             Some(Node::File { content, .. }) => self.content(content),
+            Some(Node::Special { special }) => {
+                Err(ToolError::new(format!("{} is a {}; it has no contents", path.rooted(), special.name())))
+            }
             Some(_) => Err(ToolError::new(format!("{} is a directory", path.rooted()))),
             None if path.is_root() => Err(ToolError::new("/ is a directory")),
             None => Err(ToolError::new(format!("{} does not exist", path.rooted()))),
@@ -138,10 +146,10 @@ impl Filesystem {
     /// As [`write`](Filesystem::write).
     pub fn append(&mut self, path: &EntryPath, bytes: &[u8]) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
-        let Some(Node::File { content, executable, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
+        let Some(Node::File { executable, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
             return self.write(&path, bytes.to_vec());
         };
-        let whole = [&self.content(&content)?[..], bytes].concat();
+        let whole = [&self.read(&path)?[..], bytes].concat();
         self.put(&path, Bytes::from(whole), executable, WriteMode::Append)
     }
 
@@ -151,12 +159,15 @@ impl Filesystem {
     /// [`ToolError::Refused`] when there is no such file.
     pub fn set_executable(&mut self, path: &EntryPath, executable: bool) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
-        let Some(Node::File { content, size, text, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
-            return Err(ToolError::new(format!("{} is not a file", path.rooted())));
-        };
-        let node = Node::File { content, size, executable, text };
-        self.stage(WriteFile { path, mode: WriteMode::Overwrite, node });
-        Ok(())
+        match self.tree.get(&path).map(|entry| entry.node.clone()) {
+            Some(Node::File { size, incomplete: true, .. }) => Err(not_kept(&path, size)),
+            Some(Node::File { content, size, text, .. }) => {
+                let node = Node::File { content, size, executable, text, incomplete: false };
+                self.stage(WriteFile { path, mode: WriteMode::Overwrite, node });
+                Ok(())
+            }
+            _ => Err(ToolError::new(format!("{} is not a file", path.rooted()))),
+        }
     }
 
     /// Makes a symbolic link. Where it points is not looked at before it is followed.
@@ -249,39 +260,84 @@ impl Filesystem {
         self.staged.push(Staged::Write(event));
     }
 
-    /// What a backend has to do.
+    /// What a backend still has to do.
     pub(super) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
         let change = |staged: &Staged| match staged {
             Staged::Delete(event) => Ok(FileChange::Delete { path: event.path.clone() }),
             Staged::Write(event) => {
                 let bytes = match &event.node {
                     Node::File { content, .. } => self.content(content)?,
-                    Node::Symlink { .. } | Node::Directory => Bytes::new(),
+                    Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
                 };
                 Ok(FileChange::Write { path: event.path.clone(), node: event.node.clone(), bytes })
             }
         };
-        self.staged.iter().map(change).collect()
+        self.staged[self.landed..].iter().map(change).collect()
     }
 
-    /// Whether anything is staged.
+    /// Whether anything is staged that is not on the disk.
     pub(super) fn is_changed(&self) -> bool {
-        !self.staged.is_empty()
+        self.staged.len() > self.landed
     }
 
-    /// Adds the staged changes to a commit, in order, with the contents they need.
-    pub(super) fn record_into(self, commit: &mut Commit) -> Result<(), CommitError> {
-        for staged in &self.staged {
-            match staged {
-                Staged::Write(event) => commit.push(event)?,
-                Staged::Delete(event) => commit.push(event)?,
-            }
+    /// Whether anything is on the disk that is not recorded.
+    pub(super) fn has_landed(&self) -> bool {
+        self.landed > 0
+    }
+
+    /// What is staged is on the disk: it is recorded whatever becomes of the call.
+    pub(super) fn land(&mut self) {
+        self.landed = self.staged.len();
+    }
+
+    /// Takes up what a command did to the files. Everything that was staged must have landed.
+    pub(super) fn take_captured(&mut self, captured: Captured) {
+        let now = self.session.now();
+        for event in captured.deleted {
+            self.tree.delete(&event);
+            self.staged.push(Staged::Delete(event));
         }
-        for (digest, bytes) in self.fresh {
-            commit.keep(Content { digest, bytes });
+        for event in captured.written {
+            self.tree.write(&event, now);
+            self.staged.push(Staged::Write(event));
+        }
+        self.fresh.extend(captured.contents);
+        self.land();
+    }
+
+    /// Records the staged changes, in order, with the contents that they need.
+    pub(super) fn record_into(&self, recording: &mut Recording) -> Result<(), CommitError> {
+        self.record(&self.staged, recording)
+    }
+
+    /// Records those that are on the disk.
+    pub(super) fn record_landed(&self, recording: &mut Recording) -> Result<(), CommitError> {
+        self.record(&self.staged[..self.landed], recording)
+    }
+
+    fn record(&self, staged: &[Staged], recording: &mut Recording) -> Result<(), CommitError> {
+        for staged in staged {
+            match staged {
+                Staged::Delete(event) => recording.push(event)?,
+                Staged::Write(event) => {
+                    recording.push(event)?;
+                    if let Node::File { content, .. } = &event.node
+                        && let Some(bytes) = self.fresh.get(content)
+                    {
+                        recording.keep(Content { digest: *content, bytes: bytes.clone() });
+                    }
+                }
+            }
         }
         Ok(())
     }
+}
+
+fn not_kept(path: &EntryPath, size: u64) -> ToolError {
+    ToolError::new(format!(
+        "the contents of {} were not kept: its {size} bytes are over the budget; look at it with a shell command",
+        path.rooted()
+    ))
 }
 
 impl std::fmt::Debug for Filesystem {

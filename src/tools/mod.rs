@@ -1,21 +1,44 @@
 //! Tools: the only place where an effect and an event meet.
 
+mod asking;
+mod capture;
 mod context;
 mod dispatch;
 mod error;
+mod evaluate_python;
 mod files;
 mod filesystem;
 mod lift;
+mod machine;
+mod materialise;
 mod mounts;
+mod open_call;
+mod podman_shell;
+mod policy;
+mod recording;
+mod section;
+mod shell;
+mod shell_execute;
+mod standard;
 mod tool;
 mod toolset;
 
+pub use asking::{Answer, Asker, Asking, CommandQuestion};
+pub use capture::CaptureBudget;
 pub use context::ToolContext;
 pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
 pub use error::ToolError;
+pub use evaluate_python::PythonTool;
 pub use files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 pub use filesystem::Filesystem;
 pub use lift::{lift, lower};
+pub use machine::{DispatchError, ShellRules};
+pub use materialise::{Materialised, materialise, materialise_into};
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
+pub use podman_shell::PodmanShellTool;
+pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
+pub use section::WorkspaceSection;
+pub use shell::ToolShell;
+pub use shell_execute::ShellTool;
 pub use tool::{Effect, Tool, ToolDescription};
 pub use toolset::{Tools, ToolsError};

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::time::Duration;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Serialize;
@@ -78,6 +79,11 @@ pub trait Tool: Send + Sync + 'static {
         params: Self::Params,
     ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
 
+    /// How long a call may take when the caller says nothing; two minutes when nothing is said here.
+    fn limit(&self) -> Option<Duration> {
+        None
+    }
+
     /// The result as text for a model; by default its JSON.
     fn render(&self, output: &Self::Output) -> String {
         serde_json::to_string_pretty(output).unwrap_or_default()
@@ -112,6 +118,7 @@ pub(super) type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, ToolE
 pub(super) trait ErasedTool: Send + Sync {
     fn describe(&self) -> ToolDescription;
     fn effect(&self) -> Effect;
+    fn limit(&self) -> Option<Duration>;
     fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a>;
 }
 
@@ -129,6 +136,10 @@ impl<T: Tool> ErasedTool for T {
 
     fn effect(&self) -> Effect {
         T::EFFECT
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Tool::limit(self)
     }
 
     fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a> {

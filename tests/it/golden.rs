@@ -3,8 +3,10 @@
 //! `FOLDSPACE_BLESS=1` writes the bytes of a kind and version that has none yet; it never overwrites.
 
 use foldspace::{
-    CallFinished, CallStarted, CallStatus, DeleteEntry, Digest, EntryPath, Event, MountHydrated, MountPreview, Node,
-    SessionStarted, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, CommandDecided, CommandLine, CommandResult, ContainerStarted,
+    ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EntryPath, EvalResult, Event, MountHydrated,
+    MountPreview, Node, PolicyDecision, RecordedOutput, SessionAllow, SessionStarted, Special, WorkspaceTouched,
+    WriteFile, WriteMode,
 };
 use serde_json::json;
 
@@ -34,13 +36,18 @@ fn path(text: &str) -> EntryPath {
 
 #[test]
 fn files() {
-    let node = Node::File { content: Digest::of(b"hello"), size: 5, executable: false, text: true };
+    let node = Node::File { content: Digest::of(b"hello"), size: 5, executable: false, text: true, incomplete: false };
     check("file", &WriteFile { path: path("src/lib.rs"), mode: WriteMode::Create, node });
-    let node = Node::File { content: Digest::of(b"\0"), size: 1, executable: true, text: false };
+    let node = Node::File { content: Digest::of(b"\0"), size: 1, executable: true, text: false, incomplete: false };
     check("executable", &WriteFile { path: path("bin/run"), mode: WriteMode::Overwrite, node });
     let node = Node::Symlink { target: b"../caf\xe9".to_vec() };
     check("symlink", &WriteFile { path: path("odd\\xff name"), mode: WriteMode::Create, node });
     check("directory", &WriteFile { path: path("empty"), mode: WriteMode::Append, node: Node::Directory });
+    let node =
+        Node::File { content: Digest::of(b"big"), size: 1 << 40, executable: true, text: false, incomplete: true };
+    check("incomplete", &WriteFile { path: path("core"), mode: WriteMode::Overwrite, node });
+    let node = Node::Special { special: Special::Fifo };
+    check("fifo", &WriteFile { path: path("run/pipe"), mode: WriteMode::Create, node });
     check("entry", &DeleteEntry { path: path("src/old.rs") });
 }
 
@@ -57,7 +64,10 @@ fn calls() {
 #[test]
 fn sessions() {
     let text = |text: &str| text.to_owned();
-    check("session", &SessionStarted { name: text("demo"), backend: text("memory"), program: text("0.1.0") });
+    let options = json!(null);
+    check("session", &SessionStarted { name: text("demo"), backend: text("memory"), program: text("0.1.0"), options });
+    let options = json!({ "directory": "/srv/project" });
+    check("host", &SessionStarted { name: text("demo"), backend: text("host"), program: text("0.1.0"), options });
     let preview = MountPreview { entries: vec![text("src/"), text("README.md")], more: 3 };
     let mount = MountHydrated {
         host_path: text("/srv/project"),
@@ -71,4 +81,63 @@ fn sessions() {
         preview,
     };
     check("mount", &mount);
+}
+
+fn output(bytes: &[u8], written: u64) -> RecordedOutput {
+    RecordedOutput { content: Digest::of(bytes), kept: bytes.len() as u64, bytes: written }
+}
+
+#[test]
+fn commands() {
+    let text = |text: &str| text.to_owned();
+    let ran = CommandResult {
+        backend: text("podman"),
+        command: CommandLine::Args(vec![text("sort"), text("-u")]),
+        cwd: path("src"),
+        exit_code: 143,
+        signal: Some(15),
+        timed_out: true,
+        cancelled: false,
+        micros: 30_000_123,
+        stdout: output(b"part", 10_000_000_000),
+        stderr: output(b"", 0),
+    };
+    check("args", &ran);
+    let command = CommandLine::Script { interpreter: text("/bin/bash"), script: text("echo 1\n") };
+    check("script", &CommandResult { command, signal: None, timed_out: false, exit_code: 0, ..ran });
+    let evaluated = EvalResult {
+        language: text("python"),
+        code: Digest::of(b"print(1)"),
+        exit_code: 0,
+        timed_out: false,
+        cancelled: false,
+        micros: 20_000,
+        stdout: output(b"1\n", 2),
+        stderr: output(b"", 0),
+    };
+    check("python", &evaluated);
+    let command = CommandLine::Shell(text("make && make install"));
+    let reason = text("the person said no");
+    check("refused", &CommandDecided { command, decision: PolicyDecision::Deny, by: DecidedBy::Answer, reason });
+    check("programs", &SessionAllow { programs: vec![text("cargo test"), text("git")] });
+}
+
+#[test]
+fn machines() {
+    let text = |text: &str| text.to_owned();
+    check("podman", &WorkspaceTouched { backend: text("podman") });
+    check("host", &DriftFound { backend: text("host"), entries: 3 });
+    let started = ContainerStarted {
+        name: text("foldspace-1"),
+        id: text("0123456789ab"),
+        image: text("docker.io/library/python:3.12-bookworm"),
+        engine: text("podman 5.4.0"),
+        created: true,
+        rootless: false,
+        limits_enforced: true,
+        overlay: true,
+        runner: true,
+    };
+    check("started", &started);
+    check("idle", &ContainerStopped { name: text("foldspace-1"), reason: text("idle") });
 }

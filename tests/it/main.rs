@@ -8,7 +8,13 @@
     reason = "a test stops at what it does not expect, and looks at files and processes itself"
 )]
 
+mod attacks;
+mod capture;
 mod cli;
+mod compliance;
+mod engine;
 mod golden;
 mod house;
+mod policy;
+mod rig;
 mod store;

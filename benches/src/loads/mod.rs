@@ -2,7 +2,9 @@
 
 pub mod append;
 pub mod calls;
+pub mod capture;
 pub mod clone;
+pub mod commands;
 pub mod growth;
 pub mod no_wait;
 pub mod open;
@@ -36,7 +38,7 @@ impl Size {
 pub type Report = fn(Size) -> Result<Vec<Table>>;
 
 /// All loads.
-pub const ALL: [(&str, Report); 8] = [
+pub const ALL: [(&str, Report); 10] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -45,4 +47,6 @@ pub const ALL: [(&str, Report); 8] = [
     ("open", open::report),
     ("clone", clone::report),
     ("growth", growth::report),
+    ("commands", commands::report),
+    ("capture", capture::report),
 ];

@@ -11,8 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::{
-    CallStatus, Dispatcher, Durability, MAX_AGENT_BYTES, MemoryWorkspace, MountHydrated, ToolCall, ToolOutcome, Tools,
-    hydrate,
+    CallStatus, Dispatcher, Durability, MAX_AGENT_BYTES, MountHydrated, ToolCall, ToolOutcome, Workspace, hydrate,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -20,6 +19,7 @@ use super::Globals;
 use super::exit::{Exit, Failure};
 use super::open::{self, Opened};
 use super::output::{self, Out};
+use super::workspace::{self, RuleArgs, WorkspaceArgs};
 use super::{interrupt, text};
 use naming::Begun;
 use report::Report;
@@ -46,6 +46,10 @@ pub(super) struct Run {
     session: Option<String>,
     #[command(flatten)]
     mounts: mounts::MountArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    rules: RuleArgs,
     /// Who makes the calls for which the script names nobody
     #[arg(long, value_name = "NAME", value_parser = agent_name)]
     agent: Option<String>,
@@ -81,14 +85,14 @@ impl Run {
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
         let opened = open::writing(globals, durability)?;
-        let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name)?;
-        // The watcher of Ctrl-C has a thread of its own, whatever a tool does meanwhile.
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-        let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
+        let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
+        let runtime = super::runtime()?;
+        let workspace = workspace::of_session(globals, &begun.session)?;
         out.go_live_for_good()?;
         runtime.block_on(async {
-            self.mount(&opened, &begun, &mounts, out).await?;
-            let summary = self.calls(&begun, &script, out).await?;
+            self.mount(&opened, &begun, &workspace, &mounts, out).await?;
+            let summary = self.calls(&begun, &workspace, &script, out).await?;
+            workspace.close();
             // What was not waited for is on the disk before anything is said of it.
             opened.sessions.store().sync()?;
             summary.show(&begun, globals, out)?;
@@ -101,10 +105,11 @@ impl Run {
         &self,
         opened: &Opened,
         begun: &Begun,
+        workspace: &Arc<dyn Workspace>,
         mounts: &mounts::Chosen,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let hydrated = hydrate(&begun.session, &MemoryWorkspace, &mounts.specs, &mounts.roots).await;
+        let hydrated = hydrate(&begun.session, workspace.as_ref(), &mounts.specs, &mounts.roots).await;
         let hydrated = match hydrated {
             Ok(hydrated) => hydrated,
             Err(error) => {
@@ -123,13 +128,19 @@ impl Run {
         Ok(())
     }
 
-    async fn calls(&self, begun: &Begun, script: &Script, out: &mut Out) -> Result<Summary, Failure> {
+    async fn calls(
+        &self,
+        begun: &Begun,
+        workspace: &Arc<dyn Workspace>,
+        script: &Script,
+        out: &mut Out,
+    ) -> Result<Summary, Failure> {
         let mut summary = Summary::before(begun, script)?;
         let session = match &self.agent {
             Some(agent) => begun.session.as_agent(agent.as_str()),
             None => begun.session.clone(),
         };
-        let dispatcher = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+        let dispatcher = workspace::dispatcher(session, Arc::clone(workspace), self.rules.rules(false))?;
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone());
         let mut report = Report::new(out, script);

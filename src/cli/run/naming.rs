@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use foldspace::{MAX_NAME_CHARS, NewSession, Session, SessionError, SessionId, Sessions, name_of};
+use foldspace::{MAX_NAME_CHARS, NewSession, Session, SessionError, SessionId, Sessions, WorkspaceSpec, name_of};
 
-use super::super::exit::Failure;
+use super::super::exit::{Exit, Failure};
 use super::super::files;
 
 /// Characters that a number behind a name may take.
@@ -19,18 +19,44 @@ pub(super) struct Begun {
 }
 
 /// Begins a session, or finds the one that is to go on.
-pub(super) fn begin(sessions: &Sessions, wanted: Option<&str>, script: &str) -> Result<Begun, Failure> {
+pub(super) fn begin(
+    sessions: &Sessions,
+    wanted: Option<&str>,
+    script: &str,
+    spec: Option<WorkspaceSpec>,
+) -> Result<Begun, Failure> {
     let entries = sessions.list()?;
     let names: Vec<String> = entries.iter().map(name_of).collect();
     let Some(wanted) = wanted else {
-        let session = sessions.create(NewSession::named(free_name(script, &names)))?;
+        let session = sessions.create(new(free_name(script, &names), spec))?;
         return Ok(Begun { session, is_new: true });
     };
     if let Some(id) = existing(sessions, wanted)? {
-        return Ok(Begun { session: sessions.session(id)?, is_new: false });
+        let session = sessions.session(id)?;
+        check_same(&session, spec.as_ref())?;
+        return Ok(Begun { session, is_new: false });
     }
-    let session = sessions.create(NewSession::named(wanted))?;
+    let session = sessions.create(new(wanted.to_owned(), spec))?;
     Ok(Begun { session, is_new: true })
+}
+
+fn new(name: String, spec: Option<WorkspaceSpec>) -> NewSession {
+    let spec = spec.unwrap_or_default();
+    NewSession { name: Some(name), backend: Some(spec.backend_name().to_owned()), options: spec.options() }
+}
+
+/// A session keeps the workspace that it began with.
+fn check_same(session: &Session, spec: Option<&WorkspaceSpec>) -> Result<(), Failure> {
+    let Some(spec) = spec else { return Ok(()) };
+    let same = session
+        .started()
+        .is_some_and(|started| started.backend == spec.backend_name() && started.options == spec.options());
+    if same {
+        return Ok(());
+    }
+    let (name, backend) = (session.name(), session.backend());
+    let failure = Failure::new(Exit::Usage, format!("session {name} began with another workspace, on {backend}"));
+    Err(failure.with_hint("go on with it without --backend and what belongs to it, or begin another session"))
 }
 
 /// The session of that name or id; a few digits are rather the name of a new one.

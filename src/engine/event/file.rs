@@ -49,6 +49,10 @@ pub enum Node {
         executable: bool,
         /// Whether the contents are UTF-8 without NUL.
         text: bool,
+        /// Whether the contents were over a budget and so not kept: digest and size are then all that
+        /// is known of them. The digest is zero where they could not be read at all.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        incomplete: bool,
     },
     /// A symbolic link.
     Symlink {
@@ -58,12 +62,76 @@ pub enum Node {
     },
     /// A directory; recorded when nothing else shows that it is there.
     Directory,
+    /// A special file that a command left. It is noted; it has no contents and is never opened.
+    Special {
+        /// Which kind.
+        special: Special,
+    },
+}
+
+/// The kinds of special files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Special {
+    /// A named pipe.
+    Fifo,
+    /// A socket.
+    Socket,
+    /// A device.
+    Device,
 }
 
 impl Node {
     /// A regular file of these bytes.
     pub fn file(bytes: &[u8], executable: bool) -> Self {
-        Self::File { content: Digest::of(bytes), size: bytes.len() as u64, executable, text: is_text(bytes) }
+        let (content, size) = (Digest::of(bytes), bytes.len() as u64);
+        Self::File { content, size, executable, text: is_text(bytes), incomplete: false }
+    }
+}
+
+/// The codes of nodes, in a journal and in a snapshot.
+impl Node {
+    pub(crate) fn code(&self) -> u8 {
+        match self {
+            Self::File { executable: false, incomplete: false, .. } => node_code::FILE,
+            Self::File { executable: true, incomplete: false, .. } => node_code::EXECUTABLE,
+            Self::File { executable: false, incomplete: true, .. } => node_code::INCOMPLETE,
+            Self::File { executable: true, incomplete: true, .. } => node_code::INCOMPLETE_EXECUTABLE,
+            Self::Symlink { .. } => node_code::SYMLINK,
+            Self::Directory => node_code::DIRECTORY,
+            Self::Special { special: Special::Fifo } => node_code::FIFO,
+            Self::Special { special: Special::Socket } => node_code::SOCKET,
+            Self::Special { special: Special::Device } => node_code::DEVICE,
+        }
+    }
+
+    /// A file of a code that [`is_file`](node_code::is_file).
+    pub(crate) fn file_of_code(code: u8, content: Digest, size: u64, text: bool) -> Self {
+        let executable = matches!(code, node_code::EXECUTABLE | node_code::INCOMPLETE_EXECUTABLE);
+        let incomplete = matches!(code, node_code::INCOMPLETE | node_code::INCOMPLETE_EXECUTABLE);
+        Self::File { content, size, executable, text, incomplete }
+    }
+
+    /// What has nothing but its kind; none when the code is unknown or tells of more.
+    pub(crate) fn bare_of_code(code: u8) -> Option<Self> {
+        Some(match code {
+            node_code::DIRECTORY => Self::Directory,
+            node_code::FIFO => Self::Special { special: Special::Fifo },
+            node_code::SOCKET => Self::Special { special: Special::Socket },
+            node_code::DEVICE => Self::Special { special: Special::Device },
+            _ => return None,
+        })
+    }
+}
+
+impl Special {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+            Self::Socket => "socket",
+            Self::Device => "device",
+        }
     }
 }
 
@@ -125,6 +193,21 @@ pub(crate) mod node_code {
     pub(crate) const SYMLINK: u8 = 2;
     /// A directory.
     pub(crate) const DIRECTORY: u8 = 3;
+    /// A regular file whose contents were not kept.
+    pub(crate) const INCOMPLETE: u8 = 4;
+    /// The same, which may be executed.
+    pub(crate) const INCOMPLETE_EXECUTABLE: u8 = 5;
+    /// A named pipe.
+    pub(crate) const FIFO: u8 = 6;
+    /// A socket.
+    pub(crate) const SOCKET: u8 = 7;
+    /// A device.
+    pub(crate) const DEVICE: u8 = 8;
+
+    /// Whether the code is a regular file's.
+    pub(crate) fn is_file(code: u8) -> bool {
+        matches!(code, FILE | EXECUTABLE | INCOMPLETE | INCOMPLETE_EXECUTABLE)
+    }
 }
 
 impl Event for WriteFile {
@@ -138,24 +221,20 @@ impl Event for WriteFile {
                 WriteMode::Overwrite => 1,
                 WriteMode::Append => 2,
             },
-            node: node_code::DIRECTORY,
+            node: self.node.code(),
             text: false,
             content: [0; 32],
             size: 0,
             target: Vec::new(),
         };
         match &self.node {
-            Node::File { content, size, executable, text } => {
-                frozen.node = if *executable { node_code::EXECUTABLE } else { node_code::FILE };
+            Node::File { content, size, text, .. } => {
                 frozen.content = *content.as_bytes();
                 frozen.size = *size;
                 frozen.text = *text;
             }
-            Node::Symlink { target } => {
-                frozen.node = node_code::SYMLINK;
-                frozen.target.clone_from(target);
-            }
-            Node::Directory => {}
+            Node::Symlink { target } => frozen.target.clone_from(target),
+            Node::Directory | Node::Special { .. } => {}
         }
         archive(Self::KIND, Self::VERSION, &frozen, out)
     }
@@ -195,15 +274,11 @@ impl ArchivedWriteFileV1 {
     /// The entry; none when its code is unknown.
     pub(crate) fn node(&self) -> Option<Node> {
         Some(match self.node {
-            node_code::FILE | node_code::EXECUTABLE => Node::File {
-                content: Digest::from_bytes(self.content),
-                size: self.size.to_native(),
-                executable: self.node == node_code::EXECUTABLE,
-                text: self.text,
-            },
+            code if node_code::is_file(code) => {
+                Node::file_of_code(code, Digest::from_bytes(self.content), self.size.to_native(), self.text)
+            }
             node_code::SYMLINK => Node::Symlink { target: self.target.to_vec() },
-            node_code::DIRECTORY => Node::Directory,
-            _ => return None,
+            code => return Node::bare_of_code(code),
         })
     }
 }

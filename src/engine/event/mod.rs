@@ -2,14 +2,20 @@
 
 mod call;
 mod codec;
+mod command;
 mod file;
 mod session;
+mod workspace;
 
 pub use call::{CallFinished, CallStarted, CallStatus};
 pub(crate) use call::{finished_view, started_tool};
-pub use file::{DeleteEntry, Node, WriteFile, WriteMode};
+pub use command::{
+    CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,
+};
+pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
 pub use session::{MountHydrated, MountPreview, SessionStarted};
+pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

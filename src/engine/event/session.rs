@@ -1,6 +1,7 @@
 //! The beginning of a session and of its workspace.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Event;
 use crate::engine::path::EntryPath;
@@ -14,6 +15,9 @@ pub struct SessionStarted {
     pub backend: String,
     /// Version of the program that began it.
     pub program: String,
+    /// What the backend was told of the workspace: its directory, its image and limits.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub options: Value,
 }
 
 impl Event for SessionStarted {

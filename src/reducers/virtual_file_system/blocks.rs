@@ -36,18 +36,18 @@ fn put(block: &mut Vec<u8>, path: &EntryPath, entry: &Entry) {
     block.extend_from_slice(&entry.version.to_le_bytes());
     block.extend_from_slice(&entry.created_at.0.to_le_bytes());
     block.extend_from_slice(&entry.updated_at.0.to_le_bytes());
+    let code = entry.node.code();
     match &entry.node {
-        Node::File { content, size, executable, text } => {
-            let code = if *executable { node_code::EXECUTABLE } else { node_code::FILE };
+        Node::File { content, size, text, .. } => {
             block.push(code | if *text { TEXT } else { 0 });
             block.extend_from_slice(content.as_bytes());
             block.extend_from_slice(&size.to_le_bytes());
         }
         Node::Symlink { target } => {
-            block.push(node_code::SYMLINK);
+            block.push(code);
             put_bytes(block, target);
         }
-        Node::Directory => block.push(node_code::DIRECTORY),
+        Node::Directory | Node::Special { .. } => block.push(code),
     }
 }
 
@@ -143,10 +143,9 @@ fn skip<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let path = take_bytes(rest)?;
     let [.., code] = take_array::<FIXED>(rest)?;
     match code & !TEXT {
-        node_code::FILE | node_code::EXECUTABLE => drop(take_array::<FILE>(rest)?),
+        code if node_code::is_file(code) => drop(take_array::<FILE>(rest)?),
         node_code::SYMLINK => drop(take_bytes(rest)?),
-        node_code::DIRECTORY => {}
-        _ => return None,
+        code => drop(Node::bare_of_code(code)?),
     }
     Some(path)
 }
@@ -159,15 +158,12 @@ fn record<'a>(rest: &mut &'a [u8]) -> Option<(&'a [u8], Entry)> {
     let updated_at = Timestamp(i64::from_le_bytes(take_array(rest)?));
     let [code] = take_array(rest)?;
     let node = match code & !TEXT {
-        kind @ (node_code::FILE | node_code::EXECUTABLE) => Node::File {
-            content: Digest::from_bytes(take_array(rest)?),
-            size: u64::from_le_bytes(take_array(rest)?),
-            executable: kind == node_code::EXECUTABLE,
-            text: code & TEXT != 0,
-        },
+        kind if node_code::is_file(kind) => {
+            let content = Digest::from_bytes(take_array(rest)?);
+            Node::file_of_code(kind, content, u64::from_le_bytes(take_array(rest)?), code & TEXT != 0)
+        }
         node_code::SYMLINK => Node::Symlink { target: take_bytes(rest)?.to_vec() },
-        node_code::DIRECTORY => Node::Directory,
-        _ => return None,
+        kind => Node::bare_of_code(kind)?,
     };
     Some((path, Entry { node, version, created_at, updated_at }))
 }

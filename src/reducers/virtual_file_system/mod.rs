@@ -59,7 +59,7 @@ impl Entry {
     pub fn size(&self) -> u64 {
         match self.node {
             Node::File { size, .. } => size,
-            Node::Symlink { .. } | Node::Directory => 0,
+            Node::Symlink { .. } | Node::Directory | Node::Special { .. } => 0,
         }
     }
 

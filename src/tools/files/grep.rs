@@ -171,12 +171,12 @@ impl Search {
             Some(Selection::Path(glob)) => glob.is_match(os_path(relative)),
         };
         match &entry.node {
-            Node::File { content, text: true, .. } if selected => {
+            Node::File { content, text: true, incomplete: false, .. } if selected => {
                 let bytes = context.filesystem().content(content)?;
                 self.found.searched += 1;
                 self.file(context, path, &bytes)
             }
-            Node::File { text: false, .. } if selected => {
+            Node::File { .. } if selected => {
                 self.found.skipped_binary += 1;
                 Ok(())
             }

@@ -49,6 +49,8 @@ enum EntryKind {
     Directory,
     /// A symbolic link.
     Symlink,
+    /// A pipe, a socket or a device.
+    Special,
 }
 
 /// One entry of a directory.
@@ -82,6 +84,7 @@ impl ListedEntry {
         let (kind, executable, target) = match &entry.node {
             Node::File { executable, .. } => (EntryKind::File, *executable, None),
             Node::Directory => (EntryKind::Directory, false, None),
+            Node::Special { .. } => (EntryKind::Special, false, None),
             Node::Symlink { target } => (EntryKind::Symlink, false, Some(shown(target))),
         };
         Self {
@@ -103,6 +106,7 @@ impl ListedEntry {
             EntryKind::File => "file",
             EntryKind::Directory => "dir",
             EntryKind::Symlink => "link",
+            EntryKind::Special => "special",
         }
     }
 

@@ -16,7 +16,6 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::error::ToolError;
 use super::filesystem::Filesystem;
-use super::toolset::{Tools, ToolsError};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -36,30 +35,6 @@ const GLOB_MAX: usize = 4_096;
 const RESULTS_MAX: usize = 2_000;
 /// Entries looked at between two looks at the clock.
 const STRIDE: usize = 1_024;
-
-impl Tools {
-    /// The tools that work on every backend: the file tools.
-    pub fn standard() -> Self {
-        standard()
-    }
-}
-
-/// The file tools.
-pub(super) fn standard() -> Tools {
-    // Their names are distinct and fit, which a test checks; so this can't fail.
-    assembled().unwrap_or_default()
-}
-
-fn assembled() -> Result<Tools, ToolsError> {
-    Tools::new()
-        .with(ListTool)?
-        .with(ReadTool)?
-        .with(WriteTool)?
-        .with(EditTool)?
-        .with(GlobTool)?
-        .with(GrepTool)?
-        .with(RemoveTool)
-}
 
 fn root() -> String {
     "/".to_owned()
@@ -109,8 +84,9 @@ fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes)
     let real = files.resolve(asked)?;
     let shown = asked.rooted();
     match files.tree().get(&real).map(|entry| &entry.node) {
-        Some(Node::File { content, text: true, .. }) => Ok((real, files.content(content)?)),
-        Some(Node::File { size, .. }) => Err(not_text(asked, *size)),
+        Some(Node::File { text: false, size, .. }) => Err(not_text(asked, *size)),
+        Some(Node::File { .. }) => files.read(&real).map(|bytes| (real, bytes)),
+        Some(Node::Special { special }) => Err(ToolError::new(format!("{shown} is a {}", special.name()))),
         Some(_) => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),
         None if real.is_root() => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),
         None => Err(missing(asked, &real)),
@@ -160,25 +136,7 @@ fn counted(count: usize, what: &str) -> String {
 mod tests {
     use super::testing::World;
     use super::*;
-
-    #[test]
-    fn the_standard_tools_are_whole() {
-        let names: Vec<_> = Tools::standard().names().collect();
-        assert_eq!(names, ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"]);
-        assert!(assembled().is_ok());
-    }
-
-    #[test]
-    fn every_tool_describes_its_parameters() {
-        for tool in Tools::standard().describe() {
-            let params = serde_json::to_value(&tool.params).unwrap();
-            assert_eq!(params["additionalProperties"], false, "{}", tool.name);
-            for (name, param) in params["properties"].as_object().unwrap() {
-                assert!(param["description"].is_string(), "{}: {name}", tool.name);
-            }
-            assert!(tool.description.len() > 40, "{}", tool.name);
-        }
-    }
+    use crate::tools::Tools;
 
     #[test]
     fn unknown_parameters_are_refused() {

@@ -77,6 +77,9 @@ fn taken(path: &EntryPath, entry: &Entry) -> ToolError {
     ToolError::new(match &entry.node {
         Node::File { .. } => format!("{path} exists already; change it with edit_file, or remove it with rm first"),
         Node::Directory => format!("{path} is a directory; choose another path, or change a file in it with edit_file"),
+        Node::Special { special } => {
+            format!("{path} is a {}; choose another path, or remove it with rm first", special.name())
+        }
         Node::Symlink { .. } => {
             format!("{path} is a symbolic link; change what it leads to with edit_file, or remove it with rm first")
         }

@@ -74,7 +74,7 @@ fn what_looks_at_stores() {
     let names = ["segments", "commits", "events", "contents", "sessions", "problems", "repaired", "problems_left"];
     assert_eq!(fields(&checked), names);
     let collected = world.json(&["gc", "--dry-run"]);
-    let names = ["commits", "contents", "bytes", "segments", "snapshot_blocks", "leftovers"];
+    let names = ["commits", "contents", "bytes", "segments", "snapshot_blocks", "leftovers", "containers"];
     assert_eq!(fields(&collected), names);
     let used = world.json(&["du"]);
     let names = ["kinds", "sessions", "store", "written_bytes", "kept_bytes", "dedup_ratio"];

@@ -182,6 +182,9 @@ fn slices_are_listed_and_shown() {
     ToolCalls keep [size]  [digest]
     Usage keep [size]  [digest]
     Mounts             keep           2 B  [digest]
+    Commands           keep          90 B  [digest]
+    Allowances         restore        2 B  [digest]
+    PodmanWorkspace    keep         128 B  [digest]
     [exit 0]
     ");
     assert_snapshot!(world.run(&["state", "story", "VirtualFileSystem"]), @"
@@ -201,7 +204,7 @@ fn slices_are_listed_and_shown() {
     assert!(world.run(&["state", "story", "usage"]).contains("entries written"));
     assert_snapshot!(world.run(&["state", "story", "nonsense"]), @r#"
     error: there is no slice "nonsense"
-    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts
+    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace
     [exit 3]
     "#);
 }
@@ -271,6 +274,7 @@ fn files_are_listed_read_and_searched() {
     size        15 bytes (15 B)
     executable  no
     digest      [digest]
+    kept        yes
     version     2
     created     [time]
     updated     [time]
@@ -364,7 +368,7 @@ fn tools_tell_what_they_take() {
     assert!(world.printed(&["tools", "rm"]).contains("\"$schema\""));
     assert_snapshot!(world.run(&["tools", "nothing"]), @r#"
     error: there is no tool "nothing"
-    hint: there are edit_file, glob, grep, ls, read_file, rm, write_file
+    hint: there are edit_file, evaluate_python, glob, grep, ls, read_file, rm, shell_execute, write_file
     [exit 3]
     "#);
 }

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
 mod changes;
+mod commands;
 mod first_run;
 mod help;
 mod json;

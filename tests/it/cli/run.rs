@@ -83,7 +83,7 @@ fn a_call_that_goes_wrong_ends_the_run() {
            it was expected to fail
            line 3 of [dir]/wrong.jsonl
         6  error  nonsense      ( [duration])
-           there is no tool "nonsense"; there are edit_file, glob, grep, ls, read_file, rm, write_file
+           there is no tool "nonsense"; there are edit_file, evaluate_python, glob, grep, ls, read_file, rm, shell_execute, write_file
            line 4 of [dir]/wrong.jsonl
         8  error  ls            ( [duration])
            the parameters of ls are not right: invalid type: integer `7`, expected a string

@@ -79,8 +79,13 @@ fn work(all: &[Session], sessions: &Sessions, load: Load, mut random: Random) {
         let events = 1 + random.below(3);
         for number in 0..events {
             let path = EntryPath::for_creation(&format!("d{}/f{}", random.below(5), random.below(40))).unwrap();
-            let node =
-                Node::File { content: content.digest, size: length as u64, executable: number == 1, text: false };
+            let node = Node::File {
+                content: content.digest,
+                size: length as u64,
+                executable: number == 1,
+                text: false,
+                incomplete: false,
+            };
             commit.push(&WriteFile { path, mode: WriteMode::Overwrite, node }).unwrap();
         }
         let digest = content.digest;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use foldspace::{
     Commit, DeleteEntry, Digest, EntryPath, Event, EventStore, Keep, MemoryStore, Mounts, NewSession, Node, Registry,
-    Session, Sessions, Slice, SnapshotPolicy, State, StepClock, Timestamp, ToolCalls, Usage, VirtualFileSystem,
-    WriteFile, WriteMode,
+    Session, Sessions, Slice, SnapshotPolicy, Special, State, StepClock, Timestamp, ToolCalls, Usage,
+    VirtualFileSystem, WriteFile, WriteMode,
 };
 use proptest::prelude::*;
 
@@ -146,10 +146,12 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
 fn change() -> impl Strategy<Value = Change> {
     let node = prop_oneof![
         4 => (0..9u8, any::<bool>(), any::<bool>()).prop_map(|(content, executable, text)| {
-            Node::File { content: Digest::of(&[content]), size: u64::from(content), executable, text }
+            Node::File { content: Digest::of(&[content]), size: u64::from(content), executable, text, incomplete: text && executable }
         }),
         1 => path().prop_map(|target| Node::Symlink { target }),
         2 => Just(Node::Directory),
+        1 => prop::sample::select(vec![Special::Fifo, Special::Socket, Special::Device])
+            .prop_map(|special| Node::Special { special }),
     ];
     prop_oneof![
         8 => (path(), node).prop_map(|(path, node)| Change::Write(path, node)),

@@ -33,7 +33,13 @@ fn act(session: &Session, random: &mut Random, open_calls: &mut Vec<u64>) {
                 let node = match random.below(6) {
                     0 => Node::Directory,
                     1 => Node::Symlink { target: random.bytes(9) },
-                    size => Node::File { content: Digest::of(&random.bytes(4)), size, executable: false, text: true },
+                    size => Node::File {
+                        content: Digest::of(&random.bytes(4)),
+                        size,
+                        executable: false,
+                        text: true,
+                        incomplete: false,
+                    },
                 };
                 commit.push(&WriteFile { path: path(random), mode: WriteMode::Append, node }).unwrap();
             }

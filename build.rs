@@ -1,0 +1,45 @@
+//! Compiles the resident runner, which the library carries: one static program that runs in any container.
+
+use std::env;
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    println!("cargo::rerun-if-changed=runner");
+    println!("cargo::rerun-if-changed=build.rs");
+    if let Err(error) = build() {
+        for line in error.lines() {
+            println!("cargo::error={line}");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the runner is built by the compiler that builds the library")]
+fn build() -> Result<(), String> {
+    let variable = |name: &str| env::var(name).map_err(|error| format!("cargo did not set {name}: {error}"));
+    let os = variable("CARGO_CFG_TARGET_OS")?;
+    if os != "linux" {
+        return Err(format!("foldspace runs on Linux only, not on {os}"));
+    }
+    let root = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
+    let out = PathBuf::from(variable("OUT_DIR")?).join("runner");
+    let target = variable("TARGET")?;
+    let mut compiler = Command::new(variable("RUSTC")?);
+    compiler.arg(root.join("runner/main.rs")).arg("-o").arg(&out).args(["--crate-name", "runner"]);
+    compiler.args(["--crate-type", "bin", "--edition", "2024", "--target", &target]);
+    compiler.args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static"]);
+    compiler.args(["-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols"]);
+    if let Ok(linker) = env::var("RUSTC_LINKER") {
+        compiler.arg("-C").arg(format!("linker={linker}"));
+    }
+    let output = compiler.output().map_err(|error| format!("rustc could not be started: {error}"))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "the resident runner (runner/main.rs) could not be built as a static program for {target}.\n\
+         It needs a linker and a static C library: on Debian, `apt-get install gcc libc6-dev`; on Fedora, \
+         `dnf install gcc glibc-static`.\nrustc said:\n{said}"
+    ))
+}

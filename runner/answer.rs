@@ -1,0 +1,139 @@
+//! Requests that need no process: files, the environment, counters.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
+use std::path::Path;
+
+use crate::connection::Connection;
+use crate::exec::candidates;
+use crate::files::{Refused, Root, small_file};
+use crate::server::fail;
+use crate::wire::{Failure, MAX_FRAME, Reply, Request, Usage};
+
+/// What answers are made from.
+pub(crate) struct Answerer {
+    pub(crate) root: Root,
+    pub(crate) token: Vec<u8>,
+    pub(crate) null: File,
+    pub(crate) oom: OomBias,
+}
+
+impl Answerer {
+    /// Compares in a time that does not tell how much of the token is right.
+    pub(crate) fn knows(&self, token: &[u8]) -> bool {
+        let differing = self.token.iter().zip(token).fold(0, |differing, (one, other)| differing | (one ^ other));
+        self.token.len() == token.len() && differing == 0
+    }
+
+    pub(crate) fn answer(&self, request: &Request<'_>, connection: &mut Connection) {
+        let done = |out: &mut Vec<u8>| Reply::Done { count: 0 }.encode(out);
+        let out = connection.out();
+        let answered = match request {
+            Request::Which { program, path } => which(program, path, out),
+            Request::Env => self.env(out),
+            Request::Read { path, offset, limit } => self.root.read(path, *offset, *limit, out),
+            Request::Write { path, mode, executable, content } => {
+                self.root.write(path, *mode, *executable, content).map(|()| done(out))
+            }
+            Request::List { path } => self.root.list(path, out),
+            Request::Remove { path, recursive } => self.root.remove(path, *recursive).map(|()| done(out)),
+            Request::Stat { path } => self.root.stat(path, out),
+            Request::Ping => {
+                done(out);
+                Ok(())
+            }
+            Request::Usage => {
+                Reply::Usage(usage()).encode(out);
+                Ok(())
+            }
+            // It came after the command had ended.
+            Request::Cancel => Ok(()),
+            Request::Hello { .. } | Request::Run(_) | Request::KillAll { .. } => {
+                return connection.refuse(Failure::Protocol, "the connection has been greeted");
+            }
+        };
+        if let Err(refused) = answered {
+            fail(connection, &refused);
+        }
+    }
+
+    fn env(&self, out: &mut Vec<u8>) -> Result<(), Refused> {
+        let join = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            [name.as_bytes(), b"=", value.as_bytes()].concat()
+        };
+        let variables: Vec<Vec<u8>> = std::env::vars_os().map(join).collect();
+        if variables.iter().map(|variable| variable.len() + 4).sum::<usize>() > MAX_FRAME / 2 {
+            return Err(Refused::new(Failure::TooLarge, "the environment is larger than one answer may be"));
+        }
+        let variables = variables.iter().map(Vec::as_slice).collect();
+        Reply::Env { variables, root: self.root.path().as_os_str().as_bytes() }.encode(out);
+        Ok(())
+    }
+}
+
+fn which(program: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+    if program.is_empty() {
+        return Err(Refused::new(Failure::Invalid, "no program is named"));
+    }
+    let candidates = candidates(program, path)?;
+    let executable = |candidate: &&std::ffi::CString| {
+        let path = Path::new(std::ffi::OsStr::from_bytes(candidate.as_bytes()));
+        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    let found = candidates.iter().find(executable);
+    Reply::Found { path: found.map(|path| path.as_bytes()) }.encode(out);
+    Ok(())
+}
+
+/// What the control group says, in its second version or the first.
+fn usage() -> Usage {
+    let number = |path: &str| small_file(path)?.trim().parse().ok();
+    let field = |path: &str, name: &str| {
+        let text = small_file(path)?;
+        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
+    };
+    let oom_kills = field("/sys/fs/cgroup/memory.events", "oom_kill ");
+    let memory_bytes = number("/sys/fs/cgroup/memory.current");
+    let processes = number("/sys/fs/cgroup/pids.current");
+    Usage {
+        oom_kills: oom_kills.or_else(|| field("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill ")),
+        memory_bytes: memory_bytes.or_else(|| number("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
+        processes: processes.or_else(|| number("/sys/fs/cgroup/pids/pids.current")),
+    }
+}
+
+/// Makes commands be killed for want of memory before the runner is, without which nobody could say so.
+pub(crate) struct OomBias(Option<(File, i32)>);
+
+/// How much more, of 1000.
+const BIAS: i32 = 300;
+
+impl OomBias {
+    /// On the host, commands are like any other process.
+    pub(crate) fn none() -> Self {
+        Self(None)
+    }
+
+    /// Has to be made before the runner forbids to be looked into: after that not even it may open the file.
+    pub(crate) fn new() -> Self {
+        let own = small_file("/proc/self/oom_score_adj").and_then(|text| text.trim().parse().ok());
+        let file = OpenOptions::new().write(true).open("/proc/self/oom_score_adj").ok();
+        Self(file.zip(own))
+    }
+
+    /// Does what starts a process. The process inherits the bias, and the runner gives it up again.
+    pub(crate) fn biased<T>(&self, start: impl FnOnce() -> T) -> T {
+        let set = |value: i32| {
+            if let Some((file, _)) = &self.0 {
+                // Where it is refused, the bias is missing and nothing else.
+                let _ = file.write_at(value.to_string().as_bytes(), 0);
+            }
+        };
+        let own = self.0.as_ref().map_or(0, |(_, own)| *own);
+        set(own.saturating_add(BIAS).min(1000));
+        let started = start();
+        set(own);
+        started
+    }
+}

@@ -1,0 +1,130 @@
+//! All processes below the runner, told apart by the commands that they belong to.
+//!
+//! A command's first process adopts what its descendants leave behind (it is a subreaper). So whoever is below a live
+//! first process belongs to that command, and whoever is not is left over from a command that has ended.
+
+use std::collections::BTreeSet;
+
+use crate::exec::Crowd;
+use crate::processes::{self, Processes, kill_group_of};
+use crate::sys::{Dead, Reaped, SIGKILL, kill_namespace, reap};
+
+/// Attempts after which, in a container, commands that still run are killed too, to be rid of what cannot be caught.
+const LAST_ATTEMPT: u32 = 10;
+
+/// The processes below the runner.
+pub(crate) struct Population {
+    contained: bool,
+    /// The first processes of running commands.
+    leaders: BTreeSet<i32>,
+    /// What was left over when last looked. It changes only when a child ends.
+    leftovers: Option<BTreeSet<i32>>,
+    childless: bool,
+    /// First processes that have ended and whose commands do not know it yet.
+    ended: Vec<Dead>,
+}
+
+impl Population {
+    pub(crate) fn new(contained: bool) -> Self {
+        Self { contained, leaders: BTreeSet::new(), leftovers: None, childless: false, ended: Vec::new() }
+    }
+
+    /// Notes a command's first process.
+    pub(crate) fn add(&mut self, leader: i32) {
+        self.leaders.insert(leader);
+        self.childless = false;
+    }
+
+    /// Takes all children that have ended. True when there were some.
+    pub(crate) fn reap(&mut self) -> bool {
+        let mut took = false;
+        loop {
+            match reap() {
+                Reaped::Child(dead) => {
+                    took = true;
+                    self.leftovers = None;
+                    if self.leaders.remove(&dead.pid) {
+                        self.ended.push(dead);
+                    }
+                }
+                Reaped::Nothing => {
+                    self.childless = false;
+                    return took;
+                }
+                Reaped::Childless => {
+                    self.childless = true;
+                    return took;
+                }
+            }
+        }
+    }
+
+    /// The first processes that have ended since this was asked.
+    pub(crate) fn take_ended(&mut self) -> Vec<Dead> {
+        std::mem::take(&mut self.ended)
+    }
+
+    /// Whether [`Population::take_ended`] has some.
+    pub(crate) fn has_ended(&self) -> bool {
+        !self.ended.is_empty()
+    }
+
+    /// Whether anybody lives below the runner but, if asked, what belongs to running commands.
+    pub(crate) fn has_others(&mut self, spare_running: bool) -> bool {
+        if spare_running { self.has_leftovers() } else { !self.childless }
+    }
+
+    /// Kills all, or all but what belongs to running commands. Gives how many there were.
+    pub(crate) fn kill_all(&mut self, spare_running: bool) -> u32 {
+        let spared = if spare_running { self.leaders.clone() } else { BTreeSet::new() };
+        self.leftovers = None;
+        let killed = match self.contained && spared.is_empty() {
+            true => {
+                let others = Processes::now().others_than(own_id());
+                kill_namespace(SIGKILL);
+                others
+            }
+            false => processes::kill_all(|now| now.below(own_id(), &spared)).len(),
+        };
+        u32::try_from(killed).unwrap_or(u32::MAX)
+    }
+}
+
+impl Crowd for Population {
+    fn has_leftovers(&mut self) -> bool {
+        loop {
+            if self.leaders.is_empty() {
+                return !self.childless;
+            }
+            if !self.leftovers().is_empty() {
+                return true;
+            }
+            // A process is missed that was born, and whose parent died, while they were looked at. The dead parent was
+            // then this process's child, so whoever finds nobody and has nobody to reap has not missed any.
+            if !self.reap() {
+                return false;
+            }
+        }
+    }
+
+    fn leftovers(&mut self) -> BTreeSet<i32> {
+        let leaders = &self.leaders;
+        self.leftovers.get_or_insert_with(|| Processes::now().below(own_id(), leaders)).clone()
+    }
+
+    fn kill(&mut self, leader: i32, attempt: u32) {
+        let mut others = self.leaders.clone();
+        others.remove(&leader);
+        let hopeless = attempt > LAST_ATTEMPT || (attempt > 1 && others.is_empty());
+        if self.contained && hopeless {
+            kill_namespace(SIGKILL);
+            return;
+        }
+        kill_group_of(&Processes::now().below(own_id(), &others), leader);
+        processes::kill_all(|now| now.below(own_id(), &others));
+    }
+}
+
+fn own_id() -> i32 {
+    std::process::id().cast_signed()
+}

@@ -1,0 +1,427 @@
+//! One command, from its start to the end of its last process.
+
+use std::collections::BTreeSet;
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, PipeReader, PipeWriter, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use crate::connection::Connection;
+use crate::files::{Refused, Root, c_path, open_directory};
+use crate::processes::{self, Processes};
+use crate::spawn::{Spawner, Start, Unstarted};
+use crate::sys::{Dead, POLLIN, POLLOUT, PollFd, SIGCONT, SIGKILL, SIGTERM, kill_group, set_nonblocking};
+use crate::wire::{Cwd, Ended, Failure, MAX_STDIN, MAX_WORDS_BYTES, Run, Stream};
+
+/// How long processes that a command left behind may take to end when asked.
+const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
+/// How long killed processes may take to be gone. The kernel may hold one for longer.
+const KILL_PATIENCE: Duration = Duration::from_secs(4);
+/// How long between looking for processes that escaped being killed.
+const KILL_AGAIN: Duration = Duration::from_millis(50);
+/// Where programs are looked for when the command's variables do not say.
+const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/// Bytes of a program's name in a message.
+const SHOWN_MAX: usize = 256;
+
+/// Why the runner itself ends a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cause {
+    Timeout,
+    Cancel,
+    /// Nobody waits for it any more.
+    PeerGone,
+}
+
+#[derive(Clone, Copy)]
+enum Phase {
+    Running,
+    /// Its processes were asked to end, and are killed at that time.
+    Asked(Instant),
+    /// Its processes were killed, are looked for again at `again`, and are given up at `until`.
+    Killed {
+        again: Instant,
+        until: Instant,
+    },
+}
+
+/// A command that was started and has not ended yet.
+pub(crate) struct Command {
+    /// The connection that waits for it, while there is one.
+    pub(crate) peer: Option<u64>,
+    /// Its first process, leader of its session and group.
+    pub(crate) leader: i32,
+    started: Instant,
+    deadline: Option<Instant>,
+    grace: Duration,
+    stdin: Option<(PipeWriter, Vec<u8>)>,
+    outputs: [Option<PipeReader>; 2],
+    phase: Phase,
+    cause: Option<Cause>,
+    sent: Option<u8>,
+    kills: u32,
+    dead: Option<Dead>,
+    leftovers: u32,
+    survivors: u32,
+    over: bool,
+}
+
+/// What became of a request to run something.
+pub(crate) enum Begun {
+    Running(Command),
+    /// There is no such program, or it cannot be executed: a result with an exit code and a message for stderr.
+    NoProgram {
+        exit_code: u8,
+        message: String,
+    },
+}
+
+/// What commands share.
+pub(crate) struct Place<'a> {
+    pub(crate) root: &'a Root,
+    /// Whether this is a container, where a command may start in any directory.
+    pub(crate) contained: bool,
+    pub(crate) null: &'a File,
+}
+
+impl Command {
+    /// Starts it.
+    pub(crate) fn begin(
+        run: &Run<'_>,
+        place: &Place<'_>,
+        spawner: &mut Spawner,
+        now: Instant,
+    ) -> Result<Begun, Refused> {
+        let (argv, env) = (words(&run.argv)?, words(&run.env)?);
+        let Some(program) = run.argv.first().filter(|program| !program.is_empty()) else {
+            return Err(Refused::new(Failure::Invalid, "the command names no program"));
+        };
+        if run.stdin.len() > MAX_STDIN {
+            return Err(Refused::new(Failure::Invalid, format!("standard input has more than {MAX_STDIN} bytes")));
+        }
+        let cwd = directory(run.cwd, place)?;
+        let path = run.env.iter().find_map(|variable| variable.strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
+        let candidates = candidates(program, path)?;
+        let pipes = Pipes::make(run).map_err(|error| no_process(&error))?;
+        let start = Start {
+            candidates: &candidates,
+            argv: &argv,
+            env: &env,
+            cwd: cwd.as_fd(),
+            streams: pipes.inner(place.null),
+            die_with_runner: !place.contained,
+        };
+        let leader = match spawner.spawn(&start) {
+            Ok(leader) => leader,
+            Err(Unstarted::Process(error)) => return Err(no_process(&error)),
+            Err(Unstarted::Directory(error)) => return Err(no_directory(run.cwd, &error.to_string())),
+            Err(Unstarted::Program(error)) => return unexecuted(program, &error),
+        };
+        let Pipes { stdin, outputs } = pipes;
+        Ok(Begun::Running(Self {
+            peer: None,
+            leader,
+            started: now,
+            deadline: (run.timeout_ms > 0).then(|| now + Duration::from_millis(run.timeout_ms.into())),
+            grace: Duration::from_millis(run.grace_ms.into()),
+            stdin: stdin.map(|(_, outer)| (outer, run.stdin.to_vec())),
+            outputs: outputs.map(|pipe| pipe.map(|(outer, _)| outer)),
+            phase: Phase::Running,
+            cause: None,
+            sent: None,
+            kills: 0,
+            dead: None,
+            leftovers: 0,
+            survivors: 0,
+            over: false,
+        }))
+    }
+
+    /// What is waited for: standard input to take more, and the streams to have something if the peer can take it.
+    pub(crate) fn interests(&self, takes_output: bool) -> [PollFd; 3] {
+        let off = |events| PollFd { fd: -1, events, ready: 0 };
+        let [mut input, mut stdout, mut stderr] = [off(POLLOUT), off(POLLIN), off(POLLIN)];
+        if let Some((pipe, _)) = &self.stdin {
+            input.fd = pipe.as_raw_fd();
+        }
+        for (slot, pipe) in [&mut stdout, &mut stderr].into_iter().zip(&self.outputs) {
+            if let Some(pipe) = pipe.as_ref().filter(|_| takes_output) {
+                slot.fd = pipe.as_raw_fd();
+            }
+        }
+        [input, stdout, stderr]
+    }
+
+    /// Moves what the pipes are ready for.
+    pub(crate) fn advance(&mut self, ready: [i16; 3], peer: Option<&mut Connection>) {
+        if ready[0] != 0 {
+            self.feed();
+        }
+        let Some(peer) = peer else { return };
+        if ready[1] != 0 {
+            self.relay(Stream::Stdout, peer);
+        }
+        if ready[2] != 0 {
+            self.relay(Stream::Stderr, peer);
+        }
+    }
+
+    fn feed(&mut self) {
+        let Some((pipe, left)) = &mut self.stdin else { return };
+        match pipe.write(left) {
+            Ok(written) => {
+                left.drain(..written);
+            }
+            Err(error) if waits(&error) => {}
+            // The program does not read, which is its right.
+            Err(_) => left.clear(),
+        }
+        if left.is_empty() {
+            self.stdin = None;
+        }
+    }
+
+    /// Gives whether the stream may have more.
+    fn relay(&mut self, stream: Stream, peer: &mut Connection) -> bool {
+        let Some(slot) = self.outputs.get_mut(stream as usize) else { return false };
+        let Some(pipe) = slot else { return false };
+        match peer.relay(stream, pipe) {
+            Ok(1..) => return true,
+            Err(error) if waits(&error) => {}
+            _ => *slot = None,
+        }
+        false
+    }
+
+    /// Begins to end it, unless that has begun.
+    pub(crate) fn stop(&mut self, cause: Cause, now: Instant) {
+        if cause == Cause::PeerGone {
+            self.stdin = None;
+            self.outputs = [None, None];
+            self.grace = Duration::ZERO;
+            if let Phase::Asked(at) = &mut self.phase {
+                *at = now;
+            }
+        }
+        if !matches!(self.phase, Phase::Running) {
+            return;
+        }
+        self.cause = Some(cause);
+        if !self.grace.is_zero() {
+            self.sent = Some(15);
+            kill_group(self.leader, SIGTERM);
+            kill_group(self.leader, SIGCONT);
+            let elsewhere = Processes::now().below(self.leader, &BTreeSet::new());
+            processes::terminate(&elsewhere.into_iter().filter(|&pid| !self.in_group(pid)).collect());
+        }
+        self.phase = Phase::Asked(now + self.grace);
+    }
+
+    fn in_group(&self, pid: i32) -> bool {
+        crate::sys::group_of(pid) == Some(self.leader)
+    }
+
+    /// Notes that its first process has ended. What that left behind is now the runner's to end.
+    pub(crate) fn leader_ended(&mut self, dead: Dead) {
+        self.dead = Some(dead);
+        self.stdin = None;
+    }
+
+    /// Whether its first process still runs.
+    pub(crate) fn is_led(&self) -> bool {
+        self.dead.is_none()
+    }
+
+    /// Does what is due by now.
+    pub(crate) fn tick(&mut self, now: Instant, crowd: &mut dyn Crowd) {
+        if self.is_led() && self.deadline.is_some_and(|deadline| now >= deadline) {
+            self.stop(Cause::Timeout, now);
+        }
+        if !self.is_led() && !crowd.has_leftovers() {
+            self.over = true;
+            return;
+        }
+        match self.phase {
+            Phase::Running if !self.is_led() => {
+                let left = crowd.leftovers();
+                self.leftovers = u32::try_from(left.len()).unwrap_or(u32::MAX);
+                processes::terminate(&left);
+                self.phase = Phase::Asked(now + self.grace.min(LEFTOVER_GRACE));
+            }
+            Phase::Asked(at) if now >= at => {
+                if self.is_led() {
+                    self.sent = Some(9);
+                    kill_group(self.leader, SIGKILL);
+                }
+                self.kill(None, crowd);
+            }
+            Phase::Killed { until, .. } if now >= until => {
+                self.survivors = u32::try_from(crowd.leftovers().len()).unwrap_or(u32::MAX).max(1);
+                self.over = true;
+            }
+            Phase::Killed { again, until } if now >= again => self.kill(Some(until), crowd),
+            _ => {}
+        }
+    }
+
+    fn kill(&mut self, until: Option<Instant>, crowd: &mut dyn Crowd) {
+        self.kills += 1;
+        crowd.kill(self.leader, self.kills);
+        // Where there are many, killing them took a while.
+        let now = Instant::now();
+        self.phase = Phase::Killed { again: now + KILL_AGAIN, until: until.unwrap_or(now + KILL_PATIENCE) };
+    }
+
+    /// When [`Command::tick`] has something to do at the latest.
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Running => self.deadline,
+            Phase::Asked(at) => Some(at),
+            Phase::Killed { again, until } => Some(again.min(until)),
+        }
+    }
+
+    /// Whether its processes are gone. What they wrote may still be in the pipes.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Moves what is left in the pipes as far as the peer takes it. True when nothing is left.
+    ///
+    /// Nobody of this command writes any more, so an open but empty pipe is held by a stranger and is not waited for.
+    pub(crate) fn drain(&mut self, peer: &mut Connection) -> bool {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            while peer.takes_output() && self.relay(stream, peer) {}
+        }
+        peer.takes_output()
+    }
+
+    /// How it ended.
+    pub(crate) fn ended(&self, now: Instant) -> Ended {
+        let status = self.dead.as_ref().map(|dead| ExitStatus::from_raw(dead.status));
+        let small = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok());
+        let micros =
+            |time: Option<Duration>| time.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+        Ended {
+            exit_code: small(status.and_then(|status| status.code())),
+            signal: small(status.and_then(|status| status.signal())),
+            timed_out: self.cause == Some(Cause::Timeout),
+            cancelled: self.cause == Some(Cause::Cancel),
+            sent: self.sent,
+            leftovers: self.leftovers,
+            survivors: self.survivors,
+            duration_us: micros(Some(now.saturating_duration_since(self.started))),
+            user_us: micros(self.dead.as_ref().map(|dead| dead.user)),
+            system_us: micros(self.dead.as_ref().map(|dead| dead.system)),
+            max_rss_kib: self.dead.as_ref().map_or(0, |dead| dead.max_rss_kib),
+        }
+    }
+}
+
+/// The processes that belong to no running command, as a command that ends sees them.
+pub(crate) trait Crowd {
+    /// Whether there are some; cheap where nothing else runs.
+    fn has_leftovers(&mut self) -> bool;
+    fn leftovers(&mut self) -> BTreeSet<i32>;
+    /// Kills all that belongs to no other running command, the harder the more often it was tried.
+    fn kill(&mut self, leader: i32, attempt: u32);
+}
+
+struct Pipes {
+    stdin: Option<(PipeReader, PipeWriter)>,
+    outputs: [Option<(PipeReader, PipeWriter)>; 2],
+}
+
+impl Pipes {
+    fn make(run: &Run<'_>) -> io::Result<Self> {
+        let output = || {
+            let (outer, inner) = io::pipe()?;
+            set_nonblocking(&outer)?;
+            Ok::<_, io::Error>((outer, inner))
+        };
+        let stdin = match run.stdin {
+            [] => None,
+            _ => Some(io::pipe()?),
+        };
+        if let Some((_, outer)) = &stdin {
+            set_nonblocking(outer)?;
+        }
+        let outputs = if run.discard_output { [None, None] } else { [Some(output()?), Some(output()?)] };
+        Ok(Self { stdin, outputs })
+    }
+
+    /// The ends that the command has.
+    fn inner<'a>(&'a self, null: &'a File) -> [BorrowedFd<'a>; 3] {
+        let [stdout, stderr] = &self.outputs;
+        [
+            self.stdin.as_ref().map_or(null.as_fd(), |(inner, _)| inner.as_fd()),
+            stdout.as_ref().map_or(null.as_fd(), |(_, inner)| inner.as_fd()),
+            stderr.as_ref().map_or(null.as_fd(), |(_, inner)| inner.as_fd()),
+        ]
+    }
+}
+
+fn words(words: &[&[u8]]) -> Result<Vec<CString>, Refused> {
+    if words.iter().map(|word| word.len()).sum::<usize>() > MAX_WORDS_BYTES {
+        let message = format!("a command's arguments, or variables, have more than {MAX_WORDS_BYTES} bytes");
+        return Err(Refused::new(Failure::Invalid, message));
+    }
+    let words = words.iter().map(|&word| CString::new(word)).collect::<Result<_, _>>();
+    words.map_err(|_| Refused::new(Failure::Invalid, "a command's arguments or variables hold a NUL byte"))
+}
+
+fn directory(cwd: Cwd<'_>, place: &Place<'_>) -> Result<OwnedFd, Refused> {
+    let opened = match cwd {
+        Cwd::Beneath(path) => place.root.directory(path),
+        Cwd::At(path) if place.contained => {
+            open_directory(Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path)))
+        }
+        Cwd::At(_) => return Err(no_directory(cwd, "on the host it has to be below the root")),
+    };
+    opened.map_err(|refused| Refused { errno: refused.errno, ..no_directory(cwd, &refused.message) })
+}
+
+fn no_directory(cwd: Cwd<'_>, why: &str) -> Refused {
+    let (Cwd::Beneath(path) | Cwd::At(path)) = cwd;
+    Refused::new(Failure::Cwd, format!("a command cannot start in {:?}: {why}", String::from_utf8_lossy(path)))
+}
+
+fn no_process(error: &io::Error) -> Refused {
+    let errno = error.raw_os_error().unwrap_or(0);
+    Refused { errno, ..Refused::new(Failure::Spawn, format!("no process could be started: {error}")) }
+}
+
+/// Where a program may be: its own path, or its name in each directory of `path`.
+pub(crate) fn candidates(program: &[u8], path: &[u8]) -> Result<Vec<CString>, Refused> {
+    if program.contains(&b'/') {
+        return Ok(vec![c_path(program)?]);
+    }
+    let join = |directory: &[u8]| {
+        let directory = if directory.is_empty() { b"." } else { directory };
+        c_path(&[directory, b"/", program].concat())
+    };
+    path.split(|&byte| byte == b':').map(join).collect()
+}
+
+/// The answer as a shell gives it.
+fn unexecuted(program: &[u8], error: &io::Error) -> Result<Begun, Refused> {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    let shown = String::from_utf8_lossy(program.get(..SHOWN_MAX).unwrap_or(program)).into_owned();
+    match error.raw_os_error() {
+        Some(crate::sys::EAGAIN | ENOMEM | ENFILE | EMFILE) => Err(no_process(error)),
+        _ if error.kind() == io::ErrorKind::NotFound => {
+            Ok(Begun::NoProgram { exit_code: 127, message: format!("{shown}: not found\n") })
+        }
+        _ => Ok(Begun::NoProgram { exit_code: 126, message: format!("{shown}: {error}\n") }),
+    }
+}
+
+fn waits(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

@@ -1,0 +1,112 @@
+//! The resident runner: runs commands for foldspace, as the first process of a container or as a child on the host.
+//!
+//! `docs/RUNNER.md` describes what it does and what it promises. It uses std only and is linked statically, so that it
+//! runs in any image.
+#![deny(unsafe_code)]
+
+mod answer;
+mod connection;
+mod crowd;
+mod exec;
+mod files;
+mod processes;
+mod server;
+mod spawn;
+mod sys;
+#[expect(dead_code, reason = "foldspace's half: requests are only written there, answers only read")]
+mod wire;
+
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use answer::{Answerer, OomBias};
+use files::Root;
+use server::{Gate, Server};
+
+const USAGE: &str = "usage: runner serve SOCKET ROOT (as process 1), or runner host ROOT (a child of foldspace)";
+
+/// Bytes of a token.
+const MAX_TOKEN: u64 = 256;
+
+fn main() -> ExitCode {
+    sys::close_inherited();
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let done = match arguments.as_slice() {
+        [mode, socket, root] if mode == "serve" => serve(Path::new(socket), root.into()),
+        [mode, root] if mode == "host" => host(root.into()),
+        _ => Err(io::Error::other(USAGE)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("foldspace runner: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// As the first process of a container.
+fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
+    if std::process::id() != 1 {
+        return Err(io::Error::other("it serves as process 1 of a container only; start it without an init"));
+    }
+    let signals = sys::take_signals()?;
+    let oom = OomBias::new();
+    sys::forbid_new_privileges()?;
+    sys::forbid_inspection()?;
+    let token = take_token(socket)?;
+    match fs::remove_file(socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(named("remove", socket, &error)),
+        _ => {}
+    }
+    let listener = UnixListener::bind(socket).map_err(|error| named("listen at", socket, &error))?;
+    // To the host's user this process may be another one. What protects the socket is the directory that it is in.
+    fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(|error| named("open up", socket, &error))?;
+    listener.set_nonblocking(true)?;
+    let answerer = Answerer { root: Root::new(root), token, null: null()?, oom };
+    Server::new(Gate::Listener(listener), signals, answerer).serve()
+}
+
+/// As a child on the host, with a socket to its parent as standard input.
+fn host(root: PathBuf) -> io::Result<()> {
+    let id = sys::parent();
+    let signals = sys::take_signals()?;
+    let control = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
+    sys::close_on_exec(io::stdin())?;
+    control.set_nonblocking(true)?;
+    sys::adopt_orphans()?;
+    sys::signal_on_parent_death(sys::SIGHUP)?;
+    let answerer = Answerer { root: Root::new(root), token: Vec::new(), null: null()?, oom: OomBias::none() };
+    // The socket also tells that the parent is gone, so a parent that was lost before the line above is noticed.
+    Server::new(Gate::Parent { control, id }, signals, answerer).serve()
+}
+
+/// Reads the token and removes its file, before there is anybody inside who could read it.
+fn take_token(socket: &Path) -> io::Result<Vec<u8>> {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".token");
+    let path = Path::new(&path);
+    let mut token = Vec::new();
+    let file = File::open(path).map_err(|error| named("read", path, &error))?;
+    file.take(MAX_TOKEN).read_to_end(&mut token).map_err(|error| named("read", path, &error))?;
+    fs::remove_file(path).map_err(|error| named("remove", path, &error))?;
+    match token.len() {
+        16.. => Ok(token),
+        _ => Err(io::Error::other(format!("the token in {} has less than 16 bytes", path.display()))),
+    }
+}
+
+fn null() -> io::Result<File> {
+    let path = Path::new("/dev/null");
+    OpenOptions::new().read(true).write(true).open(path).map_err(|error| named("open", path, &error))
+}
+
+fn named(doing: &str, path: &Path, error: &io::Error) -> io::Error {
+    io::Error::other(format!("cannot {doing} {}: {error}", path.display()))
+}

@@ -1,0 +1,325 @@
+//! The loop: one thread serves all peers, pipes, signals and clocks, so that it needs neither a new thread nor a new
+//! process when there are none to be had.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use crate::answer::Answerer;
+use crate::connection::Connection;
+use crate::crowd::Population;
+use crate::exec::{Begun, Cause, Command, Place};
+use crate::files::Refused;
+use crate::spawn::Spawner;
+use crate::sys::{
+    POLLIN, Passed, PollFd, SIGCHLD, SIGHUP, SIGTERM, next_signal, parent, peer, readable, receive_descriptor,
+    wait_ready,
+};
+use crate::wire::{Ended, Failure, MAX_CONNECTIONS, Reply, Request, Run, Stream, VERSION};
+
+/// What this version serves beyond what `docs/RUNNER.md` says of all: nothing yet.
+const FEATURES: u32 = 0;
+/// How long a peer may take to greet, and to take why it was refused.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long no peer is taken after the system could not give one.
+const REST: Duration = Duration::from_millis(100);
+/// How long killed processes may take to be gone before the runner answers or ends.
+const KILL_PATIENCE: Duration = Duration::from_secs(2);
+
+/// Where peers come from.
+pub(crate) enum Gate {
+    /// In a container: whoever connects from outside of it.
+    Listener(UnixListener),
+    /// On the host: sockets that the parent sends over this one.
+    Parent { control: UnixStream, id: i32 },
+}
+
+/// All that the runner has.
+pub(crate) struct Server {
+    gate: Gate,
+    rests_until: Option<Instant>,
+    signals: File,
+    answerer: Answerer,
+    spawner: Spawner,
+    population: Population,
+    connections: BTreeMap<u64, Connection>,
+    next_connection: u64,
+    commands: Vec<Command>,
+}
+
+impl Server {
+    pub(crate) fn new(gate: Gate, signals: File, answerer: Answerer) -> Self {
+        let contained = matches!(gate, Gate::Listener(_));
+        Self {
+            gate,
+            rests_until: None,
+            signals,
+            answerer,
+            spawner: Spawner::new(),
+            population: Population::new(contained),
+            connections: BTreeMap::new(),
+            next_connection: 0,
+            commands: Vec::new(),
+        }
+    }
+
+    /// Serves until the host says that it is enough.
+    pub(crate) fn serve(mut self) -> io::Result<()> {
+        let mut fds = Vec::new();
+        loop {
+            self.collect_interests(&mut fds);
+            match wait_ready(&mut fds, self.time_left()) {
+                Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+                Err(_) => continue,
+                Ok(()) => {}
+            }
+            let mut ready = fds.iter().map(|fd| fd.ready);
+            let (signals, gate) = (ready.next().unwrap_or(0), ready.next().unwrap_or(0));
+            for connection in self.connections.values_mut() {
+                connection.advance(ready.next().unwrap_or(0));
+            }
+            for command in &mut self.commands {
+                let pipes = [ready.next(), ready.next(), ready.next()].map(|ready| ready.unwrap_or(0));
+                command.advance(pipes, command.peer.and_then(|peer| self.connections.get_mut(&peer)));
+            }
+            if (signals != 0 && self.take_signals()) || (gate != 0 && self.take_peers()) {
+                self.end();
+                return Ok(());
+            }
+            self.advance(Instant::now());
+        }
+    }
+
+    fn collect_interests(&self, fds: &mut Vec<PollFd>) {
+        let gate = match &self.gate {
+            _ if self.rests_until.is_some() => -1,
+            Gate::Listener(listener) => listener.as_raw_fd(),
+            Gate::Parent { control, .. } => control.as_raw_fd(),
+        };
+        fds.clear();
+        fds.extend([self.signals.as_raw_fd(), gate].map(|fd| PollFd { fd, events: POLLIN, ready: 0 }));
+        fds.extend(self.connections.values().map(Connection::interest));
+        for command in &self.commands {
+            let peer = command.peer.and_then(|peer| self.connections.get(&peer));
+            fds.extend(command.interests(peer.is_some_and(Connection::takes_output)));
+        }
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let commands = self.commands.iter().filter(|command| !command.is_over()).filter_map(Command::next_deadline);
+        let connections = self.connections.values().filter_map(Connection::next_deadline);
+        let next = commands.chain(connections).chain(self.rests_until).min()?;
+        Some(next.saturating_duration_since(Instant::now()))
+    }
+
+    /// True when the runner is to end.
+    fn take_signals(&mut self) -> bool {
+        while let Some(signal) = next_signal(&self.signals) {
+            let ends = match (signal.number, &self.gate) {
+                (SIGCHLD, _) => {
+                    self.population.reap();
+                    false
+                }
+                // From inside the container anybody could send it.
+                (SIGTERM, Gate::Listener(_)) => signal.sender == Some(0),
+                (SIGTERM, Gate::Parent { .. }) => true,
+                // It also comes when only the parent's thread has ended.
+                (SIGHUP, Gate::Parent { id, .. }) => parent() != *id,
+                _ => false,
+            };
+            if ends {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Lets the commands do what is due, until none of it has shown that more is due.
+    fn tick(&mut self, now: Instant) {
+        loop {
+            for dead in self.population.take_ended() {
+                if let Some(command) = self.commands.iter_mut().find(|command| command.leader == dead.pid) {
+                    command.leader_ended(dead);
+                }
+            }
+            for command in self.commands.iter_mut().filter(|command| !command.is_over()) {
+                command.tick(now, &mut self.population);
+            }
+            if !self.population.has_ended() {
+                return;
+            }
+        }
+    }
+
+    /// True when the runner is to end.
+    fn take_peers(&mut self) -> bool {
+        let (taken, trusted) = match &self.gate {
+            Gate::Listener(listener) => {
+                let taken = listener.accept().map(|(stream, _)| Some(stream));
+                // Whoever has a process id here is inside of the container.
+                let outside = |stream: &UnixStream| peer(stream).is_ok_and(|pid| pid == 0);
+                let trusted = taken.as_ref().is_ok_and(|stream| stream.as_ref().is_some_and(outside));
+                (taken, trusted)
+            }
+            Gate::Parent { control, .. } => match receive_descriptor(control) {
+                Ok(Passed::Socket(fd)) => (Ok(Some(UnixStream::from(fd))), true),
+                Ok(Passed::Nothing) => (Ok(None), false),
+                Ok(Passed::Closed) => return true,
+                Err(error) => (Err(error), false),
+            },
+        };
+        match taken {
+            Ok(Some(stream)) if trusted => self.add_peer(stream),
+            Ok(_) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(_) => self.rests_until = Some(Instant::now() + REST),
+        }
+        false
+    }
+
+    fn add_peer(&mut self, stream: UnixStream) {
+        let full = self.connections.len() >= MAX_CONNECTIONS;
+        let Ok(mut connection) = Connection::new(stream, Instant::now() + PATIENCE) else { return };
+        if full {
+            connection.refuse(Failure::Busy, &format!("the {MAX_CONNECTIONS} connections that there may be are open"));
+            connection.flush();
+            return;
+        }
+        self.connections.insert(self.next_connection, connection);
+        self.next_connection += 1;
+    }
+
+    fn advance(&mut self, now: Instant) {
+        self.rests_until = self.rests_until.filter(|until| *until > now);
+        self.tick(now);
+        self.finish_commands(now);
+        let ids: Vec<u64> = self.connections.keys().copied().collect();
+        for id in ids {
+            self.serve_peer(id, now);
+        }
+        for connection in self.connections.values_mut() {
+            connection.flush();
+        }
+        self.connections.retain(|_, connection| !connection.is_over(now));
+        for command in &mut self.commands {
+            if command.peer.is_some_and(|peer| !self.connections.contains_key(&peer)) {
+                command.peer = None;
+                command.stop(Cause::PeerGone, now);
+            }
+        }
+    }
+
+    /// Answers for the commands whose last process is gone and whose output the peer has taken.
+    fn finish_commands(&mut self, now: Instant) {
+        let connections = &mut self.connections;
+        self.commands.retain_mut(|command| {
+            if !command.is_over() {
+                return true;
+            }
+            let Some(peer) = command.peer.and_then(|peer| connections.get_mut(&peer)) else { return false };
+            if !command.drain(peer) {
+                return true;
+            }
+            Reply::Ended(command.ended(now)).encode(peer.out());
+            peer.command = None;
+            false
+        });
+    }
+
+    fn serve_peer(&mut self, id: u64, now: Instant) {
+        while let Some(connection) = self.connections.get_mut(&id) {
+            if !connection.takes_output() {
+                return;
+            }
+            let Some(frame) = connection.next_frame() else { return };
+            let request = Request::decode(&frame);
+            match (connection.greeted, connection.command, request) {
+                (_, _, Err(malformed)) => connection.refuse(Failure::Protocol, malformed.0),
+                (false, _, Ok(Request::Hello { version, token })) => self.greet(id, version, token),
+                (false, ..) => connection.refuse(Failure::Protocol, "a connection begins with a greeting"),
+                (true, Some(leader), Ok(Request::Cancel)) => {
+                    if let Some(command) = self.commands.iter_mut().find(|command| command.leader == leader) {
+                        command.stop(Cause::Cancel, now);
+                    }
+                }
+                (true, Some(_), _) => connection.refuse(Failure::Protocol, "the connection's command still runs"),
+                (true, None, Ok(Request::Run(run))) => self.begin(id, &run, now),
+                (true, None, Ok(Request::KillAll { spare_running })) => self.kill_all(id, spare_running),
+                (true, None, Ok(request)) => self.answerer.answer(&request, connection),
+            }
+        }
+    }
+
+    fn greet(&mut self, id: u64, version: u16, token: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if version != VERSION {
+            let message = format!("this runner speaks version {VERSION}, not {version}");
+            connection.refuse(Failure::Version, &message);
+        } else if !self.answerer.knows(token) {
+            connection.refuse(Failure::Token, "the token is wrong");
+        } else {
+            connection.greeted = true;
+            let pid = std::process::id();
+            Reply::Welcome { version: VERSION, pid, features: FEATURES }.encode(connection.out());
+        }
+    }
+
+    fn begin(&mut self, id: u64, run: &Run<'_>, now: Instant) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let contained = matches!(self.gate, Gate::Listener(_));
+        let place = Place { root: &self.answerer.root, contained, null: &self.answerer.null };
+        let begun = self.answerer.oom.biased(|| Command::begin(run, &place, &mut self.spawner, now));
+        match begun {
+            Ok(Begun::Running(mut command)) => {
+                command.peer = Some(id);
+                connection.command = Some(command.leader);
+                self.population.add(command.leader);
+                self.commands.push(command);
+            }
+            Ok(Begun::NoProgram { exit_code, message }) => {
+                if !run.discard_output {
+                    Reply::Output { stream: Stream::Stderr, bytes: message.as_bytes() }.encode(connection.out());
+                }
+                Reply::Ended(Ended { exit_code: Some(exit_code), ..Ended::default() }).encode(connection.out());
+            }
+            Err(refused) => fail(connection, &refused),
+        }
+    }
+
+    fn kill_all(&mut self, id: u64, spare_running: bool) {
+        let count = self.population.kill_all(spare_running);
+        self.await_killed(spare_running);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            Reply::Done { count }.encode(connection.out());
+        }
+    }
+
+    fn await_killed(&mut self, spare_running: bool) {
+        let until = Instant::now() + KILL_PATIENCE;
+        loop {
+            self.population.reap();
+            if !self.population.has_others(spare_running) || Instant::now() >= until {
+                return;
+            }
+            readable(self.signals.as_fd(), Duration::from_millis(5));
+        }
+    }
+
+    /// Leaves nobody behind.
+    fn end(&mut self) {
+        // In a container all others end with this process.
+        if matches!(self.gate, Gate::Parent { .. }) {
+            self.population.kill_all(false);
+            self.await_killed(false);
+        }
+    }
+}
+
+/// Answers that a request was not served.
+pub(crate) fn fail(connection: &mut Connection, refused: &Refused) {
+    let Refused { kind, errno, message } = refused;
+    Reply::Failed { kind: *kind, errno: *errno, message: message.as_bytes() }.encode(connection.out());
+}

@@ -1,0 +1,175 @@
+//! Starting a process as posix_spawn does: the child borrows this process's memory until it becomes its program, so
+//! that nothing is copied. It differs in what the child does first.
+
+use std::ffi::{CString, c_char, c_int, c_ulong, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+
+use crate::sys::{SIGKILL, SignalSet};
+
+const CLONE_VM: c_int = 0x100;
+const CLONE_VFORK: c_int = 0x4000;
+const SIGCHLD: c_int = 17;
+const SIG_SETMASK: c_int = 2;
+const PR_SET_PDEATHSIG: c_int = 1;
+const PR_SET_CHILD_SUBREAPER: c_int = 36;
+const ENOENT: c_int = 2;
+const EACCES: c_int = 13;
+const ENOTDIR: c_int = 20;
+const STACK_BYTES: usize = 64 * 1024;
+
+#[expect(unsafe_code, reason = "std cannot start a process this way")]
+unsafe extern "C" {
+    fn clone(
+        run: extern "C" fn(*mut c_void) -> c_int,
+        stack: *mut c_void,
+        flags: c_int,
+        argument: *mut c_void,
+        ...
+    ) -> c_int;
+    fn execve(path: *const c_char, argv: *const *const c_char, env: *const *const c_char) -> c_int;
+    fn setsid() -> c_int;
+    fn dup2(from: c_int, to: c_int) -> c_int;
+    fn fchdir(fd: c_int) -> c_int;
+    fn prctl(option: c_int, ...) -> c_int;
+    fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
+    fn _exit(code: c_int) -> !;
+    fn __errno_location() -> *mut c_int;
+}
+
+/// What a process begins with.
+pub(crate) struct Start<'a> {
+    /// Where the program may be; the first that is there is taken.
+    pub(crate) candidates: &'a [CString],
+    pub(crate) argv: &'a [CString],
+    pub(crate) env: &'a [CString],
+    pub(crate) cwd: BorrowedFd<'a>,
+    pub(crate) streams: [BorrowedFd<'a>; 3],
+    /// The child is killed when this process dies. In a container the kernel does it anyway.
+    pub(crate) die_with_runner: bool,
+}
+
+/// Why there is no process.
+pub(crate) enum Unstarted {
+    /// The system had no process to give.
+    Process(io::Error),
+    /// Its directory could not be entered.
+    Directory(io::Error),
+    /// No candidate could be executed.
+    Program(io::Error),
+}
+
+/// Memory that children stand on for the moment until they are their programs.
+pub(crate) struct Spawner {
+    stack: Box<[u128]>,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    Directory,
+    Program,
+}
+
+/// All that the child needs, as plain pointers: it must not allocate.
+struct Child {
+    candidates: *const *const c_char,
+    argv: *const *const c_char,
+    env: *const *const c_char,
+    cwd: RawFd,
+    streams: [RawFd; 3],
+    die_with_runner: bool,
+    failed: Option<(Stage, c_int)>,
+}
+
+impl Spawner {
+    pub(crate) fn new() -> Self {
+        Self { stack: vec![0; STACK_BYTES / size_of::<u128>()].into_boxed_slice() }
+    }
+
+    /// Starts a process in a session of its own.
+    pub(crate) fn spawn(&mut self, start: &Start<'_>) -> Result<i32, Unstarted> {
+        let (candidates, argv, env) = (pointers(start.candidates), pointers(start.argv), pointers(start.env));
+        let mut child = Child {
+            candidates: candidates.as_ptr(),
+            argv: argv.as_ptr(),
+            env: env.as_ptr(),
+            cwd: start.cwd.as_raw_fd(),
+            streams: start.streams.map(|stream| stream.as_raw_fd()),
+            die_with_runner: start.die_with_runner,
+            failed: None,
+        };
+        let top = self.stack.as_mut_ptr_range().end;
+        let flags = CLONE_VM | CLONE_VFORK | SIGCHLD;
+        #[expect(unsafe_code, reason = "std's spawn cannot set what a child begins with without copying this process")]
+        // SAFETY: with CLONE_VFORK this thread, the only one, stands still until the child has become its program or
+        // has ended, so the child alone uses the stack and `child`, and both outlive its use of them. All signals are
+        // blocked, so no handler runs in the shared memory.
+        let pid = unsafe { clone(begin, top.cast(), flags, (&raw mut child).cast()) };
+        if pid < 0 {
+            return Err(Unstarted::Process(io::Error::last_os_error()));
+        }
+        #[expect(unsafe_code, reason = "the child wrote through a pointer that the compiler does not see")]
+        // SAFETY: the place is valid, and the child no longer writes to it.
+        let failed = unsafe { (&raw const child.failed).read_volatile() };
+        // A child that failed has ended; the loop that reaps takes it.
+        match failed {
+            None => Ok(pid),
+            Some((Stage::Directory, errno)) => Err(Unstarted::Directory(io::Error::from_raw_os_error(errno))),
+            Some((Stage::Program, errno)) => Err(Unstarted::Program(io::Error::from_raw_os_error(errno))),
+        }
+    }
+}
+
+fn pointers(texts: &[CString]) -> Vec<*const c_char> {
+    texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// The child's life before its program: system calls only.
+#[expect(unsafe_code, reason = "between clone and execve only plain system calls are sound")]
+extern "C" fn begin(argument: *mut c_void) -> c_int {
+    let child: *mut Child = argument.cast();
+    // SAFETY: `argument` is the `Child` of `spawn`, which lives until this process is its program or has ended; nobody
+    // else uses it meanwhile. Every pointer in it ends in NUL or null as the calls need.
+    unsafe {
+        let child = &mut *child;
+        setsid();
+        let (zero, one): (c_ulong, c_ulong) = (0, 1);
+        // What the command's processes leave behind becomes its leader's, and so is known to be this command's.
+        prctl(PR_SET_CHILD_SUBREAPER, one, zero, zero, zero);
+        if child.die_with_runner {
+            prctl(PR_SET_PDEATHSIG, SIGKILL as c_ulong, zero, zero, zero);
+        }
+        for (number, stream) in (0..).zip(child.streams) {
+            dup2(stream, number);
+        }
+        if fchdir(child.cwd) != 0 {
+            child.failed = Some((Stage::Directory, *__errno_location()));
+            _exit(126);
+        }
+        let none = SignalSet::empty();
+        sigprocmask(SIG_SETMASK, &raw const none, std::ptr::null_mut());
+        let errno = execute(child);
+        child.failed = Some((Stage::Program, errno));
+        _exit(127)
+    }
+}
+
+/// Becomes the first candidate that there is, as execvp does. Returns why none was.
+#[expect(unsafe_code, reason = "between clone and execve only plain system calls are sound")]
+unsafe fn execute(child: &Child) -> c_int {
+    let mut denied = false;
+    let mut candidate = child.candidates;
+    // SAFETY: the candidates end in a null pointer; argv and env are as execve needs them.
+    unsafe {
+        while !(*candidate).is_null() {
+            execve(*candidate, child.argv, child.env);
+            match *__errno_location() {
+                ENOENT | ENOTDIR => {}
+                EACCES => denied = true,
+                other => return other,
+            }
+            candidate = candidate.add(1);
+        }
+    }
+    if denied { EACCES } else { ENOENT }
+}

@@ -1,0 +1,441 @@
+//! System calls that std does not wrap, each behind a safe function.
+
+use std::ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong, c_void};
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+pub(crate) const SIGHUP: i32 = 1;
+pub(crate) const SIGKILL: i32 = 9;
+pub(crate) const SIGTERM: i32 = 15;
+pub(crate) const SIGCHLD: i32 = 17;
+pub(crate) const SIGCONT: i32 = 18;
+pub(crate) const SIGSTOP: i32 = 19;
+
+pub(crate) const EAGAIN: i32 = 11;
+pub(crate) const EXDEV: i32 = 18;
+
+pub(crate) const O_WRONLY: i32 = 0o1;
+pub(crate) const O_CREAT: i32 = 0o100;
+pub(crate) const O_APPEND: i32 = 0o2000;
+pub(crate) const O_NONBLOCK: i32 = 0o4000;
+pub(crate) const O_PATH: i32 = 0o10_000_000;
+const O_CLOEXEC: i32 = 0o2_000_000;
+#[cfg(target_arch = "aarch64")]
+pub(crate) const O_DIRECTORY: i32 = 0o40_000;
+#[cfg(target_arch = "aarch64")]
+pub(crate) const O_NOFOLLOW: i32 = 0o100_000;
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) const O_DIRECTORY: i32 = 0o200_000;
+#[cfg(not(target_arch = "aarch64"))]
+pub(crate) const O_NOFOLLOW: i32 = 0o400_000;
+
+pub(crate) const POLLIN: i16 = 0x1;
+pub(crate) const POLLOUT: i16 = 0x4;
+
+const PR_SET_PDEATHSIG: c_int = 1;
+const PR_SET_DUMPABLE: c_int = 4;
+const PR_SET_CHILD_SUBREAPER: c_int = 36;
+const PR_SET_NO_NEW_PRIVS: c_int = 38;
+const WNOHANG: c_int = 1;
+const F_SETFD: c_int = 2;
+const F_GETFL: c_int = 3;
+const F_SETFL: c_int = 4;
+const FD_CLOEXEC: c_int = 1;
+const SOL_SOCKET: c_int = 1;
+const SO_PEERCRED: c_int = 17;
+const SCM_RIGHTS: c_int = 1;
+const MSG_DONTWAIT: c_int = 0x40;
+const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
+const SIG_BLOCK: c_int = 0;
+const SIG_DFL: usize = 0;
+#[cfg(not(target_arch = "x86_64"))]
+const SYS_RENAMEAT2: c_long = 276;
+#[cfg(target_arch = "x86_64")]
+const SYS_RENAMEAT2: c_long = 316;
+const RENAME_EXCHANGE: c_uint = 2;
+const SYS_CLOSE_RANGE: c_long = 436;
+const SYS_OPENAT2: c_long = 437;
+const RESOLVE_NO_MAGICLINKS: u64 = 0x02;
+const RESOLVE_BENEATH: u64 = 0x08;
+
+#[expect(unsafe_code, reason = "std does not wrap these")]
+unsafe extern "C" {
+    fn poll(fds: *mut PollFd, count: c_ulong, timeout: c_int) -> c_int;
+    #[link_name = "kill"]
+    fn raw_kill(pid: c_int, signal: c_int) -> c_int;
+    fn getppid() -> c_int;
+    fn getpgid(pid: c_int) -> c_int;
+    fn prctl(option: c_int, ...) -> c_int;
+    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut RawUsage) -> c_int;
+    fn close(fd: c_int) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32) -> c_int;
+    fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
+    fn syscall(number: c_long, ...) -> c_long;
+    fn sigfillset(set: *mut SignalSet) -> c_int;
+    fn sigprocmask(how: c_int, set: *const SignalSet, old: *mut SignalSet) -> c_int;
+    fn signal(number: c_int, handler: usize) -> usize;
+    fn signalfd(fd: c_int, set: *const SignalSet, flags: c_int) -> c_int;
+}
+
+#[repr(C)]
+pub(crate) struct PollFd {
+    pub(crate) fd: RawFd,
+    pub(crate) events: i16,
+    pub(crate) ready: i16,
+}
+
+#[repr(C)]
+pub(crate) struct SignalSet([u64; 16]);
+
+impl SignalSet {
+    pub(crate) const fn empty() -> Self {
+        Self([0; 16])
+    }
+}
+
+#[repr(C)]
+#[derive(Default)]
+struct RawUsage {
+    user: [i64; 2],
+    system: [i64; 2],
+    max_rss: i64,
+    rest: [i64; 13],
+}
+
+#[repr(C)]
+struct MessageHeader {
+    name: *mut c_void,
+    name_length: u32,
+    parts: *mut MessagePart,
+    parts_count: usize,
+    control: *mut c_void,
+    control_length: usize,
+    flags: c_int,
+}
+
+#[repr(C)]
+struct MessagePart {
+    base: *mut c_void,
+    length: usize,
+}
+
+/// A control message with one descriptor, as the kernel aligns it.
+#[repr(C, align(8))]
+struct ControlMessage {
+    length: usize,
+    level: c_int,
+    kind: c_int,
+    fd: c_int,
+    padding: c_int,
+}
+
+#[repr(C)]
+struct OpenHow {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+/// Closes what this process was given beyond its standard streams: commands would have it too.
+pub(crate) fn close_inherited() {
+    const FIRST: c_int = 3;
+    const LAST_WITHOUT_RANGE: c_int = 4096;
+    #[expect(unsafe_code, reason = "std has no call for descriptors that it did not open")]
+    // SAFETY: nothing has been opened yet, so nobody uses what is closed.
+    unsafe {
+        if syscall(SYS_CLOSE_RANGE, FIRST, c_uint::MAX, 0) != 0 {
+            for fd in FIRST..LAST_WITHOUT_RANGE {
+                close(fd);
+            }
+        }
+    }
+}
+
+/// Waits until a descriptor is ready, or the time has passed.
+pub(crate) fn wait_ready(fds: &mut [PollFd], timeout: Option<Duration>) -> io::Result<()> {
+    let timeout = match timeout {
+        // Rounded up: waking early would spin.
+        Some(timeout) => c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(c_int::MAX),
+        None => -1,
+    };
+    #[expect(unsafe_code, reason = "poll has no wrapper in std")]
+    // SAFETY: the slice is valid for its length, and poll writes `ready` only.
+    let ready = unsafe { poll(fds.as_mut_ptr(), fds.len() as c_ulong, timeout) };
+    if ready >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Whether the descriptor can be read, or its other end is closed, within the time.
+pub(crate) fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
+    let mut fds = [PollFd { fd: fd.as_raw_fd(), events: POLLIN, ready: 0 }];
+    wait_ready(&mut fds, Some(timeout)).is_ok() && fds[0].ready != 0
+}
+
+/// Blocks every signal for good and gives a descriptor that those of interest are read from. Commands begin with none
+/// blocked and none ignored.
+pub(crate) fn take_signals() -> io::Result<File> {
+    let mut all = SignalSet::empty();
+    let mut wanted = SignalSet::empty();
+    for number in [SIGHUP, SIGTERM, SIGCHLD] {
+        wanted.0[0] |= 1 << (number - 1);
+    }
+    #[expect(unsafe_code, reason = "std does not wrap signals")]
+    // SAFETY: the sets are valid and of the size that the C library has; no handler is installed.
+    let fd = unsafe {
+        for number in 1..=64 {
+            signal(number, SIG_DFL);
+        }
+        sigfillset(&raw mut all);
+        sigprocmask(SIG_BLOCK, &raw const all, std::ptr::null_mut());
+        signalfd(-1, &raw const wanted, O_CLOEXEC | O_NONBLOCK)
+    };
+    owned(fd).map(File::from)
+}
+
+/// A signal that has come.
+pub(crate) struct Received {
+    pub(crate) number: i32,
+    /// The sender's process in this namespace; 0 for the kernel and for processes outside of it. None when the sender
+    /// may have made it up.
+    pub(crate) sender: Option<u32>,
+}
+
+/// The next signal, if one has come.
+pub(crate) fn next_signal(mut signals: &File) -> Option<Received> {
+    use io::Read;
+    let mut raw = [0; 128];
+    if signals.read(&mut raw).ok()? != raw.len() {
+        return None;
+    }
+    let word = |at: usize| raw.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
+    // Codes below zero are of sigqueue, whose caller fills the sender in.
+    let sender = if word(8)?.cast_signed() >= 0 { word(12) } else { None };
+    Some(Received { number: word(0)?.cast_signed(), sender })
+}
+
+pub(crate) fn forbid_new_privileges() -> io::Result<()> {
+    control(PR_SET_NO_NEW_PRIVS, 1)
+}
+
+/// Keeps processes of the same user from tracing this one and from reading its memory, environment and descriptors.
+pub(crate) fn forbid_inspection() -> io::Result<()> {
+    control(PR_SET_DUMPABLE, 0)
+}
+
+/// Makes orphaned descendants children of this process.
+pub(crate) fn adopt_orphans() -> io::Result<()> {
+    control(PR_SET_CHILD_SUBREAPER, 1)
+}
+
+/// Asks for a signal when the parent, or only its thread that made this process, ends.
+pub(crate) fn signal_on_parent_death(number: i32) -> io::Result<()> {
+    control(PR_SET_PDEATHSIG, number)
+}
+
+fn control(option: c_int, value: c_int) -> io::Result<()> {
+    let zero: c_ulong = 0;
+    #[expect(unsafe_code, reason = "prctl has no wrapper in std")]
+    // SAFETY: the options above take a number and no pointer.
+    let done = unsafe { prctl(option, c_long::from(value) as c_ulong, zero, zero, zero) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The parent's process id.
+pub(crate) fn parent() -> i32 {
+    #[expect(unsafe_code, reason = "getppid has no wrapper that a borrowed std gives cheaply")]
+    // SAFETY: it has no arguments and cannot fail.
+    unsafe {
+        getppid()
+    }
+}
+
+/// The process group of a process, if there is such a process.
+pub(crate) fn group_of(pid: i32) -> Option<i32> {
+    #[expect(unsafe_code, reason = "getpgid has no wrapper in std")]
+    // SAFETY: it takes a number only.
+    let group = unsafe { getpgid(pid) };
+    (group > 0).then_some(group)
+}
+
+/// Signals one process. Ids that mean several, or the first process, are refused.
+pub(crate) fn kill(pid: i32, number: i32) {
+    if pid > 1 {
+        #[expect(unsafe_code, reason = "kill has no wrapper in std")]
+        // SAFETY: it takes numbers only. That the process is gone is as good.
+        unsafe {
+            raw_kill(pid, number);
+        }
+    }
+}
+
+/// Signals every process of a group.
+pub(crate) fn kill_group(group: i32, number: i32) {
+    if group > 1 {
+        #[expect(unsafe_code, reason = "kill has no wrapper in std")]
+        // SAFETY: it takes numbers only. That the group is gone is as good.
+        unsafe {
+            raw_kill(-group, number);
+        }
+    }
+}
+
+/// Signals every process of the namespace but this one, in one step that no fork escapes.
+pub(crate) fn kill_namespace(number: i32) {
+    // Anywhere else this would be every process of the machine.
+    if std::process::id() == 1 {
+        #[expect(unsafe_code, reason = "kill has no wrapper in std")]
+        // SAFETY: it takes numbers only.
+        unsafe {
+            raw_kill(-1, number);
+        }
+    }
+}
+
+/// What waiting for children gave.
+pub(crate) enum Reaped {
+    Child(Dead),
+    /// There are children, and all of them live.
+    Nothing,
+    Childless,
+}
+
+/// A child that has ended.
+pub(crate) struct Dead {
+    pub(crate) pid: i32,
+    pub(crate) status: i32,
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
+    pub(crate) max_rss_kib: u64,
+}
+
+/// Takes a child that has ended, if there is one.
+pub(crate) fn reap() -> Reaped {
+    let mut status = 0;
+    let mut usage = RawUsage::default();
+    #[expect(unsafe_code, reason = "std waits for children that it started only")]
+    // SAFETY: both places are valid and of the layout that 64-bit Linux has.
+    let pid = unsafe { wait4(-1, &raw mut status, WNOHANG, &raw mut usage) };
+    let time = |[seconds, micros]: [i64; 2]| {
+        let (seconds, micros) = (u64::try_from(seconds).unwrap_or(0), u64::try_from(micros).unwrap_or(0));
+        Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros))
+    };
+    match pid {
+        1.. => Reaped::Child(Dead {
+            pid,
+            status,
+            user: time(usage.user),
+            system: time(usage.system),
+            max_rss_kib: u64::try_from(usage.max_rss).unwrap_or(0),
+        }),
+        0 => Reaped::Nothing,
+        _ => Reaped::Childless,
+    }
+}
+
+/// Makes reads and writes return at once.
+pub(crate) fn set_nonblocking(fd: impl AsFd) -> io::Result<()> {
+    let fd = fd.as_fd().as_raw_fd();
+    #[expect(unsafe_code, reason = "fcntl has no wrapper in std")]
+    // SAFETY: both commands take numbers only.
+    let done = unsafe {
+        let flags = fcntl(fd, F_GETFL);
+        fcntl(fd, F_SETFL, flags | O_NONBLOCK)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Keeps commands from inheriting the descriptor.
+pub(crate) fn close_on_exec(fd: impl AsFd) -> io::Result<()> {
+    #[expect(unsafe_code, reason = "fcntl has no wrapper in std")]
+    // SAFETY: the command takes a number only.
+    let done = unsafe { fcntl(fd.as_fd().as_raw_fd(), F_SETFD, FD_CLOEXEC) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// The process at the other end of a unix socket; 0 when it is not in this process's namespace.
+pub(crate) fn peer(socket: impl AsFd) -> io::Result<i32> {
+    let mut credentials = [0_i32; 3];
+    let mut length = 12;
+    let value = (&raw mut credentials).cast();
+    let fd = socket.as_fd().as_raw_fd();
+    #[expect(unsafe_code, reason = "std's peer_cred is not stable")]
+    // SAFETY: `value` has the 12 bytes of a ucred, as `length` says.
+    let done = unsafe { getsockopt(fd, SOL_SOCKET, SO_PEERCRED, value, &raw mut length) };
+    if done == 0 && length == 12 { Ok(credentials[0]) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What came over a socket that carries sockets.
+pub(crate) enum Passed {
+    Socket(OwnedFd),
+    /// A message without one.
+    Nothing,
+    Closed,
+}
+
+/// Takes one message with one descriptor.
+pub(crate) fn receive_descriptor(socket: impl AsFd) -> io::Result<Passed> {
+    let mut byte = 0_u8;
+    let mut part = MessagePart { base: (&raw mut byte).cast(), length: 1 };
+    let mut message = ControlMessage { length: 0, level: 0, kind: 0, fd: -1, padding: 0 };
+    let mut header = MessageHeader {
+        name: std::ptr::null_mut(),
+        name_length: 0,
+        parts: &raw mut part,
+        parts_count: 1,
+        control: (&raw mut message).cast(),
+        control_length: size_of::<ControlMessage>(),
+        flags: 0,
+    };
+    #[expect(unsafe_code, reason = "std's ancillary data is not stable")]
+    // SAFETY: every pointer in the header is valid for the length beside it.
+    let read = unsafe { recvmsg(socket.as_fd().as_raw_fd(), &raw mut header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) };
+    let full = size_of::<usize>() + 3 * size_of::<c_int>();
+    let has_one = message.length == full && message.level == SOL_SOCKET && message.kind == SCM_RIGHTS;
+    match read {
+        ..0 => Err(io::Error::last_os_error()),
+        0 => Ok(Passed::Closed),
+        _ if has_one && message.fd >= 0 => owned(message.fd).map(Passed::Socket),
+        _ => Ok(Passed::Nothing),
+    }
+}
+
+/// Opens a path below a directory. No link, `..` or mount leads out of it.
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    let flags = u64::from((flags | O_CLOEXEC).cast_unsigned());
+    let how = OpenHow { flags, mode: u64::from(mode), resolve: RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
+    let pointer: *const c_char = path.as_ptr();
+    let mut tries = 0;
+    loop {
+        #[expect(unsafe_code, reason = "openat2 has no wrapper in std or the C library")]
+        // SAFETY: the path ends in NUL, and `how` is valid for the size that is given.
+        let fd = unsafe { syscall(SYS_OPENAT2, root.as_raw_fd(), pointer, &raw const how, size_of::<OpenHow>()) };
+        let opened = owned(c_int::try_from(fd).unwrap_or(-1));
+        tries += 1;
+        match opened {
+            // A rename elsewhere raced with the walk.
+            Err(error) if error.raw_os_error() == Some(EAGAIN) && tries < 100 => {}
+            other => return other,
+        }
+    }
+}
+
+/// Exchanges two entries of a directory in one step.
+pub(crate) fn exchange(directory: BorrowedFd<'_>, one: &CStr, other: &CStr) -> io::Result<()> {
+    let fd = directory.as_raw_fd();
+    #[expect(unsafe_code, reason = "renameat2 has no wrapper in std")]
+    // SAFETY: both names end in NUL.
+    let done = unsafe { syscall(SYS_RENAMEAT2, fd, one.as_ptr(), fd, other.as_ptr(), RENAME_EXCHANGE) };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A descriptor that a system call has just made, or its error.
+fn owned(fd: c_int) -> io::Result<OwnedFd> {
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    #[expect(unsafe_code, reason = "the calls above give plain numbers")]
+    // SAFETY: the kernel has just given it to this process, and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,56 @@
+//! Frames between foldspace and the resident runner, pure. `docs/RUNNER.md` describes them.
+//!
+//! Both sides compile this file: the runner as a module, foldspace through `#[path]`.
+
+mod bytes;
+mod reply;
+mod request;
+
+pub(crate) use reply::{Ended, Entry, EntryKind, Failure, Reply, Stream, Usage};
+pub(crate) use request::{Cwd, Request, Run, WriteMode};
+
+/// The protocol's version: both sides must have the same.
+pub(crate) const VERSION: u16 = 1;
+/// The first bytes of a greeting.
+pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
+/// Bytes of a frame after its length.
+pub(crate) const MAX_FRAME: usize = MAX_PIECE + 64 * 1024;
+/// Bytes of a file in one frame.
+pub(crate) const MAX_PIECE: usize = 4 * 1024 * 1024;
+/// Bytes of a command's standard input.
+pub(crate) const MAX_STDIN: usize = 64 * 1024;
+/// Bytes of a command's arguments and variables together.
+pub(crate) const MAX_WORDS_BYTES: usize = 1024 * 1024;
+/// Arguments, or variables, of one command.
+pub(crate) const MAX_WORDS: usize = 4096;
+/// Connections at one time, and so commands.
+pub(crate) const MAX_CONNECTIONS: usize = 64;
+
+/// The kind of [`Reply::Output`], which the runner also writes by itself to copy its bytes once only.
+pub(crate) const OUTPUT: u8 = 129;
+
+/// A frame that is not one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed(pub(crate) &'static str);
+
+/// The length that a frame's first four bytes say, or none while they are not there.
+pub(crate) fn frame_length(bytes: &[u8]) -> Option<usize> {
+    let first = bytes.first_chunk::<4>()?;
+    Some(u32::from_le_bytes(*first) as usize)
+}
+
+/// Appends a frame whose body `body` writes.
+pub(crate) fn frame(out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
+    let start = out.len();
+    out.extend_from_slice(&[0; 4]);
+    body(out);
+    close_frame(out, start);
+}
+
+/// Writes the length of the frame that begins at `start` and ends where `out` does.
+pub(crate) fn close_frame(out: &mut [u8], start: usize) {
+    let length = u32::try_from(out.len().saturating_sub(start + 4)).unwrap_or(u32::MAX);
+    if let Some(place) = out.get_mut(start..start + 4) {
+        place.copy_from_slice(&length.to_le_bytes());
+    }
+}

@@ -1,0 +1,266 @@
+//! What the runner answers.
+
+use super::bytes::{Rest, put_bytes, put_length, put_list};
+use super::{MAX_FRAME, Malformed, OUTPUT, frame};
+
+/// What the runner answers. All but `Output` end a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reply<'a> {
+    Welcome { version: u16, pid: u32, features: u32 },
+    Output { stream: Stream, bytes: &'a [u8] },
+    Ended(Ended),
+    Done { count: u32 },
+    Found { path: Option<&'a [u8]> },
+    Env { variables: Vec<&'a [u8]>, root: &'a [u8] },
+    Piece { size: u64, bytes: &'a [u8] },
+    Entries(Vec<Entry<'a>>),
+    Usage(Usage),
+    Failed { kind: Failure, errno: i32, message: &'a [u8] },
+}
+
+/// A command's output streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Ended {
+    /// Unless a signal ended it.
+    pub(crate) exit_code: Option<u8>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<u8>,
+    pub(crate) timed_out: bool,
+    pub(crate) cancelled: bool,
+    /// The last signal that the runner sent to end it: 15, 9 or none.
+    pub(crate) sent: Option<u8>,
+    /// Processes that it left behind and that were ended too.
+    pub(crate) leftovers: u32,
+    /// Processes that live on although they were killed: the kernel holds them.
+    pub(crate) survivors: u32,
+    pub(crate) duration_us: u64,
+    pub(crate) user_us: u64,
+    pub(crate) system_us: u64,
+    pub(crate) max_rss_kib: u64,
+}
+
+/// One entry of a directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry<'a> {
+    /// Empty where the entry's own path was asked for.
+    pub(crate) name: &'a [u8],
+    pub(crate) kind: EntryKind,
+    pub(crate) mode: u32,
+    pub(crate) size: u64,
+    pub(crate) modified_ns: i64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EntryKind {
+    File,
+    Directory,
+    Symlink,
+    Other,
+}
+
+/// What the container's control group counts, where it can be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Usage {
+    /// Processes that were killed for want of memory.
+    pub(crate) oom_kills: Option<u64>,
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) processes: Option<u64>,
+}
+
+/// Why a request was not served.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// The peer speaks another version.
+    Version,
+    /// The token is wrong.
+    Token,
+    /// A frame is malformed, too long or out of turn; the connection ends.
+    Protocol,
+    /// A request asks for what is not allowed or cannot be.
+    Invalid,
+    /// As many connections as can be are open.
+    Busy,
+    /// The command's directory is missing, or leads out of the root.
+    Cwd,
+    /// No process could be started.
+    Spawn,
+    /// A path leads out of the root.
+    Outside,
+    /// The system refused a file operation; `errno` says why.
+    Io,
+    /// A file or directory is larger than what one request may have.
+    TooLarge,
+}
+
+impl Reply<'_> {
+    /// Appends the frame, its length first.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        frame(out, |out| match self {
+            Self::Welcome { version, pid, features } => {
+                out.push(128);
+                out.extend_from_slice(&version.to_le_bytes());
+                out.extend_from_slice(&pid.to_le_bytes());
+                out.extend_from_slice(&features.to_le_bytes());
+            }
+            Self::Output { stream, bytes } => {
+                out.extend_from_slice(&[OUTPUT, *stream as u8]);
+                out.extend_from_slice(bytes);
+            }
+            Self::Ended(ended) => {
+                out.push(130);
+                ended.encode(out);
+            }
+            Self::Done { count } => {
+                out.push(131);
+                out.extend_from_slice(&count.to_le_bytes());
+            }
+            Self::Found { path } => {
+                out.extend_from_slice(&[132, u8::from(path.is_some())]);
+                put_bytes(out, path.unwrap_or_default());
+            }
+            Self::Env { variables, root } => {
+                out.push(133);
+                put_list(out, variables);
+                put_bytes(out, root);
+            }
+            Self::Piece { size, bytes } => {
+                out.push(134);
+                out.extend_from_slice(&size.to_le_bytes());
+                put_bytes(out, bytes);
+            }
+            Self::Entries(entries) => {
+                out.push(135);
+                put_length(out, entries.len());
+                for entry in entries {
+                    entry.encode(out);
+                }
+            }
+            Self::Usage(usage) => {
+                out.push(136);
+                for value in [usage.oom_kills, usage.memory_bytes, usage.processes] {
+                    out.push(u8::from(value.is_some()));
+                    out.extend_from_slice(&value.unwrap_or(0).to_le_bytes());
+                }
+            }
+            Self::Failed { kind, errno, message } => {
+                out.extend_from_slice(&[255, *kind as u8]);
+                out.extend_from_slice(&errno.to_le_bytes());
+                put_bytes(out, message);
+            }
+        });
+    }
+}
+
+impl<'a> Reply<'a> {
+    /// Reads what follows a frame's length.
+    pub(crate) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = Rest(body);
+        let reply = match rest.u8()? {
+            128 => Self::Welcome { version: rest.u16()?, pid: rest.u32()?, features: rest.u32()? },
+            OUTPUT => {
+                let stream = match rest.u8()? {
+                    0 => Stream::Stdout,
+                    1 => Stream::Stderr,
+                    _ => return Err(Malformed("the output's stream is unknown")),
+                };
+                Self::Output { stream, bytes: rest.take(rest.0.len())? }
+            }
+            130 => Self::Ended(Ended::decode(&mut rest)?),
+            131 => Self::Done { count: rest.u32()? },
+            132 => {
+                let (known, path) = (rest.flag()?, rest.bytes()?);
+                Self::Found { path: known.then_some(path) }
+            }
+            133 => Self::Env { variables: rest.list(MAX_FRAME)?, root: rest.bytes()? },
+            134 => Self::Piece { size: rest.u64()?, bytes: rest.bytes()? },
+            135 => {
+                let count = rest.u32()?;
+                Self::Entries((0..count).map(|_| Entry::decode(&mut rest)).collect::<Result<_, _>>()?)
+            }
+            136 => {
+                Self::Usage(Usage { oom_kills: rest.maybe()?, memory_bytes: rest.maybe()?, processes: rest.maybe()? })
+            }
+            255 => {
+                let kind = Failure::decode(rest.u8()?)?;
+                Self::Failed { kind, errno: rest.u32()?.cast_signed(), message: rest.bytes()? }
+            }
+            _ => return Err(Malformed("the answer's kind is unknown")),
+        };
+        rest.end(reply)
+    }
+}
+
+impl Ended {
+    fn encode(&self, out: &mut Vec<u8>) {
+        for value in [self.exit_code, self.signal, self.sent] {
+            out.extend_from_slice(&[u8::from(value.is_some()), value.unwrap_or(0)]);
+        }
+        out.extend_from_slice(&[u8::from(self.timed_out), u8::from(self.cancelled)]);
+        out.extend_from_slice(&self.leftovers.to_le_bytes());
+        out.extend_from_slice(&self.survivors.to_le_bytes());
+        for value in [self.duration_us, self.user_us, self.system_us, self.max_rss_kib] {
+            out.extend_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    fn decode(rest: &mut Rest<'_>) -> Result<Self, Malformed> {
+        let mut small = || {
+            let (known, value) = (rest.flag()?, rest.u8()?);
+            Ok(known.then_some(value))
+        };
+        let (exit_code, signal, sent) = (small()?, small()?, small()?);
+        let (timed_out, cancelled) = (rest.flag()?, rest.flag()?);
+        let (leftovers, survivors, duration_us) = (rest.u32()?, rest.u32()?, rest.u64()?);
+        let (user_us, system_us, max_rss_kib) = (rest.u64()?, rest.u64()?, rest.u64()?);
+        Ok(Self {
+            exit_code,
+            signal,
+            timed_out,
+            cancelled,
+            sent,
+            leftovers,
+            survivors,
+            duration_us,
+            user_us,
+            system_us,
+            max_rss_kib,
+        })
+    }
+}
+
+impl<'a> Entry<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.name);
+        out.push(self.kind as u8);
+        out.extend_from_slice(&self.mode.to_le_bytes());
+        out.extend_from_slice(&self.size.to_le_bytes());
+        out.extend_from_slice(&self.modified_ns.to_le_bytes());
+    }
+
+    fn decode(rest: &mut Rest<'a>) -> Result<Self, Malformed> {
+        let name = rest.bytes()?;
+        let kind = match rest.u8()? {
+            0 => EntryKind::File,
+            1 => EntryKind::Directory,
+            2 => EntryKind::Symlink,
+            3 => EntryKind::Other,
+            _ => return Err(Malformed("the entry's kind is unknown")),
+        };
+        Ok(Self { name, kind, mode: rest.u32()?, size: rest.u64()?, modified_ns: rest.u64()?.cast_signed() })
+    }
+}
+
+impl Failure {
+    fn decode(byte: u8) -> Result<Self, Malformed> {
+        use Failure::*;
+        let known = [Version, Token, Protocol, Invalid, Busy, Cwd, Spawn, Outside, Io, TooLarge];
+        known.into_iter().find(|kind| *kind as u8 == byte).ok_or(Malformed("the failure's kind is unknown"))
+    }
+}

@@ -1,0 +1,206 @@
+//! What foldspace asks.
+
+use super::bytes::{Rest, put_bytes, put_list};
+use super::{MAGIC, MAX_WORDS, Malformed, frame};
+
+/// What foldspace asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Request<'a> {
+    Hello {
+        version: u16,
+        token: &'a [u8],
+    },
+    Run(Run<'a>),
+    /// Ends the connection's running command; without one it means nothing.
+    Cancel,
+    KillAll {
+        spare_running: bool,
+    },
+    Which {
+        program: &'a [u8],
+        path: &'a [u8],
+    },
+    Env,
+    Read {
+        path: &'a [u8],
+        offset: u64,
+        limit: u32,
+    },
+    Write {
+        path: &'a [u8],
+        mode: WriteMode,
+        executable: bool,
+        content: &'a [u8],
+    },
+    List {
+        path: &'a [u8],
+    },
+    Remove {
+        path: &'a [u8],
+        recursive: bool,
+    },
+    Stat {
+        path: &'a [u8],
+    },
+    Ping,
+    Usage,
+}
+
+/// One command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Run<'a> {
+    pub(crate) cwd: Cwd<'a>,
+    pub(crate) argv: Vec<&'a [u8]>,
+    /// `NAME=value` each; the command has these and no others.
+    pub(crate) env: Vec<&'a [u8]>,
+    pub(crate) stdin: &'a [u8],
+    /// Zero for none.
+    pub(crate) timeout_ms: u32,
+    /// Between SIGTERM and SIGKILL.
+    pub(crate) grace_ms: u32,
+    pub(crate) discard_output: bool,
+}
+
+/// Where a command starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cwd<'a> {
+    /// Below the root; no link leads out of it.
+    Beneath(&'a [u8]),
+    /// Anywhere; in a container only.
+    At(&'a [u8]),
+}
+
+/// What becomes of a file that is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WriteMode {
+    /// It is an error.
+    New,
+    /// It is replaced, at once or not at all.
+    Replace,
+    /// It grows.
+    Append,
+}
+
+impl Request<'_> {
+    /// Appends the frame, its length first.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        frame(out, |out| match self {
+            Self::Hello { version, token } => {
+                out.push(1);
+                out.extend_from_slice(MAGIC);
+                out.extend_from_slice(&version.to_le_bytes());
+                put_bytes(out, token);
+            }
+            Self::Run(run) => {
+                out.push(2);
+                run.encode(out);
+            }
+            Self::Cancel => out.push(3),
+            Self::KillAll { spare_running } => out.extend_from_slice(&[4, u8::from(*spare_running)]),
+            Self::Which { program, path } => {
+                out.push(5);
+                put_bytes(out, program);
+                put_bytes(out, path);
+            }
+            Self::Env => out.push(6),
+            Self::Read { path, offset, limit } => {
+                out.push(7);
+                put_bytes(out, path);
+                out.extend_from_slice(&offset.to_le_bytes());
+                out.extend_from_slice(&limit.to_le_bytes());
+            }
+            Self::Write { path, mode, executable, content } => {
+                out.extend_from_slice(&[8, *mode as u8, u8::from(*executable)]);
+                put_bytes(out, path);
+                put_bytes(out, content);
+            }
+            Self::List { path } => {
+                out.push(9);
+                put_bytes(out, path);
+            }
+            Self::Remove { path, recursive } => {
+                out.extend_from_slice(&[10, u8::from(*recursive)]);
+                put_bytes(out, path);
+            }
+            Self::Stat { path } => {
+                out.push(11);
+                put_bytes(out, path);
+            }
+            Self::Ping => out.push(12),
+            Self::Usage => out.push(13),
+        });
+    }
+}
+
+impl<'a> Request<'a> {
+    /// Reads what follows a frame's length.
+    pub(crate) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
+        let mut rest = Rest(body);
+        let request = match rest.u8()? {
+            1 => {
+                if rest.take(MAGIC.len())? != MAGIC {
+                    return Err(Malformed("the greeting is not foldspace's"));
+                }
+                Self::Hello { version: rest.u16()?, token: rest.bytes()? }
+            }
+            2 => Self::Run(Run::decode(&mut rest)?),
+            3 => Self::Cancel,
+            4 => Self::KillAll { spare_running: rest.flag()? },
+            5 => Self::Which { program: rest.bytes()?, path: rest.bytes()? },
+            6 => Self::Env,
+            7 => Self::Read { path: rest.bytes()?, offset: rest.u64()?, limit: rest.u32()? },
+            8 => {
+                let (mode, executable) = (WriteMode::decode(rest.u8()?)?, rest.flag()?);
+                Self::Write { path: rest.bytes()?, mode, executable, content: rest.bytes()? }
+            }
+            9 => Self::List { path: rest.bytes()? },
+            10 => {
+                let recursive = rest.flag()?;
+                Self::Remove { path: rest.bytes()?, recursive }
+            }
+            11 => Self::Stat { path: rest.bytes()? },
+            12 => Self::Ping,
+            13 => Self::Usage,
+            _ => return Err(Malformed("the request's kind is unknown")),
+        };
+        rest.end(request)
+    }
+}
+
+impl<'a> Run<'a> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let (kind, path) = match self.cwd {
+            Cwd::Beneath(path) => (0, path),
+            Cwd::At(path) => (1, path),
+        };
+        out.extend_from_slice(&[u8::from(self.discard_output), kind]);
+        put_bytes(out, path);
+        put_list(out, &self.argv);
+        put_list(out, &self.env);
+        put_bytes(out, self.stdin);
+        out.extend_from_slice(&self.timeout_ms.to_le_bytes());
+        out.extend_from_slice(&self.grace_ms.to_le_bytes());
+    }
+
+    fn decode(rest: &mut Rest<'a>) -> Result<Self, Malformed> {
+        let discard_output = rest.flag()?;
+        let cwd = match rest.u8()? {
+            0 => Cwd::Beneath(rest.bytes()?),
+            1 => Cwd::At(rest.bytes()?),
+            _ => return Err(Malformed("the kind of directory is unknown")),
+        };
+        let (argv, env, stdin) = (rest.list(MAX_WORDS)?, rest.list(MAX_WORDS)?, rest.bytes()?);
+        Ok(Self { cwd, argv, env, stdin, timeout_ms: rest.u32()?, grace_ms: rest.u32()?, discard_output })
+    }
+}
+
+impl WriteMode {
+    fn decode(byte: u8) -> Result<Self, Malformed> {
+        match byte {
+            0 => Ok(Self::New),
+            1 => Ok(Self::Replace),
+            2 => Ok(Self::Append),
+            _ => Err(Malformed("the mode of writing is unknown")),
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What a command has done to the files: where to look, and what is there.
+
+use std::io::Read;
+
+use super::BackendError;
+use crate::engine::event::Special;
+use crate::engine::path::EntryPath;
+
+/// Finds out what has changed on a workspace's disk.
+///
+/// It is asked between commands, by one caller at a time.
+pub trait Capture: Send + Sync {
+    /// Where the disk may differ from what was last settled. It may name too much, never too little;
+    /// and only looks, so that it may be asked again.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the disk can't be read.
+    fn touched(&self) -> Result<Vec<Touched>, BackendError>;
+
+    /// Whether looking takes microseconds when nothing has changed, so that it needs no thread of its own.
+    fn is_quick(&self) -> bool {
+        false
+    }
+
+    /// What the last [`touched`](Capture::touched) saw is known from now on.
+    ///
+    /// # Errors
+    /// [`BackendError`]; it may then be named again.
+    fn settle(&self) -> Result<(), BackendError>;
+
+    /// What is at a path, links not followed; none where nothing is.
+    ///
+    /// # Errors
+    /// [`BackendError`] when it can't be looked at.
+    fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError>;
+
+    /// Everything below a directory, in no order.
+    ///
+    /// # Errors
+    /// [`BackendError`] when it can't be read.
+    fn below(&self, path: &EntryPath) -> Result<Vec<(EntryPath, Observed)>, BackendError>;
+
+    /// A regular file's bytes; none when this process may not read it. Anything else is an error, and
+    /// never waited for.
+    ///
+    /// # Errors
+    /// [`BackendError`], also when the file is gone meanwhile.
+    fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError>;
+}
+
+/// Where something may have changed.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Touched {
+    /// At this path. Where nothing is now, or no directory, it stands for what was below it, too.
+    Entry(EntryPath),
+    /// At this path and anywhere below it.
+    Subtree(EntryPath),
+}
+
+/// What stands at a path on a disk.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Observed {
+    /// A regular file.
+    File {
+        /// Bytes.
+        size: u64,
+        /// Whether its owner may execute it.
+        executable: bool,
+    },
+    /// A symbolic link.
+    Symlink {
+        /// Where it points.
+        target: Vec<u8>,
+    },
+    /// A directory.
+    Directory,
+    /// Something without contents.
+    Special(Special),
+}

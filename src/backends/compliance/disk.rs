@@ -1,0 +1,189 @@
+//! What is found on a workspace's disk of what commands did.
+
+use std::collections::BTreeMap;
+
+use super::files::{FileRig, at, file};
+use super::rig::{Found, PLACE, Suite, ensure, path};
+use crate::backends::{Observed, Touched};
+use crate::engine::event::Special;
+use crate::engine::path::EntryPath;
+
+/// What commands do, each a name and a text. They run one after the other, in the suite's directory.
+const DEEDS: [(&str, &str); 18] = [
+    ("a file is made", "mkdir -p t && echo one > t/a"),
+    ("a file is changed to one of the same size", "echo two > t/a"),
+    ("a file is appended to", "echo three >> t/a"),
+    (
+        "a file is changed and its time set back",
+        "echo owt > t/b; touch -d @1000000000 t/b; echo xxx > t/b; touch -d @1000000000 t/b",
+    ),
+    ("a file becomes executable", "chmod +x t/a"),
+    ("a file is renamed", "mv t/a t/renamed"),
+    ("a file is replaced by another", "echo new > t/n && mv t/n t/renamed"),
+    ("a directory is made", "mkdir -p t/d/e/f"),
+    ("files are made deep down", "echo deep > t/d/e/f/g; echo deep > t/d/e/h"),
+    ("a directory is renamed", "mv t/d t/moved"),
+    ("a link is made", "ln -s moved/e/h t/link; ln -s / t/out"),
+    ("a link is changed", "ln -sfn /etc t/link"),
+    ("a file gets a second name", "ln t/renamed t/second; echo by-second >> t/second"),
+    ("a file takes a directory's place", "rm -r t/moved && echo file > t/moved"),
+    ("a directory takes a file's place", "rm t/moved && mkdir t/moved && echo x > t/moved/x"),
+    ("a file is removed", "rm t/second"),
+    ("directories are swapped", "mkdir t/p t/q; echo p > t/p/f; echo q > t/q/f; mv t/p t/r; mv t/q t/p; mv t/r t/q"),
+    ("all is removed", "rm -r t"),
+];
+
+pub(super) async fn check(suite: &mut Suite<FileRig>) {
+    suite.check("observes", "what a command made is seen as what it is", observes).await;
+    suite.check("special-files", "special files are noted, and never waited for", special).await;
+    suite.check("odd-names", "whatever name a command gave a file, it is found", odd_names).await;
+    suite.check("touched", "whatever a command changes is named, maybe with more", touched).await;
+    suite.check("touched-again", "what was named and not settled is named again", again).await;
+    suite
+        .check("settled", "what comes after a look is seen by the next one, though that look was settled", later)
+        .await;
+    suite.check("projected", "a command's change of what was projected is named", projected).await;
+}
+
+async fn ready(rig: &FileRig) -> Found {
+    rig.visible()?;
+    rig.shell().map(drop)
+}
+
+async fn observes(rig: FileRig) -> Found {
+    ready(&rig).await?;
+    rig.sh("mkdir -p o/d && printf abc > o/f && printf '' > o/x && chmod 755 o/x && ln -s ../nowhere o/l").await?;
+    let expected = [
+        ("o/d", Observed::Directory),
+        ("o/f", Observed::File { size: 3, executable: false }),
+        ("o/l", Observed::Symlink { target: b"../nowhere".to_vec() }),
+        ("o/x", Observed::File { size: 0, executable: true }),
+    ];
+    let mut below = Vec::new();
+    for (name, observed) in expected {
+        rig.ensure_observed(name, Some(observed.clone())).await?;
+        below.push((at(name)?, observed));
+    }
+    let found = rig.below(at("o")?).await?;
+    ensure(found == below, || format!("below {PLACE}/o there is {found:?}"))?;
+    rig.ensure_observed("o/nothing", None).await?;
+    rig.ensure_observed("o/f/below", None).await?;
+    rig.ensure_file("o/f", b"abc", false).await?;
+    for name in ["o/d", "o/l", "o/nothing"] {
+        let read = rig.read(at(name)?).await?;
+        ensure(read.is_err(), || format!("{name} was read as a file"))?;
+    }
+    Ok(())
+}
+
+async fn special(rig: FileRig) -> Found {
+    ready(&rig).await?;
+    rig.settle().await?;
+    rig.sh("mkdir -p s && mkfifo s/pipe").await?;
+    rig.ensure_observed("s/pipe", Some(Observed::Special(Special::Fifo))).await?;
+    ensure_named(&rig, "a pipe is made", &[at("s/pipe")?]).await?;
+    let read = rig.read(at("s/pipe")?).await?;
+    ensure(read.is_err(), || "a pipe was read as a file".to_owned())?;
+    // One can be replaced all the same.
+    rig.project(vec![file("s/pipe", "a file", false)?]).await?;
+    rig.ensure_file("s/pipe", b"a file", false).await
+}
+
+async fn odd_names(rig: FileRig) -> Found {
+    ready(&rig).await?;
+    rig.settle().await?;
+    let text = "mkdir -p odd && cd odd && echo x > \"$(printf 'not \\377 text')\" && echo x > \"$(printf 'new\\nline')\" \
+                && echo x > -dash && echo x > \"$(printf '%0200d' 7)\"";
+    rig.sh(text).await?;
+    let directory = at("odd")?;
+    let names =
+        [b"-dash".to_vec(), format!("{:0200}", 7).into_bytes(), b"new\nline".to_vec(), b"not \xff text".to_vec()];
+    let paths = names.iter().filter_map(|name| directory.join(name).ok()).collect::<Vec<_>>();
+    ensure_named(&rig, "files with odd names are made", &paths).await?;
+    let found: Vec<EntryPath> = rig.below(directory).await?.into_iter().map(|(path, _)| path).collect();
+    ensure(found == paths, || format!("{found:?} instead of {paths:?}"))?;
+    for path in paths {
+        let read = rig.read(path.clone()).await?;
+        ensure(read.as_deref() == Ok(b"x\n"), || format!("{path} holds {read:?}"))?;
+    }
+    Ok(())
+}
+
+/// What is in the suite's directory, files with their contents.
+type World = BTreeMap<EntryPath, (Observed, Vec<u8>)>;
+
+async fn world(rig: &FileRig) -> Found<World> {
+    let mut world = World::new();
+    for (path, observed) in rig.below(path(PLACE)?).await? {
+        let bytes = match observed {
+            Observed::File { .. } => rig.read(path.clone()).await?.unwrap_or_default(),
+            _ => Vec::new(),
+        };
+        world.insert(path, (observed, bytes));
+    }
+    Ok(world)
+}
+
+/// Whether a place that was named stands for a path. What a directory holds now, an entry does not stand for.
+fn covers(touched: &[Touched], path: &EntryPath, now: &World) -> bool {
+    let is_directory = |path: &EntryPath| now.get(path).is_some_and(|(observed, _)| *observed == Observed::Directory);
+    touched.iter().any(|touched| match touched {
+        Touched::Entry(named) => named == path || path.is_below(named) && !is_directory(named),
+        Touched::Subtree(named) => named == path || path.is_below(named),
+    })
+}
+
+async fn touched(rig: FileRig) -> Found {
+    ready(&rig).await?;
+    for (what, text) in DEEDS {
+        rig.settle().await?;
+        let before = world(&rig).await?;
+        rig.sh(text).await?;
+        let touched = rig.touched().await?;
+        let after = world(&rig).await?;
+        ensure(before != after, || format!("when {what}, nothing is different"))?;
+        let missed = before
+            .keys()
+            .chain(after.keys())
+            .find(|path| before.get(*path) != after.get(*path) && !covers(&touched, path, &after));
+        ensure(missed.is_none(), || format!("when {what}, {missed:?} is not named, only {touched:?}"))?;
+    }
+    Ok(())
+}
+
+async fn ensure_named(rig: &FileRig, what: &str, paths: &[EntryPath]) -> Found {
+    let touched = rig.touched().await?;
+    let now = world(rig).await?;
+    let missed = paths.iter().find(|path| !covers(&touched, path, &now));
+    ensure(missed.is_none(), || format!("when {what}, {missed:?} is not named, only {touched:?}"))
+}
+
+async fn again(rig: FileRig) -> Found {
+    ready(&rig).await?;
+    rig.settle().await?;
+    rig.sh("echo again > again").await?;
+    for what in ["a file is made", "the same is looked for again", "and once more"] {
+        ensure_named(&rig, what, &[at("again")?]).await?;
+    }
+    Ok(())
+}
+
+async fn later(rig: FileRig) -> Found {
+    ready(&rig).await?;
+    rig.sh("mkdir -p later && echo 1 > later/a").await?;
+    rig.touched().await?;
+    rig.sh("echo 2 > later/a; echo 2 > later/b").await?;
+    // Not a look, only what the last one saw.
+    rig.settle_only().await?;
+    ensure_named(&rig, "files are written between a look and its settling", &[at("later/a")?, at("later/b")?]).await
+}
+
+async fn projected(rig: FileRig) -> Found {
+    ready(&rig).await?;
+    rig.project(vec![file("projected/a", "1\n", false)?, file("projected/b", "1\n", false)?]).await?;
+    rig.settle().await?;
+    rig.project(vec![file("projected/a", "2\n", false)?]).await?;
+    rig.sh("echo 3 > projected/a; rm projected/b").await?;
+    ensure_named(&rig, "projected files are changed", &[at("projected/a")?, at("projected/b")?]).await?;
+    rig.ensure_file("projected/a", b"3\n", false).await
+}

@@ -1,0 +1,183 @@
+//! How the checks of files use a workspace.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Means;
+use super::rig::{Fault, Found, PLACE, Rig, ensure, path, seen};
+use crate::backends::{BackendError, Capture, FileChange, Observed, Touched, Workspace};
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+
+/// A workspace that is checked.
+#[derive(Clone)]
+pub(super) struct FileRig {
+    workspace: Arc<dyn Workspace>,
+    means: Means,
+}
+
+/// A path in the suite's directory.
+pub(super) fn at(name: &str) -> Found<EntryPath> {
+    path(&format!("{PLACE}/{name}"))
+}
+
+/// A file is put somewhere.
+pub(super) fn file(name: &str, bytes: impl Into<Bytes>, executable: bool) -> Found<FileChange> {
+    let bytes = bytes.into();
+    Ok(FileChange::Write { path: at(name)?, node: Node::file(&bytes, executable), bytes })
+}
+
+/// A link is put somewhere.
+pub(super) fn link(name: &str, target: &[u8]) -> Found<FileChange> {
+    Ok(FileChange::Write { path: at(name)?, node: Node::Symlink { target: target.to_vec() }, bytes: Bytes::new() })
+}
+
+/// A directory is made somewhere.
+pub(super) fn directory(name: &str) -> Found<FileChange> {
+    Ok(FileChange::Write { path: at(name)?, node: Node::Directory, bytes: Bytes::new() })
+}
+
+/// Something is removed.
+pub(super) fn delete(name: &str) -> Found<FileChange> {
+    Ok(FileChange::Delete { path: at(name)? })
+}
+
+impl FileRig {
+    pub(super) fn new(workspace: Arc<dyn Workspace>, means: Means) -> Self {
+        Self { workspace, means }
+    }
+
+    pub(super) fn workspace(&self) -> &Arc<dyn Workspace> {
+        &self.workspace
+    }
+
+    /// For checks that look at files.
+    pub(super) fn visible(&self) -> Found {
+        match self.workspace.capture() {
+            Some(_) => Ok(()),
+            None => Err(Fault::NotApplicable("it has no files but those in the journal".to_owned())),
+        }
+    }
+
+    /// For checks in which commands look at files, and change them.
+    pub(super) fn shell(&self) -> Found<Rig> {
+        match self.workspace.shell() {
+            None => Err(Fault::NotApplicable("it has no shell".to_owned())),
+            Some(shell) => {
+                let rig = Rig::new(shell, self.means);
+                rig.processes().map(|()| rig)
+            }
+        }
+    }
+
+    /// Runs a text in the suite's directory, which must succeed, and gives what it printed.
+    pub(super) async fn sh(&self, text: &str) -> Found<String> {
+        self.shell()?.sh(&format!("mkdir -p {PLACE} && cd {PLACE} && {text}")).await
+    }
+
+    async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&dyn Workspace) -> Result<T, BackendError> + Send + 'static,
+    ) -> Found<Result<T, BackendError>> {
+        let workspace = Arc::clone(&self.workspace);
+        let done = tokio::task::spawn_blocking(move || work(&*workspace)).await;
+        done.or_else(|error| seen(format!("it panicked: {error}")))
+    }
+
+    async fn looking<T: Send + 'static>(
+        &self,
+        action: &str,
+        work: impl FnOnce(&dyn Capture) -> Result<T, BackendError> + Send + 'static,
+    ) -> Found<T> {
+        self.visible()?;
+        let looked = self.blocking(move |workspace| workspace.capture().map(work).transpose()).await?;
+        match looked {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) => seen("its capture is gone"),
+            Err(error) => seen(format!("{action}: {error}")),
+        }
+    }
+
+    /// Makes changes, which must be possible.
+    pub(super) async fn project(&self, changes: Vec<FileChange>) -> Found {
+        let projected = self.blocking(move |workspace| workspace.project(&changes)).await?;
+        projected.or_else(|error| seen(format!("changes were not made: {error}")))
+    }
+
+    /// Makes changes, which must be refused.
+    pub(super) async fn refuse(&self, what: &str, changes: Vec<FileChange>) -> Found {
+        let projected = self.blocking(move |workspace| workspace.project(&changes)).await?;
+        ensure(projected.is_err(), || format!("{what} was no error"))
+    }
+
+    pub(super) async fn touched(&self) -> Found<Vec<Touched>> {
+        self.looking("looking for changes", |disk| disk.touched()).await
+    }
+
+    /// What is there now is known.
+    pub(super) async fn settle(&self) -> Found {
+        self.touched().await?;
+        self.settle_only().await
+    }
+
+    /// What the last look saw is known.
+    pub(super) async fn settle_only(&self) -> Found {
+        self.looking("settling", |disk| disk.settle()).await
+    }
+
+    pub(super) async fn observe(&self, path: EntryPath) -> Found<Option<Observed>> {
+        self.looking("looking at an entry", move |disk| disk.observe(&path)).await
+    }
+
+    pub(super) async fn below(&self, path: EntryPath) -> Found<Vec<(EntryPath, Observed)>> {
+        let mut found = self.looking("looking below", move |disk| disk.below(&path)).await?;
+        found.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(found)
+    }
+
+    /// A file's bytes; why not, where it can't be opened or read.
+    pub(super) async fn read(&self, path: EntryPath) -> Found<Result<Vec<u8>, String>> {
+        self.looking("reading", move |disk| {
+            let mut bytes = Vec::new();
+            let read = disk.open(&path).map_err(|error| error.to_string()).and_then(|file| {
+                let mut file = file.ok_or_else(|| "it may not be read".to_owned())?;
+                let read = file.read_to_end(&mut bytes).map(drop);
+                read.map_err(|error| error.to_string())
+            });
+            Ok(read.map(|()| bytes))
+        })
+        .await
+    }
+
+    /// A file must be there, with these bytes.
+    pub(super) async fn ensure_file(&self, name: &str, bytes: &[u8], executable: bool) -> Found {
+        let expected = Observed::File { size: bytes.len() as u64, executable };
+        self.ensure_observed(name, Some(expected)).await?;
+        match self.read(at(name)?).await? {
+            Ok(read) => ensure(read == bytes, || {
+                let show = |bytes: &[u8]| super::rig::short(&String::from_utf8_lossy(bytes));
+                format!("{name} holds {:?} instead of {:?}", show(&read), show(bytes))
+            }),
+            Err(error) => seen(format!("{name} can't be read: {error}")),
+        }
+    }
+
+    /// This must be there; nothing where that is expected.
+    pub(super) async fn ensure_observed(&self, name: &str, expected: Option<Observed>) -> Found {
+        let found = self.observe(at(name)?).await?;
+        ensure(found == expected, || format!("at {name} there is {found:?} instead of {expected:?}"))
+    }
+
+    /// Removes what checks have left, as far as that is possible.
+    pub(super) async fn clear(&self) {
+        if let Ok(path) = path(PLACE) {
+            // What can't be removed shows in the checks.
+            drop(self.project(vec![FileChange::Delete { path }]).await);
+        }
+        if let Ok(rig) = self.shell() {
+            rig.clear().await;
+        }
+    }
+}

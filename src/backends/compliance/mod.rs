@@ -1,0 +1,92 @@
+//! What every backend keeps true, as checks that anybody may run against a backend of their own.
+//!
+//! [`check_shell`] tries a [`Shell`], [`check_workspace`] the files of a [`Workspace`] and, where it has
+//! one, its [`Capture`](crate::Capture). Both give a [`Report`] with one [`Check`] per promise; neither
+//! panics, whatever the backend does. They run on any tokio runtime with time enabled, take a minute at
+//! most with a backend that keeps its promises, and work in the directory `foldspace-compliance` of the
+//! workspace, which they remove before and afterwards. A shell needs `/bin/sh` and the usual small
+//! programs: `cat`, `head`, `mkfifo`, `mv`, `setsid`, ...
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use foldspace::compliance::{Means, check_shell, check_workspace};
+//! use foldspace::{HostOptions, HostWorkspace, Workspace};
+//!
+//! # async fn checked() -> Result<(), Box<dyn std::error::Error>> {
+//! let directory = tempfile::tempdir()?;
+//! let files = directory.path().join("files");
+//! let workspace: Arc<dyn Workspace> = Arc::new(HostWorkspace::open(&files, &HostOptions::default())?);
+//! let report = check_workspace(Arc::clone(&workspace), Means::Processes).await;
+//! assert!(report.passed(), "{report}");
+//! if let Some(shell) = workspace.shell() {
+//!     let report = check_shell(shell, Means::Processes).await;
+//!     assert!(report.passed(), "{report}");
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod canned;
+mod commands;
+mod disk;
+mod endings;
+mod environment;
+mod files;
+mod output;
+mod project;
+mod refusals;
+mod report;
+mod rig;
+mod survivors;
+
+use std::sync::Arc;
+
+use super::{Shell, Workspace};
+
+pub use canned::canned_answers;
+pub use report::{Check, Outcome, Report};
+
+use files::FileRig;
+use rig::{Rig, Suite};
+
+/// What is behind a shell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Means {
+    /// Commands are really run, on the workspace's files.
+    Processes,
+    /// Commands are answered from [`canned_answers`], and touch nothing.
+    Canned,
+}
+
+/// Checks a shell.
+///
+/// A shell that answers from a list, as a mock does, is given [`canned_answers`] before; what only real
+/// processes can show does then not apply.
+pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> Report {
+    let backend = shell.properties().backend_name;
+    let mut suite = Suite::new(backend, Rig::new(shell, means));
+    suite.rig().clear().await;
+    commands::check(&mut suite).await;
+    environment::check(&mut suite).await;
+    output::check(&mut suite).await;
+    refusals::check(&mut suite).await;
+    endings::check(&mut suite).await;
+    survivors::check(&mut suite).await;
+    suite.rig().clear().await;
+    suite.finish()
+}
+
+/// Checks a workspace's files: what is projected onto them and, where there is a
+/// [`Capture`](crate::Capture), what is found of changes that commands made.
+///
+/// `means` says what is behind the workspace's shell; it matters not where there is none. Nobody else may
+/// use the workspace meanwhile.
+pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> Report {
+    let backend = workspace.backend_name();
+    let mut suite = Suite::new(backend, FileRig::new(workspace, means));
+    suite.rig().clear().await;
+    project::check(&mut suite).await;
+    disk::check(&mut suite).await;
+    suite.rig().clear().await;
+    suite.finish()
+}

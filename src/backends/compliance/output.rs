@@ -1,0 +1,122 @@
+//! What commands print: both streams, any bytes, within bounds, and as it comes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio_util::sync::CancellationToken;
+
+use super::rig::{Found, Rig, Suite, ensure, ensure_printed, shown};
+use crate::backends::{OutputWatch, ShellCommand};
+use crate::engine::live::OutputStream;
+
+/// Prints on both streams.
+pub(super) const BOTH: &str = "echo out; echo err >&2";
+/// Prints this many bytes, of which the first and the last are told apart.
+pub(super) const LONG: (&str, usize) = ("printf BEGIN; head -c 299992 /dev/zero | tr '\\0' x; printf END", 300_000);
+/// Prints what is no text.
+pub(super) const BINARY: (&str, &str) = ("printf '\\177ELF\\000\\001\\002\\000'", "\x7fELF\0\x01\x02\0");
+/// Bytes that are kept of a long output here.
+const KEEP: usize = 1000;
+
+pub(super) async fn check(suite: &mut Suite<Rig>) {
+    suite.check("streams", "output and complaints are kept apart", streams).await;
+    suite.check("output-bounded", "of a long output both ends are kept, and all bytes counted", bounded).await;
+    suite.check("output-whole", "an output that is not longer than what is kept is whole", whole).await;
+    suite.check("output-binary", "binary output arrives as it is, and is recognised", binary).await;
+    suite.check("output-invalid", "invalid UTF-8 arrives as it is, and is replaced in the text", invalid).await;
+    suite.check("output-disregarded", "nothing is kept with `capture_output = false`", disregarded).await;
+    suite.check("output-watched", "what is printed is shown to the watcher, stream by stream", watched).await;
+    suite.check("output-live", "it is shown before the command ends", live).await;
+}
+
+async fn streams(rig: Rig) -> Found {
+    ensure_printed(&rig.run(ShellCommand::shell(BOTH)).await?, "out\n", "err\n")
+}
+
+async fn bounded(rig: Rig) -> Found {
+    let command = ShellCommand { keep: KEEP, ..ShellCommand::shell(LONG.0) };
+    let result = rig.run(command).await?;
+    let stdout = &result.stdout;
+    ensure(stdout.bytes == LONG.1 as u64, || format!("{} of {} bytes are counted", stdout.bytes, LONG.1))?;
+    ensure(stdout.kept.len() <= KEEP, || format!("{} bytes are kept, not {KEEP}", stdout.kept.len()))?;
+    ensure(result.success() && result.truncated(), || "the result does not say that it was cut".to_owned())?;
+    let whole_in_one_piece = stdout.kept.get(..stdout.cut_at).zip(stdout.kept.get(stdout.cut_at..));
+    let both_ends = whole_in_one_piece.is_some_and(|(head, tail)| head.starts_with(b"BEGIN") && tail.ends_with(b"END"));
+    ensure(both_ends, || format!("not both ends are kept, cut at {}: {:?}", stdout.cut_at, stdout.text(100).0))?;
+    let (text, cut) = stdout.text(500);
+    ensure(cut && text.len() <= 500 && text.contains("left out"), || format!("as text it is {text:?}"))
+}
+
+async fn whole(rig: Rig) -> Found {
+    let command = ShellCommand { keep: LONG.1, ..ShellCommand::shell(LONG.0) };
+    let result = rig.run(command).await?;
+    let is_whole = result.stdout.kept.len() == LONG.1 && !result.truncated();
+    ensure(is_whole, || format!("{} of {} bytes are kept", result.stdout.kept.len(), LONG.1))?;
+    let middle = result.stdout.kept.get(5..LONG.1 - 3).unwrap_or_default();
+    ensure(middle.iter().all(|byte| *byte == b'x'), || "the middle is not what was printed".to_owned())
+}
+
+async fn binary(rig: Rig) -> Found {
+    let result = rig.run(ShellCommand::shell(BINARY.0)).await?;
+    ensure_printed(&result, BINARY.1, "")?;
+    let (text, cut) = result.stdout.text(100);
+    ensure(cut && result.stdout.is_binary() && text.contains("binary"), || format!("as text it is {text:?}"))
+}
+
+async fn invalid(rig: Rig) -> Found {
+    rig.processes()?;
+    let result = rig.run(ShellCommand::shell("printf 'before \\377 after \\303\\244'")).await?;
+    ensure(result.stdout.kept == b"before \xff after \xc3\xa4".as_slice(), || shown(&result))?;
+    let text = result.stdout.text(100).0;
+    ensure(text == "before \u{fffd} after \u{e4}", || format!("as text it is {text:?}"))
+}
+
+async fn disregarded(rig: Rig) -> Found {
+    let command = ShellCommand { capture_output: false, ..ShellCommand::shell(BOTH) };
+    let result = rig.run(command).await?;
+    ensure(result.success() && result.stdout.kept.is_empty() && result.stderr.kept.is_empty(), || shown(&result))
+}
+
+/// What a watcher has seen.
+#[derive(Default)]
+struct Watched {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+async fn watched(rig: Rig) -> Found {
+    let seen = Arc::new(Mutex::new(Watched::default()));
+    let noted = Arc::clone(&seen);
+    let watch: OutputWatch = Arc::new(move |stream, bytes| {
+        let mut seen = noted.lock().unwrap_or_else(PoisonError::into_inner);
+        match stream {
+            OutputStream::Stdout => seen.stdout.extend_from_slice(bytes),
+            OutputStream::Stderr => seen.stderr.extend_from_slice(bytes),
+        }
+    });
+    rig.run_watched(ShellCommand::shell(BOTH), watch, CancellationToken::new()).await?;
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let show = String::from_utf8_lossy;
+    ensure(seen.stdout == b"out\n" && seen.stderr == b"err\n", || {
+        format!("stdout {:?}, stderr {:?}", show(&seen.stdout), show(&seen.stderr))
+    })
+}
+
+/// Cancels a command as soon as it prints something.
+pub(super) fn cancelling(cancel: &CancellationToken) -> OutputWatch {
+    let cancel = cancel.clone();
+    Arc::new(move |_, bytes| {
+        if !bytes.is_empty() {
+            cancel.cancel();
+        }
+    })
+}
+
+async fn live(rig: Rig) -> Found {
+    rig.processes()?;
+    // It ends early only when somebody has seen what it prints, and says so.
+    let cancel = CancellationToken::new();
+    let mut command = ShellCommand::shell("echo first; sleep 60");
+    command.timeout = Some(std::time::Duration::from_secs(30));
+    let result = rig.run_watched(command, cancelling(&cancel), cancel).await?;
+    ensure(result.cancelled && !result.timed_out, || format!("nothing was seen until it ended: {}", shown(&result)))
+}

@@ -1,0 +1,205 @@
+//! What the checks have in common: how they are run, and how they use a shell.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::Means;
+use super::report::{Check, Outcome, Report};
+use crate::backends::{OutputWatch, Shell, ShellCommand, ShellError, ShellResult, unwatched};
+use crate::engine::path::EntryPath;
+
+/// The directory of the workspace in which everything happens.
+pub(super) const PLACE: &str = "foldspace-compliance";
+/// How long one check may take. None that passes needs a tenth of it, but on a very slow machine.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// How long the commands may run of which an end is expected.
+pub(super) const LONG: Duration = Duration::from_secs(60);
+/// Characters of an output that a report shows.
+const SHOWN: usize = 300;
+
+/// Why a check has not passed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    Seen(String),
+    NotApplicable(String),
+}
+
+/// What a check has found.
+pub(super) type Found<T = ()> = Result<T, Fault>;
+
+/// A check fails unless something is so.
+pub(super) fn ensure(is_so: bool, seen: impl FnOnce() -> String) -> Found {
+    if is_so { Ok(()) } else { Err(Fault::Seen(seen())) }
+}
+
+/// Something that was seen and should not have been.
+pub(super) fn seen<T>(what: impl Into<String>) -> Found<T> {
+    Err(Fault::Seen(what.into()))
+}
+
+/// The checks of one backend.
+pub(super) struct Suite<R> {
+    backend: &'static str,
+    rig: R,
+    checks: Vec<Check>,
+}
+
+impl<R: Clone> Suite<R> {
+    pub(super) fn new(backend: &'static str, rig: R) -> Self {
+        Self { backend, rig, checks: Vec::new() }
+    }
+
+    pub(super) fn rig(&self) -> &R {
+        &self.rig
+    }
+
+    pub(super) fn finish(self) -> Report {
+        Report { backend: self.backend, checks: self.checks }
+    }
+
+    /// Makes one check. One that panics has failed, and so has one that does not come to an end.
+    pub(super) async fn check<F>(&mut self, name: &'static str, expects: &'static str, run: impl FnOnce(R) -> F)
+    where
+        F: Future<Output = Found> + Send + 'static,
+    {
+        let mut task = JoinSet::new();
+        task.spawn(run(self.rig.clone()));
+        let outcome = match tokio::time::timeout(PATIENCE, task.join_next()).await {
+            Ok(Some(Ok(Ok(())))) => Outcome::Passed,
+            Ok(Some(Ok(Err(Fault::Seen(seen))))) => Outcome::Failed { seen },
+            Ok(Some(Ok(Err(Fault::NotApplicable(reason))))) => Outcome::NotApplicable { reason },
+            Ok(Some(Err(error))) => Outcome::Failed { seen: format!("it panicked: {error}") },
+            Ok(None) => Outcome::Failed { seen: "it came to no end".to_owned() },
+            Err(_) => Outcome::Failed { seen: format!("no end after {} s", PATIENCE.as_secs()) },
+        };
+        self.checks.push(Check { name, expects, outcome });
+    }
+}
+
+/// A shell that is checked.
+#[derive(Clone)]
+pub(super) struct Rig {
+    shell: Arc<dyn Shell>,
+    means: Means,
+}
+
+impl Rig {
+    pub(super) fn new(shell: Arc<dyn Shell>, means: Means) -> Self {
+        Self { shell, means }
+    }
+
+    pub(super) fn shell(&self) -> &Arc<dyn Shell> {
+        &self.shell
+    }
+
+    /// For checks that only real processes pass.
+    pub(super) fn processes(&self) -> Found {
+        match self.means {
+            Means::Processes => Ok(()),
+            Means::Canned => Err(Fault::NotApplicable("nothing is really run".to_owned())),
+        }
+    }
+
+    /// For checks of what only canned answers can say.
+    pub(super) fn canned(&self) -> Found {
+        match self.means {
+            Means::Canned => Ok(()),
+            Means::Processes => Err(Fault::NotApplicable("there is nothing to make it fail with".to_owned())),
+        }
+    }
+
+    /// Runs a command, which must give a result.
+    pub(super) async fn run(&self, command: ShellCommand) -> Found<ShellResult> {
+        self.run_watched(command, unwatched(), CancellationToken::new()).await
+    }
+
+    pub(super) async fn run_watched(
+        &self,
+        mut command: ShellCommand,
+        watch: OutputWatch,
+        cancel: CancellationToken,
+    ) -> Found<ShellResult> {
+        command.timeout.get_or_insert(LONG);
+        let text = command.command.to_string();
+        match self.shell.execute(command, watch, cancel).await {
+            Ok(result) => Ok(result),
+            Err(error) => seen(format!("`{}` gave an error: {error}", short(&text))),
+        }
+    }
+
+    /// Runs a text that must succeed, and gives what it printed.
+    pub(super) async fn sh(&self, text: &str) -> Found<String> {
+        let result = self.run(ShellCommand::shell(text)).await?;
+        ensure(result.success(), || format!("`{text}` ended with {}", shown(&result)))?;
+        Ok(String::from_utf8_lossy(&result.stdout.kept).into_owned())
+    }
+
+    /// Makes an empty directory, and gives it as a `cwd`.
+    pub(super) async fn directory(&self, name: &str) -> Found<EntryPath> {
+        self.processes()?;
+        self.sh(&format!("mkdir -p {PLACE} && rm -rf {PLACE}/{name} && mkdir {PLACE}/{name}")).await?;
+        path(&format!("{PLACE}/{name}"))
+    }
+
+    /// A command must be refused as not right.
+    pub(super) async fn invalid(&self, what: &str, command: ShellCommand) -> Found {
+        match self.shell.execute(command, unwatched(), CancellationToken::new()).await {
+            Err(ShellError::Invalid(_)) => Ok(()),
+            Err(other) => seen(format!("{what} gave another error: {other}")),
+            Ok(result) => seen(format!("{what} was run: {}", shown(&result))),
+        }
+    }
+
+    /// Removes what checks have left, as far as that is possible.
+    pub(super) async fn clear(&self) {
+        if self.processes().is_ok() {
+            // What can't be removed shows in the checks that need the directory.
+            drop(self.sh(&format!("rm -rf {PLACE}")).await);
+        }
+    }
+}
+
+/// A path of the suite's own.
+pub(super) fn path(text: &str) -> Found<EntryPath> {
+    EntryPath::lookup(text).or_else(|error| seen(format!("{text} is no path: {error}")))
+}
+
+/// A result in a report.
+pub(super) fn shown(result: &ShellResult) -> String {
+    let mut text = format!("exit code {}", result.exit_code);
+    if let Some(signal) = result.signal {
+        text.push_str(&format!(", signal {signal}"));
+    }
+    for (is_so, word) in [(result.timed_out, "timed out"), (result.cancelled, "cancelled")] {
+        if is_so {
+            text.push_str(&format!(", {word}"));
+        }
+    }
+    for (name, output) in [("stdout", &result.stdout), ("stderr", &result.stderr)] {
+        if output.bytes > 0 {
+            text.push_str(&format!(", {name} {:?}", output.text(SHOWN).0));
+        }
+    }
+    text
+}
+
+/// The beginning of a text.
+pub(super) fn short(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((at, _)) => format!("{}...", &text[..at]),
+        None => text.to_owned(),
+    }
+}
+
+/// A result must have these outputs and end well.
+pub(super) fn ensure_printed(result: &ShellResult, stdout: &str, stderr: &str) -> Found {
+    let is_so = result.success()
+        && result.signal.is_none()
+        && result.stdout.kept == stdout.as_bytes()
+        && result.stderr.kept == stderr.as_bytes();
+    ensure(is_so, || format!("{} instead of exit code 0, stdout {stdout:?}, stderr {stderr:?}", shown(result)))
+}

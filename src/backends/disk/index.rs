@@ -1,0 +1,229 @@
+//! What is known of a tree, directory by directory.
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::beneath::{leads_nowhere, open_directory};
+use super::listing::look;
+use super::scan::Forms;
+use super::stamp::Stamp;
+use crate::engine::path::EntryPath;
+
+/// No listing.
+pub(super) const NONE: u32 = u32::MAX;
+/// Entries of one directory from which on a table of their names is made to find several.
+const MANY: usize = 8;
+
+/// The entries of a tree as they were when they were looked at. The first listing is the root's.
+#[derive(Debug, Default)]
+pub(super) struct Index {
+    pub(super) listings: Vec<Listing>,
+}
+
+/// The entries of one directory, in the order in which the file system gave them.
+#[derive(Debug, Default)]
+pub(super) struct Listing {
+    pub(super) names: Vec<u8>,
+    pub(super) entries: Vec<Known>,
+    /// When the directory was last changed, before it was listed; that was fresh if there is nothing.
+    pub(super) changed: Option<i64>,
+    /// What a directory of an overlay shows of the layers below.
+    pub(super) form: u32,
+    /// Whether somebody was told to look at all of it, and so may know of entries that are not here.
+    pub(super) walked: bool,
+    /// Whether it could not be read, or not whole.
+    pub(super) doubtful: bool,
+    /// Names that vanished at the last look, and may have come and gone since.
+    pub(super) gone: Vec<Box<[u8]>>,
+}
+
+/// One entry.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Known {
+    pub(super) stamp: Stamp,
+    /// Where its name ends; it begins where the one before ends.
+    name_end: u32,
+    /// The listing, of a directory.
+    pub(super) child: u32,
+    /// Whether it could change without showing.
+    pub(super) fresh: bool,
+}
+
+impl Known {
+    pub(super) fn new(stamp: Stamp, child: u32, fresh: bool) -> Self {
+        Self { stamp, name_end: 0, child, fresh }
+    }
+}
+
+impl Listing {
+    pub(super) fn name(&self, at: usize) -> &[u8] {
+        let from = if at == 0 { 0 } else { self.entries[at - 1].name_end as usize };
+        &self.names[from..self.entries[at].name_end as usize]
+    }
+
+    pub(super) fn push(&mut self, name: &[u8], known: Known) {
+        self.names.extend_from_slice(name);
+        // A directory of 16 million entries, each with the longest name, is beyond this.
+        let name_end = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.entries.push(Known { name_end, ..known });
+    }
+
+    fn find(&self, name: &[u8]) -> Option<usize> {
+        (0..self.entries.len()).find(|at| self.name(*at) == name)
+    }
+}
+
+/// Entries that have become known by other means than a look.
+#[derive(Default)]
+struct Update<'a> {
+    /// What is there now, and its form; none for what is not there any more.
+    entries: BTreeMap<&'a [u8], Option<(Known, u32)>>,
+}
+
+impl Index {
+    pub(super) fn len(&self) -> usize {
+        self.listings.iter().map(|listing| listing.entries.len()).sum()
+    }
+
+    /// Knows these paths as they are now beneath `root`, and the directories that lead to them.
+    ///
+    /// What is below a directory that was already known stays as it was known.
+    pub(super) fn learn(&mut self, root: BorrowedFd<'_>, paths: &[EntryPath], forms: Forms) -> Result<(), Errno> {
+        if self.listings.is_empty() {
+            self.listings.push(Listing::default());
+        }
+        let mut by_parent: BTreeMap<EntryPath, Update<'_>> = BTreeMap::new();
+        for path in paths.iter() {
+            let Some(parent) = path.parent() else { continue };
+            by_parent.entry(parent).or_default().entries.insert(path.name(), None);
+        }
+        // Parents sort before what is below them.
+        for (parent, mut update) in by_parent {
+            let Some(listing) = self.lead_to(root, &parent, forms)? else { continue };
+            let directory = match open_directory(root, parent.as_bytes(), OFlags::PATH) {
+                Err(error) if leads_nowhere(error) => continue,
+                other => other?,
+            };
+            for (name, known) in &mut update.entries {
+                *known = known_now(directory.as_fd(), name, forms)?;
+            }
+            self.update(listing, update);
+        }
+        Ok(())
+    }
+
+    /// The listing of a directory; on the way there, directories that are not known yet become so, as empty ones.
+    fn lead_to(&mut self, root: BorrowedFd<'_>, path: &EntryPath, forms: Forms) -> Result<Option<usize>, Errno> {
+        let mut at = 0;
+        let mut walked = EntryPath::root();
+        for segment in path.segments() {
+            let parent = walked.clone();
+            walked = walked.join(segment).map_err(|_| Errno::INVAL)?;
+            let found = self.listings[at].find(segment).map(|entry| self.listings[at].entries[entry]);
+            at = match found {
+                Some(known) if known.child != NONE => known.child as usize,
+                _ => {
+                    let directory = match open_directory(root, parent.as_bytes(), OFlags::PATH) {
+                        Err(error) if leads_nowhere(error) => return Ok(None),
+                        other => other?,
+                    };
+                    let Some(known) = known_now(directory.as_fd(), segment, forms)? else { return Ok(None) };
+                    if !known.0.stamp.is_directory() {
+                        return Ok(None);
+                    }
+                    let update = Update { entries: BTreeMap::from([(segment, Some(known))]) };
+                    self.update(at, update);
+                    self.listings.len() - 1
+                }
+            };
+        }
+        Ok(Some(at))
+    }
+
+    fn update(&mut self, listing: usize, update: Update<'_>) {
+        let old = &self.listings[listing];
+        let mut places: Vec<Option<u32>> = vec![None; update.entries.len()];
+        if update.entries.len() < MANY {
+            for (place, name) in places.iter_mut().zip(update.entries.keys()) {
+                *place = old.find(name).and_then(|at| u32::try_from(at).ok());
+            }
+        } else {
+            let order: BTreeMap<&[u8], usize> =
+                update.entries.keys().enumerate().map(|(at, name)| (*name, at)).collect();
+            for at in 0..old.entries.len() {
+                if let Some(place) = order.get(old.name(at)) {
+                    places[*place] = u32::try_from(at).ok();
+                }
+            }
+        }
+        let mut removed = Vec::new();
+        for (place, (name, now)) in places.into_iter().zip(update.entries) {
+            let before = place.map(|at| self.listings[listing].entries[at as usize]);
+            let now = now.map(|(known, form)| Known { child: self.child(before, &known, form), ..known });
+            let entries = &mut self.listings[listing];
+            match (place, now) {
+                (Some(at), Some(known)) => {
+                    let entry = &mut entries.entries[at as usize];
+                    *entry = Known { name_end: entry.name_end, ..known };
+                }
+                (Some(at), None) => removed.push(at as usize),
+                (None, Some(known)) => entries.push(name, known),
+                (None, None) => {}
+            }
+        }
+        if !removed.is_empty() {
+            removed.sort_unstable();
+            self.remove(listing, &removed);
+        }
+    }
+
+    /// The listing for a directory: that which it had, unless it has become another directory.
+    fn child(&mut self, before: Option<Known>, now: &Known, form: u32) -> u32 {
+        if !now.stamp.is_directory() {
+            return NONE;
+        }
+        let kept = before.filter(|before| before.child != NONE && before.stamp.is_same_entry(&now.stamp));
+        let child = match kept {
+            Some(before) => before.child,
+            None => {
+                self.listings.push(Listing::default());
+                u32::try_from(self.listings.len() - 1).unwrap_or(NONE)
+            }
+        };
+        if let Some(listing) = self.listings.get_mut(child as usize) {
+            listing.form = form;
+        }
+        child
+    }
+
+    fn remove(&mut self, listing: usize, removed: &[usize]) {
+        let old = std::mem::take(&mut self.listings[listing]);
+        let mut new = Listing { names: Vec::new(), entries: Vec::new(), gone: old.gone.clone(), ..old };
+        for at in (0..old.entries.len()).filter(|at| removed.binary_search(at).is_err()) {
+            new.push(old.name(at), old.entries[at]);
+        }
+        self.listings[listing] = new;
+    }
+}
+
+/// What stat says of an entry which this process has just put there: it is not fresh, because its
+/// modification time was set to another than what somebody else's change would leave.
+fn known_now(directory: BorrowedFd<'_>, name: &[u8], forms: Forms) -> Result<Option<(Known, u32)>, Errno> {
+    let stamp = match look(directory, name) {
+        Ok(stat) => Stamp::of(&stat),
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let known = Known::new(stamp, NONE, false);
+    if forms == Forms::Plain || !stamp.is_directory() {
+        return Ok(Some((known, 0)));
+    }
+    match open_directory(directory, name, OFlags::RDONLY) {
+        Ok(handle) => Ok(Some((known, forms.of(&handle)?))),
+        Err(error) if leads_nowhere(error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,59 @@
+//! Reading a directory with what stat says of each entry.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{AtFlags, RawDir, Statx, StatxFlags, statx};
+use rustix::io::Errno;
+
+const BUFFER_BYTES: usize = 64 * 1024;
+
+/// Reads directories, one after another, into the same memory.
+pub(super) struct Lister {
+    /// Stays empty: only its capacity is written to.
+    buffer: Vec<u8>,
+}
+
+impl Lister {
+    pub(super) fn new() -> Self {
+        Self { buffer: Vec::with_capacity(BUFFER_BYTES) }
+    }
+
+    /// Gives every entry of a directory that is open for reading from its start. What vanishes meanwhile is left out.
+    pub(super) fn each(
+        &mut self,
+        directory: BorrowedFd<'_>,
+        mut give: impl FnMut(&CStr, &Statx) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let mut entries = RawDir::new(directory, self.buffer.spare_capacity_mut());
+        while let Some(entry) = entries.next() {
+            let entry = match entry {
+                Ok(entry) => entry,
+                // The directory itself was removed.
+                Err(Errno::NOENT) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            match look(directory, name) {
+                Ok(stat) => give(name, &stat)?,
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What stat says of an entry right in a directory; a link is not followed.
+pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    statx(directory, name, flags, StatxFlags::BASIC_STATS)
+}
+
+/// What stat says of an open entry itself.
+pub(super) fn look_at(handle: impl AsFd) -> Result<Statx, Errno> {
+    statx(handle, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)
+}

@@ -1,0 +1,263 @@
+//! The layers of an overlay in their directory: `layers/0` is the lowest, `work/N` is the kernel's own.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, openat, renameat};
+use rustix::io::Errno;
+
+use super::mount::{Layers, Notes, mount};
+use super::squash::{Merged, flatten, merge, resemble};
+use super::{ASIDE, OverlayOptions, TREE};
+use crate::backends::disk::Tree;
+use crate::backends::disk::beneath::{context, open_directory, open_in};
+use crate::backends::disk::listing::{Lister, look_at};
+use crate::backends::disk::tree::{make_directory, remove_all};
+
+const LAYERS: &str = "layers";
+const WORK: &str = "work";
+/// Says since which start of the machine the layers are whole.
+const BOOT: &str = "boot";
+const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+/// A layer that is being made.
+const UNFINISHED: &str = "unfinished";
+/// Nobody else on the machine gets to the files this way.
+const PRIVATE: u32 = 0o700;
+
+/// The lower layers of an overlay.
+#[derive(Debug, Clone)]
+pub(super) struct Stack {
+    directories: Arc<Directories>,
+    /// Numbers, the lowest layer first.
+    lower: Vec<u32>,
+    next: u32,
+    pub(super) notes: Notes,
+}
+
+#[derive(Debug)]
+struct Directories {
+    root: PathBuf,
+    layers: OwnedFd,
+    work: OwnedFd,
+}
+
+/// One layer's directory.
+#[derive(Debug)]
+pub(super) struct Layer {
+    number: u32,
+    pub(super) directory: OwnedFd,
+}
+
+impl Stack {
+    /// Begins anew in a directory, which is made where it is not there yet.
+    pub(super) fn create(root: &Path) -> io::Result<Self> {
+        make_directory(CWD, root, PRIVATE).map_err(failed("make", root))?;
+        let top = open_in(CWD, root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", root))?;
+        for name in [BOOT, LAYERS, WORK] {
+            remove_all(top.as_fd(), name.as_bytes()).map_err(failed("remove", &root.join(name)))?;
+        }
+        for name in [LAYERS, WORK] {
+            make_directory(&top, name, PRIVATE).map_err(failed("make", &root.join(name)))?;
+        }
+        let boot = boot_id()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&top, BOOT, flags, Mode::RUSR | Mode::WUSR).map_err(failed("make", &root.join(BOOT)))?;
+        File::from(file).write_all(&boot)?;
+        Self::of(root, &top)
+    }
+
+    /// What an earlier process has left in a directory since the machine was started; none if that is nothing.
+    pub(super) fn open(root: &Path) -> io::Result<Option<Self>> {
+        let top = match open_in(CWD, root, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other.map_err(failed("open", root))?,
+        };
+        let mut boot = Vec::new();
+        match open_in(&top, BOOT, OFlags::RDONLY) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => File::from(other.map_err(failed("open", &root.join(BOOT)))?).read_to_end(&mut boot)?,
+        };
+        if boot != boot_id()? {
+            return Ok(None);
+        }
+        let mut stack = Self::of(root, &top)?;
+        stack.lower = stack.present().map_err(failed("read", &root.join(LAYERS)))?;
+        stack.next = stack.lower.last().map_or(0, |last| last + 1);
+        // What has no base was not finished.
+        let has_base = stack.lower.first().is_some_and(|base| stack.layer(*base, &format!("{base}/{TREE}")).is_ok());
+        Ok(has_base.then_some(stack))
+    }
+
+    fn of(root: &Path, top: &OwnedFd) -> io::Result<Self> {
+        let open = |name: &str| {
+            open_in(top, name, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root.join(name)))
+        };
+        let directories = Directories { root: root.to_owned(), layers: open(LAYERS)?, work: open(WORK)? };
+        let notes = Notes::on(directories.work.as_fd());
+        Ok(Self { directories: Arc::new(directories), lower: Vec::new(), next: 0, notes })
+    }
+
+    fn present(&self) -> Result<Vec<u32>, Errno> {
+        let mut numbers = Vec::new();
+        let handle = open_in(&self.directories.layers, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Lister::new().each(handle.as_fd(), |name, _| {
+            numbers.extend(name.to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+            Ok(())
+        })?;
+        numbers.sort_unstable();
+        Ok(numbers)
+    }
+
+    /// Makes an empty layer, which belongs to no stack yet.
+    pub(super) fn add(&mut self) -> io::Result<Layer> {
+        let number = self.next;
+        let name = number.to_string();
+        let shown = |of: &str| self.directories.root.join(of).join(&name);
+        for (directory, of) in [(&self.directories.work, WORK), (&self.directories.layers, LAYERS)] {
+            remove_all(directory.as_fd(), name.as_bytes()).map_err(failed("remove", &shown(of)))?;
+            make_directory(directory, name.as_str(), PRIVATE).map_err(failed("make", &shown(of)))?;
+        }
+        let layer = self.layer(number, &name).map_err(failed("open", &shown(LAYERS)))?;
+        self.next += 1;
+        Ok(layer)
+    }
+
+    /// Puts a layer on top.
+    pub(super) fn push(&mut self, layer: &Layer) {
+        self.lower.push(layer.number);
+    }
+
+    /// This stack with one more layer on top.
+    pub(super) fn with(&self, layer: &Layer) -> Self {
+        let mut stack = self.clone();
+        stack.push(layer);
+        stack
+    }
+
+    fn layer(&self, number: u32, path: &str) -> Result<Layer, Errno> {
+        let directory = open_directory(self.directories.layers.as_fd(), path.as_bytes(), OFlags::RDONLY)?;
+        Ok(Layer { number, directory })
+    }
+
+    /// The directories of layers, the topmost first.
+    fn directories(&self, numbers: &[u32]) -> io::Result<Vec<OwnedFd>> {
+        let open = |number: &u32| {
+            let shown = || self.directories.root.join(LAYERS).join(number.to_string());
+            let layer = self.layer(*number, &number.to_string()).map_err(|error| failed("open", &shown())(error))?;
+            Ok(layer.directory)
+        };
+        numbers.iter().rev().map(open).collect()
+    }
+
+    /// Mounts all layers below an upper one.
+    pub(super) fn mount(&self, upper: &Layer) -> io::Result<OwnedFd> {
+        let lower = self.directories(&self.lower)?;
+        let lower: Vec<BorrowedFd<'_>> = lower.iter().map(AsFd::as_fd).collect();
+        let work = open_directory(self.directories.work.as_fd(), upper.number.to_string().as_bytes(), OFlags::RDONLY)
+            .map_err(failed("open", &self.directories.root.join(WORK)))?;
+        let layers = Layers { lower: &lower, upper: upper.directory.as_fd(), work: work.as_fd() };
+        mount(&layers, self.notes)
+    }
+
+    /// Makes one layer of all but the lowest when they are many; or of all, where that is not possible.
+    ///
+    /// `tree` shows what they show. Gives the numbers of those that are not needed any more.
+    pub(super) fn squash_if_many(&mut self, many: usize, tree: &Tree) -> io::Result<Vec<u32>> {
+        if self.lower.len() <= many.max(2) {
+            return Ok(Vec::new());
+        }
+        let work = self.directories.work.as_fd();
+        let fresh = || -> io::Result<OwnedFd> {
+            remove_all(work, UNFINISHED.as_bytes())?;
+            make_directory(work, UNFINISHED, PRIVATE)?;
+            Ok(open_in(work, UNFINISHED, OFlags::RDONLY | OFlags::DIRECTORY)?)
+        };
+        let (base, above) = self.lower.split_at(1);
+        let base = self.trees(base)?.pop().ok_or(Errno::NOENT)?;
+        let made = fresh()?;
+        let kept = match merge(&self.trees(above)?, &base, &subdirectory(&made, TREE)?, self.notes)? {
+            Merged::Done => 1,
+            Merged::Redirected => {
+                let made = fresh()?;
+                let top = subdirectory(&made, TREE)?;
+                flatten(tree, &top, self.notes)?;
+                resemble(&top, &look_at(&tree.root)?)?;
+                resemble(&subdirectory(&made, ASIDE)?, &look_at(&tree.aside)?)?;
+                0
+            }
+        };
+        let number = self.next;
+        renameat(work, UNFINISHED, &self.directories.layers, number.to_string())?;
+        self.next += 1;
+        let replaced = self.lower.split_off(kept);
+        self.lower.push(number);
+        Ok(replaced)
+    }
+
+    /// The directories of the session's files in layers, the topmost first; only of those that have one.
+    fn trees(&self, numbers: &[u32]) -> io::Result<Vec<OwnedFd>> {
+        let mut trees = Vec::new();
+        for layer in self.directories(numbers)? {
+            match open_in(&layer, TREE, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Ok(tree) => trees.push(tree),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(trees)
+    }
+
+    /// Removes layers that no mount uses. What can't be removed is only a waste of space.
+    pub(super) fn remove(&self, numbers: &[u32]) {
+        for number in numbers {
+            self.remove_from(&self.directories.layers, *number);
+        }
+    }
+
+    /// Removes the layers that were made since an earlier state of this stack.
+    pub(super) fn abandon(&self, earlier: &Self) {
+        self.remove(&(earlier.next..=self.next).collect::<Vec<_>>());
+    }
+
+    /// Removes what the kernel kept for an upper layer that is one no more.
+    pub(super) fn retire(&self, layer: &Layer) {
+        self.remove_from(&self.directories.work, layer.number);
+    }
+
+    fn remove_from(&self, directory: &OwnedFd, number: u32) {
+        if let Err(error) = remove_all(directory.as_fd(), number.to_string().as_bytes()) {
+            tracing::warn!(%error, number, root = %self.directories.root.display(), "a layer could not be removed");
+        }
+    }
+}
+
+impl Layer {
+    /// The lowest layer as a plain directory, before anything is mounted.
+    pub(super) fn base_tree(&self, options: &OverlayOptions) -> io::Result<Tree> {
+        let top = subdirectory(&self.directory, TREE)?;
+        fchmod(&top, Mode::from_raw_mode(0o755))?;
+        if let Some((user, group)) = options.owner {
+            fchown(&top, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+        }
+        Ok(Tree::new(options.backend, top, subdirectory(&self.directory, ASIDE)?, options.owner))
+    }
+}
+
+fn subdirectory(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    make_directory(directory, name, PRIVATE)?;
+    open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)
+}
+
+fn boot_id() -> io::Result<Vec<u8>> {
+    let mut id = Vec::new();
+    let file = open_in(CWD, BOOT_ID, OFlags::RDONLY).map_err(context("open", BOOT_ID))?;
+    File::from(file).read_to_end(&mut id)?;
+    Ok(id)
+}
+
+fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error {
+    context(what, &path.display().to_string())
+}

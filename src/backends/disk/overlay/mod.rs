@@ -1,0 +1,255 @@
+//! A session's files in an overlay, whose small upper layer is what has changed.
+
+mod attach;
+mod layers;
+mod mount;
+mod probe;
+mod squash;
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+
+use super::beneath::open_in;
+use super::index::Index;
+use super::scan::{Look, scan};
+use super::{Disk, Touched, Tree};
+use crate::backends::{BackendError, FileChange};
+use crate::engine::path::EntryPath;
+use attach::Place;
+use layers::{Layer, Stack};
+
+/// The directory of a layer that holds the session's files.
+const TREE: &str = "tree";
+/// The one that holds what is made ready or kept for a while. It is never attached.
+const ASIDE: &str = "aside";
+
+/// Where and how an overlay is kept.
+#[derive(Debug, Clone)]
+pub(crate) struct OverlayOptions {
+    /// Who is named in errors.
+    pub(crate) backend: &'static str,
+    /// A directory of its own for the layers.
+    pub(crate) root: PathBuf,
+    /// What is made through [`Tree`] belongs to this user and group.
+    pub(crate) owner: Option<(u32, u32)>,
+    /// Entries of the upper layer above which it is sealed.
+    pub(crate) seal_above: usize,
+    /// Layers above which they are made one.
+    pub(crate) squash_above: usize,
+}
+
+impl OverlayOptions {
+    /// The options that fit most sessions.
+    pub(crate) fn new(backend: &'static str, root: &Path) -> Self {
+        Self { backend, root: root.to_owned(), owner: None, seal_above: 64, squash_above: 50 }
+    }
+}
+
+/// An overlay, mounted where only this process reaches it, and wherever it was attached.
+///
+/// Nothing in it is synced: after the machine has gone down it has to be made again from the journal.
+#[derive(Debug)]
+pub(crate) struct OverlayDisk {
+    pub(super) options: OverlayOptions,
+    stack: Stack,
+    mounted: Mounted,
+    known: Index,
+    seen: Option<Seen>,
+    /// What was touched in layers that are sealed by now.
+    carried: Vec<Touched>,
+    pub(super) places: Vec<Place>,
+}
+
+#[derive(Debug)]
+struct Mounted {
+    tree: Tree,
+    mount: OwnedFd,
+    upper: Layer,
+}
+
+#[derive(Debug)]
+struct Seen {
+    index: Index,
+    /// Whether anything was touched.
+    news: bool,
+}
+
+impl OverlayDisk {
+    /// Whether overlays can be mounted with layers in this directory, and attached to containers. Says why not.
+    pub(crate) fn supported(directory: &Path) -> Result<(), String> {
+        probe::probe(directory)
+    }
+
+    /// Makes an overlay anew. What was in its directory is removed. `fill` puts the first files into the
+    /// lowest layer, which is a plain directory as yet; they are known.
+    pub(crate) fn create(
+        options: OverlayOptions,
+        fill: impl FnOnce(&Tree) -> Result<(), BackendError>,
+    ) -> Result<Self, BackendError> {
+        let backend = options.backend;
+        let failed = |error: io::Error| BackendError { backend, reason: error.to_string() };
+        let mut stack = Stack::create(&options.root).map_err(failed)?;
+        let base = stack.add().map_err(failed)?;
+        let tree = base.base_tree(&options).map_err(failed)?;
+        fill(&tree)?;
+        drop(tree);
+        stack.push(&base);
+        Self::start(options, stack).map_err(failed)
+    }
+
+    /// Opens an overlay that an earlier process has left; everything counts as touched.
+    ///
+    /// None when there is none, or when the machine has been started since: it may not have all on its disk then.
+    pub(crate) fn open(options: OverlayOptions) -> io::Result<Option<Self>> {
+        let Some(stack) = Stack::open(&options.root)? else { return Ok(None) };
+        let mut disk = Self::start(options, stack)?;
+        disk.carried.push(Touched::Subtree(EntryPath::root()));
+        Ok(Some(disk))
+    }
+
+    fn start(options: OverlayOptions, mut stack: Stack) -> io::Result<Self> {
+        let upper = stack.add()?;
+        let mounted = Mounted::new(&options, &stack, upper)?;
+        let (known, seen, carried, places) = (Index::default(), None, Vec::new(), Vec::new());
+        Ok(Self { options, stack, mounted, known, seen, carried, places })
+    }
+
+    /// Shows the files at `at` in the mount namespace of a running process, on top of what is there.
+    ///
+    /// # Errors
+    /// When there is no such process or directory, or the process may not be reached.
+    pub(crate) fn attach(&mut self, pid: i32, at: &Path) -> io::Result<()> {
+        self.places.push(Place::attach(pid, at, self.mounted.mount.as_fd(), TREE)?);
+        Ok(())
+    }
+
+    /// Takes the files away from everywhere that `attach` has shown them for this process.
+    pub(crate) fn detach(&mut self, pid: i32) -> io::Result<()> {
+        let (gone, kept) = self.places.drain(..).partition(|place| place.pid == pid);
+        self.places = kept;
+        gone.into_iter().try_for_each(Place::detach)
+    }
+
+    /// Makes a large upper layer a lower one, so that looking at what has changed stays fast; where the layers are
+    /// many, makes one of them. Gives whether it did. No command may run meanwhile.
+    ///
+    /// # Errors
+    /// When a layer can't be made or mounted, nothing has changed. When the files could not be put where they are
+    /// attached, that container still shows the old ones and has to be given up.
+    pub(crate) fn seal_if_large(&mut self) -> io::Result<bool> {
+        if self.known.len() <= self.options.seal_above {
+            return Ok(false);
+        }
+        self.seal()?;
+        Ok(true)
+    }
+
+    /// As [`OverlayDisk::seal_if_large`], whatever the size.
+    pub(crate) fn seal(&mut self) -> io::Result<()> {
+        let mut late = self.look()?.touched;
+        let mut stack = self.stack.with(&self.mounted.upper);
+        let replaced = match stack.squash_if_many(self.options.squash_above, &self.mounted.tree) {
+            Ok(replaced) => replaced,
+            Err(error) => {
+                tracing::warn!(%error, "the layers stay many");
+                Vec::new()
+            }
+        };
+        let added = stack.add().and_then(|upper| Mounted::new(&self.options, &stack, upper));
+        let mounted = added.inspect_err(|_| stack.abandon(&self.stack))?;
+        let placed = self.place_again(&mounted);
+        if replaced.is_empty() {
+            // Nothing is written to the old layer any more. After a squash every file in it has another link.
+            late = self.look().map_or_else(|_| vec![Touched::Subtree(EntryPath::root())], |look| look.touched);
+        }
+        self.carried.extend(late);
+        self.known = Index::default();
+        self.seen = None;
+        self.stack = stack;
+        let old = std::mem::replace(&mut self.mounted, mounted);
+        drop((old.tree, old.mount));
+        self.stack.retire(&old.upper);
+        self.stack.remove(&replaced);
+        placed
+    }
+
+    fn place_again(&mut self, mounted: &Mounted) -> io::Result<()> {
+        let mut outcome = Ok(());
+        self.places.retain_mut(|place| match place.replace(mounted.mount.as_fd(), TREE) {
+            Ok(there) => there,
+            Err(error) => {
+                outcome = Err(error);
+                false
+            }
+        });
+        outcome
+    }
+
+    fn look(&self) -> io::Result<Look> {
+        let Some(upper) = self.upper()? else { return Ok(Look { index: Index::default(), touched: Vec::new() }) };
+        Ok(scan(upper.as_fd(), &self.known, self.stack.notes.forms())?)
+    }
+
+    /// The files of the upper layer; none before anything has changed.
+    fn upper(&self) -> Result<Option<OwnedFd>, Errno> {
+        match open_in(&self.mounted.upper.directory, TREE, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(directory) => Ok(Some(directory)),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn learn(&mut self, changes: &[FileChange]) -> Result<(), Errno> {
+        let Some(upper) = self.upper()? else { return Ok(()) };
+        let paths: Vec<EntryPath> = changes.iter().map(|change| change.path().clone()).collect();
+        let seen = self.seen.as_mut().map(|seen| &mut seen.index);
+        std::iter::once(&mut self.known)
+            .chain(seen)
+            .try_for_each(|index| index.learn(upper.as_fd(), &paths, self.stack.notes.forms()))
+    }
+}
+
+impl Mounted {
+    fn new(options: &OverlayOptions, stack: &Stack, upper: Layer) -> io::Result<Self> {
+        let mount = stack.mount(&upper)?;
+        let open = |name| open_in(&mount, name, OFlags::RDONLY | OFlags::DIRECTORY);
+        let tree = Tree::new(options.backend, open(TREE)?, open(ASIDE)?, options.owner);
+        tree.empty_aside()?;
+        Ok(Self { tree, mount, upper })
+    }
+}
+
+impl Disk for OverlayDisk {
+    fn tree(&self) -> &Tree {
+        &self.mounted.tree
+    }
+
+    fn touched(&mut self) -> io::Result<Vec<Touched>> {
+        let Look { index, mut touched } = self.look()?;
+        self.seen = Some(Seen { index, news: !touched.is_empty() });
+        touched.extend(self.carried.iter().cloned());
+        Ok(touched)
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        let Some(Seen { index, news }) = self.seen.take() else { return Ok(()) };
+        self.known = index;
+        // Who looked at a subtree of a sealed layer may have seen entries there that have come and gone since.
+        self.carried.retain(|carried| news && matches!(carried, Touched::Subtree(_)));
+        Ok(())
+    }
+
+    fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.mounted.tree.apply(changes)?;
+        let is_ours = |path: &EntryPath| changes.iter().any(|change| change.path() == path);
+        self.carried.retain(|carried| !matches!(carried, Touched::Entry(path) if is_ours(path)));
+        if let Err(error) = self.learn(changes) {
+            tracing::debug!(%error, "what was applied will be looked at again");
+        }
+        Ok(())
+    }
+}

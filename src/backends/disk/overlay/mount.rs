@@ -1,0 +1,126 @@
+//! Mounting an overlay where nobody sees it: all that holds it is a handle.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::XattrFlags;
+use rustix::io::Errno;
+use rustix::mount::{
+    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_fd, fsconfig_set_flag,
+    fsconfig_set_string, fsmount, fsopen,
+};
+
+use crate::backends::disk::scan::Forms;
+
+/// How an overlay keeps its own notes about entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Notes {
+    /// In attributes that only the machine's root may write.
+    Trusted,
+    /// In attributes that any owner may write, as a user namespace needs it.
+    User,
+}
+
+/// The directories of an overlay.
+pub(super) struct Layers<'a> {
+    /// The topmost first.
+    pub(super) lower: &'a [BorrowedFd<'a>],
+    pub(super) upper: BorrowedFd<'a>,
+    pub(super) work: BorrowedFd<'a>,
+}
+
+impl Notes {
+    /// What this process may write in a directory.
+    pub(super) fn on(directory: BorrowedFd<'_>) -> Self {
+        match rustix::fs::fsetxattr(directory, "trusted.overlay.probe", b"", XattrFlags::empty()) {
+            Ok(()) => Self::Trusted,
+            Err(_) => Self::User,
+        }
+    }
+
+    pub(super) fn forms(self) -> Forms {
+        Forms::Overlay { opaque: self.opaque(), redirect: self.redirect() }
+    }
+
+    pub(super) fn opaque(self) -> &'static str {
+        match self {
+            Self::Trusted => "trusted.overlay.opaque",
+            Self::User => "user.overlay.opaque",
+        }
+    }
+
+    pub(super) fn redirect(self) -> &'static str {
+        match self {
+            Self::Trusted => "trusted.overlay.redirect",
+            Self::User => "user.overlay.redirect",
+        }
+    }
+}
+
+/// Mounts an overlay. It is gone when the last handle in it is closed, and the last place where it was attached.
+pub(super) fn mount(layers: &Layers<'_>, notes: Notes) -> io::Result<OwnedFd> {
+    let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| failure("open", error, None))?;
+    let configured = configure(&context, layers, notes).and_then(|()| fsconfig_create(&context));
+    configured.map_err(|error| failure("configure", error, Some(&context)))?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
+        .map_err(|error| failure("mount", error, Some(&context)))
+}
+
+fn configure(context: &OwnedFd, layers: &Layers<'_>, notes: Notes) -> Result<(), Errno> {
+    fsconfig_set_string(context, "source", "foldspace")?;
+    lower(context, layers.lower)?;
+    directory(context, "upperdir", layers.upper)?;
+    directory(context, "workdir", layers.work)?;
+    fsconfig_set_string(context, "index", "off")?;
+    fsconfig_set_string(context, "metacopy", "off")?;
+    match notes {
+        Notes::Trusted => fsconfig_set_string(context, "redirect_dir", "on")?,
+        Notes::User => fsconfig_set_flag(context, "userxattr")?,
+    }
+    // Nothing is synced: the journal holds every content. An older kernel syncs.
+    match fsconfig_set_flag(context, "volatile") {
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Gives the lower layers one by one, or, to a kernel before 6.5, in one string.
+fn lower(context: &OwnedFd, layers: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    for (at, layer) in layers.iter().enumerate() {
+        match directory(context, "lowerdir+", *layer) {
+            Err(Errno::INVAL) if at == 0 => {
+                let all: Vec<String> = layers.iter().map(through).collect();
+                return fsconfig_set_string(context, "lowerdir", all.join(":"));
+            }
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+/// Gives a directory by handle, or, to a kernel before 6.13, by the path that leads through the handle: paths given
+/// here have 255 bytes at most.
+fn directory(context: &OwnedFd, key: &str, directory: BorrowedFd<'_>) -> Result<(), Errno> {
+    match fsconfig_set_fd(context, key, directory) {
+        Err(Errno::INVAL) => fsconfig_set_string(context, key, through(&directory)),
+        other => other,
+    }
+}
+
+fn through(directory: &BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd())
+}
+
+/// The error with what the kernel has to say about it.
+fn failure(what: &str, error: Errno, context: Option<&OwnedFd>) -> io::Error {
+    let mut said = Vec::new();
+    let mut buffer = [0; 1024];
+    while let Some(context) = context {
+        let Ok(length @ 1..) = rustix::io::read(context, &mut buffer) else { break };
+        said.push(String::from_utf8_lossy(&buffer[..length]).trim_end().to_owned());
+    }
+    let error = io::Error::from(error);
+    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) };
+    io::Error::new(error.kind(), format!("cannot {what} an overlay: {error}{said}"))
+}

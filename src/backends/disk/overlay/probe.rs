@@ -1,0 +1,56 @@
+//! Trying whether overlays work in a directory.
+
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::attach::Place;
+use super::{OverlayDisk, OverlayOptions, TREE};
+use crate::backends::disk::{Disk, ObservedKind, Touched};
+use crate::backends::{BackendError, FileChange};
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+
+/// Mounts an overlay in a temporary directory and uses it.
+pub(super) fn probe(directory: &Path) -> Result<(), String> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let root = directory.join(format!(".overlay-probe-{}-{number}", std::process::id()));
+    let outcome = attempt(&root);
+    let removed = rustix::fs::open(directory, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).and_then(|handle| {
+        let name = root.file_name().map(std::os::unix::ffi::OsStrExt::as_bytes).unwrap_or_default();
+        crate::backends::disk::tree::remove_all(std::os::fd::AsFd::as_fd(&handle), name)
+    });
+    if let Err(error) = removed {
+        tracing::debug!(%error, directory = %directory.display(), "what was tried out could not be removed");
+    }
+    outcome
+}
+
+fn attempt(root: &Path) -> Result<(), String> {
+    let words = |error: std::io::Error| error.to_string();
+    let path = |text: &str| EntryPath::lookup(text).map_err(|error| error.to_string());
+    let write = |text: &str| -> Result<FileChange, String> {
+        Ok(FileChange::Write { path: path(text)?, node: Node::file(b"x", false), bytes: "x".into() })
+    };
+    let base = [write("directory/kept")?, write("directory/removed")?];
+    let fill = |tree: &crate::backends::disk::Tree| -> Result<(), BackendError> { tree.apply(&base) };
+    let mut disk = OverlayDisk::create(OverlayOptions::new("overlay", root), fill).map_err(|error| error.reason)?;
+    let attachable = Place::can_attach(disk.mounted.mount.as_fd(), TREE);
+    attachable.map_err(|error| format!("{error}; attaching to a container needs Linux 6.15"))?;
+    let changes = [write("directory/new")?, FileChange::Delete { path: path("directory/removed")? }];
+    disk.tree().apply(&changes).map_err(|error| error.reason)?;
+    let mut text = String::new();
+    disk.tree().open(&path("directory/kept")?).and_then(|mut file| file.read_to_string(&mut text)).map_err(words)?;
+    let touched = disk.touched().map_err(words)?;
+    for change in &changes {
+        let named = touched.contains(&Touched::Entry(change.path().clone()));
+        let there = disk.tree().observe(change.path()).map_err(words)?;
+        let is_file = there.is_some_and(|found| matches!(found.kind, ObservedKind::File { .. }));
+        if !named || is_file != matches!(change, FileChange::Write { .. }) {
+            return Err(format!("an overlay in {} does not show its changes", root.display()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,232 @@
+//! Making one layer out of many.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr,
+    fsetxattr, futimens, linkat, mknodat, openat, symlinkat,
+};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::mount::Notes;
+use crate::backends::disk::Tree;
+use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
+use crate::backends::disk::listing::{Lister, look, look_at};
+use crate::backends::disk::stamp::Stamp;
+use crate::backends::disk::tree::{ObservedKind, kind_of, make_directory};
+use crate::engine::path::EntryPath;
+
+/// Whether layers could be put together name by name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Merged {
+    /// They could.
+    Done,
+    /// One of them shows a directory of another path in the layers below it.
+    Redirected,
+}
+
+/// Puts layers, the topmost first, together in an empty directory. Files are linked, not copied.
+///
+/// The result hides of the base, the only layer below, what the given ones hid. Where a directory shows nothing of the
+/// base there are no marks of deletion either: the kernel expects none there, and would list them.
+pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: Notes) -> Result<Merged, Errno> {
+    let mut left = vec![Job { path: Vec::new(), sources: (0..layers.len()).collect(), hides: true }];
+    let mut lister = Lister::new();
+    while let Some(job) = left.pop() {
+        let target = open_directory(into.as_fd(), &job.path, OFlags::RDONLY)?;
+        let mut sources = Vec::new();
+        for at in job.sources {
+            match open_directory(layers[at].as_fd(), &job.path, OFlags::RDONLY) {
+                Ok(directory) => sources.push((at, directory)),
+                // A layer in which nothing was changed has not even its top.
+                Err(Errno::NOENT) if job.path.is_empty() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let names = gather(&sources, notes, &mut lister)?;
+        for (name, found) in names {
+            match found {
+                Found::Redirected => return Ok(Merged::Redirected),
+                Found::Leaf(source) if job.hides || !is_mark(&sources[source].1, &name)? => {
+                    link(&sources[source].1, &name, &target)?;
+                }
+                Found::Leaf(_) => {}
+                Found::Directory { sources: below, opaque, .. } => {
+                    let top = below.first().copied().unwrap_or_default();
+                    let made = copy_directory(&sources[top].1, &name, &target)?;
+                    if opaque {
+                        fsetxattr(&made, notes.opaque(), b"y", XattrFlags::empty())?;
+                    }
+                    let path = if job.path.is_empty() { name } else { [&job.path[..], &name].join(&b'/') };
+                    let sources = below.iter().map(|source| sources[*source].0).collect();
+                    let hides = job.hides && !opaque && is_directory(base, &path)?;
+                    left.push(Job { path, sources, hides });
+                }
+            }
+        }
+        let top = sources.first().map_or(base, |(_, top)| top);
+        resemble(&target, &look_at(top)?)?;
+    }
+    Ok(Merged::Done)
+}
+
+/// Copies all that a tree shows into an empty directory, which from then on hides all layers below.
+pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<()> {
+    fsetxattr(into, notes.opaque(), b"y", XattrFlags::empty())?;
+    let mut found = Vec::new();
+    tree.walk(&EntryPath::root(), &mut |path, seen| found.push((path, seen.kind)))?;
+    for (path, kind) in found {
+        let parent = path.parent().unwrap_or_else(EntryPath::root);
+        let from = open_directory(tree.root.as_fd(), parent.as_bytes(), OFlags::PATH)?;
+        let to = open_directory(into.as_fd(), parent.as_bytes(), OFlags::PATH)?;
+        let stat = look(&from, path.name())?;
+        match kind {
+            ObservedKind::Directory => drop(copy_directory(&from, path.name(), &to)?),
+            ObservedKind::File { .. } => copy_file(tree.open(&path)?, &stat, &to, path.name())?,
+            ObservedKind::Symlink { target } => symlinkat(target.as_slice(), &to, path.name())?,
+            ObservedKind::Fifo | ObservedKind::Socket | ObservedKind::Device => {
+                let mode = Mode::from_raw_mode(u32::from(stat.stx_mode));
+                mknodat(&to, path.name(), kind_of(&stat), mode, 0)?;
+            }
+        }
+        let (user, group) = (Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)));
+        chownat(&to, path.name(), user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+/// Gives a directory the owner, the permissions and the times of another.
+pub(super) fn resemble(directory: &OwnedFd, stat: &Statx) -> Result<(), Errno> {
+    fchown(directory, Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)))?;
+    fchmod(directory, Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777))?;
+    set_times(directory, stat)
+}
+
+struct Job {
+    path: Vec<u8>,
+    /// Numbers of layers, the topmost first.
+    sources: Vec<usize>,
+    /// Whether entries of the base show through here.
+    hides: bool,
+}
+
+/// What several directories of one path show together.
+enum Found {
+    /// A file, a link, or the mark of something deleted, in the directory of this index.
+    Leaf(usize),
+    /// A directory in some of them. It is complete when nothing further below can show through.
+    Directory {
+        sources: Vec<usize>,
+        complete: bool,
+        opaque: bool,
+    },
+    Redirected,
+}
+
+fn gather(sources: &[(usize, OwnedFd)], notes: Notes, lister: &mut Lister) -> Result<BTreeMap<Vec<u8>, Found>, Errno> {
+    let mut names: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
+    for (at, (_, directory)) in sources.iter().enumerate() {
+        lister.each(directory.as_fd(), |name, stat| {
+            let is_directory = kind_of(stat) == FileType::Directory;
+            let before = names.get_mut(name.to_bytes());
+            if matches!(before, Some(Found::Leaf(_) | Found::Redirected | Found::Directory { complete: true, .. })) {
+                return Ok(());
+            }
+            let mark = if is_directory { Mark::of(directory.as_fd(), name, notes)? } else { Mark::None };
+            match (before, mark) {
+                (_, Mark::Redirected) => drop(names.insert(name.to_bytes().to_vec(), Found::Redirected)),
+                (None, _) if !is_directory => drop(names.insert(name.to_bytes().to_vec(), Found::Leaf(at))),
+                (None, mark) => {
+                    let opaque = mark == Mark::Opaque;
+                    let found = Found::Directory { sources: vec![at], complete: opaque, opaque };
+                    names.insert(name.to_bytes().to_vec(), found);
+                }
+                (Some(Found::Directory { sources, complete, opaque }), mark) => {
+                    if is_directory {
+                        sources.push(at);
+                    }
+                    if !is_directory || mark == Mark::Opaque {
+                        (*complete, *opaque) = (true, true);
+                    }
+                }
+                (Some(_), _) => {}
+            }
+            Ok(())
+        })?;
+    }
+    Ok(names)
+}
+
+#[derive(PartialEq, Eq)]
+enum Mark {
+    None,
+    Opaque,
+    Redirected,
+}
+
+impl Mark {
+    fn of(parent: BorrowedFd<'_>, name: &std::ffi::CStr, notes: Notes) -> Result<Self, Errno> {
+        let directory = open_in(parent, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+        let mut value = [0; 8];
+        match fgetxattr(&directory, notes.redirect(), &mut value) {
+            Ok(_) | Err(Errno::RANGE) => return Ok(Self::Redirected),
+            Err(Errno::NODATA | Errno::NOTSUP) => {}
+            Err(error) => return Err(error),
+        }
+        match fgetxattr(&directory, notes.opaque(), &mut value) {
+            Ok(1) if value[0] == b'y' => Ok(Self::Opaque),
+            // Entries may be marked as deleted by attributes, which links would keep, but nothing here does that.
+            Ok(_) | Err(Errno::NODATA | Errno::NOTSUP) => Ok(Self::None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn is_directory(top: &OwnedFd, path: &[u8]) -> Result<bool, Errno> {
+    match open_directory(top.as_fd(), path, OFlags::PATH) {
+        Ok(_) => Ok(true),
+        Err(error) if leads_nowhere(error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether an entry of a layer marks one of that name below as deleted.
+fn is_mark(directory: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
+    look(directory, name).map(|stat| Stamp::of(&stat).is_mark())
+}
+
+fn link(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Result<(), Errno> {
+    match linkat(from, name, to, name, AtFlags::empty()) {
+        // All marks of deletion are links to one.
+        Err(Errno::MLINK) if is_mark(from, name)? => mknodat(to, name, FileType::CharacterDevice, Mode::empty(), 0),
+        other => other,
+    }
+}
+
+fn copy_directory(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let stat = look(from, name)?;
+    make_directory(to, name, 0o700)?;
+    let made = open_in(to, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    resemble(&made, &stat)?;
+    Ok(made)
+}
+
+fn copy_file(mut from: File, stat: &Statx, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = openat(to, name, flags, Mode::RUSR | Mode::WUSR)?;
+    let mut file = File::from(handle);
+    io::copy(&mut from, &mut file)?;
+    let handle = OwnedFd::from(file);
+    Ok(resemble(&handle, stat)?)
+}
+
+fn set_times(handle: &OwnedFd, stat: &Statx) -> Result<(), Errno> {
+    let time = |sec: i64, nsec: u32| Timespec { tv_sec: sec, tv_nsec: i64::from(nsec) };
+    let last_access = time(stat.stx_atime.tv_sec, stat.stx_atime.tv_nsec);
+    let last_modification = time(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec);
+    futimens(handle, &Timestamps { last_access, last_modification })
+}

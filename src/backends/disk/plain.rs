@@ -1,0 +1,68 @@
+//! A session's files in a plain directory, and what stat said of each at the last look.
+
+use std::io;
+use std::os::fd::AsFd;
+
+use super::index::Index;
+use super::scan::{Forms, Look, scan};
+use super::{Disk, Touched, Tree};
+use crate::backends::{BackendError, FileChange};
+use crate::engine::path::EntryPath;
+
+/// A plain directory. What changed there is found by looking at every entry, as git does.
+#[derive(Debug)]
+pub(crate) struct PlainDisk {
+    tree: Tree,
+    known: Index,
+    seen: Option<Index>,
+}
+
+impl PlainDisk {
+    /// A disk of which nothing is known: the first `touched` names everything.
+    ///
+    /// # Errors
+    /// When what an interrupted process left aside can't be removed.
+    pub(crate) fn new(tree: Tree) -> io::Result<Self> {
+        tree.empty_aside()?;
+        Ok(Self { tree, known: Index::default(), seen: None })
+    }
+
+    /// Knows what is there now.
+    #[cfg(test)]
+    pub(crate) fn adopt(&mut self) -> io::Result<()> {
+        self.touched()?;
+        self.settle()
+    }
+}
+
+impl Disk for PlainDisk {
+    fn tree(&self) -> &Tree {
+        &self.tree
+    }
+
+    fn touched(&mut self) -> io::Result<Vec<Touched>> {
+        let is_first = self.known.listings.is_empty();
+        let Look { index, touched } = scan(self.tree.root.as_fd(), &self.known, Forms::Plain)?;
+        self.seen = Some(index);
+        // Others may know of entries that are gone.
+        Ok(if is_first { vec![Touched::Subtree(EntryPath::root())] } else { touched })
+    }
+
+    fn settle(&mut self) -> io::Result<()> {
+        if let Some(seen) = self.seen.take() {
+            self.known = seen;
+        }
+        Ok(())
+    }
+
+    fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.tree.apply(changes)?;
+        let paths: Vec<EntryPath> = changes.iter().map(|change| change.path().clone()).collect();
+        for index in std::iter::once(&mut self.known).chain(&mut self.seen) {
+            if let Err(error) = index.learn(self.tree.root.as_fd(), &paths, Forms::Plain) {
+                tracing::debug!(%error, "what was applied will be looked at again");
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,400 @@
+//! Looking at a whole tree and comparing it with what is known of it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+use rustix::fs::{OFlags, Statx};
+use rustix::io::Errno;
+
+use super::Touched;
+use super::beneath::{leads_nowhere, open_directory, open_in};
+use super::index::{Index, Known, Listing, NONE};
+use super::listing::{Lister, look_at};
+use super::stamp::{FileTime, Stamp};
+use crate::engine::path::EntryPath;
+
+/// Handles of directories that are kept open for those below them.
+const HANDLES_MAX: usize = 64;
+/// Entries from which on a second thread is worth its start.
+const MANY: usize = 4096;
+
+/// Whether directories are an overlay's, which hide what is in the layers below.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forms {
+    /// They are not.
+    Plain,
+    /// They are, and these extended attributes say so: one for hiding all, one for another path below.
+    Overlay { opaque: &'static str, redirect: &'static str },
+}
+
+impl Forms {
+    /// A number that differs when an open directory shows something else of the layers below; 0 for the same path.
+    pub(super) fn of(self, directory: &OwnedFd) -> Result<u32, Errno> {
+        let Self::Overlay { opaque, redirect } = self else { return Ok(0) };
+        let mut value = [0; 4096];
+        let mut attribute = |name| match rustix::fs::fgetxattr(directory, name, &mut value[..]) {
+            Ok(length) => Ok(Some(crc32c::crc32c(value.get(..length).unwrap_or_default()))),
+            Err(Errno::NODATA | Errno::NOTSUP) => Ok(None),
+            Err(error) => Err(error),
+        };
+        // "x" only says that files may be marked as deleted by an attribute of theirs.
+        let mark = crc32c::crc32c(b"x");
+        let hides = attribute(opaque)?.is_some_and(|value| value != mark);
+        let leads = attribute(redirect)?;
+        Ok(u32::from(hides) | leads.map_or(0, |digest| digest | 2))
+    }
+}
+
+/// A look's outcome.
+pub(super) struct Look {
+    pub(super) index: Index,
+    pub(super) touched: Vec<Touched>,
+}
+
+/// Looks at everything beneath a directory.
+pub(super) fn scan(root: BorrowedFd<'_>, known: &Index, forms: Forms) -> Result<Look, Errno> {
+    let started = FileTime::now();
+    let stamp = Stamp::of(&look_at(root)?);
+    let old = if known.listings.is_empty() { NONE } else { 0 };
+    let first = Job { parent: None, path: Vec::new(), before: Before::Same, old, id: 0, stamp, covered: false };
+    let handles = AtomicUsize::new(0);
+    let scan = Scan {
+        root,
+        known,
+        forms,
+        started,
+        queue: Mutex::new(Queue { jobs: vec![first], busy: 0, failed: None }),
+        wake: Condvar::new(),
+        next_id: AtomicU32::new(1),
+        handles: &handles,
+    };
+    let parts = if known.len() < MANY { vec![scan.work()] } else { scan.work_in_two() };
+    let queue = scan.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(error) = queue.failed {
+        return Err(error);
+    }
+    let mut listings = Vec::new();
+    listings.resize_with(scan.next_id.into_inner() as usize, Listing::default);
+    let mut touched = Vec::new();
+    for part in parts {
+        for (id, listing) in part.listings {
+            listings[id as usize] = listing;
+        }
+        touched.extend(part.touched);
+    }
+    Ok(Look { index: Index { listings }, touched })
+}
+
+/// A directory that is to be read.
+struct Job<'a> {
+    /// The directory above, where it is held open.
+    parent: Option<Arc<Handle<'a>>>,
+    path: Vec<u8>,
+    before: Before,
+    old: u32,
+    id: u32,
+    stamp: Stamp,
+    /// Whether a subtree was named that it is in.
+    covered: bool,
+}
+
+/// What was known where a directory is now.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    NoDirectory,
+    Another,
+    Same,
+}
+
+/// A directory that is open, and counted.
+struct Handle<'a> {
+    directory: OwnedFd,
+    handles: &'a AtomicUsize,
+}
+
+impl Drop for Handle<'_> {
+    fn drop(&mut self) {
+        self.handles.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+struct Queue<'a> {
+    jobs: Vec<Job<'a>>,
+    busy: usize,
+    failed: Option<Errno>,
+}
+
+struct Scan<'a> {
+    root: BorrowedFd<'a>,
+    known: &'a Index,
+    forms: Forms,
+    started: FileTime,
+    queue: Mutex<Queue<'a>>,
+    wake: Condvar,
+    next_id: AtomicU32,
+    handles: &'a AtomicUsize,
+}
+
+#[derive(Default)]
+struct Part {
+    listings: Vec<(u32, Listing)>,
+    touched: Vec<Touched>,
+}
+
+impl<'a> Scan<'a> {
+    fn work_in_two(&self) -> Vec<Part> {
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| self.work());
+            let mine = self.work();
+            match other.join() {
+                Ok(part) => vec![mine, part],
+                Err(_) => {
+                    self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(Errno::IO);
+                    vec![mine]
+                }
+            }
+        })
+    }
+
+    fn work(&self) -> Part {
+        let mut part = Part::default();
+        let mut lister = Lister::new();
+        let mut below = Vec::new();
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let Some(job) = queue.jobs.pop() else {
+                if queue.busy == 0 {
+                    self.wake.notify_all();
+                    return part;
+                }
+                queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            queue.busy += 1;
+            drop(queue);
+            let outcome = self.directory(job, &mut lister, &mut part, &mut below);
+            queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.busy -= 1;
+            match outcome {
+                Ok(()) => queue.jobs.append(&mut below),
+                Err(error) => {
+                    queue.jobs.clear();
+                    queue.failed.get_or_insert(error);
+                }
+            }
+            self.wake.notify_all();
+        }
+    }
+
+    fn directory(
+        &self,
+        job: Job<'a>,
+        lister: &mut Lister,
+        part: &mut Part,
+        below: &mut Vec<Job<'a>>,
+    ) -> Result<(), Errno> {
+        let empty = Listing::default();
+        let old = self.known.listings.get(job.old as usize).unwrap_or(&empty);
+        let changed = (!job.stamp.is_fresh(self.started)).then_some(job.stamp.changed_at());
+        let moved = changed.is_none() || changed != old.changed;
+        let handle = match self.open(&job) {
+            Ok(handle) => handle,
+            Err(error) if leads_nowhere(error) || matches!(error, Errno::ACCESS | Errno::PERM) => {
+                part.subtree(&job.path);
+                let listing = Listing { doubtful: true, walked: true, ..Listing::default() };
+                part.listings.push((job.id, listing));
+                return Ok(());
+            }
+            Err(error) => return Err(error),
+        };
+        let form = if job.path.is_empty() { 0 } else { self.forms.of(&handle)? };
+        let mut covered = job.covered;
+        if !covered {
+            covered = old.doubtful || old.walked && moved || self.hides_anew(&job, old, form);
+            if covered {
+                part.subtree(&job.path);
+            } else if job.before != Before::Same {
+                part.entry(&job.path);
+            }
+        }
+        let mut listing = Listing { changed, form, walked: covered, ..Listing::default() };
+        let count = self.handles.fetch_add(1, Ordering::Relaxed);
+        let handle = Arc::new(Handle { directory: handle, handles: self.handles });
+        let share = (count < HANDLES_MAX).then_some(&handle);
+        let mut compare = Compare { scan: self, path: &job.path, covered, moved, share, old: Matching::new(old) };
+        let listed = lister.each(handle.directory.as_fd(), |name, stat| {
+            compare.entry(name.to_bytes(), stat, &mut listing, part, below);
+            Ok(())
+        });
+        match listed {
+            Ok(()) if !covered => compare.vanished(&mut listing, part),
+            Ok(()) => {}
+            Err(Errno::ACCESS | Errno::PERM) => {
+                listing.doubtful = true;
+                part.subtree(&job.path);
+            }
+            Err(error) => return Err(error),
+        }
+        part.listings.push((job.id, listing));
+        Ok(())
+    }
+
+    /// Whether a directory of an overlay shows or hides other things of the layers below than before.
+    fn hides_anew(&self, job: &Job<'_>, old: &Listing, form: u32) -> bool {
+        match (self.forms, job.before) {
+            (Forms::Plain, _) => false,
+            (_, Before::NoDirectory) => true,
+            (_, Before::Nothing) => form != 0,
+            (_, Before::Another | Before::Same) => form != old.form,
+        }
+    }
+
+    fn open(&self, job: &Job<'_>) -> Result<OwnedFd, Errno> {
+        match &job.parent {
+            Some(parent) => {
+                let cut = job.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+                open_in(&parent.directory, &job.path[cut..], OFlags::RDONLY | OFlags::DIRECTORY)
+            }
+            None => open_directory(self.root, &job.path, OFlags::RDONLY),
+        }
+    }
+}
+
+/// One directory's entries against what was known of them.
+struct Compare<'s, 'a> {
+    scan: &'s Scan<'a>,
+    path: &'s [u8],
+    covered: bool,
+    /// Whether entries may have come and gone in the directory since the last look.
+    moved: bool,
+    /// The directory itself, where it may stay open for those below it.
+    share: Option<&'s Arc<Handle<'a>>>,
+    old: Matching<'s>,
+}
+
+impl<'a> Compare<'_, 'a> {
+    fn entry(&mut self, name: &[u8], stat: &Statx, listing: &mut Listing, part: &mut Part, below: &mut Vec<Job<'a>>) {
+        let stamp = Stamp::of(stat);
+        let before = self.old.find(name);
+        if !stamp.is_directory() {
+            let known = before.is_some_and(|before| before.stamp == stamp);
+            // Something may have come and gone where a mark is.
+            let fresh = match stamp.is_mark() {
+                true => !known || before.is_some_and(|before| before.fresh) && self.moved,
+                false => stamp.is_fresh(self.scan.started),
+            };
+            match before {
+                _ if self.covered => {}
+                Some(before) if before.child != NONE => part.subtree(&below_path(self.path, name)),
+                Some(_) if known && stamp.is_mark() && fresh => part.subtree(&below_path(self.path, name)),
+                Some(before) if known && (!before.fresh || stamp.is_mark()) => {}
+                _ => part.entry(&below_path(self.path, name)),
+            }
+            listing.push(name, Known::new(stamp, NONE, fresh));
+            return;
+        }
+        let id = self.scan.next_id.fetch_add(1, Ordering::Relaxed);
+        listing.push(name, Known::new(stamp, id, false));
+        below.push(Job {
+            parent: self.share.cloned(),
+            path: below_path(self.path, name),
+            before: match before {
+                None => Before::Nothing,
+                Some(before) if before.child == NONE => Before::NoDirectory,
+                Some(before) if before.stamp.is_same_entry(&stamp) => Before::Same,
+                Some(_) => Before::Another,
+            },
+            old: before.map_or(NONE, |before| before.child),
+            id,
+            stamp,
+            covered: self.covered,
+        });
+    }
+
+    /// Names what is not there any more, and keeps the names until nothing can have come and gone there.
+    fn vanished(self, listing: &mut Listing, part: &mut Part) {
+        let old = self.old.listing;
+        for at in self.old.unmatched() {
+            let path = below_path(self.path, old.name(at));
+            if old.entries[at].child == NONE {
+                part.entry(&path)
+            } else {
+                part.subtree(&path)
+            }
+            listing.gone.push(old.name(at).into());
+        }
+        if self.moved {
+            for name in &old.gone {
+                part.subtree(&below_path(self.path, name));
+                listing.gone.push(name.clone());
+            }
+        }
+    }
+}
+
+/// Finds names in a listing. Mostly they come in the order in which they came before.
+struct Matching<'s> {
+    listing: &'s Listing,
+    /// All before this were found, in order.
+    next: usize,
+    by_name: Option<ByName>,
+}
+
+struct ByName {
+    sorted: Vec<u32>,
+    found: Vec<bool>,
+}
+
+impl<'s> Matching<'s> {
+    fn new(listing: &'s Listing) -> Self {
+        Self { listing, next: 0, by_name: None }
+    }
+
+    fn find(&mut self, name: &[u8]) -> Option<Known> {
+        if self.by_name.is_none() && self.next < self.listing.entries.len() && self.listing.name(self.next) == name {
+            self.next += 1;
+            return Some(self.listing.entries[self.next - 1]);
+        }
+        if self.listing.entries.is_empty() {
+            return None;
+        }
+        let (listing, next) = (self.listing, self.next);
+        let by_name = self.by_name.get_or_insert_with(|| ByName::new(listing, next));
+        let place = by_name.sorted.binary_search_by(|at| listing.name(*at as usize).cmp(name)).ok()?;
+        let at = by_name.sorted[place] as usize;
+        by_name.found[at] = true;
+        Some(listing.entries[at])
+    }
+
+    fn unmatched(&self) -> impl Iterator<Item = usize> {
+        let from = if self.by_name.is_some() { 0 } else { self.next };
+        let found = |at: usize| self.by_name.as_ref().is_some_and(|by_name| by_name.found[at]);
+        (from..self.listing.entries.len()).filter(move |at| !found(*at))
+    }
+}
+
+impl ByName {
+    fn new(listing: &Listing, found_in_order: usize) -> Self {
+        let mut sorted: Vec<u32> = (0..u32::try_from(listing.entries.len()).unwrap_or(u32::MAX)).collect();
+        sorted.sort_unstable_by(|a, b| listing.name(*a as usize).cmp(listing.name(*b as usize)));
+        let found = (0..listing.entries.len()).map(|at| at < found_in_order).collect();
+        Self { sorted, found }
+    }
+}
+
+impl Part {
+    fn entry(&mut self, path: &[u8]) {
+        // The kernel gives no name that is not one.
+        self.touched.extend(EntryPath::from_bytes(path).map(Touched::Entry));
+    }
+
+    fn subtree(&mut self, path: &[u8]) {
+        self.touched.extend(EntryPath::from_bytes(path).map(Touched::Subtree));
+    }
+}
+
+fn below_path(directory: &[u8], name: &[u8]) -> Vec<u8> {
+    if directory.is_empty() { name.to_vec() } else { [directory, name].join(&b'/') }
+}

@@ -1,0 +1,99 @@
+//! What tells, without reading, whether a file is still the same.
+
+use rustix::fs::Statx;
+use rustix::time::{ClockId, clock_gettime};
+
+const SECOND: i64 = 1_000_000_000;
+/// File systems that keep whole seconds, or every other one, may take so long to show a change.
+const COARSE_WINDOW: i64 = 2 * SECOND;
+const KIND_MASK: u32 = 0o170_000;
+/// A device of characters; that of number 0:0 is no device.
+const MARK_MODE: u32 = 0o020_000;
+
+/// What stat says of an entry, as far as a change of it shows there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    /// Nanoseconds since 1970, as is the next.
+    modified: i64,
+    changed: i64,
+    mode: u32,
+}
+
+impl Stamp {
+    pub(super) fn of(stat: &Statx) -> Self {
+        let mode = u32::from(stat.stx_mode);
+        if mode & KIND_MASK == MARK_MODE && (stat.stx_rdev_major, stat.stx_rdev_minor) == (0, 0) {
+            return Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
+        }
+        // Wrapping keeps times differing that are far outside of what fits.
+        let nanos = |seconds: i64, nanos: u32| seconds.wrapping_mul(SECOND).wrapping_add(i64::from(nanos));
+        Self {
+            device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            size: stat.stx_size,
+            modified: nanos(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
+            changed: nanos(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+            mode,
+        }
+    }
+
+    /// An overlay's mark of something deleted. All of them are one inode, whose times move with each.
+    pub(super) fn is_mark(&self) -> bool {
+        *self == Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE }
+    }
+
+    /// Whether both are the same entry of the same kind, whatever has changed about it.
+    pub(super) fn is_same_entry(&self, other: &Self) -> bool {
+        self.device == other.device && self.inode == other.inode && self.kind() == other.kind()
+    }
+
+    pub(super) fn is_directory(&self) -> bool {
+        self.kind() == 0o040_000
+    }
+
+    pub(super) fn changed_at(&self) -> i64 {
+        self.changed
+    }
+
+    /// Whether a change after `look` could leave the stamp as it is: file times move in ticks, and
+    /// the entry was changed in the same tick as that look or later.
+    pub(super) fn is_fresh(&self, look: FileTime) -> bool {
+        let window = if self.changed.rem_euclid(SECOND) == 0 { COARSE_WINDOW } else { 0 };
+        self.changed.saturating_add(window) >= look.0
+    }
+
+    fn kind(&self) -> u32 {
+        self.mode & KIND_MASK
+    }
+}
+
+/// A moment on the clock that the kernel takes files' times from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileTime(i64);
+
+impl FileTime {
+    pub(super) fn now() -> Self {
+        let now = clock_gettime(ClockId::RealtimeCoarse);
+        Self(now.tv_sec.wrapping_mul(SECOND).wrapping_add(now.tv_nsec))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_changed_in_the_tick_of_the_look_is_fresh() {
+        let stamp = |changed| Stamp { device: 1, inode: 1, size: 1, modified: 0, changed, mode: 0o100_644 };
+        let look = FileTime(10 * SECOND + 7);
+        assert!(stamp(10 * SECOND + 7).is_fresh(look));
+        assert!(stamp(10 * SECOND + 8).is_fresh(look));
+        assert!(!stamp(10 * SECOND + 6).is_fresh(look));
+        assert!(!stamp(9 * SECOND + 1).is_fresh(look));
+        assert!(stamp(9 * SECOND).is_fresh(look), "the file system may keep whole seconds only");
+        assert!(!stamp(8 * SECOND).is_fresh(look));
+    }
+}

@@ -1,0 +1,203 @@
+//! Changes are made all or none, and never outside.
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::rig::{Rig, Seen, names, on_each, on_each_with, path};
+use crate::backends::FileChange;
+use crate::engine::event::Node;
+
+fn file(at: &str, text: &str) -> FileChange {
+    let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
+    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes }
+}
+
+fn program(at: &str, text: &str) -> FileChange {
+    let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
+    FileChange::Write { path: path(at), node: Node::file(&bytes, true), bytes }
+}
+
+fn directory(at: &str) -> FileChange {
+    FileChange::Write { path: path(at), node: Node::Directory, bytes: bytes::Bytes::new() }
+}
+
+fn link(at: &str, target: &str) -> FileChange {
+    let node = Node::Symlink { target: target.as_bytes().to_vec() };
+    FileChange::Write { path: path(at), node, bytes: bytes::Bytes::new() }
+}
+
+fn delete(at: &str) -> FileChange {
+    FileChange::Delete { path: path(at) }
+}
+
+fn mode(rig: &Rig, at: &str) -> u32 {
+    fs::metadata(rig.at(at)).unwrap().mode() & 0o7777
+}
+
+fn some_files(top: &std::path::Path) {
+    fs::create_dir_all(top.join("d/e/f")).unwrap();
+    for file in ["top", "d/one", "d/e/two", "d/e/f/three"] {
+        fs::write(top.join(file), file).unwrap();
+    }
+    fs::set_permissions(top.join("top"), fs::Permissions::from_mode(0o640)).unwrap();
+    symlink("top", top.join("link")).unwrap();
+}
+
+#[test]
+fn everything_that_can_be_written_is() {
+    on_each_with(&some_files, |rig| {
+        let changes = [
+            file("new/deep/file", "1"),
+            program("run", "#!"),
+            directory("empty/dir"),
+            link("to", "/etc/passwd"),
+            delete("d/e"),
+        ];
+        rig.disk.apply(&changes).unwrap();
+        assert_eq!(fs::read(rig.at("new/deep/file")).unwrap(), b"1");
+        assert_eq!((mode(rig, "new/deep/file"), mode(rig, "run"), mode(rig, "new/deep")), (0o644, 0o755, 0o755));
+        assert!(rig.at("empty/dir").is_dir());
+        assert_eq!(fs::read_link(rig.at("to")).unwrap().to_str(), Some("/etc/passwd"));
+        assert!(!rig.at("d/e").exists() && rig.at("d/one").exists());
+        assert_eq!(rig.take(), [], "{}: what was applied is known", rig.kind);
+    });
+}
+
+#[test]
+fn what_others_did_meanwhile_is_still_touched() {
+    on_each_with(&some_files, |rig| {
+        fs::write(rig.at("d/one"), "by another").unwrap();
+        fs::create_dir(rig.at("d/fresh")).unwrap();
+        fs::write(rig.at("d/fresh/other"), "by another").unwrap();
+        rig.disk.touched().unwrap();
+        rig.disk.apply(&[file("d/mine", "1"), file("d/fresh/mine", "1"), file("top", "2")]).unwrap();
+        let touched = rig.take();
+        assert!(names(&touched, "d/one") && names(&touched, "d/fresh/other"), "{touched:?}");
+        rig.rest();
+        rig.disk.apply(&(0..40).map(|n| file(&format!("d/many{n}"), "1")).collect::<Vec<_>>()).unwrap();
+        assert_eq!(rig.take(), []);
+        fs::write(rig.at("d/many7"), "2").unwrap();
+        let touched = rig.take();
+        assert!(names(&touched, "d/many7"));
+        rig.disk.apply(&(0..40).map(|n| delete(&format!("d/many{n}"))).collect::<Vec<_>>()).unwrap();
+        assert_eq!(rig.take(), []);
+        assert!(rig.at("d/one").exists());
+    });
+}
+
+#[test]
+fn a_change_right_after_ours_shows() {
+    on_each(|rig| {
+        for round in 0..100 {
+            rig.disk.apply(&[file("same", "ours")]).unwrap();
+            fs::write(rig.at("same"), "them").unwrap();
+            assert!(names(&rig.take(), "same"), "{}: round {round}", rig.kind);
+        }
+    });
+}
+
+#[test]
+fn permissions_stay_but_for_execution() {
+    on_each_with(&some_files, |rig| {
+        rig.disk.apply(&[file("top", "1")]).unwrap();
+        assert_eq!(mode(rig, "top"), 0o640);
+        rig.disk.apply(&[program("top", "2")]).unwrap();
+        assert_eq!(mode(rig, "top"), 0o750);
+        rig.disk.apply(&[file("top", "3")]).unwrap();
+        assert_eq!(mode(rig, "top"), 0o640);
+    });
+}
+
+#[test]
+fn one_kind_replaces_another() {
+    on_each_with(&some_files, |rig| {
+        rig.disk.apply(&[file("d", "a file now"), directory("top"), file("link", "a file")]).unwrap();
+        assert_eq!(fs::read(rig.at("d")).unwrap(), b"a file now");
+        assert!(rig.at("top").is_dir());
+        assert!(rig.at("link").symlink_metadata().unwrap().is_file());
+        rig.disk.apply(&[delete("d"), file("d/e", "in it"), link("top", "d")]).unwrap();
+        assert_eq!(rig.world().len(), 4);
+        assert_eq!(rig.world()[&path("top")], Seen::Link(b"d".to_vec()));
+        rig.disk.apply(&[directory("d")]).unwrap();
+        assert!(rig.at("d/e").exists(), "a directory that is there stays");
+        assert_eq!(rig.take(), []);
+    });
+}
+
+#[test]
+fn an_error_undoes_everything() {
+    on_each_with(&some_files, |rig| {
+        let too_long = "n".repeat(300);
+        let failing =
+            [file("top/below/a/file", "x"), file(&format!("x/{too_long}"), "x"), file("link/below", "x"), delete("")];
+        let before = rig.world();
+        let modes = mode(rig, "top");
+        for last in failing {
+            let mut changes = vec![
+                file("top", "changed"),
+                program("d/one", "changed"),
+                delete("d/e"),
+                file("d/e", "a file where a directory was"),
+                delete("d/e"),
+                file("d/e/f/again", "made again"),
+                file("new/deep/file", "1"),
+                delete("new"),
+                file("d", "the whole directory"),
+            ];
+            changes.push(last.clone());
+            let error = rig.disk.apply(&changes).unwrap_err();
+            assert!(!error.reason.contains("undone"), "{error}");
+            assert!(error.reason.contains(&last.path().rooted()) || error.reason.contains("top"), "{error}");
+            assert_eq!(rig.world(), before, "{}: {error}", rig.kind);
+            assert_eq!(mode(rig, "top"), modes);
+        }
+        let error = rig.disk.apply(&[file("top/below", "x")]).unwrap_err();
+        assert!(error.to_string().contains("cannot write /top/below: a parent of it is no directory"), "{error}");
+    });
+}
+
+#[test]
+fn nothing_is_left_aside() {
+    on_each_with(&some_files, |rig| {
+        rig.disk.apply(&[file("top", "1"), delete("d"), file("d", "2")]).unwrap();
+        rig.disk.apply(&[file("top", "1"), delete("d"), file("top/x", "2")]).unwrap_err();
+        let aside = super::rig::through(std::os::fd::AsFd::as_fd(&rig.disk.tree().aside));
+        assert_eq!(fs::read_dir(aside).unwrap().count(), 0);
+    });
+}
+
+/// Somebody turns a parent into a link to a place outside, and back, all the time.
+#[test]
+fn a_link_that_is_swapped_in_leads_nowhere() {
+    on_each(|rig| {
+        let outside = rig.directory.path().join("outside");
+        fs::create_dir(&outside).unwrap();
+        fs::write(outside.join("victim"), "untouched").unwrap();
+        let view = rig.view();
+        fs::create_dir(view.join("parent")).unwrap();
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let _ = fs::rename(view.join("parent"), view.join("real"));
+                    let _ = symlink(&outside, view.join("parent"));
+                    let _ = fs::remove_file(view.join("parent"));
+                    let _ = fs::rename(view.join("real"), view.join("parent"));
+                }
+            });
+            for round in 0..400 {
+                let _ = rig.disk.apply(&[
+                    file("parent/victim", "overwritten"),
+                    file("parent/deep/new", "made"),
+                    delete("parent/victim"),
+                    delete(if round % 2 == 0 { "parent/deep" } else { "parent" }),
+                ]);
+                let _ = fs::create_dir(view.join("real"));
+            }
+            done.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fs::read(outside.join("victim")).unwrap(), b"untouched");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    });
+}

@@ -1,0 +1,303 @@
+//! What was changed is touched, and nothing of the machine outside is reached.
+
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{Mode, OFlags, mkdirat};
+
+use super::rig::{IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through};
+use crate::backends::Touched;
+use crate::backends::disk::ObservedKind;
+use crate::backends::disk::beneath::open_in;
+use crate::backends::disk::tree::Observed;
+use crate::engine::path::EntryPath;
+
+fn some_files(top: &Path) {
+    fs::create_dir_all(top.join("a/b/c")).unwrap();
+    for file in ["top", "a/one", "a/two", "a/b/three", "a/b/c/four"] {
+        fs::write(top.join(file), file).unwrap();
+    }
+    symlink("one", top.join("a/link")).unwrap();
+}
+
+#[test]
+fn nothing_is_touched_when_nothing_happened() {
+    on_each_with(&some_files, |rig| assert_eq!(rig.take(), []));
+}
+
+#[test]
+fn one_change_is_named_and_no_other() {
+    on_each_with(&some_files, |rig| {
+        let touched = rig.watch(|top| fs::write(top.join("a/b/three"), "changed").unwrap());
+        let files = touched
+            .iter()
+            .filter(|one| matches!(one, Touched::Entry(path) if path.name() != b"a" && path.name() != b"b"));
+        assert_eq!(files.collect::<Vec<_>>(), [&Touched::Entry(path("a/b/three"))]);
+        rig.rest();
+        assert_eq!(rig.take(), []);
+    });
+}
+
+#[test]
+fn every_kind_of_change_is_named() {
+    on_each_with(&some_files, |rig| {
+        rig.watch(|top| fs::write(top.join("new"), "1").unwrap());
+        rig.watch(|top| fs::write(top.join("new"), "2").unwrap());
+        rig.watch(|top| fs::remove_file(top.join("a/one")).unwrap());
+        rig.watch(|top| fs::rename(top.join("a/two"), top.join("a/2")).unwrap());
+        rig.watch(|top| fs::rename(top.join("a/2"), top.join("a/two")).unwrap());
+        rig.watch(|top| fs::set_permissions(top.join("top"), fs::Permissions::from_mode(0o755)).unwrap());
+        rig.watch(|top| {
+            fs::remove_file(top.join("a/link")).unwrap();
+            symlink("two", top.join("a/link")).unwrap();
+        });
+        rig.watch(|top| fs::create_dir_all(top.join("empty/inside")).unwrap());
+        rig.watch(|top| fs::remove_dir(top.join("empty/inside")).unwrap());
+        rig.watch(|top| fs::hard_link(top.join("a/two"), top.join("hard")).unwrap());
+        rig.watch(|top| fs::write(top.join("hard"), "through one of its names").unwrap());
+        rig.watch(|top| fs::remove_dir_all(top.join("a")).unwrap());
+        rig.watch(some_files);
+    });
+}
+
+#[test]
+fn the_same_size_in_the_same_moment_is_seen() {
+    on_each_with(&some_files, |rig| {
+        for round in 0..60 {
+            rig.watch(|top| fs::write(top.join("a/one"), format!("{round:03}")).unwrap());
+        }
+    });
+}
+
+#[test]
+fn a_change_that_hides_behind_its_old_time_is_seen() {
+    on_each_with(&some_files, |rig| {
+        let times = |file: &fs::File| fs::FileTimes::new().set_modified(file.metadata().unwrap().modified().unwrap());
+        rig.watch(|top| {
+            let file = fs::OpenOptions::new().write(true).open(top.join("a/one")).unwrap();
+            let old = times(&file);
+            std::io::Write::write_all(&mut &file, b"b/eno").unwrap();
+            file.set_times(old).unwrap();
+        });
+    });
+}
+
+#[test]
+fn directories_are_renamed_replaced_and_made_again() {
+    on_each_with(&some_files, |rig| {
+        let may_rename = fs::rename(rig.at("a/b"), rig.at("a/B")).is_ok();
+        assert!(may_rename || std::env::var_os(IN_NAMESPACE).is_some(), "{}: a directory can't be renamed", rig.kind);
+        if may_rename {
+            fs::rename(rig.at("a/B"), rig.at("a/b")).unwrap();
+            rig.take();
+            rig.watch(|top| fs::rename(top.join("a/b"), top.join("moved")).unwrap());
+            rig.watch(|top| fs::write(top.join("moved/c/four"), "changed below").unwrap());
+            rig.watch(|top| fs::remove_file(top.join("moved/three")).unwrap());
+            rig.watch(|top| fs::rename(top.join("moved"), top.join("a/b")).unwrap());
+        }
+        rig.watch(|top| {
+            fs::remove_dir_all(top.join("a/b")).unwrap();
+            fs::create_dir(top.join("a/b")).unwrap();
+        });
+        rig.watch(|top| fs::write(top.join("a/b/after"), "").unwrap());
+        rig.watch(|top| {
+            fs::remove_dir_all(top.join("a")).unwrap();
+            fs::write(top.join("a"), "a file").unwrap();
+        });
+        rig.watch(|top| {
+            fs::remove_file(top.join("a")).unwrap();
+            some_files(top);
+        });
+    });
+}
+
+#[test]
+fn names_are_any_bytes() {
+    on_each(|rig| {
+        let odd = |top: &Path| top.join(std::ffi::OsStr::from_bytes(b"\xff\xfe \n"));
+        rig.watch(|top| fs::create_dir(odd(top)).unwrap());
+        let touched = rig.watch(|top| fs::write(odd(&odd(top)), "x").unwrap());
+        let inner = EntryPath::from_bytes(b"\xff\xfe \n/\xff\xfe \n").unwrap();
+        assert!(
+            touched.contains(&Touched::Entry(inner.clone()))
+                || touched.contains(&Touched::Subtree(inner.parent().unwrap()))
+        );
+        assert!(matches!(rig.disk.tree().observe(&inner).unwrap().unwrap().kind, ObservedKind::File { size: 1, .. }));
+    });
+}
+
+#[test]
+fn pipes_and_sockets_are_seen_and_not_opened() {
+    on_each(|rig| {
+        let touched = rig.watch(|top| {
+            let top = open_in(rustix::fs::CWD, format!("{}/.", top.display()), OFlags::PATH).unwrap();
+            rustix::fs::mknodat(&top, "pipe", rustix::fs::FileType::Fifo, Mode::RUSR, 0).unwrap();
+            UnixListener::bind(through(top.as_fd()).join("socket")).unwrap();
+        });
+        assert!(names(&touched, "pipe") && names(&touched, "socket"));
+        let tree = rig.disk.tree();
+        assert_eq!(tree.observe(&path("pipe")).unwrap().unwrap().kind, ObservedKind::Fifo);
+        assert_eq!(tree.observe(&path("socket")).unwrap().unwrap().kind, ObservedKind::Socket);
+        for name in ["pipe", "socket", ""] {
+            assert!(tree.open(&path(name)).unwrap_err().to_string().contains("no regular file"));
+        }
+    });
+}
+
+#[test]
+fn links_lead_nowhere() {
+    on_each_with(&some_files, |rig| {
+        fs::write(rig.directory.path().join("secret"), "secret").unwrap();
+        let outside = rig.directory.path().to_owned();
+        rig.watch(|top| {
+            symlink(&outside, top.join("out")).unwrap();
+            symlink("a", top.join("in")).unwrap();
+        });
+        let tree = rig.disk.tree();
+        assert_eq!(tree.observe(&path("out/secret")).unwrap(), None);
+        assert_eq!(tree.observe(&path("in/one")).unwrap(), None);
+        assert!(tree.open(&path("out/secret")).is_err());
+        assert!(tree.open(&path("out")).is_err());
+        let target = outside.as_os_str().as_bytes().to_vec();
+        assert_eq!(tree.observe(&path("out")).unwrap().unwrap().kind, ObservedKind::Symlink { target });
+        let mut walked = Vec::new();
+        tree.walk(&EntryPath::root(), &mut |path, _| walked.push(path)).unwrap();
+        assert!(walked.contains(&path("out")) && walked.contains(&path("a/b/c/four")));
+        assert!(!walked.iter().any(|found| found.is_below(&path("out")) || found.is_below(&path("in"))));
+    });
+}
+
+#[test]
+fn trees_may_be_a_thousand_levels_deep() {
+    on_each(|rig| {
+        let make = |top: &Path, levels: usize| {
+            let mut at = open_in(rustix::fs::CWD, format!("{}/.", top.display()), OFlags::PATH).unwrap();
+            for _ in 0..levels {
+                let _ = mkdirat(&at, "level", Mode::RWXU);
+                fs::write(through(at.as_fd()).join("file"), "").unwrap();
+                at = open_in(&at, "level", OFlags::PATH).unwrap();
+            }
+        };
+        make(&rig.view(), 1000);
+        let bottom = path(&vec!["level"; 1000].join("/"));
+        let covers = |touched: &[Touched], wanted: &EntryPath| {
+            touched.iter().any(|one| match one {
+                Touched::Entry(path) => path == wanted,
+                Touched::Subtree(path) => path == wanted || wanted.is_below(path),
+            })
+        };
+        assert!(covers(&rig.take(), &bottom));
+        assert_eq!(rig.disk.tree().observe(&bottom).unwrap().unwrap().kind, ObservedKind::Directory);
+        let mut walked = 0;
+        rig.disk.tree().walk(&EntryPath::root(), &mut |_, _| walked += 1).unwrap();
+        assert_eq!(walked, 2000);
+        rig.rest();
+        make(&rig.view(), 1001);
+        assert!(covers(&rig.take(), &bottom.join(b"level").unwrap()));
+        let delete = crate::backends::FileChange::Delete { path: path("level") };
+        rig.disk.apply(&[delete]).unwrap();
+        assert_eq!(rig.disk.tree().observe(&path("level")).unwrap(), None);
+    });
+}
+
+#[test]
+fn ten_thousand_files_and_one_change() {
+    let fill = |top: &Path| {
+        for directory in 0..100 {
+            fs::create_dir(top.join(format!("d{directory}"))).unwrap();
+            for file in 0..100 {
+                fs::write(top.join(format!("d{directory}/f{file}")), "x").unwrap();
+            }
+        }
+    };
+    on_each_with(&fill, |rig| {
+        let touched = rig.watch(|top| fs::write(top.join("d7/f7"), "y").unwrap());
+        assert!(names(&touched, "d7/f7") && touched.len() <= 2, "{touched:?}");
+        rig.watch(|top| fs::remove_dir_all(top.join("d8")).unwrap());
+        rig.watch(|top| fs::remove_file(top.join("d9/f99")).unwrap());
+    });
+}
+
+/// Somebody changes files all the time. In the end a caller that looked at what was named knows all.
+#[test]
+fn changes_during_the_look_are_not_lost() {
+    on_each_with(&some_files, |rig| {
+        if rig.kind == SEALED {
+            // Nothing may run while a layer is sealed.
+            return;
+        }
+        let mut known = rig.world();
+        let done = AtomicBool::new(false);
+        let view = rig.view();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..300 {
+                    let directory = view.join(format!("busy{}", round % 7));
+                    let _ = fs::remove_dir_all(&directory);
+                    let _ = fs::create_dir(&directory);
+                    let _ = fs::write(directory.join("file"), format!("{round}"));
+                    let _ = fs::rename(&directory, view.join(format!("moved{}", round % 3)));
+                    let _ = fs::remove_dir_all(view.join(format!("moved{}", round % 2)));
+                    let _ = fs::write(view.join("top"), format!("{round}"));
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                learn(&mut known, rig);
+            }
+        });
+        learn(&mut known, rig);
+        assert_eq!(known, rig.world(), "{}", rig.kind);
+    });
+}
+
+/// What a caller does: it looks at what is named, some time after.
+fn learn(known: &mut World, rig: &mut super::rig::Rig) {
+    let touched = rig.disk.touched().unwrap();
+    let tree = rig.disk.tree();
+    for one in &touched {
+        let (Touched::Entry(path) | Touched::Subtree(path)) = one;
+        let found = tree.observe(path).unwrap();
+        let is_directory = found.as_ref().is_some_and(|found| found.kind == ObservedKind::Directory);
+        if !is_directory || matches!(one, Touched::Subtree(_)) {
+            known.retain(|other, _| !other.is_below(path));
+        }
+        put(known, tree, path, found.map(|found| found.kind));
+        if matches!(one, Touched::Subtree(_)) && is_directory {
+            let mut found: Vec<(EntryPath, Observed)> = Vec::new();
+            tree.walk(path, &mut |path, seen| found.push((path, seen))).unwrap();
+            found.into_iter().for_each(|(path, seen)| put(known, tree, &path, Some(seen.kind)));
+        }
+    }
+    rig.disk.settle().unwrap();
+}
+
+fn put(known: &mut World, tree: &crate::backends::disk::Tree, path: &EntryPath, kind: Option<ObservedKind>) {
+    let seen = match kind {
+        None => None,
+        Some(ObservedKind::File { executable, .. }) => tree.open(path).ok().map(|mut file| {
+            let mut bytes = Vec::new();
+            std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
+            Seen::File { bytes, executable }
+        }),
+        Some(ObservedKind::Symlink { target }) => Some(Seen::Link(target)),
+        Some(ObservedKind::Directory) => Some(Seen::Directory),
+        Some(_) => Some(Seen::Other),
+    };
+    match seen {
+        Some(seen) => known.insert(path.clone(), seen),
+        None => known.remove(path),
+    };
+}
+
+#[test]
+fn what_is_named_twice_differs_by_nothing() {
+    let (before, after) = (World::new(), World::from([(path("a"), Seen::Directory)]));
+    let found = std::panic::catch_unwind(|| assert_covered("", &before, &after, &[]));
+    assert!(found.is_err(), "the suite itself would see an omission");
+}

@@ -1,0 +1,8 @@
+//! One suite for every kind of disk.
+#![expect(clippy::disallowed_methods, reason = "the tests do what programs in a workspace do")]
+
+mod applying;
+mod looking;
+mod model;
+mod overlays;
+mod rig;

@@ -1,0 +1,321 @@
+//! What only overlays do: sealing, squashing, and showing their files in a container.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::rig::{IN_NAMESPACE, World, names, overlay, path, through, walk};
+use crate::backends::disk::{Disk, OverlayDisk, OverlayOptions, Touched};
+use crate::backends::{FileChange, disk::Tree};
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+
+fn view(disk: &OverlayDisk) -> PathBuf {
+    through(disk.tree().root.as_fd())
+}
+
+fn world(disk: &OverlayDisk) -> World {
+    let mut world = BTreeMap::new();
+    walk(&view(disk), &EntryPath::root(), &mut world);
+    world
+}
+
+fn take(disk: &mut OverlayDisk) -> Vec<Touched> {
+    let touched = disk.touched().unwrap();
+    disk.settle().unwrap();
+    touched
+}
+
+fn file(at: &str, text: &str) -> FileChange {
+    let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
+    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes }
+}
+
+fn some_files(top: &Path) {
+    fs::create_dir_all(top.join("a/b/c")).unwrap();
+    for file in ["top", "a/one", "a/b/two", "a/b/c/three"] {
+        fs::write(top.join(file), file).unwrap();
+    }
+}
+
+#[test]
+fn a_small_upper_layer_is_not_sealed_and_a_large_one_is() {
+    let Some((mut disk, _directory)) = overlay(&some_files) else { return };
+    fs::write(view(&disk).join("a/one"), "1").unwrap();
+    take(&mut disk);
+    assert!(!disk.seal_if_large().unwrap());
+    for number in 0..70 {
+        fs::write(view(&disk).join(format!("a/many{number}")), "1").unwrap();
+    }
+    take(&mut disk);
+    let before = world(&disk);
+    assert!(disk.seal_if_large().unwrap());
+    assert_eq!(world(&disk), before);
+    fs::write(view(&disk).join("a/many7"), "2").unwrap();
+    assert!(names(&take(&mut disk), "a/many7"));
+    assert!(!disk.seal_if_large().unwrap());
+}
+
+#[test]
+fn what_was_not_settled_is_named_after_a_seal() {
+    let Some((mut disk, _directory)) = overlay(&some_files) else { return };
+    fs::write(view(&disk).join("a/one"), "1").unwrap();
+    disk.seal().unwrap();
+    disk.seal().unwrap();
+    assert!(names(&disk.touched().unwrap(), "a/one"));
+    assert!(names(&take(&mut disk), "a/one"));
+    assert!(!names(&take(&mut disk), "a/one"));
+}
+
+#[test]
+fn many_layers_become_one_and_show_the_same() {
+    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    disk.options.squash_above = 6;
+    let layers = || fs::read_dir(directory.path().join("layered/layers")).unwrap().count();
+    let acts: [&dyn Fn(&Path); 6] = [
+        &|top| fs::write(top.join("a/one"), "again").unwrap(),
+        &|top| fs::remove_dir_all(top.join("a/b")).unwrap(),
+        &|top| fs::create_dir(top.join("a/b")).unwrap(),
+        &|top| fs::write(top.join("a/b/c"), "a file now").unwrap(),
+        &|top| fs::remove_file(top.join("top")).unwrap(),
+        &|top| some_files(&top.join("deeper")),
+    ];
+    for round in 0..5 {
+        for act in acts {
+            act(&view(&disk));
+            take(&mut disk);
+            let before = world(&disk);
+            disk.seal().unwrap();
+            assert_eq!(world(&disk), before);
+            assert!(layers() <= 8, "{} layers", layers());
+        }
+        disk.tree().apply(&[FileChange::Delete { path: path("a/b") }]).unwrap();
+        fs::remove_dir_all(view(&disk).join("deeper")).unwrap();
+        some_files(&view(&disk));
+        assert!(view(&disk).join("a/b/c/three").exists(), "round {round}");
+    }
+}
+
+#[test]
+fn a_renamed_directory_outlives_a_squash() {
+    let Some((mut disk, _directory)) = overlay(&some_files) else { return };
+    disk.options.squash_above = 2;
+    if fs::rename(view(&disk).join("a/b"), view(&disk).join("moved")).is_err() {
+        assert!(std::env::var_os(IN_NAMESPACE).is_some());
+        return;
+    }
+    let touched = take(&mut disk);
+    assert!(touched.contains(&Touched::Subtree(path("moved"))), "{touched:?}");
+    for round in 0..4 {
+        fs::write(view(&disk).join("moved/c/more"), round.to_string()).unwrap();
+        take(&mut disk);
+        let before = world(&disk);
+        disk.seal().unwrap();
+        assert_eq!(world(&disk), before);
+        assert!(before.contains_key(&path("moved/c/three")));
+    }
+}
+
+#[test]
+fn owners_stay_through_a_squash() {
+    if std::env::var_os(IN_NAMESPACE).is_some() || !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = OverlayOptions::new("overlay", &directory.path().join("layered"));
+    (options.owner, options.squash_above) = (Some((65534, 65534)), 2);
+    let Ok(mut disk) = OverlayDisk::create(options, |tree: &Tree| tree.apply(&[file("base/file", "1")])) else {
+        return;
+    };
+    for round in 0..5 {
+        disk.apply(&[file(&format!("new{round}/file"), "1")]).unwrap();
+        disk.seal().unwrap();
+        for at in ["", "base", "base/file", "new0", "new0/file"] {
+            let metadata = fs::metadata(view(&disk).join(at)).unwrap();
+            assert_eq!((metadata.uid(), metadata.gid()), (65534, 65534), "{at} after {round} seals");
+        }
+    }
+    assert_eq!(take(&mut disk), []);
+}
+
+#[test]
+fn another_process_finds_the_files_again() {
+    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    disk.apply(&[file("new", "1"), FileChange::Delete { path: path("a/b") }]).unwrap();
+    let before = world(&disk);
+    let options = disk.options.clone();
+    drop(disk);
+    let mut disk = OverlayDisk::open(options.clone()).unwrap().unwrap();
+    assert_eq!(world(&disk), before);
+    assert_eq!(take(&mut disk), [Touched::Subtree(EntryPath::root())]);
+    assert_eq!(take(&mut disk), []);
+    drop(disk);
+    let boot = directory.path().join("layered/boot");
+    fs::write(&boot, "another start of the machine").unwrap();
+    assert!(OverlayDisk::open(options.clone()).unwrap().is_none());
+    let disk = OverlayDisk::create(options, |_| Ok(())).unwrap();
+    assert!(world(&disk).is_empty());
+}
+
+#[test]
+fn deletions_are_marks_in_the_upper_layer_only() {
+    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    fs::remove_file(view(&disk).join("top")).unwrap();
+    assert!(names(&take(&mut disk), "top"));
+    let mark = fs::symlink_metadata(directory.path().join("layered/layers/1/tree/top")).unwrap();
+    assert!(mark.file_type().is_char_device() && mark.rdev() == 0);
+    assert!(directory.path().join("layered/layers/0/tree/top").exists());
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    take(&mut disk);
+    take(&mut disk);
+    fs::remove_file(view(&disk).join("a/one")).unwrap();
+    let touched = take(&mut disk);
+    assert!(names(&touched, "a/one") && !names(&touched, "top"), "{touched:?}");
+}
+
+#[test]
+fn where_no_overlay_can_be_it_is_said_why() {
+    let reason = OverlayDisk::supported(Path::new("/proc")).unwrap_err();
+    assert!(reason.contains("/proc"), "{reason}");
+}
+
+/// A process with mounts of its own, as a container has.
+struct Container(Child);
+
+impl Container {
+    fn start() -> Option<Self> {
+        let child =
+            Command::new("unshare").args(["--mount", "--propagation", "private", "sleep", "1000"]).spawn().ok()?;
+        let container = Self(child);
+        let namespace = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).unwrap();
+        for _ in 0..1000 {
+            let command = fs::read(format!("/proc/{}/cmdline", container.pid())).unwrap();
+            if command.starts_with(b"sleep") {
+                assert_ne!(namespace("self"), namespace(&container.pid().to_string()));
+                return Some(container);
+            }
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        None
+    }
+
+    fn pid(&self) -> i32 {
+        i32::try_from(self.0.id()).unwrap()
+    }
+
+    fn sees(&self, at: &Path) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/root", self.pid())).join(at.strip_prefix("/").unwrap())
+    }
+
+    /// The mounts at a path, as the process sees them.
+    fn mounts(&self, at: &Path) -> usize {
+        let mounts = fs::read_to_string(format!("/proc/{}/mountinfo", self.pid())).unwrap();
+        mounts.lines().filter(|line| line.split(' ').nth(4) == at.to_str()).count()
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_container_shows_the_files_and_only_they() {
+    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some(container) = Container::start() else { return };
+    let at = directory.path().canonicalize().unwrap().join("workspace");
+    fs::create_dir(&at).unwrap();
+    fs::write(at.join("below"), "").unwrap();
+    disk.attach(container.pid(), &at).unwrap();
+    let inside = container.sees(&at);
+    assert_eq!(fs::read(inside.join("a/one")).unwrap(), b"a/one");
+    assert!(!inside.join("below").exists() && !inside.join("../workspace/aside").exists());
+    assert!(at.join("below").exists(), "this process sees nothing of it");
+    take(&mut disk);
+    fs::write(inside.join("a/one"), "by the container").unwrap();
+    assert!(names(&take(&mut disk), "a/one"));
+    disk.apply(&[file("ours", "1")]).unwrap();
+    assert_eq!(fs::read(inside.join("ours")).unwrap(), b"1");
+    let before = world(&disk);
+    for _ in 0..3 {
+        disk.seal().unwrap();
+        assert_eq!(container.mounts(&at), 1);
+    }
+    fs::write(inside.join("after"), "1").unwrap();
+    assert!(names(&take(&mut disk), "after"));
+    assert_eq!(world(&disk).len(), before.len() + 1);
+    disk.detach(container.pid()).unwrap();
+    assert!(inside.join("below").exists() && !inside.join("ours").exists());
+    assert_eq!(container.mounts(&at), 0);
+}
+
+#[test]
+fn what_lies_below_is_never_seen_while_layers_change() {
+    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some(container) = Container::start() else { return };
+    let at = directory.path().canonicalize().unwrap().join("workspace");
+    fs::create_dir(&at).unwrap();
+    fs::write(at.join("below"), "").unwrap();
+    disk.attach(container.pid(), &at).unwrap();
+    let inside = container.sees(&at);
+    let done = AtomicBool::new(false);
+    let shown = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut shown = 0;
+            while !done.load(Ordering::Relaxed) {
+                shown += usize::from(inside.join("below").exists());
+            }
+            shown
+        });
+        (0..30).for_each(|_| disk.seal().unwrap());
+        done.store(true, Ordering::Relaxed);
+        watcher.join().unwrap()
+    });
+    assert_eq!(shown, 0);
+}
+
+#[test]
+fn a_container_that_is_gone_is_forgotten() {
+    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some(container) = Container::start() else { return };
+    let at = directory.path().canonicalize().unwrap();
+    let pid = container.pid();
+    assert!(disk.attach(pid, &at.join("none")).unwrap_err().to_string().contains("none"));
+    disk.attach(pid, &at).unwrap();
+    drop(container);
+    disk.seal().unwrap();
+    assert!(disk.places.is_empty());
+    disk.detach(pid).unwrap();
+    let error = disk.attach(pid, &at).unwrap_err().to_string();
+    assert!(error.contains(&format!("of process {pid}")), "{error}");
+}
+
+/// The whole suite again, as a user who may mount in a namespace of its own only.
+#[test]
+fn everything_holds_in_a_user_namespace() {
+    if std::env::var_os(IN_NAMESPACE).is_some() {
+        return;
+    }
+    let inside = |args: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--mount"]).args(args).env(IN_NAMESPACE, "1").output()
+    };
+    if !inside(&["true"]).is_ok_and(|output| output.status.success()) {
+        println!("not tried: no user namespace can be made here");
+        return;
+    }
+    let program = std::env::current_exe().unwrap();
+    let suite = ["backends::disk::tests", "--nocapture", "--skip", "ten_thousand"];
+    let output = inside(&[&[program.to_str().unwrap()], &suite[..]].concat()).unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    if said.contains("not tried on an overlay") {
+        println!("no overlay can be mounted in a user namespace here");
+    }
+}

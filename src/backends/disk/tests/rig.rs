@@ -1,0 +1,224 @@
+//! Disks of every kind, and what two independent walks see of them.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use crate::backends::disk::{Disk, OverlayDisk, OverlayOptions, PlainDisk, Touched, Tree};
+use crate::backends::{BackendError, FileChange};
+use crate::engine::path::EntryPath;
+
+/// A disk in a directory of its own.
+pub(super) struct Rig {
+    pub(super) kind: &'static str,
+    pub(super) disk: Box<dyn Disk>,
+    /// Outside of the disk: what nothing may reach.
+    pub(super) directory: tempfile::TempDir,
+}
+
+/// What a walk sees of an entry.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Seen {
+    File { bytes: Vec<u8>, executable: bool },
+    Link(Vec<u8>),
+    Directory,
+    Other,
+}
+
+pub(super) type World = BTreeMap<EntryPath, Seen>;
+
+/// Runs a test on an empty disk of each kind that this machine can have.
+pub(super) fn on_each(test: impl Fn(&mut Rig)) {
+    for mut rig in rigs(&|_| {}) {
+        test(&mut rig);
+    }
+}
+
+/// Runs a test on disks that begin with these files, known: an overlay has them in a lower layer.
+pub(super) fn on_each_with(fill: &dyn Fn(&Path), test: impl Fn(&mut Rig)) {
+    for mut rig in rigs(fill) {
+        test(&mut rig);
+    }
+}
+
+fn rigs(fill: &dyn Fn(&Path)) -> Vec<Rig> {
+    let mut rigs = vec![plain(fill)];
+    rigs.extend(overlay(fill).map(|(disk, directory)| Rig { kind: kind(), disk: Box::new(disk), directory }));
+    rigs.extend(fast_overlay(fill).map(|(mut disk, directory)| {
+        disk.options.squash_above = 3;
+        Rig { kind: SEALED, disk: Box::new(Sealing(disk)), directory }
+    }));
+    rigs
+}
+
+/// An overlay whose upper layer is sealed whenever it is settled.
+pub(super) const SEALED: &str = "overlay, sealed each time";
+pub(super) const IN_NAMESPACE: &str = "FOLDSPACE_TEST_IN_USER_NAMESPACE";
+
+fn kind() -> &'static str {
+    if std::env::var_os(IN_NAMESPACE).is_some() { "overlay in a user namespace" } else { "overlay" }
+}
+
+struct Sealing(OverlayDisk);
+
+impl Disk for Sealing {
+    fn tree(&self) -> &Tree {
+        self.0.tree()
+    }
+
+    fn touched(&mut self) -> std::io::Result<Vec<Touched>> {
+        self.0.touched()
+    }
+
+    fn settle(&mut self) -> std::io::Result<()> {
+        self.0.settle()?;
+        self.0.seal()
+    }
+
+    fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.0.apply(changes)
+    }
+}
+
+/// None where this machine mounts no overlay; says so.
+pub(super) fn overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
+    overlay_in(tempfile::tempdir().unwrap(), fill)
+}
+
+/// In memory where that can be: sealing makes many directories.
+fn fast_overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
+    let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    overlay_in(directory, fill).or_else(|| overlay(fill))
+}
+
+fn overlay_in(directory: tempfile::TempDir, fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
+    if let Err(reason) = OverlayDisk::supported(directory.path()) {
+        println!("not tried on an overlay: {reason}");
+        return None;
+    }
+    let options = OverlayOptions::new("overlay", &directory.path().join("layered"));
+    let fill = |tree: &Tree| {
+        fill(&through(tree.root.as_fd()));
+        Ok(())
+    };
+    Some((OverlayDisk::create(options, fill).unwrap(), directory))
+}
+
+fn plain(fill: &dyn Fn(&Path)) -> Rig {
+    let directory = tempfile::tempdir().unwrap();
+    let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
+    fs::create_dir(&files).unwrap();
+    fs::create_dir(&aside).unwrap();
+    fill(&files);
+    let mut disk = PlainDisk::new(Tree::beneath("host", &files, &aside, None).unwrap()).unwrap();
+    disk.adopt().unwrap();
+    let mut rig = Rig { kind: "plain", disk: Box::new(disk), directory };
+    rig.rest();
+    rig
+}
+
+impl Rig {
+    /// The files as any program sees them.
+    pub(super) fn view(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}", self.disk.tree().root.as_raw_fd()))
+    }
+
+    pub(super) fn at(&self, path: &str) -> PathBuf {
+        self.view().join(path)
+    }
+
+    /// What is touched now; the disk knows it afterwards.
+    pub(super) fn take(&mut self) -> Vec<Touched> {
+        let touched = self.disk.touched().unwrap();
+        self.disk.settle().unwrap();
+        touched
+    }
+
+    /// Settles until nothing is fresh any more.
+    pub(super) fn rest(&mut self) {
+        for _ in 0..1000 {
+            if self.take().is_empty() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(3));
+        }
+        panic!("{}: the disk is never done", self.kind);
+    }
+
+    pub(super) fn world(&self) -> World {
+        let mut world = World::new();
+        walk(&self.view(), &EntryPath::root(), &mut world);
+        world
+    }
+
+    /// Does something and checks that what is touched covers it. Gives what was touched.
+    pub(super) fn watch(&mut self, act: impl FnOnce(&Path)) -> Vec<Touched> {
+        let before = self.world();
+        act(&self.view());
+        let after = self.world();
+        let touched = self.disk.touched().unwrap();
+        assert_covered(self.kind, &before, &after, &touched);
+        let again = self.disk.touched().unwrap();
+        assert_covered(self.kind, &before, &after, &again);
+        self.disk.settle().unwrap();
+        assert_eq!(self.world(), after, "{}: settling changes nothing", self.kind);
+        touched
+    }
+}
+
+pub(super) fn path(text: &str) -> EntryPath {
+    EntryPath::lookup(text).unwrap()
+}
+
+pub(super) fn names(touched: &[Touched], text: &str) -> bool {
+    touched.iter().any(|one| matches!(one, Touched::Entry(path) | Touched::Subtree(path) if *path == self::path(text)))
+}
+
+pub(super) fn assert_covered(kind: &str, before: &World, after: &World, touched: &[Touched]) {
+    let is_directory = |path: &EntryPath| after.get(path) == Some(&Seen::Directory);
+    for path in before.keys().chain(after.keys()) {
+        if before.get(path) == after.get(path) {
+            continue;
+        }
+        let covered = touched.iter().any(|one| match one {
+            Touched::Entry(named) => named == path || path.is_below(named) && !is_directory(named),
+            Touched::Subtree(named) => named == path || path.is_below(named),
+        });
+        assert!(
+            covered,
+            "{kind}: {path} was {:?} and is {:?}, but only {touched:?} were named",
+            before.get(path),
+            after.get(path)
+        );
+    }
+}
+
+pub(super) fn walk(directory: &Path, at: &EntryPath, world: &mut World) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let entry = entry.unwrap();
+        let path = at.join(entry.file_name().as_bytes()).unwrap();
+        let metadata = entry.metadata().unwrap();
+        let kind = metadata.file_type();
+        let seen = if kind.is_file() {
+            let executable = metadata.permissions().mode() & 0o100 != 0;
+            Seen::File { bytes: fs::read(entry.path()).unwrap(), executable }
+        } else if kind.is_symlink() {
+            Seen::Link(fs::read_link(entry.path()).unwrap().as_os_str().as_bytes().to_vec())
+        } else if kind.is_dir() {
+            walk(&entry.path(), &path, world);
+            Seen::Directory
+        } else {
+            assert!(kind.is_fifo() || kind.is_socket());
+            Seen::Other
+        };
+        world.insert(path, seen);
+    }
+}
+
+/// A path that leads to an open directory.
+pub(super) fn through(handle: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", handle.as_raw_fd()))
+}

@@ -1,0 +1,279 @@
+//! Looking at what is beneath one directory.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, mkdirat, openat, readlinkat, statx};
+use rustix::io::Errno;
+
+use super::beneath::{context, leads_nowhere, open_directory, open_in};
+use super::listing::{Lister, look, look_at};
+use super::stamp::Stamp;
+use crate::engine::path::EntryPath;
+
+/// The bit that lets a file's owner execute it.
+const OWNER_EXECUTES: u16 = 0o100;
+
+/// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    /// Who is named in errors.
+    pub(super) backend: &'static str,
+    pub(super) root: OwnedFd,
+    /// A directory in the same mount, but not beneath the root: where entries are made ready and kept until a batch is done.
+    pub(super) aside: OwnedFd,
+    /// What is made here belongs to this user and group.
+    pub(super) owner: Option<(u32, u32)>,
+    last_aside: AtomicU64,
+}
+
+/// An entry as it was when it was looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Observed {
+    /// What it is.
+    pub(crate) kind: ObservedKind,
+    /// Differs when the entry has changed; does not always when the change is some milliseconds old.
+    pub(crate) identity: Stamp,
+}
+
+/// What an entry is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ObservedKind {
+    /// A regular file.
+    File {
+        /// Bytes.
+        size: u64,
+        /// Whether its owner may execute it.
+        executable: bool,
+    },
+    /// A symbolic link, which was not followed.
+    Symlink {
+        /// As it is stored in the link.
+        target: Vec<u8>,
+    },
+    /// A directory.
+    Directory,
+    /// A named pipe.
+    Fifo,
+    /// A socket's address.
+    Socket,
+    /// A device, by character or by block.
+    Device,
+}
+
+impl Tree {
+    /// Opens a directory, and another one in the same mount for what is made ready or kept for a while.
+    ///
+    /// # Errors
+    /// When one can't be opened, or both are not in one mount.
+    pub(crate) fn beneath(
+        backend: &'static str,
+        root: &Path,
+        aside: &Path,
+        owner: Option<(u32, u32)>,
+    ) -> io::Result<Self> {
+        let open = |path: &Path| {
+            open_in(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(context("open", &path.display().to_string()))
+        };
+        let tree = Self::new(backend, open(root)?, open(aside)?, owner);
+        let same = mount_id(&tree.root)? == mount_id(&tree.aside)?;
+        if !same {
+            let words =
+                format!("{} and {} must be in one mount: entries move between them", root.display(), aside.display());
+            return Err(io::Error::new(io::ErrorKind::CrossesDevices, words));
+        }
+        Ok(tree)
+    }
+
+    pub(super) fn new(backend: &'static str, root: OwnedFd, aside: OwnedFd, owner: Option<(u32, u32)>) -> Self {
+        Self { backend, root, aside, owner, last_aside: AtomicU64::new(0) }
+    }
+
+    /// What is at a path; none where nothing is, or where a parent is a link, which is not followed.
+    pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<Observed>> {
+        let found = if path.is_root() {
+            look_at(&self.root).and_then(|stat| observed(&self.root, c".", &stat))
+        } else {
+            self.parent(path).and_then(|parent| {
+                let stat = look(&parent, path.name())?;
+                observed(&parent, path.name(), &stat)
+            })
+        };
+        match found {
+            Ok(observed) => Ok(Some(observed)),
+            Err(error) if leads_nowhere(error) => Ok(None),
+            Err(error) => Err(context("look at", &path.rooted())(error)),
+        }
+    }
+
+    /// Opens a regular file for reading. Nothing else is opened, not even for a moment.
+    ///
+    /// # Errors
+    /// When nothing is there, or no regular file.
+    pub(crate) fn open(&self, path: &EntryPath) -> io::Result<File> {
+        let open = || {
+            let name = if path.is_root() { &b"."[..] } else { path.name() };
+            let handle = open_in(self.parent(path)?, name, OFlags::PATH)?;
+            if kind_of(&look_at(&handle)?) != FileType::RegularFile {
+                return Err(Errno::INVAL);
+            }
+            let itself = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
+            openat(CWD, itself, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+        };
+        match open() {
+            Ok(file) => Ok(File::from(file)),
+            Err(Errno::INVAL) => {
+                let words = format!("cannot open {}: it is no regular file", path.rooted());
+                Err(io::Error::new(io::ErrorKind::InvalidInput, words))
+            }
+            Err(error) => Err(context("open", &path.rooted())(error)),
+        }
+    }
+
+    /// Gives everything below a directory, parents first. What vanishes meanwhile is left out.
+    ///
+    /// Gives back the directories whose entries this process may not read.
+    pub(crate) fn walk(
+        &self,
+        below: &EntryPath,
+        visit: &mut dyn FnMut(EntryPath, Observed),
+    ) -> io::Result<Vec<EntryPath>> {
+        let mut unreadable = Vec::new();
+        let mut lister = Lister::new();
+        let mut left = vec![below.clone()];
+        while let Some(directory) = left.pop() {
+            let handle = match open_directory(self.root.as_fd(), directory.as_bytes(), OFlags::RDONLY) {
+                Ok(handle) => handle,
+                Err(Errno::ACCESS | Errno::PERM) => {
+                    unreadable.push(directory);
+                    continue;
+                }
+                Err(error) if leads_nowhere(error) => continue,
+                Err(error) => return Err(context("open", &directory.rooted())(error)),
+            };
+            let listed = lister.each(handle.as_fd(), |name, stat| {
+                let (Ok(path), Some(found)) =
+                    (directory.join(name.to_bytes()), vanished(observed(&handle, name, stat))?)
+                else {
+                    return Ok(());
+                };
+                if found.kind == ObservedKind::Directory {
+                    left.push(path.clone());
+                }
+                visit(path, found);
+                Ok(())
+            });
+            match listed {
+                // A directory whose names may be read, but not looked at.
+                Err(Errno::ACCESS | Errno::PERM) => unreadable.push(directory),
+                other => other.map_err(context("read", &directory.rooted()))?,
+            }
+        }
+        Ok(unreadable)
+    }
+
+    /// The directory that holds an entry; the root for the root.
+    pub(super) fn parent(&self, path: &EntryPath) -> Result<OwnedFd, Errno> {
+        let parent = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
+        open_directory(self.root.as_fd(), parent, OFlags::PATH)
+    }
+
+    /// A name that nothing aside has.
+    pub(super) fn next_aside(&self) -> String {
+        self.last_aside.fetch_add(1, Ordering::Relaxed).to_string()
+    }
+
+    /// Removes what an interrupted process may have left aside.
+    pub(super) fn empty_aside(&self) -> io::Result<()> {
+        let mut names = Vec::new();
+        let handle = open_in(&self.aside, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+        Lister::new().each(handle.as_fd(), |name, _| {
+            names.push(name.to_bytes().to_vec());
+            Ok(())
+        })?;
+        names.iter().try_for_each(|name| remove_all(self.aside.as_fd(), name)).map_err(io::Error::from)
+    }
+}
+
+/// Removes an entry and everything below it, holding few handles however deep it is.
+pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
+    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        Err(Errno::NOENT) => return Ok(()),
+        other => return other,
+    }
+    let mut lister = Lister::new();
+    let mut found = vec![name.to_vec()];
+    let mut next = 0;
+    while let Some(path) = found.get(next).cloned() {
+        let handle = open_directory(directory, &path, OFlags::RDONLY)?;
+        let mut names = Vec::new();
+        lister.each(handle.as_fd(), |name, stat| {
+            names.push((name.to_owned(), kind_of(stat) == FileType::Directory));
+            Ok(())
+        })?;
+        for (name, is_directory) in names {
+            if is_directory {
+                found.push([&path, name.to_bytes()].join(&b'/'));
+            } else {
+                vanished(rustix::fs::unlinkat(&handle, name.as_c_str(), AtFlags::empty()))?;
+            }
+        }
+        next += 1;
+    }
+    for path in found.iter().rev() {
+        let cut = path.iter().rposition(|byte| *byte == b'/');
+        let (parent, name) = cut.map_or((&b""[..], &path[..]), |cut| (&path[..cut], &path[cut + 1..]));
+        let parent = open_directory(directory, parent, OFlags::PATH)?;
+        vanished(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))?;
+    }
+    Ok(())
+}
+
+/// Makes a directory where none is yet.
+pub(super) fn make_directory(parent: impl AsFd, name: impl rustix::path::Arg, mode: u32) -> Result<bool, Errno> {
+    match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn kind_of(stat: &Statx) -> FileType {
+    FileType::from_raw_mode(u32::from(stat.stx_mode))
+}
+
+/// The number of the mount that a handle is in.
+pub(super) fn mount_id(handle: impl AsFd) -> Result<u64, Errno> {
+    statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map(|stat| stat.stx_mnt_id)
+}
+
+fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<Observed, Errno> {
+    let kind = match kind_of(stat) {
+        FileType::RegularFile => {
+            ObservedKind::File { size: stat.stx_size, executable: stat.stx_mode & OWNER_EXECUTES != 0 }
+        }
+        FileType::Directory => ObservedKind::Directory,
+        FileType::Symlink => match readlinkat(parent, name, Vec::new()) {
+            Ok(target) => ObservedKind::Symlink { target: target.into_bytes() },
+            // It was replaced between both looks.
+            Err(Errno::INVAL) => return Err(Errno::NOENT),
+            Err(error) => return Err(error),
+        },
+        FileType::Fifo => ObservedKind::Fifo,
+        FileType::Socket => ObservedKind::Socket,
+        _ => ObservedKind::Device,
+    };
+    Ok(Observed { kind, identity: Stamp::of(stat) })
+}
+
+fn vanished<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(Errno::NOENT) => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,194 @@
+//! The host backend: a plain directory of this machine, and commands beside everything else that runs
+//! on it. Not sandboxed.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde::{Deserialize, Serialize};
+use tempfile::TempDir;
+
+use super::commands::{Busy, Commands, Place};
+use super::disk::{PlainDisk, Tree};
+use super::on_disk::OnDisk;
+use super::runner::Runner;
+use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
+use super::{BackendError, Capture, FileChange, Shell, ShellError, Workspace};
+
+/// The backend's name.
+const NAME: &str = "host";
+
+/// What a host workspace is to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct HostOptions {
+    /// Its directory; one of its own when nothing is said.
+    #[serde(default)]
+    pub directory: Option<PathBuf>,
+}
+
+/// A directory of this machine. Its commands run as this program's user, reach the network and whatever
+/// else that user reaches: only the directory in which they begin is checked. For trusted agents, tests,
+/// and machines that are sandboxes themselves.
+///
+/// ```
+/// use foldspace::{HostOptions, HostWorkspace, ShellCommand, Workspace, unwatched};
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let directory = tempfile::tempdir()?;
+/// let workspace = HostWorkspace::open(directory.path(), &HostOptions::default())?;
+/// let shell = workspace.shell().unwrap();
+/// let echo = ShellCommand::shell("echo hello > a.txt; cat a.txt");
+/// let result = runtime.block_on(shell.execute(echo, unwatched(), Default::default()))?;
+/// assert_eq!((result.exit_code, &result.stdout.kept[..]), (0, &b"hello\n"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct HostWorkspace {
+    disk: OnDisk<PlainDisk>,
+    place: Arc<HostPlace>,
+    shell: Arc<Commands<HostPlace>>,
+    is_new: bool,
+    directory: PathBuf,
+    /// Where entries are made ready and kept for a while; gone with the workspace.
+    _aside: TempDir,
+}
+
+/// Where the commands of a host workspace run.
+struct HostPlace {
+    directory: PathBuf,
+    running: Mutex<Running>,
+    busy: Arc<AtomicU32>,
+}
+
+#[derive(Default)]
+struct Running {
+    runner: Option<Runner>,
+    /// Made when the first script comes.
+    scripts: Option<TempDir>,
+}
+
+impl HostPlace {
+    fn lock(&self) -> MutexGuard<'_, Running> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HostWorkspace {
+    /// Opens a directory, which is made when it is not there.
+    ///
+    /// # Errors
+    /// [`BackendError`] when it can't be made or opened.
+    pub fn open(directory: &Path, _: &HostOptions) -> Result<Self, BackendError> {
+        let failed = |action: &str, error: &dyn std::fmt::Display| BackendError {
+            backend: NAME,
+            reason: format!("can't {action} {}: {error}", directory.display()),
+        };
+        make(directory).map_err(|error| failed("make", &error))?;
+        let directory = directory.canonicalize().map_err(|error| failed("open", &error))?;
+        let is_new = is_empty(&directory).map_err(|error| failed("read", &error))?;
+        // Beside it, because entries are moved between the two.
+        let beside = directory.parent().ok_or_else(|| failed("use", &"the root of the file system has no parent"))?;
+        let aside = tempfile::Builder::new().prefix(".foldspace-").tempdir_in(beside);
+        let aside = aside.map_err(|error| failed("make a directory beside", &error))?;
+        let tree = Tree::beneath(NAME, &directory, aside.path(), None).map_err(|error| failed("open", &error))?;
+        let disk = PlainDisk::new(tree).map_err(|error| failed("open", &error))?;
+        let place =
+            Arc::new(HostPlace { directory: directory.clone(), running: Mutex::default(), busy: Arc::default() });
+        let properties = ShellProperties {
+            backend_name: NAME,
+            sandboxed: false,
+            network_enabled: true,
+            default_timeout: DEFAULT_TIMEOUT,
+            in_container: false,
+        };
+        let shell = Arc::new(Commands::new(Arc::clone(&place), properties));
+        Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, is_new, directory, _aside: aside })
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a workspace's directory is made here")]
+fn make(directory: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(directory)
+}
+
+#[expect(clippy::disallowed_methods, reason = "whether a workspace's directory is new is found out here")]
+fn is_empty(directory: &Path) -> std::io::Result<bool> {
+    Ok(std::fs::read_dir(directory)?.next().is_none())
+}
+
+impl Place for HostPlace {
+    fn runner(&self) -> Result<Runner, ShellError> {
+        let mut running = self.lock();
+        if let Some(alive) = running.runner.as_ref().filter(|runner| runner.is_alive()) {
+            return Ok(alive.clone());
+        }
+        let started = Runner::spawn_on_host(&self.directory).map_err(|error| unavailable(&error))?;
+        running.runner = Some(started.clone());
+        Ok(started)
+    }
+
+    fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError> {
+        let mut running = self.lock();
+        let directory = match running.scripts.take() {
+            Some(directory) => directory,
+            None => tempfile::Builder::new().prefix("foldspace-").tempdir().map_err(|error| unavailable(&error))?,
+        };
+        let path = running.scripts.insert(directory).path().to_owned();
+        Ok((path.clone(), path))
+    }
+
+    fn root(&self) -> String {
+        self.directory.to_string_lossy().into_owned()
+    }
+
+    fn busy(&self) -> Busy {
+        Busy::begin(&self.busy)
+    }
+
+    fn lost(&self) {
+        self.lock().runner = None;
+    }
+}
+
+fn unavailable(error: &dyn std::fmt::Display) -> ShellError {
+    ShellError::Unavailable { backend: NAME, reason: error.to_string() }
+}
+
+impl Workspace for HostWorkspace {
+    fn backend_name(&self) -> &'static str {
+        NAME
+    }
+
+    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.disk.project(changes)
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
+    }
+
+    fn capture(&self) -> Option<&dyn Capture> {
+        Some(&self.disk)
+    }
+
+    fn is_blank(&self) -> bool {
+        self.is_new
+    }
+
+    fn root(&self) -> Option<String> {
+        Some(self.directory.to_string_lossy().into_owned())
+    }
+
+    fn description(&self) -> String {
+        format!("Commands run in {} on the host itself. They are not sandboxed.", self.directory.display())
+    }
+
+    fn close(&self) {
+        *self.place.lock() = Running::default();
+    }
+}
+
+impl std::fmt::Debug for HostWorkspace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HostWorkspace").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}

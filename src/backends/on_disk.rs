@@ -1,0 +1,77 @@
+//! Files on a disk as workspaces have them: one caller at a time, errors with the backend's name.
+
+use std::io::Read;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::disk::{Disk, ObservedKind};
+use super::{BackendError, Capture, FileChange, Observed, Touched};
+use crate::engine::event::Special;
+use crate::engine::path::EntryPath;
+
+/// A disk behind a lock.
+pub(crate) struct OnDisk<D: ?Sized = dyn Disk> {
+    backend: &'static str,
+    disk: Mutex<Box<D>>,
+}
+
+impl<D: Disk + ?Sized> OnDisk<D> {
+    pub(crate) fn new(backend: &'static str, disk: Box<D>) -> Self {
+        Self { backend, disk: Mutex::new(disk) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<D>> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        if changes.is_empty() { Ok(()) } else { self.lock().apply(changes) }
+    }
+
+    fn failed(&self, action: &str, path: Option<&EntryPath>, error: &std::io::Error) -> BackendError {
+        let place = path.map_or_else(|| "the workspace".to_owned(), EntryPath::rooted);
+        BackendError { backend: self.backend, reason: format!("can't {action} {place}: {error}") }
+    }
+}
+
+impl<D: Disk + ?Sized> Capture for OnDisk<D> {
+    fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+        self.lock().touched().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn settle(&self) -> Result<(), BackendError> {
+        self.lock().settle().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
+        let observed = self.lock().tree().observe(path);
+        let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
+        Ok(observed.map(|observed| shown(observed.kind)))
+    }
+
+    fn below(&self, path: &EntryPath) -> Result<Vec<(EntryPath, Observed)>, BackendError> {
+        let mut found = Vec::new();
+        let walked = self.lock().tree().walk(path, &mut |path, observed| found.push((path, shown(observed.kind))));
+        walked.map_err(|error| self.failed("look through", Some(path), &error))?;
+        Ok(found)
+    }
+
+    fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        let opened = self.lock().tree().open(path);
+        match opened {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(self.failed("read", Some(path), &error)),
+        }
+    }
+}
+
+fn shown(kind: ObservedKind) -> Observed {
+    match kind {
+        ObservedKind::File { size, executable } => Observed::File { size, executable },
+        ObservedKind::Symlink { target } => Observed::Symlink { target },
+        ObservedKind::Directory => Observed::Directory,
+        ObservedKind::Fifo => Observed::Special(Special::Fifo),
+        ObservedKind::Socket => Observed::Special(Special::Socket),
+        ObservedKind::Device => Observed::Special(Special::Device),
+    }
+}

@@ -1,0 +1,169 @@
+//! What a command prints: kept within bounds while it runs, and shown as text.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+/// Bytes of a long output's end that are kept, when there is room for as much.
+const TAIL: usize = 1 << 20;
+/// Bytes that are looked at to tell text from something else.
+const SNIFFED: usize = 8 << 10;
+/// Bytes of a binary output that are shown.
+const BINARY_SHOWN: usize = 64;
+
+/// What a command wrote to one stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Output {
+    /// What was kept: all, or the beginning and the end.
+    pub kept: Bytes,
+    /// Where in `kept` bytes are left out; its end when none are.
+    pub cut_at: usize,
+    /// Bytes that were written.
+    pub bytes: u64,
+}
+
+impl Output {
+    /// An output of which everything is kept.
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        let kept = bytes.into();
+        Self { cut_at: kept.len(), bytes: kept.len() as u64, kept }
+    }
+
+    /// Whether more was written than is kept.
+    pub fn is_cut(&self) -> bool {
+        self.bytes > self.kept.len() as u64
+    }
+
+    /// Whether it is no text.
+    pub fn is_binary(&self) -> bool {
+        let sample = &self.kept[..self.kept.len().min(SNIFFED)];
+        let text = String::from_utf8_lossy(sample);
+        let replaced = text.chars().filter(|c| *c == char::REPLACEMENT_CHARACTER).count();
+        sample.contains(&0) || replaced * 10 > text.chars().count() * 3
+    }
+
+    /// It as text of at most about `max` bytes: invalid bytes replaced, the middle of a longer one left
+    /// out, which the text says; of binary output only the beginning. Gives whether something is left out.
+    pub fn text(&self, max: usize) -> (String, bool) {
+        if self.is_binary() {
+            let shown = self.kept[..self.kept.len().min(BINARY_SHOWN)].escape_ascii();
+            return (format!("[binary output of {} bytes, which begins with: {shown}]", self.bytes), true);
+        }
+        if !self.is_cut() && self.kept.len() <= max {
+            let text = String::from_utf8_lossy(&self.kept).into_owned();
+            // Replacing may make it longer.
+            if text.len() <= max {
+                return (text, false);
+            }
+        }
+        let note_room = 64.min(max);
+        let half = (max - note_room) / 2;
+        let (head, tail) = (&self.kept[..self.cut_at], &self.kept[self.cut_at..]);
+        let tail = if self.is_cut() { tail } else { head };
+        let head = lossy_start(head, half);
+        let tail = lossy_end(tail, half);
+        let left_out = self.bytes.saturating_sub((head.len() + tail.len()) as u64);
+        (format!("{head}\n[... {left_out} bytes left out ...]\n{tail}"), true)
+    }
+}
+
+/// The beginning as text of at most `max` bytes.
+fn lossy_start(bytes: &[u8], max: usize) -> String {
+    let mut text = String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned();
+    text.truncate(text.floor_char_boundary(max));
+    text
+}
+
+/// The end as text of at most `max` bytes.
+fn lossy_end(bytes: &[u8], max: usize) -> String {
+    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(max)..]).into_owned();
+    text[text.ceil_char_boundary(text.len().saturating_sub(max))..].to_owned()
+}
+
+/// Keeps the beginning and the end of a stream that may have any length.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    head: Vec<u8>,
+    head_max: usize,
+    tail: VecDeque<u8>,
+    tail_max: usize,
+    bytes: u64,
+}
+
+impl Collector {
+    /// Keeps that many bytes at most.
+    pub(crate) fn new(keep: usize) -> Self {
+        let tail_max = TAIL.min(keep / 2);
+        Self { head: Vec::new(), head_max: keep - tail_max, tail: VecDeque::new(), tail_max, bytes: 0 }
+    }
+
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
+        self.bytes += bytes.len() as u64;
+        let (first, rest) = bytes.split_at(bytes.len().min(self.head_max - self.head.len()));
+        self.head.extend_from_slice(first);
+        let rest = &rest[rest.len().saturating_sub(self.tail_max)..];
+        let over = (self.tail.len() + rest.len()).saturating_sub(self.tail_max);
+        self.tail.drain(..over.min(self.tail.len()));
+        self.tail.extend(rest);
+    }
+
+    pub(crate) fn finish(self) -> Output {
+        let mut kept = self.head;
+        let cut_at = kept.len();
+        kept.extend(self.tail);
+        let cut_at = if kept.len() as u64 == self.bytes { kept.len() } else { cut_at };
+        Output { cut_at, kept: Bytes::from(kept), bytes: self.bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn collected(keep: usize, pieces: &[&[u8]]) -> Output {
+        let mut collector = Collector::new(keep);
+        pieces.iter().for_each(|piece| collector.add(piece));
+        collector.finish()
+    }
+
+    #[test]
+    fn a_short_output_is_kept_whole() {
+        let output = collected(100, &[b"one\n", b"two\n"]);
+        assert_eq!(output, Output::whole("one\ntwo\n"));
+        assert_eq!(output.text(100), ("one\ntwo\n".to_owned(), false));
+        assert_eq!(collected(8, &[b"12345678"]), Output::whole("12345678"));
+    }
+
+    #[test]
+    fn of_a_long_output_both_ends_are_kept() {
+        let output = collected(8, &[b"abc", b"defghij", b"klm", b"nopqrstuvwxyz"]);
+        assert_eq!((&output.kept[..], output.cut_at, output.bytes), (&b"abcdwxyz"[..], 4, 26));
+        assert!(output.is_cut());
+        let (text, cut) = output.text(200);
+        assert_eq!((text.as_str(), cut), ("abcd\n[... 18 bytes left out ...]\nwxyz", true));
+    }
+
+    #[test]
+    fn text_is_cut_between_characters_and_stays_below_its_limit() {
+        let output = Output::whole("\u{e4}".repeat(1000));
+        for max in [70, 71, 101, 1999] {
+            let (text, cut) = output.text(max);
+            assert!(cut && text.len() <= max && text.starts_with('\u{e4}') && text.ends_with('\u{e4}'), "{text}");
+        }
+        assert!(!output.text(2000).1);
+        let invalid = Output::whole([&b"a".repeat(90)[..], b"\xff\xff"].concat());
+        assert!(invalid.text(92).0.len() <= 92);
+        assert_eq!(invalid.text(100).0, format!("{}\u{fffd}\u{fffd}", "a".repeat(90)));
+    }
+
+    #[test]
+    fn binary_output_is_said_to_be_that() {
+        let (text, cut) = Output::whole(&b"\x7fELF\0\0\0"[..]).text(100);
+        assert_eq!(
+            (text.as_str(), cut),
+            ("[binary output of 7 bytes, which begins with: \\x7fELF\\x00\\x00\\x00]", true)
+        );
+        assert!(Output::whole(vec![0xff; 100]).is_binary());
+        assert!(!Output::whole("").is_binary());
+    }
+}

@@ -1,0 +1,146 @@
+//! What holds a container's processes back, read from the kernel and not from what was asked for.
+
+use std::path::Path;
+
+use super::engine::USER;
+
+/// How the first process of a container is confined, as the kernel tells.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Confinement {
+    pub(crate) uid: Option<u32>,
+    /// The capabilities that it, or what it executes, has or may get, all sets together.
+    pub(crate) capabilities: u64,
+    pub(crate) no_new_privileges: bool,
+    pub(crate) seccomp: bool,
+    /// The limits that are in force; none where the kernel has none for it.
+    pub(crate) memory_bytes: Option<u64>,
+    pub(crate) pids: Option<u64>,
+    pub(crate) cpu_quota: Option<(u64, u64)>,
+}
+
+impl Confinement {
+    /// Reads it of a process on this machine.
+    pub(crate) fn of(pid: i32) -> Self {
+        let mut found = Self::default();
+        found.read_status(&text(format!("/proc/{pid}/status")));
+        found.read_limits(&text(format!("/proc/{pid}/cgroup")));
+        found
+    }
+
+    /// Whether limits of memory, processes and processor are in force.
+    pub(crate) fn has_limits(&self) -> bool {
+        self.memory_bytes.is_some() && self.pids.is_some() && self.cpu_quota.is_some()
+    }
+
+    /// What is missing of the sandbox; such a container must not be used.
+    pub(crate) fn faults(&self, mapped: bool) -> Vec<&'static str> {
+        let checks = [
+            // Without root the engine maps the user to another one of the host.
+            (mapped || self.uid == Some(USER.0), "it does not run as user 65534"),
+            (self.capabilities == 0, "it has capabilities"),
+            (self.no_new_privileges, "it may gain privileges"),
+            (self.seccomp, "no seccomp filter is in force"),
+        ];
+        checks.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
+    }
+
+    fn read_status(&mut self, status: &str) {
+        for line in status.lines() {
+            let Some((name, value)) = line.split_once(':') else { continue };
+            let value = value.trim();
+            match name {
+                "Uid" => self.uid = value.split_whitespace().nth(1).and_then(|uid| uid.parse().ok()),
+                "CapInh" | "CapPrm" | "CapEff" | "CapBnd" | "CapAmb" => {
+                    self.capabilities |= u64::from_str_radix(value, 16).unwrap_or(u64::MAX);
+                }
+                "NoNewPrivs" => self.no_new_privileges = value == "1",
+                "Seccomp" => self.seccomp = value == "2",
+                _ => {}
+            }
+        }
+    }
+
+    /// The limits of the control groups, of whichever version, that the process is in.
+    fn read_limits(&mut self, groups: &str) {
+        for line in groups.lines() {
+            let mut parts = line.splitn(3, ':');
+            let (Some(_), Some(controllers), Some(path)) = (parts.next(), parts.next(), parts.next()) else { continue };
+            let path = path.trim_start_matches('/');
+            let under = |mount: &str, file: &str| text(Path::new("/sys/fs/cgroup").join(mount).join(path).join(file));
+            let number = |text: String| text.trim().parse::<u64>().ok();
+            for controller in controllers.split(',') {
+                match controller {
+                    "" => {
+                        let two =
+                            |file: &str| ["", "unified"].iter().map(|mount| under(mount, file)).find(|t| !t.is_empty());
+                        let one = |file: &str| two(file).and_then(number);
+                        self.memory_bytes = self.memory_bytes.or_else(|| one("memory.max"));
+                        self.pids = self.pids.or_else(|| one("pids.max"));
+                        self.cpu_quota = self.cpu_quota.or_else(|| two("cpu.max").and_then(|text| quota(&text)));
+                    }
+                    "memory" => {
+                        let limit = number(under("memory", "memory.limit_in_bytes"));
+                        // Without a limit the kernel shows the largest number of pages.
+                        self.memory_bytes = limit.filter(|bytes| *bytes < 1 << 60);
+                    }
+                    "pids" => self.pids = number(under("pids", "pids.max")),
+                    "cpu" => {
+                        let file = |name| number(under(controllers, name)).or_else(|| number(under("cpu", name)));
+                        self.cpu_quota = file("cpu.cfs_quota_us").zip(file("cpu.cfs_period_us"));
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+/// `100000 100000`, or `max 100000` for none.
+fn quota(text: &str) -> Option<(u64, u64)> {
+    let (quota, period) = text.trim().split_once(' ')?;
+    Some((quota.parse().ok()?, period.parse().ok()?))
+}
+
+/// A small file of the kernel; empty when it is not there.
+#[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+fn text(path: impl AsRef<Path>) -> String {
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = "Name:\trunner\nUid:\t65534\t65534\t65534\t65534\nCapInh:\t0000000000000000\n\
+        CapPrm:\t0000000000000000\nCapEff:\t0000000000000000\nCapBnd:\t0000000000000000\nCapAmb:\t0000000000000000\n\
+        NoNewPrivs:\t1\nSeccomp:\t2\n";
+
+    fn of(status: &str) -> Confinement {
+        let mut found = Confinement::default();
+        found.read_status(status);
+        found
+    }
+
+    #[test]
+    fn a_tight_container_has_no_faults() {
+        assert_eq!(of(STATUS).faults(false), Vec::<&str>::new());
+        assert!(!of(STATUS).has_limits());
+    }
+
+    #[test]
+    fn every_hole_is_named() {
+        assert_eq!(Confinement::default().faults(false).len(), 3);
+        assert_eq!(of(&STATUS.replace("CapBnd:\t0", "CapBnd:\t1")).faults(false), ["it has capabilities"]);
+        assert_eq!(of(&STATUS.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")).faults(false), ["it may gain privileges"]);
+        assert_eq!(of(&STATUS.replace("Seccomp:\t2", "Seccomp:\t0")).faults(false), ["no seccomp filter is in force"]);
+        let root = of(&STATUS.replace("65534", "0"));
+        assert_eq!(root.faults(false), ["it does not run as user 65534"]);
+        assert!(root.faults(true).is_empty());
+    }
+
+    #[test]
+    fn quotas_are_read() {
+        assert_eq!(quota("100000 100000\n"), Some((100_000, 100_000)));
+        assert_eq!(quota("max 100000\n"), None);
+    }
+}

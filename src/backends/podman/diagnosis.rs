@@ -1,0 +1,113 @@
+//! What of the engine works on this machine.
+
+use std::path::PathBuf;
+
+use super::engine::Engine;
+use super::options::PodmanOptions;
+use super::paths;
+use super::sandbox::PodmanSandbox;
+use crate::backends::doctor::Finding;
+use crate::backends::{MachineNews, Workspace};
+use crate::engine::id::SessionId;
+
+/// The directory for the things of all sessions' containers, made when it is not there.
+pub(crate) fn cache_directory() -> std::io::Result<PathBuf> {
+    let cache = paths::cache()?;
+    paths::directory(&cache, 0o700)?;
+    Ok(cache)
+}
+
+/// Asks the engine, and tries a container when the image is there.
+pub(crate) fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
+    let engine = match Engine::connect(options.connection.as_deref()) {
+        Ok(engine) => engine,
+        Err(error) => {
+            return vec![Finding::missing("engine", error.to_string(), "install Podman and start its socket")];
+        }
+    };
+    let root = if engine.rootless { "rootless" } else { "rootful" };
+    let Engine { version, runtime_name, connection, .. } = &engine;
+    let mut findings = vec![Finding::ok(
+        "engine",
+        format!("Podman {version} ({runtime_name}, {root}) at {}, from {}", connection.url, connection.source),
+    )];
+    findings.push(cgroups(&engine));
+    match engine.has_image(&options.image) {
+        Ok(true) => {
+            findings.push(Finding::ok("image", format!("{} is there", options.image)));
+            findings.extend(container(options));
+        }
+        Ok(false) => findings.push(Finding::missing(
+            "image",
+            format!("the engine has no {}", options.image),
+            format!("podman pull {}; or name another with --image or FOLDSPACE_IMAGE", options.image),
+        )),
+        Err(error) => {
+            findings.push(Finding::missing("image", error.to_string(), "see whether the engine is well: podman info"))
+        }
+    }
+    findings
+}
+
+fn cgroups(engine: &Engine) -> Finding {
+    let found = format!("version {}", engine.cgroup_version);
+    match (engine.cgroup_version, engine.rootless) {
+        (1, true) => Finding::limited(
+            "cgroups",
+            format!("{found}, and the engine is rootless: it ignores limits without a word"),
+            "boot with cgroup version 2 (systemd.unified_cgroup_hierarchy=1), or use a rootful engine",
+        ),
+        _ => Finding::ok("cgroups", found),
+    }
+}
+
+/// Starts a container for nobody, and tells what the kernel says of it.
+fn container(options: &PodmanOptions) -> Vec<Finding> {
+    let mut id = [0; 16];
+    let tried = getrandom::fill(&mut id).map_err(|error| error.to_string()).and_then(|()| {
+        let sandbox = PodmanSandbox::open(SessionId::from_bytes(id), options).map_err(|error| error.to_string())?;
+        let started = sandbox.container().map_or(Ok(()), |container| container.start());
+        started.map_err(|error| error.to_string())?;
+        let news = sandbox.news();
+        sandbox.remove_files().map_err(|error| error.to_string())?;
+        Ok(news)
+    });
+    let news = match tried {
+        Ok(news) => news,
+        Err(error) => {
+            return vec![Finding::missing("container", error, "see what the engine says: podman info, podman ps -a")];
+        }
+    };
+    let started = news.into_iter().find_map(|news| match news {
+        MachineNews::Started(started) => Some(started),
+        MachineNews::Stopped(_) => None,
+    });
+    let Some(started) = started else { return Vec::new() };
+    let mut findings = vec![Finding::ok(
+        "container",
+        "starts; user 65534, no capabilities, no new privileges, a seccomp filter: read from the kernel",
+    )];
+    findings.push(match started.limits_enforced {
+        true => Finding::ok("limits", "memory, processes and processor: in force"),
+        false => Finding::limited(
+            "limits",
+            "not all are in force: a command can use all memory, processes or processors",
+            "use cgroup version 2, or a rootful engine",
+        ),
+    });
+    findings.push(match started.overlay {
+        true => Finding::ok("workspace", "an overlay: what a command changed is found in microseconds"),
+        false => {
+            Finding::limited("workspace", "a plain directory: every file is looked at after a command", "see overlay")
+        }
+    });
+    findings.push(match started.runner {
+        true => Finding::ok("runner", "commands start in under a millisecond"),
+        false => Finding::limited(
+            "runner",
+            "it can't run in this image; commands go through the engine",
+            "use an image of this machine's architecture",
+        ),
+    });
+    findings
+}

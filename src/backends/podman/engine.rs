@@ -1,0 +1,370 @@
+//! The engine: podman-api for the life of containers, never for their commands.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+
+use podman_api::models::{ContainerMount, LinuxResources, Namespace, PosixRlimit};
+use podman_api::opts::{
+    ContainerCreateOpts, ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerRestartPolicy,
+    ContainerStopOpts, PullOpts, SystemdEnabled,
+};
+use podman_api::{Error, Podman};
+use serde_json::json;
+use tokio::runtime::Runtime;
+
+use super::connection::{Connection, Here, resolve};
+use super::options::PodmanOptions;
+
+/// The user that commands run as: `nobody`.
+pub(crate) const USER: (u32, u32) = (65534, 65534);
+/// Where the workspace is in a container.
+pub(crate) const WORKSPACE: &str = "/workspace";
+/// Where the runner is in a container.
+pub(crate) const RUN: &str = "/run/foldspace";
+/// The directory of its socket, in that one.
+pub(crate) const DOOR: &str = "door";
+/// The label of our containers; its value is the session's id.
+pub(crate) const LABEL: &str = "foldspace.session";
+/// The label with the process that made a container, and that process's start time.
+pub(crate) const OWNER: &str = "foldspace.owner";
+/// The processor period, in microseconds.
+const CPU_PERIOD: u64 = 100_000;
+/// Open files that a process of a container may have.
+const FILES_MAX: u64 = 4096;
+/// How long a short question may take.
+const SHORT: Duration = Duration::from_secs(10);
+/// How long making, starting or removing a container may take.
+const LONG: Duration = Duration::from_secs(120);
+/// How long a pull may take.
+const PULL: Duration = Duration::from_secs(1800);
+/// Seconds that a container has to end by itself.
+const STOP_SECONDS: usize = 2;
+
+/// A connection to an engine. Every call blocks, and none may be made from within an async task.
+pub(crate) struct Engine {
+    podman: Podman,
+    /// Some until this is dropped.
+    runtime: Option<Runtime>,
+    pub(crate) connection: Connection,
+    pub(crate) version: String,
+    pub(crate) rootless: bool,
+    /// 1 or 2.
+    pub(crate) cgroup_version: u8,
+    pub(crate) runtime_name: String,
+}
+
+/// What an engine could not do, for a person.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EngineError {
+    /// There is none, or it does not answer.
+    #[error("{0}")]
+    Unreachable(String),
+    /// It has no such container.
+    #[error("there is no such container")]
+    NoContainer,
+    /// It has no such image.
+    #[error("the engine has no image {0}; get it with `podman pull {0}`, or allow pulling (--pull)")]
+    NoImage(String),
+    /// It refused.
+    #[error("the engine could not {action}: {reason}")]
+    Failed {
+        /// What was asked.
+        action: &'static str,
+        /// What it said.
+        reason: String,
+    },
+}
+
+/// What is to be made.
+pub(crate) struct Plan<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) session: &'a str,
+    pub(crate) owner: &'a str,
+    pub(crate) options: &'a PodmanOptions,
+    /// The directory that is bound at [`WORKSPACE`].
+    pub(crate) workspace: &'a Path,
+    /// The directory that is bound at [`RUN`], to be read.
+    pub(crate) run: &'a Path,
+    /// The one that is bound at [`DOOR`] in it.
+    pub(crate) door: &'a Path,
+    /// The seccomp profile.
+    pub(crate) seccomp: &'a Path,
+    pub(crate) command: Vec<String>,
+}
+
+/// A container as the engine tells of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) id: String,
+    pub(crate) running: bool,
+    /// The process id of its first process, on the engine's machine.
+    pub(crate) pid: i32,
+    pub(crate) exit_code: i32,
+}
+
+/// A container that carries our label.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ours {
+    pub(crate) id: String,
+    pub(crate) name: String,
+    pub(crate) session: String,
+    pub(crate) owner: String,
+    pub(crate) running: bool,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Nothing is under way, and within another runtime it could not be waited for.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Engine {
+    /// Connects to the engine that the options, or the surroundings, name.
+    pub(crate) fn connect(explicit: Option<&str>) -> Result<Self, EngineError> {
+        let connection = resolve(explicit, &Here).map_err(EngineError::Unreachable)?;
+        let unreachable = |what: &dyn std::fmt::Display| {
+            EngineError::Unreachable(format!(
+                "the Podman engine at {} (from {}) does not answer: {what}; start it with `systemctl start podman.socket` \
+                 or `podman system service --time=0 {}`",
+                connection.url, connection.source, connection.url
+            ))
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| unreachable(&error))?;
+        let podman = Podman::new(&connection.url).map_err(|error| unreachable(&error))?;
+        let info = block_on(&runtime, async { tokio::time::timeout(SHORT, podman.info()).await });
+        let info = info.map_err(|_| unreachable(&"no answer in 10 s"))?.map_err(|error| unreachable(&error))?;
+        let host = info.host.as_ref();
+        let version = info.version.as_ref().and_then(|version| version.version.clone()).unwrap_or_default();
+        let rootless = host.and_then(|host| host.security.as_ref()).and_then(|security| security.rootless);
+        let cgroups = host.and_then(|host| host.cgroup_version.clone()).unwrap_or_default();
+        let oci = host.and_then(|host| host.oci_runtime.as_ref()).and_then(|oci| oci.name.clone());
+        Ok(Self {
+            podman,
+            runtime: Some(runtime),
+            version,
+            rootless: rootless.unwrap_or(false),
+            cgroup_version: if cgroups == "v2" { 2 } else { 1 },
+            runtime_name: oci.unwrap_or_default(),
+            connection,
+        })
+    }
+
+    fn ask<T>(
+        &self,
+        action: &'static str,
+        limit: Duration,
+        question: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, EngineError>
+    where
+        T: Send,
+    {
+        let Some(runtime) = &self.runtime else {
+            return Err(EngineError::Unreachable("the connection to the engine is closed".to_owned()));
+        };
+        match block_on(runtime, async { tokio::time::timeout(limit, question).await }) {
+            Err(_) => Err(EngineError::Unreachable(format!(
+                "the engine did not {action} within {} s; is it alive? (`podman --url {} ps`)",
+                limit.as_secs(),
+                self.connection.url
+            ))),
+            Ok(Ok(done)) => Ok(done),
+            Ok(Err(error)) => Err(failure(action, &error)),
+        }
+    }
+
+    /// What the engine knows of a container by its name or id.
+    pub(crate) fn inspect(&self, name: &str) -> Result<Seen, EngineError> {
+        let container = self.podman.containers().get(name);
+        let inspected = self.ask("inspect the container", SHORT, container.inspect())?;
+        let state = inspected.state.as_ref();
+        Ok(Seen {
+            id: inspected.id.clone().unwrap_or_default(),
+            running: state.and_then(|state| state.running).unwrap_or(false),
+            pid: state.and_then(|state| state.pid).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0),
+            exit_code: state.and_then(|state| state.exit_code).unwrap_or(0),
+        })
+    }
+
+    /// Makes a container and gives its id.
+    pub(crate) fn create(&self, plan: &Plan<'_>) -> Result<String, EngineError> {
+        let options = creation(plan);
+        let created = self.ask("make the container", LONG, self.podman.containers().create(&options));
+        match created {
+            Ok(created) => Ok(created.id),
+            Err(EngineError::NoContainer) => Err(EngineError::NoImage(plan.options.image.clone())),
+            Err(EngineError::Failed { reason, .. }) if reason.contains("no such image") => {
+                Err(EngineError::NoImage(plan.options.image.clone()))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(crate) fn start(&self, id: &str) -> Result<(), EngineError> {
+        let container = self.podman.containers().get(id);
+        self.ask("start the container", LONG, container.start(None))
+    }
+
+    pub(crate) fn stop(&self, id: &str) -> Result<(), EngineError> {
+        let container = self.podman.containers().get(id);
+        let options = ContainerStopOpts::builder().timeout(STOP_SECONDS).build();
+        let stopped = self.ask("stop the container", LONG, container.stop(&options));
+        // One that is stopped already is not an error for who wants it stopped.
+        if matches!(&stopped, Err(EngineError::Failed { reason, .. }) if reason.contains("304")) {
+            return Ok(());
+        }
+        stopped
+    }
+
+    pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
+        let container = self.podman.containers().get(id);
+        let options = ContainerDeleteOpts::builder().force(true).timeout(0).volumes(true).build();
+        self.ask("remove the container", LONG, container.delete(&options))
+    }
+
+    pub(crate) fn has_image(&self, image: &str) -> Result<bool, EngineError> {
+        let found = self.podman.images().get(image);
+        match self.ask("look for the image", SHORT, found.exists()) {
+            Ok(exists) => Ok(exists),
+            Err(EngineError::NoContainer) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Pulls an image; `progress` sees what the engine says meanwhile.
+    pub(crate) fn pull(&self, image: &str, progress: &mut (dyn FnMut(&str) + Send)) -> Result<(), EngineError> {
+        use futures_util::StreamExt;
+        let options = PullOpts::builder().reference(image).build();
+        let images = self.podman.images();
+        self.ask("pull the image", PULL, async {
+            let mut stream = images.pull(&options);
+            while let Some(report) = stream.next().await {
+                let report = report?;
+                if let Some(error) = report.error.filter(|error| !error.is_empty()) {
+                    return Err(Error::StringError(error));
+                }
+                if let Some(line) = report.stream {
+                    progress(line.trim_end());
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// All containers that carry our label, running or not.
+    pub(crate) fn ours(&self) -> Result<Vec<Ours>, EngineError> {
+        let filter = ContainerListFilter::LabelKey(LABEL.to_owned());
+        let options = ContainerListOpts::builder().all(true).filter([filter]).build();
+        let list = self.ask("list the containers", SHORT, self.podman.containers().list(&options))?;
+        let ours = list.into_iter().map(|one| {
+            let label = |name| one.labels.as_ref().and_then(|labels| labels.get(name).cloned()).unwrap_or_default();
+            Ours {
+                session: label(LABEL),
+                owner: label(OWNER),
+                running: one.state.as_deref() == Some("running"),
+                name: one.names.and_then(|names| names.into_iter().next()).unwrap_or_default(),
+                id: one.id.unwrap_or_default(),
+            }
+        });
+        Ok(ours.collect())
+    }
+}
+
+/// Waits on a thread of its own: the caller may be within another runtime, where waiting is not allowed.
+fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) -> T {
+    std::thread::scope(|scope| match scope.spawn(|| runtime.block_on(work)).join() {
+        Ok(done) => done,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+/// What the engine's library said, told apart by what can be done about it.
+fn failure(action: &'static str, error: &Error) -> EngineError {
+    match error {
+        Error::Fault { code, .. } if code.as_u16() == 404 => EngineError::NoContainer,
+        Error::Fault { code, message } => {
+            EngineError::Failed { action, reason: format!("{} {message}", code.as_u16()) }
+        }
+        Error::IO(_) | Error::Error(_) => {
+            EngineError::Unreachable(format!("the engine did not {action}: the connection failed: {error}"))
+        }
+        other => EngineError::Failed { action, reason: other.to_string() },
+    }
+}
+
+fn creation(plan: &Plan<'_>) -> ContainerCreateOpts {
+    let options = plan.options;
+    let quota = (options.cpus * CPU_PERIOD as f64).round();
+    let memory = i64::try_from(options.memory_bytes).unwrap_or(i64::MAX);
+    // The structs have no defaults; their JSON is what is meant.
+    let resources = json!({
+        "cpu": { "period": CPU_PERIOD, "quota": quota as i64 },
+        "memory": { "limit": memory, "swap": memory },
+        "pids": { "limit": options.pids },
+    });
+    let network = Namespace { nsmode: Some(if options.network { "" } else { "none" }.to_owned()), value: None };
+    let mut builder = ContainerCreateOpts::builder()
+        .image(&options.image)
+        .name(plan.name)
+        .labels([(LABEL, plan.session), (OWNER, plan.owner)])
+        .command(&plan.command)
+        .entrypoint(Vec::<String>::new())
+        .user(format!("{}:{}", USER.0, USER.1))
+        .work_dir(WORKSPACE)
+        .env(HashMap::from([("HOME", WORKSPACE), ("LANG", "C.UTF-8")]))
+        .drop_capabilities(["all"])
+        .read_only_fs(true)
+        .privileged(false)
+        .seccomp_profile_path(plan.seccomp.to_string_lossy())
+        .systemd(SystemdEnabled::False)
+        .restart_policy(ContainerRestartPolicy::No)
+        .stop_timeout(STOP_SECONDS as u64)
+        .net_namespace(network)
+        .mounts(mounts(plan))
+        .r_limits(limits());
+    if let Ok(resources) = serde_json::from_value::<LinuxResources>(resources) {
+        builder = builder.resource_limits(resources);
+    }
+    builder.build()
+}
+
+fn mounts(plan: &Plan<'_>) -> Vec<ContainerMount> {
+    let bind = |source: &Path, destination: &str, options: &[&str]| ContainerMount {
+        destination: Some(destination.to_owned()),
+        source: Some(source.to_string_lossy().into_owned()),
+        _type: Some("bind".to_owned()),
+        options: Some(options.iter().map(|&option| option.to_owned()).collect()),
+        uid_mappings: None,
+        gid_mappings: None,
+    };
+    let tmp = ContainerMount {
+        destination: Some("/tmp".to_owned()),
+        source: Some("tmpfs".to_owned()),
+        _type: Some("tmpfs".to_owned()),
+        options: Some(vec![
+            format!("size={}", plan.options.tmp_bytes),
+            "mode=1777".to_owned(),
+            "nosuid".to_owned(),
+            "nodev".to_owned(),
+        ]),
+        uid_mappings: None,
+        gid_mappings: None,
+    };
+    vec![
+        bind(plan.workspace, WORKSPACE, &["rbind", "rw", "nosuid", "nodev", "rprivate"]),
+        bind(plan.run, RUN, &["bind", "ro", "nosuid", "nodev", "rprivate"]),
+        bind(plan.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "nosuid", "nodev", "noexec", "rprivate"]),
+        tmp,
+    ]
+}
+
+/// Both must be named, and without their usual prefix.
+fn limits() -> Vec<PosixRlimit> {
+    let limit = |name: &str, at: u64| PosixRlimit { type_: Some(name.to_owned()), soft: Some(at), hard: Some(at) };
+    vec![limit("nofile", FILES_MAX), limit("nproc", FILES_MAX)]
+}

@@ -1,0 +1,95 @@
+//! A sandbox's files: an overlay where one can be mounted, else a plain directory.
+
+use std::io::Read;
+
+use super::engine::WORKSPACE;
+use crate::backends::disk::{OverlayDisk, PlainDisk};
+use crate::backends::on_disk::OnDisk;
+use crate::backends::{BackendError, Capture, FileChange, Observed, Touched};
+use crate::engine::path::EntryPath;
+
+/// The files of a session with a container.
+pub(crate) enum Files {
+    /// What changes lies in a small upper layer.
+    Overlay(OnDisk<OverlayDisk>),
+    /// What changes is found by looking at everything.
+    Plain(OnDisk<PlainDisk>),
+}
+
+impl Files {
+    pub(crate) fn is_overlay(&self) -> bool {
+        matches!(self, Self::Overlay(_))
+    }
+
+    pub(crate) fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        match self {
+            Self::Overlay(disk) => disk.project(changes),
+            Self::Plain(disk) => disk.project(changes),
+        }
+    }
+
+    /// Shows the files in a container that has just been started. A plain directory is there already.
+    pub(crate) fn attach(&self, pid: i32) -> std::io::Result<()> {
+        match self {
+            Self::Overlay(disk) => disk.lock().attach(pid, std::path::Path::new(WORKSPACE)),
+            Self::Plain(_) => Ok(()),
+        }
+    }
+
+    /// Forgets a container; its mounts went with it.
+    pub(crate) fn detach(&self, pid: i32) {
+        if let Self::Overlay(disk) = self
+            && let Err(error) = disk.lock().detach(pid)
+        {
+            tracing::debug!(%error, "a container was gone before its files were taken away");
+        }
+    }
+
+    /// Makes what has changed so far a layer of its own, when it is much. Gives false when the container
+    /// does not show the files any more.
+    pub(crate) fn tidy(&self) -> bool {
+        match self {
+            Self::Plain(_) => true,
+            Self::Overlay(disk) => match disk.lock().seal_if_large() {
+                Ok(_) => true,
+                Err(error) => {
+                    tracing::warn!(%error, "the workspace could not get a new layer");
+                    false
+                }
+            },
+        }
+    }
+
+    fn inner(&self) -> &dyn Capture {
+        match self {
+            Self::Overlay(disk) => disk,
+            Self::Plain(disk) => disk,
+        }
+    }
+}
+
+impl Capture for Files {
+    fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+        self.inner().touched()
+    }
+
+    fn is_quick(&self) -> bool {
+        self.is_overlay()
+    }
+
+    fn settle(&self) -> Result<(), BackendError> {
+        self.inner().settle()
+    }
+
+    fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
+        self.inner().observe(path)
+    }
+
+    fn below(&self, path: &EntryPath) -> Result<Vec<(EntryPath, Observed)>, BackendError> {
+        self.inner().below(path)
+    }
+
+    fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        self.inner().open(path)
+    }
+}

@@ -1,0 +1,17 @@
+//! The Podman backend: a container for a session's commands, an overlay or a directory for its files.
+
+mod confinement;
+mod connection;
+mod diagnosis;
+mod engine;
+mod files;
+mod leftovers;
+mod options;
+mod paths;
+mod sandbox;
+
+pub(crate) use diagnosis::{cache_directory, diagnose};
+pub use leftovers::{Leftover, remove_leftovers};
+pub use options::{OverlayUse, PodmanOptions};
+pub(crate) use paths::session_directory;
+pub use sandbox::PodmanSandbox;

@@ -1,0 +1,58 @@
+//! What a container is to be.
+
+use serde::{Deserialize, Serialize};
+
+/// What a session's container is to be. Only whoever defines the workspace says so, never a tool call.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PodmanOptions {
+    /// The image.
+    pub image: String,
+    /// Whether an image that is not there is pulled; otherwise that is an error.
+    pub pull: bool,
+    /// Bytes of memory; there is no swap.
+    pub memory_bytes: u64,
+    /// Processors.
+    pub cpus: f64,
+    /// Processes and threads.
+    pub pids: u32,
+    /// Bytes of the memory file system at `/tmp`.
+    pub tmp_bytes: u64,
+    /// Whether commands reach the network.
+    pub network: bool,
+    /// Seconds without a call after which the container is stopped; 0 for never.
+    pub idle_seconds: u64,
+    /// Whether the files lie in an overlay.
+    pub overlay: OverlayUse,
+    /// Where the engine listens, such as `unix:///run/podman/podman.sock`; found out when nothing is said.
+    pub connection: Option<String>,
+}
+
+/// Whether a session's files lie in an overlay, where what a command changed is found without looking at
+/// everything. The files are the same either way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OverlayUse {
+    /// Where one can be mounted: by root, for an engine of this machine.
+    #[default]
+    Auto,
+    /// Never: they lie in a plain directory.
+    Never,
+}
+
+impl Default for PodmanOptions {
+    fn default() -> Self {
+        Self {
+            image: "docker.io/library/python:3.12-bookworm".to_owned(),
+            pull: false,
+            memory_bytes: 1 << 30,
+            cpus: 1.0,
+            pids: 512,
+            tmp_bytes: 256 << 20,
+            network: false,
+            idle_seconds: 600,
+            overlay: OverlayUse::Auto,
+            connection: None,
+        }
+    }
+}

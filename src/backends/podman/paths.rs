@@ -1,0 +1,106 @@
+//! Where on this machine a session's container has its things.
+
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use super::engine::{DOOR, USER};
+use crate::engine::id::SessionId;
+
+/// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
+const SECCOMP: &str = include_str!("seccomp.json");
+
+/// The directories of one session.
+#[derive(Debug, Clone)]
+pub(crate) struct Paths {
+    pub(crate) root: PathBuf,
+    /// The layers of an overlay.
+    pub(crate) layers: PathBuf,
+    /// The files, where there is no overlay.
+    pub(crate) files: PathBuf,
+    /// What is bound at the workspace where there is an overlay; it stays empty below that.
+    pub(crate) mount: PathBuf,
+    /// The runner, and scripts. A container only reads there: what this process writes, with more rights,
+    /// must not go through links of its commands.
+    pub(crate) run: PathBuf,
+    /// The runner's socket and its token. The container may write there, so it is made anew before each start.
+    pub(crate) door: PathBuf,
+    pub(crate) seccomp: PathBuf,
+}
+
+impl Paths {
+    /// Makes what is missing.
+    pub(crate) fn prepare(session: SessionId) -> io::Result<Self> {
+        let root = session_directory(session)?;
+        let paths = Self {
+            layers: root.join("layers"),
+            files: root.join("files"),
+            mount: root.join("mount"),
+            run: root.join("run"),
+            door: root.join(DOOR),
+            seccomp: root.join("seccomp.json"),
+            root,
+        };
+        directory(&paths.root, 0o700)?;
+        for path in [&paths.layers, &paths.mount] {
+            directory(path, 0o755)?;
+        }
+        write(&paths.seccomp, SECCOMP.as_bytes(), 0o644)?;
+        Ok(paths)
+    }
+
+    /// Makes the directory of the runner anew, with the runner in it.
+    pub(crate) fn prepare_run(&self, runner: &[u8]) -> io::Result<()> {
+        crate::backends::spec::remove(&self.run)?;
+        directory(&self.run, 0o755)?;
+        for path in ["scripts", DOOR] {
+            directory(&self.run.join(path), 0o755)?;
+        }
+        write(&self.run.join("runner"), runner, 0o555)
+    }
+
+    /// Makes the directory of the socket anew, with the token in it. No container of the session may run.
+    pub(crate) fn prepare_door(&self, name: &str, token: &[u8]) -> io::Result<()> {
+        crate::backends::spec::remove(&self.door)?;
+        directory(&self.door, 0o700)?;
+        let path = self.door.join(name);
+        write(&path, token, 0o400)?;
+        self.give_away(&path)?;
+        self.give_away(&self.door)
+    }
+
+    /// Lets the container's user use a directory. Without root it is that user, by the engine's mapping.
+    pub(crate) fn give_away(&self, path: &Path) -> io::Result<()> {
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(path, Some(USER.0), Some(USER.1))?;
+        }
+        Ok(())
+    }
+}
+
+/// Where all sessions' containers have their things.
+pub(crate) fn cache() -> io::Result<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let cache = set("FOLDSPACE_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/foldspace/podman")));
+    let cache = cache.ok_or_else(|| io::Error::other("neither FOLDSPACE_CACHE nor HOME is set"))?;
+    std::path::absolute(cache)
+}
+
+/// Where one session's container has its things.
+pub(crate) fn session_directory(session: SessionId) -> io::Result<PathBuf> {
+    Ok(cache()?.join(session.to_string()))
+}
+
+/// Makes a directory, and those above it, with that mode.
+pub(crate) fn directory(path: &Path, mode: u32) -> io::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
+    std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+/// Writes a file whole.
+pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
+    #[expect(clippy::disallowed_methods, reason = "a backend writes its own files")]
+    std::fs::write(path, bytes)?;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}

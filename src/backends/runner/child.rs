@@ -1,0 +1,156 @@
+//! The runner as a child process on the host.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::net::Shutdown;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+use super::RUNNER;
+use super::connection::{MARGIN, wait};
+use super::error::RunnerError;
+
+/// How often a program is tried that another thread's new process still holds open.
+const TRIES: u32 = 20;
+
+/// A runner that ends with this value.
+#[derive(Debug)]
+pub(super) struct HostRunner {
+    /// Carries sockets to the runner; when it closes, the runner ends.
+    control: UnixStream,
+    child: Mutex<Child>,
+}
+
+impl HostRunner {
+    /// Starts a runner whose commands and files stay below `root`.
+    pub(super) fn start(root: &Path) -> Result<Self, RunnerError> {
+        let failed = |program: &Path| {
+            let program = program.to_owned();
+            move |source| RunnerError::Start { program, source }
+        };
+        let root = std::path::absolute(root).map_err(failed(root))?;
+        if let Some(program) = in_memory() {
+            let path = PathBuf::from(format!("/proc/self/fd/{}", program.as_raw_fd()));
+            match start(&path, &root) {
+                Ok(runner) => return Ok(runner),
+                // Some systems forbid to execute what has no file.
+                Err(error) => tracing::debug!(%error, "the runner is not executed from memory"),
+            }
+        }
+        let path = std::env::temp_dir().join(format!("foldspace-runner-{}", unique().map_err(failed(&root))?));
+        let started = write_program(&path).and_then(|()| start(&path, &root));
+        remove(&path);
+        started.map_err(failed(&path))
+    }
+
+    /// Opens a connection.
+    pub(super) fn connect(&self) -> io::Result<UnixStream> {
+        let (own, theirs) = UnixStream::pair()?;
+        let fds = [theirs.as_fd()];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
+        loop {
+            match sendmsg(&self.control, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL) {
+                Ok(_) => return Ok(own),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Whether the process has not ended.
+    pub(super) fn is_alive(&self) -> bool {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(child.try_wait(), Ok(None))
+    }
+
+    /// The process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+}
+
+impl Drop for HostRunner {
+    /// Lets the runner kill what it runs and end, and takes its exit status, so that nothing stays behind.
+    fn drop(&mut self) {
+        let child = self.child.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut ended = false;
+        if self.control.shutdown(Shutdown::Write).is_ok() {
+            let mut fds = [PollFd::new(&self.control, PollFlags::IN)];
+            ended = wait(&mut fds, Some(MARGIN)).is_ok() && !fds[0].revents().is_empty();
+        }
+        let killed = if ended { Ok(()) } else { child.kill() };
+        if let Err(error) = killed.and_then(|()| child.wait().map(drop)) {
+            tracing::debug!(%error, "the runner's end was not seen");
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend starts processes")]
+fn start(program: &Path, root: &Path) -> io::Result<HostRunner> {
+    let (control, theirs) = UnixStream::pair()?;
+    control.set_write_timeout(Some(MARGIN))?;
+    let mut command = Command::new(program);
+    command.arg0("foldspace-runner").arg("host").arg(root).current_dir("/");
+    // A group of its own: an interrupt from the terminal is foldspace's to answer.
+    command.stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).stderr(Stdio::null()).process_group(0);
+    let mut tries = 0;
+    loop {
+        match command.spawn() {
+            Ok(child) => return Ok(HostRunner { control, child: Mutex::new(child) }),
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The program in a file that has no name and cannot be changed, made once.
+fn in_memory() -> Option<&'static OwnedFd> {
+    static PROGRAM: OnceLock<Option<OwnedFd>> = OnceLock::new();
+    let make = || {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        // Kernels before 6.3 do not know the flag, and allow it anyway.
+        let made = memfd_create(c"foldspace-runner", flags | MemfdFlags::EXEC);
+        let fd = made.or_else(|_| memfd_create(c"foldspace-runner", flags))?;
+        let mut file = File::from(fd);
+        file.write_all(RUNNER)?;
+        fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok::<_, io::Error>(OwnedFd::from(file))
+    };
+    PROGRAM.get_or_init(|| make().ok()).as_ref()
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend writes the program that it starts")]
+fn write_program(path: &Path) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o700).open(path)?;
+    file.write_all(RUNNER)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program was written here")]
+fn remove(path: &Path) {
+    if let Err(error) = std::fs::remove_file(path) {
+        tracing::debug!(%error, path = %path.display(), "the runner's program stays in its place");
+    }
+}
+
+fn unique() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}

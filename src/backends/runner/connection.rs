@@ -1,0 +1,199 @@
+//! One connection to a runner: a request, then its answers, then the next request.
+
+use std::io::{self, Read, Write};
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::error::RunnerError;
+use super::wire::{MAX_FRAME, Reply, Request, VERSION, frame_length};
+
+/// How long the runner may take beyond what a request itself takes.
+pub(super) const MARGIN: Duration = Duration::from_secs(15);
+/// Bytes read at once.
+const CHUNK: usize = 64 * 1024;
+/// Bytes of a buffer that is kept for the next request.
+const KEPT: usize = 256 * 1024;
+
+/// A connection on which nothing is asked, or one request is answered.
+#[derive(Debug)]
+pub(super) struct Connection {
+    stream: UnixStream,
+    received: Vec<u8>,
+    /// Bytes of `received` that are filled.
+    filled: usize,
+    /// Bytes of `received` that belong to frames already given.
+    given: usize,
+}
+
+/// What waiting for an answer ended with.
+pub(super) enum Waited {
+    /// A frame is there.
+    Frame,
+    /// The other descriptor is ready.
+    Woken,
+    /// The time has passed.
+    TimedOut,
+}
+
+impl Connection {
+    /// Greets a runner.
+    pub(super) fn greet(stream: UnixStream, token: &[u8], patience: Duration) -> Result<(Self, u32), RunnerError> {
+        stream.set_nonblocking(true).map_err(RunnerError::Gone)?;
+        let mut connection = Self { stream, received: Vec::new(), filled: 0, given: 0 };
+        connection.send(&Request::Hello { version: VERSION, token })?;
+        match connection.answer(patience)? {
+            Reply::Welcome { version: VERSION, pid, .. } => Ok((connection, pid)),
+            Reply::Welcome { version, .. } => Err(RunnerError::Version(format!("it speaks version {version}"))),
+            _ => Err(RunnerError::Protocol("the greeting got another answer than a welcome".to_owned())),
+        }
+    }
+
+    /// Sends a request whole.
+    pub(super) fn send(&mut self, request: &Request<'_>) -> Result<(), RunnerError> {
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        let mut left = frame.as_slice();
+        let started = now();
+        while !left.is_empty() {
+            match self.stream.write(left) {
+                Ok(written) => left = left.get(written..).unwrap_or_default(),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    let passed = now().saturating_duration_since(started);
+                    if passed >= MARGIN {
+                        return Err(RunnerError::Silent { waited: passed });
+                    }
+                    let mut fds = [PollFd::new(&self.stream, PollFlags::OUT)];
+                    wait(&mut fds, Some(MARGIN - passed)).map_err(RunnerError::Gone)?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The runner may have said why before it closed.
+                Err(_) if self.last_words() => return Ok(()),
+                Err(error) => return Err(RunnerError::Gone(error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a frame came before the runner closed.
+    fn last_words(&mut self) -> bool {
+        matches!(self.wait(Some(Duration::ZERO), None), Ok(Waited::Frame))
+    }
+
+    /// The only answer to a request, or what the runner says it failed with.
+    pub(super) fn answer(&mut self, patience: Duration) -> Result<Reply<'_>, RunnerError> {
+        match self.wait(Some(patience), None)? {
+            Waited::Frame => {}
+            Waited::Woken | Waited::TimedOut => return Err(RunnerError::Silent { waited: patience }),
+        }
+        match self.take()? {
+            Reply::Failed { kind, errno, message } => Err(RunnerError::failed(kind, errno, message)),
+            reply => Ok(reply),
+        }
+    }
+
+    /// Waits for a whole frame, or for another descriptor to be readable.
+    pub(super) fn wait(
+        &mut self,
+        patience: Option<Duration>,
+        other: Option<BorrowedFd<'_>>,
+    ) -> Result<Waited, RunnerError> {
+        // A time that far away is as good as none.
+        let until = patience.and_then(|patience| now().checked_add(patience));
+        while !self.has_frame()? {
+            let left = until.map(|until| until.saturating_duration_since(now()));
+            let (frame, woken) = self.poll(left, other).map_err(RunnerError::Gone)?;
+            if woken {
+                return Ok(Waited::Woken);
+            }
+            if frame {
+                self.receive()?;
+            } else if left.is_some_and(|left| left.is_zero()) {
+                return Ok(Waited::TimedOut);
+            }
+        }
+        Ok(Waited::Frame)
+    }
+
+    /// The frame that [`Connection::wait`] has found.
+    pub(super) fn take(&mut self) -> Result<Reply<'_>, RunnerError> {
+        let start = self.given + 4;
+        let length = self.received.get(self.given..).and_then(frame_length).unwrap_or(0);
+        self.given = start + length;
+        let body = self.received.get(start..start + length).unwrap_or_default();
+        Ok(Reply::decode(body)?)
+    }
+
+    /// Whether the connection is as good as new: nothing came that nobody asked for.
+    pub(super) fn is_quiet(&self) -> bool {
+        self.given == self.filled
+    }
+
+    fn has_frame(&self) -> Result<bool, RunnerError> {
+        let there = self.received.get(self.given..self.filled).unwrap_or_default();
+        match frame_length(there) {
+            Some(length) if length > MAX_FRAME => {
+                Err(RunnerError::Protocol(format!("a frame of {length} bytes came, of at most {MAX_FRAME}")))
+            }
+            Some(length) => Ok(there.len() >= 4 + length),
+            None => Ok(false),
+        }
+    }
+
+    fn poll(&self, left: Option<Duration>, other: Option<BorrowedFd<'_>>) -> io::Result<(bool, bool)> {
+        let own = PollFd::new(&self.stream, PollFlags::IN);
+        let Some(other) = other else {
+            let mut fds = [own];
+            wait(&mut fds, left)?;
+            return Ok((!fds[0].revents().is_empty(), false));
+        };
+        let mut fds = [own, PollFd::from_borrowed_fd(other, PollFlags::IN)];
+        wait(&mut fds, left)?;
+        Ok((!fds[0].revents().is_empty(), !fds[1].revents().is_empty()))
+    }
+
+    fn receive(&mut self) -> Result<(), RunnerError> {
+        if self.given > 0 {
+            self.received.copy_within(self.given..self.filled, 0);
+            self.filled -= self.given;
+            self.given = 0;
+        }
+        if self.received.len() > KEPT && self.filled < CHUNK {
+            self.received.truncate(KEPT);
+            self.received.shrink_to_fit();
+        }
+        if self.received.len() < self.filled + CHUNK {
+            self.received.resize(self.filled + CHUNK, 0);
+        }
+        match self.stream.read(self.received.get_mut(self.filled..).unwrap_or_default()) {
+            Ok(0) => Err(RunnerError::Gone(io::ErrorKind::UnexpectedEof.into())),
+            Ok(read) => {
+                self.filled += read;
+                Ok(())
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Ok(()),
+            Err(error) => Err(RunnerError::Gone(error)),
+        }
+    }
+}
+
+/// Waits until one of them is ready. An interruption counts as nothing ready.
+pub(super) fn wait(fds: &mut [PollFd<'_>], left: Option<Duration>) -> io::Result<()> {
+    let left = left.map(|left| Timespec {
+        tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: left.subsec_nanos().into(),
+    });
+    match poll(fds, left.as_ref()) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The clock that guards the runner's.
+#[expect(clippy::disallowed_methods, reason = "how long a process is waited for is no part of a session's history")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}

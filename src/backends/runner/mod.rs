@@ -1,0 +1,219 @@
+//! The resident runner's client: commands and files in a container, or on the host, without a process per call.
+//!
+//! `docs/RUNNER.md` describes the runner and its protocol. All calls block; they may come from any number of threads,
+//! and each has a connection of its own while it lasts, so that no slow one holds up another.
+
+mod cancel;
+mod child;
+mod connection;
+mod error;
+mod files;
+mod run;
+mod socket;
+#[cfg(test)]
+mod tests;
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "the runner's half: requests are only read there, answers only written")
+)]
+#[path = "../../../runner/wire/mod.rs"]
+mod wire;
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+pub(crate) use cancel::Cancel;
+pub(crate) use error::RunnerError;
+
+pub(crate) use run::{Directory, RunSpec};
+pub(crate) use wire::{Ended, EntryKind, MAX_PIECE, MAX_STDIN, Stream, Usage, WriteMode};
+
+use child::HostRunner;
+use connection::{Connection, MARGIN};
+use socket::Address;
+use wire::{Reply, Request};
+
+/// The runner's program, statically linked for this machine.
+pub(crate) static RUNNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runner"));
+
+/// Connections that are kept for the next call.
+const IDLE_MAX: usize = 8;
+
+/// A runner. Clones are the same one; with the last, a runner on the host ends.
+#[derive(Debug, Clone)]
+pub(crate) struct Runner {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    // Before `origin`: the connections close before the runner is waited for.
+    idle: Mutex<Vec<Connection>>,
+    origin: Origin,
+}
+
+#[derive(Debug)]
+enum Origin {
+    Container(Address),
+    Host(HostRunner),
+}
+
+/// What a runner's own environment is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Environment {
+    /// `NAME=value` each, as the runner has them.
+    pub(crate) variables: Vec<OsString>,
+    /// The directory that files and commands are below, as the runner names it.
+    pub(crate) root: PathBuf,
+}
+
+impl Runner {
+    /// Reaches a container's runner, which may still be starting.
+    ///
+    /// `process` is the container's first process as the host sees it; given, nobody inside can pose as the runner.
+    ///
+    /// # Errors
+    /// [`RunnerError::Connect`] when there is none in time, or what the greeting was answered with.
+    pub(crate) fn connect(
+        socket: &Path,
+        token: &[u8],
+        process: Option<u32>,
+        timeout: Duration,
+    ) -> Result<Self, RunnerError> {
+        let address = Address { socket: socket.to_owned(), token: token.to_vec(), process };
+        let (connection, _) = address.connect_within(timeout)?;
+        let idle = Mutex::new(vec![connection]);
+        Ok(Self { shared: Arc::new(Shared { idle, origin: Origin::Container(address) }) })
+    }
+
+    /// Starts a runner on the host. Commands start, and files are, below `root`.
+    ///
+    /// # Errors
+    /// [`RunnerError::Start`] when it cannot be executed.
+    pub(crate) fn spawn_on_host(root: &Path) -> Result<Self, RunnerError> {
+        let origin = Origin::Host(HostRunner::start(root)?);
+        let runner = Self { shared: Arc::new(Shared { idle: Mutex::default(), origin }) };
+        // The first call would pay for it, and a runner that cannot work is better known now.
+        let connection = runner.open()?;
+        runner.put_back(connection);
+        Ok(runner)
+    }
+
+    /// Kills every process but the runner, and gives how many there were. Commands that run end by signal 9, unless
+    /// `spare_running` leaves them and all that is theirs.
+    ///
+    /// # Errors
+    /// When the runner is gone or silent.
+    pub(crate) fn kill_all(&self, spare_running: bool) -> Result<u32, RunnerError> {
+        self.ask(&Request::KillAll { spare_running }, |reply| match reply {
+            Reply::Done { count } => Some(count),
+            _ => None,
+        })
+    }
+
+    /// The program's path, looked up in `path` as a shell does.
+    ///
+    /// # Errors
+    /// When no program is named, or the runner is gone or silent.
+    pub(crate) fn which(&self, program: &OsStr, path: &OsStr) -> Result<Option<PathBuf>, RunnerError> {
+        let request = Request::Which { program: program.as_bytes(), path: path.as_bytes() };
+        self.ask(&request, |reply| match reply {
+            Reply::Found { path } => Some(path.map(|path| PathBuf::from(OsString::from_vec(path.to_vec())))),
+            _ => None,
+        })
+    }
+
+    /// The runner's own environment, which commands do not have unless they are given it.
+    ///
+    /// # Errors
+    /// When the runner is gone or silent.
+    pub(crate) fn env(&self) -> Result<Environment, RunnerError> {
+        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        self.ask(&Request::Env, |reply| match reply {
+            Reply::Env { variables, root } => Some(Environment {
+                variables: variables.into_iter().map(owned).collect(),
+                root: PathBuf::from(owned(root)),
+            }),
+            _ => None,
+        })
+    }
+
+    /// What the container's control group counts.
+    ///
+    /// # Errors
+    /// When the runner is gone or silent.
+    pub(crate) fn usage(&self) -> Result<Usage, RunnerError> {
+        self.ask(&Request::Usage, |reply| match reply {
+            Reply::Usage(usage) => Some(usage),
+            _ => None,
+        })
+    }
+
+    /// Whether the runner answers.
+    ///
+    /// # Errors
+    /// When it is gone or silent.
+    pub(crate) fn ping(&self) -> Result<(), RunnerError> {
+        self.ask(&Request::Ping, |reply| matches!(reply, Reply::Done { .. }).then_some(()))
+    }
+
+    /// Whether the runner lives: on the host its process, in a container by asking it.
+    pub(crate) fn is_alive(&self) -> bool {
+        match &self.shared.origin {
+            Origin::Host(child) => child.is_alive(),
+            Origin::Container(_) => self.ping().is_ok(),
+        }
+    }
+
+    /// The runner's process on the host; in a container it is what was given to [`Runner::connect`].
+    pub(crate) fn process(&self) -> Option<u32> {
+        match &self.shared.origin {
+            Origin::Host(child) => Some(child.id()),
+            Origin::Container(address) => address.process,
+        }
+    }
+
+    /// Asks something that has one answer.
+    fn ask<T>(&self, request: &Request<'_>, read: impl FnOnce(Reply<'_>) -> Option<T>) -> Result<T, RunnerError> {
+        let mut connection = self.take()?;
+        connection.send(request)?;
+        let unexpected = || RunnerError::Protocol("the request got another request's answer".to_owned());
+        let answered = connection.answer(MARGIN).and_then(|reply| read(reply).ok_or_else(unexpected));
+        if answered.as_ref().is_ok_and(|_| true) || answered.as_ref().is_err_and(keeps_connection) {
+            self.put_back(connection);
+        }
+        answered
+    }
+
+    fn take(&self) -> Result<Connection, RunnerError> {
+        let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| self.open(), Ok)
+    }
+
+    fn open(&self) -> Result<Connection, RunnerError> {
+        let greeted = match &self.shared.origin {
+            Origin::Container(address) => address.connect(MARGIN),
+            Origin::Host(child) => {
+                let stream = child.connect().map_err(RunnerError::Gone)?;
+                Connection::greet(stream, b"", MARGIN)
+            }
+        };
+        greeted.map(|(connection, _)| connection)
+    }
+
+    fn put_back(&self, connection: Connection) {
+        let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_MAX && connection.is_quiet() {
+            idle.push(connection);
+        }
+    }
+}
+
+/// Whether the connection can be used after such an answer.
+fn keeps_connection(error: &RunnerError) -> bool {
+    use RunnerError::{Directory, Invalid, Io, Outside, Spawn, TooLarge};
+    matches!(error, Directory(_) | Invalid(_) | Io { .. } | Outside(_) | Spawn(_) | TooLarge(_))
+}

@@ -1,0 +1,164 @@
+//! Running one command.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::connection::{MARGIN, Waited, now};
+use super::files::below;
+use super::wire::{Cwd, MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, Reply, Request, Run};
+use super::{Cancel, Ended, Runner, RunnerError, Stream, keeps_connection};
+
+/// A command to run.
+#[derive(Debug, Clone)]
+pub(crate) struct RunSpec {
+    /// The program and its arguments. A program without a slash is looked for in the `PATH` of `env`.
+    pub(crate) argv: Vec<OsString>,
+    /// Where it starts.
+    pub(crate) directory: Directory,
+    /// Its variables, all of them.
+    pub(crate) env: Vec<(OsString, OsString)>,
+    /// What it reads; at most [`MAX_STDIN`] bytes.
+    pub(crate) stdin: Vec<u8>,
+    /// After this time it is asked to end.
+    pub(crate) timeout: Duration,
+    /// This long after it was asked, it is killed.
+    pub(crate) grace: Duration,
+    /// Its output goes nowhere.
+    pub(crate) discard_output: bool,
+}
+
+/// Where a command starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Directory {
+    /// Below the root, which no link leads out of. Empty is the root itself.
+    Below(PathBuf),
+    /// Anywhere; refused on the host.
+    At(PathBuf),
+}
+
+impl Runner {
+    /// Runs a command to the end of its last process, and gives its output as it comes.
+    ///
+    /// While `output` takes its time, the command waits when it has filled its pipe. That a program is missing is a
+    /// result with exit code 127, that it cannot be executed one with 126. A timeout is a result too.
+    ///
+    /// # Errors
+    /// [`RunnerError::Directory`] and [`RunnerError::Spawn`] when it did not start, [`RunnerError::Silent`] when the
+    /// runner does not keep its time: what it runs in has to be restarted then.
+    pub(crate) fn run(
+        &self,
+        spec: &RunSpec,
+        output: &mut dyn FnMut(Stream, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<Ended, RunnerError> {
+        let variables = spec.variables()?;
+        let request = spec.request(&variables)?;
+        let mut connection = self.take()?;
+        connection.send(&Request::Run(request))?;
+        let mut clock = OutsideClock::start(spec);
+        let ended = loop {
+            let waking = cancel.descriptor().filter(|_| !clock.cancelled);
+            match connection.wait(Some(clock.patience()), waking)? {
+                Waited::TimedOut => return Err(RunnerError::Silent { waited: clock.passed() }),
+                Waited::Woken => {
+                    connection.send(&Request::Cancel)?;
+                    clock.cancel(spec.grace);
+                    continue;
+                }
+                Waited::Frame => {}
+            }
+            match connection.take()? {
+                Reply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
+                Reply::Ended(ended) => break Ok(ended),
+                Reply::Failed { kind, errno, message } => break Err(RunnerError::failed(kind, errno, message)),
+                _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
+            }
+        };
+        if ended.as_ref().is_ok_and(|_| true) || ended.as_ref().is_err_and(keeps_connection) {
+            self.put_back(connection);
+        }
+        ended
+    }
+}
+
+impl RunSpec {
+    /// `NAME=value` each.
+    fn variables(&self) -> Result<Vec<Vec<u8>>, RunnerError> {
+        let join = |(name, value): &(OsString, OsString)| match name.as_bytes() {
+            name if name.is_empty() || name.contains(&b'=') => Err(RunnerError::Invalid(format!(
+                "{name:?} is no name of a variable",
+                name = String::from_utf8_lossy(name)
+            ))),
+            name => Ok([name, b"=", value.as_bytes()].concat()),
+        };
+        self.env.iter().map(join).collect()
+    }
+
+    fn request<'a>(&'a self, variables: &'a [Vec<u8>]) -> Result<Run<'a>, RunnerError> {
+        let argv: Vec<&[u8]> = self.argv.iter().map(|word| word.as_bytes()).collect();
+        let env: Vec<&[u8]> = variables.iter().map(Vec::as_slice).collect();
+        for (words, what) in [(&argv, "arguments"), (&env, "variables")] {
+            let bytes: usize = words.iter().map(|word| word.len()).sum();
+            if words.len() > MAX_WORDS || bytes > MAX_WORDS_BYTES {
+                let (count, limit) = (words.len(), format!("{MAX_WORDS} with {MAX_WORDS_BYTES} bytes"));
+                return Err(RunnerError::Invalid(format!("{count} {what} with {bytes} bytes, of at most {limit}")));
+            }
+        }
+        if self.stdin.len() > MAX_STDIN {
+            let actual = self.stdin.len();
+            return Err(RunnerError::Invalid(format!("{actual} bytes of standard input, of at most {MAX_STDIN}")));
+        }
+        let cwd = match &self.directory {
+            Directory::Below(path) => Cwd::Beneath(below(path)),
+            Directory::At(path) => Cwd::At(path.as_os_str().as_bytes()),
+        };
+        // Zero would be no timeout at all.
+        let timeout_ms = millis(self.timeout).max(1);
+        let grace_ms = millis(self.grace);
+        Ok(Run { cwd, argv, env, stdin: &self.stdin, timeout_ms, grace_ms, discard_output: self.discard_output })
+    }
+}
+
+fn millis(time: Duration) -> u32 {
+    u32::try_from(time.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// The second of the two clocks that guard a command: the first is in the runner.
+struct OutsideClock {
+    started: Instant,
+    limit: Duration,
+    /// What the output's reader took. A slow reader is not the runner's fault.
+    paused: Duration,
+    cancelled: bool,
+}
+
+impl OutsideClock {
+    fn start(spec: &RunSpec) -> Self {
+        let limit = spec.timeout.saturating_add(spec.grace).saturating_add(MARGIN);
+        Self { started: now(), limit, paused: Duration::ZERO, cancelled: false }
+    }
+
+    /// How long the runner still has.
+    fn patience(&self) -> Duration {
+        self.limit.saturating_add(self.paused).saturating_sub(self.passed())
+    }
+
+    /// Does what takes the caller's time.
+    fn pause(&mut self, work: impl FnOnce()) {
+        let started = now();
+        work();
+        self.paused += now().saturating_duration_since(started);
+    }
+
+    fn cancel(&mut self, grace: Duration) {
+        self.cancelled = true;
+        let limit = self.passed().saturating_sub(self.paused).saturating_add(grace).saturating_add(MARGIN);
+        self.limit = self.limit.min(limit);
+    }
+
+    fn passed(&self) -> Duration {
+        now().saturating_duration_since(self.started)
+    }
+}

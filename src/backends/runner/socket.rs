@@ -1,0 +1,82 @@
+//! The way to a container's runner.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+use super::connection::{Connection, MARGIN, now};
+use super::error::RunnerError;
+
+/// The first and the longest time between attempts.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// The longest that a runner is waited for.
+const LONGEST: Duration = Duration::from_secs(3600);
+
+/// Where a container's runner listens, and how to know each other.
+pub(super) struct Address {
+    pub(super) socket: PathBuf,
+    pub(super) token: Vec<u8>,
+    /// The container's first process, as the host sees it.
+    pub(super) process: Option<u32>,
+}
+
+impl std::fmt::Debug for Address {
+    /// Without the token, which is nobody's to read.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { socket, process, .. } = self;
+        f.debug_struct("Address").field("socket", socket).field("process", process).finish_non_exhaustive()
+    }
+}
+
+impl Address {
+    /// Connects, and waits for a runner that is only starting.
+    pub(super) fn connect_within(&self, timeout: Duration) -> Result<(Connection, u32), RunnerError> {
+        let until = now() + timeout.min(LONGEST);
+        let mut pause = PAUSES.0;
+        loop {
+            let left = until.saturating_duration_since(now());
+            match self.connect(left.max(PAUSES.1)) {
+                // A new runner has not made its socket yet, or an old one's is still there.
+                Err(RunnerError::Connect { .. } | RunnerError::Gone(_)) if now() < until => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(PAUSES.1);
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// Connects at once.
+    pub(super) fn connect(&self, patience: Duration) -> Result<(Connection, u32), RunnerError> {
+        let stream = open_socket(&self.socket, patience).map_err(RunnerError::connect(&self.socket))?;
+        if let Some(expected) = self.process {
+            let peer = socket_peercred(&stream).map_err(io::Error::from).map_err(RunnerError::Gone)?;
+            let actual = peer.pid.as_raw_nonzero().get();
+            if u32::try_from(actual) != Ok(expected) {
+                return Err(RunnerError::Stranger { socket: self.socket.clone(), expected, actual });
+            }
+        }
+        Connection::greet(stream, &self.token, patience.min(MARGIN))
+    }
+}
+
+/// Connects to the socket itself: whoever is inside could have put a link in its place.
+fn open_socket(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    let entry = open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    if FileType::from_raw_mode(fstat(&entry)?.st_mode) != FileType::Socket {
+        return Err(io::Error::other("it is not a socket"));
+    }
+    // By its descriptor, so that the path may be longer than an address.
+    let address = SocketAddrUnix::new(format!("/proc/self/fd/{}", entry.as_raw_fd()))?;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
+    // It also limits how long a full queue is waited for.
+    set_socket_timeout(&socket, Timeout::Send, Some(patience))?;
+    connect(&socket, &address)?;
+    Ok(UnixStream::from(socket))
+}

@@ -1,0 +1,123 @@
+//! Frames against themselves and against chance.
+
+use proptest::prelude::*;
+
+use super::wire::{Cwd, Entry, Failure, Reply, Request, Run, frame_length};
+use super::*;
+
+fn requests() -> Vec<Request<'static>> {
+    let run = Run {
+        cwd: Cwd::Beneath(b"a/b"),
+        argv: vec![b"sh", b"-c", b""],
+        env: vec![b"A=B"],
+        stdin: b"in",
+        timeout_ms: 1,
+        grace_ms: u32::MAX,
+        discard_output: true,
+    };
+    vec![
+        Request::Hello { version: 7, token: b"token" },
+        Request::Run(Run { cwd: Cwd::At(b"/"), discard_output: false, argv: vec![], ..run.clone() }),
+        Request::Run(run),
+        Request::Cancel,
+        Request::KillAll { spare_running: true },
+        Request::Which { program: b"sh", path: b"/bin" },
+        Request::Env,
+        Request::Read { path: b"p", offset: u64::MAX, limit: 9 },
+        Request::Write { path: b"p", mode: WriteMode::Append, executable: true, content: b"\0\xff" },
+        Request::List { path: b"" },
+        Request::Remove { path: b"p", recursive: true },
+        Request::Stat { path: b"p" },
+        Request::Ping,
+        Request::Usage,
+    ]
+}
+
+fn replies() -> Vec<Reply<'static>> {
+    let ended = Ended {
+        exit_code: None,
+        signal: Some(9),
+        timed_out: true,
+        cancelled: false,
+        sent: Some(15),
+        leftovers: 1,
+        survivors: 2,
+        duration_us: 3,
+        user_us: 4,
+        system_us: 5,
+        max_rss_kib: u64::MAX,
+    };
+    let entry = Entry { name: b"n", kind: EntryKind::Symlink, mode: 0o755, size: 5, modified_ns: -1 };
+    vec![
+        Reply::Welcome { version: 1, pid: 2, features: 3 },
+        Reply::Output { stream: Stream::Stderr, bytes: b"text" },
+        Reply::Ended(ended),
+        Reply::Done { count: 3 },
+        Reply::Found { path: None },
+        Reply::Found { path: Some(b"/bin/sh") },
+        Reply::Env { variables: vec![b"A=B", b""], root: b"/" },
+        Reply::Piece { size: 10, bytes: b"x" },
+        Reply::Entries(vec![entry, Entry { name: b"", kind: EntryKind::Other, ..entry }]),
+        Reply::Usage(Usage { oom_kills: Some(1), memory_bytes: None, processes: Some(0) }),
+        Reply::Failed { kind: Failure::TooLarge, errno: -1, message: b"why" },
+    ]
+}
+
+/// The body of a frame, whose length must be right.
+fn body(frame: &[u8]) -> &[u8] {
+    assert_eq!(frame_length(frame), Some(frame.len() - 4));
+    &frame[4..]
+}
+
+#[test]
+fn what_is_written_is_read_and_nothing_shorter_or_longer() {
+    for request in requests() {
+        let mut frame = Vec::new();
+        request.encode(&mut frame);
+        assert_eq!(Request::decode(body(&frame)), Ok(request.clone()));
+        for end in 4..frame.len() {
+            assert!(Request::decode(&frame[4..end]).is_err(), "{request:?} cut at {end}");
+        }
+        frame.push(0);
+        assert!(Request::decode(&frame[4..]).is_err(), "{request:?}");
+    }
+    for reply in replies() {
+        let mut frame = Vec::new();
+        reply.encode(&mut frame);
+        assert_eq!(Reply::decode(body(&frame)), Ok(reply));
+    }
+}
+
+#[test]
+fn a_greeting_from_anybody_else_is_none() {
+    let mut frame = Vec::new();
+    Request::Hello { version: 1, token: b"t" }.encode(&mut frame);
+    frame[5] ^= 1;
+    assert!(Request::decode(&frame[4..]).is_err());
+}
+
+proptest! {
+    #[test]
+    fn chance_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in any::<u8>()) {
+        let _ = Request::decode(&bytes);
+        let _ = Reply::decode(&bytes);
+        let known = [&[kind % 14][..], &bytes].concat();
+        let _ = Request::decode(&known);
+        let known = [&[128 + kind % 9][..], &bytes].concat();
+        let _ = Reply::decode(&known);
+    }
+
+    #[test]
+    fn a_flipped_byte_is_noticed_or_harmless(which in 0_usize..14, at in any::<prop::sample::Index>(), flip in 1_u8..) {
+        let mut frame = Vec::new();
+        requests()[which].encode(&mut frame);
+        let body = &mut frame[4..];
+        let at = at.index(body.len());
+        body[at] ^= flip;
+        if let Ok(request) = Request::decode(body) {
+            let mut again = Vec::new();
+            request.encode(&mut again);
+            prop_assert_eq!(&again[4..], &*body);
+        }
+    }
+}

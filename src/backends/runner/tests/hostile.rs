@@ -1,0 +1,261 @@
+//! Peers that vanish, dawdle or talk nonsense, and a runner that dies.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+
+use super::wire::{Failure, MAX_CONNECTIONS, MAX_FRAME, Reply, Request, Run, VERSION, frame_length};
+use super::*;
+
+/// A connection without the client's manners.
+fn raw(world: &World) -> UnixStream {
+    match &world.runner.shared.origin {
+        Origin::Host(child) => child.connect().unwrap(),
+        Origin::Container(_) => unreachable!(),
+    }
+}
+
+pub(super) fn send(stream: &mut UnixStream, request: &Request<'_>) {
+    let mut frame = Vec::new();
+    request.encode(&mut frame);
+    stream.write_all(&frame).unwrap();
+}
+
+pub(super) fn receive(stream: &mut UnixStream) -> Vec<u8> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length).unwrap();
+    let mut body = vec![0; frame_length(&length).unwrap()];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
+/// The failure that the runner names before it closes.
+fn last_words(stream: &mut UnixStream) -> Failure {
+    let body = receive(stream);
+    let Ok(Reply::Failed { kind, .. }) = Reply::decode(&body) else { panic!("{body:?}") };
+    let mut rest = Vec::new();
+    assert_eq!(stream.read_to_end(&mut rest).unwrap_or(0), 0);
+    kind
+}
+
+fn greeted(world: &World) -> UnixStream {
+    let mut stream = raw(world);
+    send(&mut stream, &Request::Hello { version: VERSION, token: b"" });
+    assert!(matches!(Reply::decode(&receive(&mut stream)), Ok(Reply::Welcome { version: VERSION, .. })));
+    stream
+}
+
+fn running<'a>(script: &'a [u8]) -> Request<'a> {
+    Request::Run(Run {
+        cwd: wire::Cwd::Beneath(b""),
+        argv: vec![b"/bin/sh", b"-c", script],
+        env: vec![b"PATH=/usr/bin:/bin"],
+        stdin: b"",
+        timeout_ms: 0,
+        grace_ms: 60_000,
+        discard_output: false,
+    })
+}
+
+#[test]
+fn strangers_are_told_and_dropped() {
+    let world = World::new();
+    let first: [(&[u8], Failure); 5] = [
+        (&[0, 0, 0, 0], Failure::Protocol),
+        (&[0xff; 8], Failure::Protocol),
+        (&[1, 0, 0, 0, 12], Failure::Protocol),
+        (&[1, 0, 0, 0, 77], Failure::Protocol),
+        (b"GET / HTTP/1.1\r\n\r\n", Failure::Protocol),
+    ];
+    for (bytes, failure) in first {
+        let mut stream = raw(&world);
+        stream.write_all(bytes).unwrap();
+        assert_eq!(last_words(&mut stream), failure, "{bytes:?}");
+    }
+    for (version, token, failure) in
+        [(VERSION + 1, &b""[..], Failure::Version), (0, b"", Failure::Version), (VERSION, b"wrong", Failure::Token)]
+    {
+        let mut stream = raw(&world);
+        send(&mut stream, &Request::Hello { version, token });
+        assert_eq!(last_words(&mut stream), failure);
+    }
+    let mut silent = raw(&world);
+    // It is dropped after its patience, without a word.
+    assert_eq!(silent.read_to_end(&mut Vec::new()).unwrap_or(0), 0);
+    world.runner.ping().unwrap();
+}
+
+#[test]
+fn requests_out_of_turn_end_the_connection_and_its_command() {
+    let world = World::new();
+    let mut stream = greeted(&world);
+    send(&mut stream, &running(b"echo $$; exec sleep 1000"));
+    let body = receive(&mut stream);
+    let Ok(Reply::Output { bytes, .. }) = Reply::decode(&body) else { panic!("{body:?}") };
+    let pid = std::str::from_utf8(bytes).unwrap().trim().parse().unwrap();
+    assert!(lives(pid));
+    send(&mut stream, &Request::Ping);
+    assert_eq!(last_words(&mut stream), Failure::Protocol);
+    eventually("the command is killed", || !lives(pid));
+    let mut stream = greeted(&world);
+    stream.write_all(&u32::try_from(MAX_FRAME + 1).unwrap().to_le_bytes()).unwrap();
+    assert_eq!(last_words(&mut stream), Failure::Protocol);
+    let mut stream = greeted(&world);
+    send(&mut stream, &Request::Cancel);
+    send(&mut stream, &Request::Ping);
+    assert_eq!(Reply::decode(&receive(&mut stream)), Ok(Reply::Done { count: 0 }));
+}
+
+#[test]
+fn a_peer_that_vanishes_takes_its_command_along() {
+    let world = World::new();
+    let mut stream = greeted(&world);
+    send(&mut stream, &running(b"trap '' TERM; setsid sleep 1000 & echo $! $$; wait; wait; sleep 1000"));
+    let body = receive(&mut stream);
+    let Ok(Reply::Output { bytes, .. }) = Reply::decode(&body) else { panic!("{body:?}") };
+    let pids: Vec<u32> =
+        std::str::from_utf8(bytes).unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+    drop(stream);
+    eventually("both are killed", || !pids.iter().any(|&pid| lives(pid)));
+    assert_eq!(run(&world.runner, &shell("echo next")).unwrap().stdout, "next\n");
+}
+
+#[test]
+fn there_are_only_so_many_connections() {
+    let world = World::new();
+    let own = 1;
+    let mut open: Vec<_> = (own..MAX_CONNECTIONS).map(|_| greeted(&world)).collect();
+    let mut refused = raw(&world);
+    assert_eq!(last_words(&mut refused), Failure::Busy);
+    world.runner.ping().unwrap();
+    open.truncate(3);
+    eventually("there is room again", || {
+        let mut stream = raw(&world);
+        send(&mut stream, &Request::Hello { version: VERSION, token: b"" });
+        matches!(Reply::decode(&receive(&mut stream)), Ok(Reply::Welcome { .. }))
+    });
+}
+
+#[test]
+fn output_without_end_and_a_slow_reader_take_no_memory() {
+    let world = World::new();
+    let wanted: u64 = 1 << 30;
+    let status = format!("/proc/{}/status", world.runner.process().unwrap());
+    let peak = || {
+        let text = std::fs::read_to_string(&status).unwrap();
+        let line = text.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+    };
+    let (mut bytes, mut frames) = (0, 0_u64);
+    let mut output = |_: Stream, read: &[u8]| {
+        bytes += read.len() as u64;
+        frames += 1;
+        if frames % 1000 == 1 {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let command = shell(&format!("head -c {wanted} /dev/zero"));
+    world.runner.run(&command, &mut output, &Cancel::never()).unwrap();
+    assert_eq!(bytes, wanted);
+    assert!(peak() < 8 * 1024, "{} KiB", peak());
+}
+
+#[test]
+fn a_reader_that_stops_reading_does_not_stop_the_clock_or_the_others() {
+    let world = World::new();
+    let mut command = shell("cat /dev/zero");
+    command.timeout = Duration::from_millis(300);
+    let (wanted, go_on) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| {
+            let mut first = true;
+            let mut output = move |_: Stream, _: &[u8]| {
+                if std::mem::take(&mut first) {
+                    let _ = go_on.recv();
+                }
+            };
+            world.runner.run(&command, &mut output, &Cancel::never()).unwrap()
+        });
+        for _ in 0..20 {
+            assert_eq!(run(&world.runner, &shell("echo other")).unwrap().stdout, "other\n");
+        }
+        eventually("the command was ended", || world.runner.kill_all(false).unwrap() == 0);
+        drop(wanted);
+        let ended = slow.join().unwrap();
+        assert!(ended.signal.is_some());
+    });
+}
+
+#[test]
+fn a_runner_that_stands_still_is_noticed() {
+    let world = World::new();
+    let signal = |name: &str| {
+        let id = world.runner.process().unwrap().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    };
+    let mut command = shell("true");
+    (command.timeout, command.grace) = (Duration::from_millis(100), Duration::ZERO);
+    signal("-STOP");
+    let ran = run(&world.runner, &command);
+    signal("-CONT");
+    assert!(matches!(ran, Err(RunnerError::Silent { .. })), "{ran:?}");
+    assert_eq!(run(&world.runner, &shell("echo next")).unwrap().stdout, "next\n");
+}
+
+#[test]
+fn when_the_runner_dies_every_caller_hears_of_it() {
+    let world = World::new();
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| run(&world.runner, &shell("echo $$ > pid; exec sleep 1000")));
+        eventually("the command runs", || {
+            std::fs::read_to_string(world.root().join("pid")).is_ok_and(|pid| pid.ends_with('\n'))
+        });
+        Command::new("kill").args(["-9", &world.runner.process().unwrap().to_string()]).status().unwrap();
+        assert!(matches!(waiting.join().unwrap(), Err(RunnerError::Gone(_))));
+    });
+    let pid = std::fs::read_to_string(world.root().join("pid")).unwrap().trim().parse().unwrap();
+    eventually("the command died with it", || !lives(pid));
+    assert!(!world.runner.is_alive());
+    assert!(matches!(world.runner.ping(), Err(RunnerError::Gone(_))));
+    assert!(matches!(run(&world.runner, &shell("true")), Err(RunnerError::Gone(_))));
+}
+
+#[test]
+fn the_last_handle_ends_the_runner_and_what_it_runs() {
+    let world = World::new();
+    let runner = world.runner.process().unwrap();
+    let clone = world.runner.clone();
+    let directory = world.directory;
+    drop(world.runner);
+    clone.ping().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut stream = match &clone.shared.origin {
+                Origin::Host(child) => child.connect().unwrap(),
+                Origin::Container(_) => unreachable!(),
+            };
+            send(&mut stream, &Request::Hello { version: VERSION, token: b"" });
+            send(&mut stream, &running(b"setsid sleep 1000 & echo $! > pid; exec sleep 1000"));
+            eventually("the command runs", || {
+                std::fs::read_to_string(directory.path().join("pid")).is_ok_and(|pid| pid.ends_with('\n'))
+            });
+            std::mem::forget(stream);
+        });
+    });
+    let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap().trim().parse().unwrap();
+    assert!(lives(pid));
+    drop(clone);
+    assert!(!lives(pid));
+    // Not even as a zombie.
+    assert!(!Path::new(&format!("/proc/{runner}")).exists());
+}
+
+#[test]
+fn a_runner_outlives_the_thread_that_started_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let runner =
+        std::thread::scope(|scope| scope.spawn(|| Runner::spawn_on_host(directory.path()).unwrap()).join().unwrap());
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(runner.is_alive());
+    assert_eq!(run(&runner, &shell("echo here")).unwrap().stdout, "here\n");
+}

@@ -1,0 +1,92 @@
+//! The runner as its callers have it: a real one on the host, and one in a namespace as in a container.
+#![expect(clippy::disallowed_methods, reason = "tests look at files and processes by themselves")]
+
+mod contained;
+mod files;
+mod frames;
+mod hostile;
+mod processes;
+mod speed;
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::Duration;
+
+use super::*;
+
+/// A runner on the host, and the directory that it is rooted in.
+pub(super) struct World {
+    pub(super) runner: Runner,
+    pub(super) directory: tempfile::TempDir,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let runner = Runner::spawn_on_host(directory.path()).unwrap();
+        Self { runner, directory }
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// What a command wrote and how it ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Ran {
+    pub(super) stdout: String,
+    pub(super) stderr: String,
+    pub(super) ended: Ended,
+}
+
+pub(super) fn spec(argv: &[&str]) -> RunSpec {
+    RunSpec {
+        argv: argv.iter().map(OsString::from).collect(),
+        directory: Directory::Below(PathBuf::new()),
+        env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
+        stdin: Vec::new(),
+        timeout: Duration::from_secs(60),
+        grace: Duration::from_secs(5),
+        discard_output: false,
+    }
+}
+
+pub(super) fn shell(script: &str) -> RunSpec {
+    spec(&["sh", "-c", script])
+}
+
+pub(super) fn run(runner: &Runner, spec: &RunSpec) -> Result<Ran, RunnerError> {
+    let mut written = [Vec::new(), Vec::new()];
+    let ended =
+        runner.run(spec, &mut |stream, bytes| written[stream as usize].extend_from_slice(bytes), &Cancel::never())?;
+    let [stdout, stderr] = written.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+    Ok(Ran { stdout, stderr, ended })
+}
+
+/// A child process that is killed at the end of a test, whatever becomes of the test.
+pub(super) struct Killed(pub(super) std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Whether a process lives; one that has ended and was not waited for does not.
+pub(super) fn lives(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+}
+
+/// Waits until something is so, for as long as it takes on a slow machine.
+pub(super) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("never came: {what}");
+}

@@ -1,0 +1,311 @@
+//! Shells: where a workspace's commands run.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio_util::sync::CancellationToken;
+
+use super::output::Output;
+use crate::engine::event::CommandLine;
+use crate::engine::live::OutputStream;
+use crate::engine::path::EntryPath;
+
+/// Characters that a command may have, all arguments together.
+pub const MAX_COMMAND_CHARS: usize = 4096;
+/// Bytes that a script may have.
+pub const MAX_SCRIPT_BYTES: usize = 1 << 20;
+/// Bytes that one argument may have on this system, whatever a shell allows.
+const ARGUMENT_MAX: usize = 128 << 10;
+/// Bytes of a command's standard input.
+pub const MAX_STDIN_BYTES: usize = 64 << 10;
+/// Variables that a command may be given.
+pub const MAX_VARIABLES: usize = 256;
+/// How long a command may run when nothing is said.
+pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
+/// The shortest time that a command may be given.
+pub const MIN_TIMEOUT: Duration = Duration::from_millis(100);
+/// The longest time that a command may be given.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(600);
+/// Bytes of each stream that are kept when nothing is said; of a longer one the beginning and the end.
+pub const DEFAULT_KEEP_BYTES: usize = 8 << 20;
+
+/// Runs commands in a workspace.
+///
+/// What every implementation keeps true, and the compliance suite checks:
+/// - A command's failure, a program that is not there (127) and a time-out are results, not errors.
+/// - When a command ends, by itself or not, nothing that it started lives on: first SIGTERM, then, after
+///   a grace period, SIGKILL.
+/// - However much a command prints, memory is bounded by [`ShellCommand::keep`] while it runs.
+/// - `cwd` does not lead out of the workspace, through links neither.
+pub trait Shell: Send + Sync + 'static {
+    /// What is fixed about it.
+    fn properties(&self) -> ShellProperties;
+
+    /// Runs a command and waits for its end. What it prints is shown to `watch` as it comes. Cancelling
+    /// the token kills it and gives a result with what was printed so far; dropping the future kills it.
+    ///
+    /// # Errors
+    /// [`ShellError`]; nothing was run then, or nothing is known of it.
+    fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult>;
+
+    /// Where a program is found by its name.
+    ///
+    /// # Errors
+    /// [`ShellError::Unavailable`].
+    fn which(&self, program: &str) -> Running<Which>;
+
+    /// What commands find in their environment.
+    ///
+    /// # Errors
+    /// [`ShellError::Unavailable`].
+    fn env(&self) -> Running<ShellEnv>;
+}
+
+/// Something that a shell is about.
+pub type Running<T> = Pin<Box<dyn Future<Output = Result<T, ShellError>> + Send>>;
+
+/// Sees what a command prints, while it runs. It must not block.
+pub type OutputWatch = Arc<dyn Fn(OutputStream, &[u8]) + Send + Sync>;
+
+/// Sees nothing.
+pub fn unwatched() -> OutputWatch {
+    Arc::new(|_, _| {})
+}
+
+/// What is fixed about a shell.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellProperties {
+    /// The backend's name: `host`, `podman`, ...
+    pub backend_name: &'static str,
+    /// Whether a boundary that the kernel keeps is around it.
+    pub sandboxed: bool,
+    /// Whether commands reach a network.
+    pub network_enabled: bool,
+    /// How long a command may run when nothing is said.
+    pub default_timeout: Duration,
+    /// Whether it lives in a container, of which a session has one at most.
+    pub in_container: bool,
+}
+
+/// What happens to the backend's environment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum EnvMode {
+    /// The given variables are added to it.
+    #[default]
+    Extend,
+    /// Only the given variables and `PATH` are there.
+    Replace,
+}
+
+/// A command to be run.
+///
+/// ```
+/// use foldspace::{ShellCommand, CommandLine};
+/// let command = ShellCommand::shell("ls | wc -l");
+/// assert_eq!(command.command, CommandLine::Shell("ls | wc -l".to_owned()));
+/// assert!(command.check().is_ok());
+/// assert!(ShellCommand::shell("x".repeat(5000)).check().is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShellCommand {
+    /// What.
+    pub command: CommandLine,
+    /// The directory in which it runs.
+    pub cwd: EntryPath,
+    /// Variables for it.
+    pub env: BTreeMap<String, String>,
+    /// What becomes of the others.
+    pub env_mode: EnvMode,
+    /// What it reads on its standard input; then that is closed.
+    pub stdin: Bytes,
+    /// How long it may run; the shell's default when nothing is said.
+    pub timeout: Option<Duration>,
+    /// Whether what it prints is kept; it is thrown away otherwise.
+    pub capture_output: bool,
+    /// Bytes of each stream that are kept at most.
+    pub keep: usize,
+    /// Whether it holds code, which may be longer than [`MAX_COMMAND_CHARS`].
+    pub is_code: bool,
+}
+
+impl ShellCommand {
+    /// A command with nothing special about it.
+    pub fn new(command: CommandLine) -> Self {
+        Self {
+            command,
+            cwd: EntryPath::root(),
+            env: BTreeMap::new(),
+            env_mode: EnvMode::default(),
+            stdin: Bytes::new(),
+            timeout: None,
+            capture_output: true,
+            keep: DEFAULT_KEEP_BYTES,
+            is_code: false,
+        }
+    }
+
+    /// A text for `/bin/sh -c`.
+    pub fn shell(text: impl Into<String>) -> Self {
+        Self::new(CommandLine::Shell(text.into()))
+    }
+
+    /// A program with its arguments.
+    pub fn args<T: Into<String>>(args: impl IntoIterator<Item = T>) -> Self {
+        Self::new(CommandLine::Args(args.into_iter().map(Into::into).collect()))
+    }
+
+    /// A text that an interpreter, `/bin/bash` for most, runs from a file which is gone afterwards.
+    pub fn script(interpreter: impl Into<String>, script: impl Into<String>) -> Self {
+        Self::new(CommandLine::Script { interpreter: interpreter.into(), script: script.into() })
+    }
+
+    /// Checks it against the limits of every shell, before anything is done.
+    ///
+    /// # Errors
+    /// [`ShellError::Invalid`] with what is wrong and which limit.
+    pub fn check(&self) -> Result<(), ShellError> {
+        let invalid = |what: String| Err(ShellError::Invalid(what));
+        let chars = self.command.chars();
+        match &self.command {
+            CommandLine::Script { script, .. } if script.len() > MAX_SCRIPT_BYTES => {
+                return invalid(format!(
+                    "the script has {} bytes; at most {MAX_SCRIPT_BYTES} are allowed",
+                    script.len()
+                ));
+            }
+            CommandLine::Args(args) if args.iter().any(|arg| arg.len() >= ARGUMENT_MAX) => {
+                return invalid(format!("an argument has {ARGUMENT_MAX} bytes or more; pass it as a file"));
+            }
+            CommandLine::Shell(_) | CommandLine::Args(_) if chars > MAX_COMMAND_CHARS && !self.is_code => {
+                return invalid(format!("the command has {chars} characters; at most {MAX_COMMAND_CHARS} are allowed"));
+            }
+            CommandLine::Args(args) if args.first().is_none_or(String::is_empty) => {
+                return invalid("the command names no program".to_owned());
+            }
+            CommandLine::Shell(text) if text.trim().is_empty() => return invalid("the command is empty".to_owned()),
+            CommandLine::Script { interpreter, .. } if interpreter.trim().is_empty() => {
+                return invalid("the script has no interpreter".to_owned());
+            }
+            _ => {}
+        }
+        let has_nul = match &self.command {
+            CommandLine::Shell(text) => text.contains('\0'),
+            CommandLine::Args(args) => args.iter().any(|arg| arg.contains('\0')),
+            CommandLine::Script { interpreter, .. } => interpreter.contains('\0'),
+        };
+        if has_nul {
+            return invalid("the command holds a NUL character".to_owned());
+        }
+        if self.stdin.len() > MAX_STDIN_BYTES {
+            let bytes = self.stdin.len();
+            return invalid(format!("stdin has {bytes} bytes; at most {MAX_STDIN_BYTES} are allowed"));
+        }
+        self.check_env()?;
+        match self.timeout {
+            Some(timeout) if !(MIN_TIMEOUT..=MAX_TIMEOUT).contains(&timeout) => invalid(format!(
+                "the timeout is {} s; it must be {} to {} s",
+                timeout.as_secs_f64(),
+                MIN_TIMEOUT.as_secs_f64(),
+                MAX_TIMEOUT.as_secs()
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_env(&self) -> Result<(), ShellError> {
+        let count = self.env.len();
+        if count > MAX_VARIABLES {
+            let what = format!("the environment has {count} variables; at most {MAX_VARIABLES} are allowed");
+            return Err(ShellError::Invalid(what));
+        }
+        let is_bad =
+            |(name, value): (&String, &String)| name.is_empty() || name.contains(['=', '\0']) || value.contains('\0');
+        match self.env.iter().find(|variable| is_bad(*variable)) {
+            None => Ok(()),
+            Some((name, _)) => {
+                let name: String = name.chars().take(80).collect();
+                let what =
+                    format!("variable {name:?}: a name must not be empty nor hold `=`, and nothing may hold NUL");
+                Err(ShellError::Invalid(what))
+            }
+        }
+    }
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShellResult {
+    /// Its exit code: 127 for a program that is not there, 128 + signal when a signal ended it.
+    pub exit_code: i32,
+    /// What it printed.
+    pub stdout: Output,
+    /// What it complained of.
+    pub stderr: Output,
+    /// As it was given.
+    pub command: CommandLine,
+    /// Where it ran.
+    pub cwd: EntryPath,
+    /// How long it ran.
+    pub duration: Duration,
+    /// Whether it took longer than it may; what it printed until then is there.
+    pub timed_out: bool,
+    /// Whether it was taken back; what it printed until then is there.
+    pub cancelled: bool,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+}
+
+impl ShellResult {
+    /// Whether it did what was asked.
+    pub fn success(&self) -> bool {
+        self.exit_code == 0 && !self.timed_out && !self.cancelled
+    }
+
+    /// Whether more was printed than is kept.
+    pub fn truncated(&self) -> bool {
+        self.stdout.is_cut() || self.stderr.is_cut()
+    }
+}
+
+/// Where a program is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Which {
+    /// The name that was asked for.
+    pub command: String,
+    /// Its path; none when there is no such program.
+    pub path: Option<String>,
+}
+
+/// What commands find around them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ShellEnv {
+    /// The variables.
+    pub variables: BTreeMap<String, String>,
+    /// The directory in which they begin, as they see it.
+    pub cwd: String,
+    /// The program that runs texts.
+    pub shell: String,
+}
+
+/// Why a shell did not run a command.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShellError {
+    /// The command, its timeout, its directory or something else about it is not right.
+    #[error("the command can't be run: {0}")]
+    Invalid(String),
+    /// A policy does not allow it.
+    #[error("the command is not allowed: {0}")]
+    Blocked(String),
+    /// The backend is not there, or failed.
+    #[error("the {backend} shell is not available: {reason}")]
+    Unavailable {
+        /// The backend's name.
+        backend: &'static str,
+        /// What went wrong, and what to do.
+        reason: String,
+    },
+}

@@ -1,0 +1,30 @@
+//! What was allowed for the rest of a session.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::event::{CommandDecided, SessionAllow};
+use crate::engine::recorded::Recorded;
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::Slice;
+
+/// The programs that somebody allowed for the session, each as a policy's allow list names it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Allowances {
+    /// The programs.
+    pub programs: BTreeSet<String>,
+}
+
+impl Slice for Allowances {
+    const NAME: &'static str = "Allowances";
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+    let registry = registry.event::<CommandDecided>()?.event::<SessionAllow>()?.slice::<Allowances>()?;
+    registry.reducer(|mut allowances: Allowances, allowed: &Recorded<SessionAllow>| {
+        allowances.programs.extend(allowed.event.programs.iter().cloned());
+        allowances
+    })
+}

@@ -1,0 +1,106 @@
+//! The commands and evaluations of a session.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::clock::Timestamp;
+use crate::engine::collections::Vector;
+use crate::engine::event::{CommandResult, EvalResult};
+use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::{OnRewind, Slice};
+
+/// Commands that the slice names; the journal has all.
+const RECENT_MAX: usize = 200;
+/// Characters of a command that the slice shows.
+const COMMAND_MAX: usize = 200;
+
+/// What was run in a session: counts of all, and the latest.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Commands {
+    /// How many ended.
+    pub total: u64,
+    /// How many ended with something else than 0.
+    pub failed: u64,
+    /// How many took longer than they may.
+    pub timed_out: u64,
+    /// How many were taken back.
+    pub cancelled: u64,
+    /// Microseconds that they took together.
+    pub micros: u64,
+    /// Bytes that they printed.
+    pub output_bytes: u64,
+    recent: Vector<CommandEntry>,
+}
+
+/// One command of a session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandEntry {
+    /// The position of its result.
+    pub seq: Seq,
+    /// When it ended.
+    pub time: Timestamp,
+    /// The beginning of the command, or `python` for an evaluation.
+    pub command: String,
+    /// How it ended.
+    pub exit_code: i32,
+    /// Whether it took longer than it may.
+    pub timed_out: bool,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+}
+
+impl Commands {
+    /// The latest, the oldest of them first.
+    pub fn recent(&self) -> impl DoubleEndedIterator<Item = &CommandEntry> {
+        self.recent.iter()
+    }
+
+    fn add(mut self, entry: CommandEntry, cancelled: bool, output_bytes: u64) -> Self {
+        self.total += 1;
+        self.failed += u64::from(entry.exit_code != 0);
+        self.timed_out += u64::from(entry.timed_out);
+        self.cancelled += u64::from(cancelled);
+        self.micros = self.micros.saturating_add(entry.micros);
+        self.output_bytes = self.output_bytes.saturating_add(output_bytes);
+        self.recent.push_back(entry);
+        while self.recent.len() > RECENT_MAX {
+            self.recent.pop_front();
+        }
+        self
+    }
+}
+
+impl Slice for Commands {
+    const NAME: &'static str = "Commands";
+    const ON_REWIND: OnRewind = OnRewind::Keep;
+}
+
+fn ran(commands: Commands, recorded: &Recorded<CommandResult>) -> Commands {
+    let event = &recorded.event;
+    let entry = CommandEntry {
+        seq: recorded.seq,
+        time: recorded.time,
+        command: event.command.to_string().chars().take(COMMAND_MAX).collect(),
+        exit_code: event.exit_code,
+        timed_out: event.timed_out,
+        micros: event.micros,
+    };
+    commands.add(entry, event.cancelled, event.stdout.bytes.saturating_add(event.stderr.bytes))
+}
+
+fn evaluated(commands: Commands, recorded: &Recorded<EvalResult>) -> Commands {
+    let event = &recorded.event;
+    let entry = CommandEntry {
+        seq: recorded.seq,
+        time: recorded.time,
+        command: event.language.chars().take(COMMAND_MAX).collect(),
+        exit_code: event.exit_code,
+        timed_out: event.timed_out,
+        micros: event.micros,
+    };
+    commands.add(entry, event.cancelled, event.stdout.bytes.saturating_add(event.stderr.bytes))
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+    registry.event::<CommandResult>()?.event::<EvalResult>()?.slice::<Commands>()?.reducer(ran)?.reducer(evaluated)
+}

@@ -1,0 +1,75 @@
+//! The machine behind a session's workspace.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
+use crate::engine::recorded::Recorded;
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::{OnRewind, Slice};
+
+/// The container of a session as the events tell of it, and how often the files were changed from
+/// outside. Without a container it stays empty but for that.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodmanWorkspace {
+    /// The container that was started last.
+    pub container: Option<ContainerStarted>,
+    /// Whether it runs, as far as is known.
+    pub running: bool,
+    /// Why it was stopped; none while it runs.
+    pub stopped_because: Option<String>,
+    /// How often a container was made.
+    pub created: u64,
+    /// How often one was started, made anew or not.
+    pub started: u64,
+    /// When a call used it last.
+    pub touched_at: Option<Timestamp>,
+    /// How often the files were found changed from outside.
+    pub drifts: u64,
+    /// When they were found so last.
+    pub drifted_at: Option<Timestamp>,
+}
+
+impl Slice for PodmanWorkspace {
+    const NAME: &'static str = "PodmanWorkspace";
+    const ON_REWIND: OnRewind = OnRewind::Keep;
+}
+
+fn started(mut workspace: PodmanWorkspace, recorded: &Recorded<ContainerStarted>) -> PodmanWorkspace {
+    workspace.created += u64::from(recorded.event.created);
+    workspace.started += 1;
+    workspace.running = true;
+    workspace.stopped_because = None;
+    workspace.container = Some(recorded.event.clone());
+    workspace
+}
+
+fn stopped(mut workspace: PodmanWorkspace, recorded: &Recorded<ContainerStopped>) -> PodmanWorkspace {
+    workspace.running = false;
+    workspace.stopped_because = Some(recorded.event.reason.clone());
+    workspace
+}
+
+fn touched(mut workspace: PodmanWorkspace, recorded: &Recorded<WorkspaceTouched>) -> PodmanWorkspace {
+    workspace.touched_at = Some(recorded.time);
+    workspace
+}
+
+fn drifted(mut workspace: PodmanWorkspace, recorded: &Recorded<DriftFound>) -> PodmanWorkspace {
+    workspace.drifts += 1;
+    workspace.drifted_at = Some(recorded.time);
+    workspace
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+    registry
+        .event::<ContainerStarted>()?
+        .event::<ContainerStopped>()?
+        .event::<WorkspaceTouched>()?
+        .event::<DriftFound>()?
+        .slice::<PodmanWorkspace>()?
+        .reducer(started)?
+        .reducer(stopped)?
+        .reducer(touched)?
+        .reducer(drifted)
+}

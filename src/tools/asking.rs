@@ -1,0 +1,56 @@
+//! Who is asked whether a command may run.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::engine::event::CommandLine;
+use crate::engine::recorded::Seq;
+
+/// Answers where a policy does not know: a person at a terminal, an orchestrator, another program.
+///
+/// ```
+/// use foldspace::{Answer, Asker, Asking, CommandQuestion};
+///
+/// /// Allows what begins with `git`.
+/// struct GitOnly;
+///
+/// impl Asker for GitOnly {
+///     fn ask(&self, question: CommandQuestion) -> Asking {
+///         let git = question.programs.iter().all(|program| program == "git");
+///         Box::pin(async move { if git { Answer::Session } else { Answer::Refuse("only git".to_owned()) } })
+///     }
+/// }
+/// ```
+pub trait Asker: Send + Sync + 'static {
+    /// Answers a question. Meanwhile the call waits, within its time limit.
+    fn ask(&self, question: CommandQuestion) -> Asking;
+}
+
+/// An answer to come.
+pub type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
+
+/// Whether a command may run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandQuestion {
+    /// The session's name.
+    pub session: String,
+    /// The call that wants to run it.
+    pub call: Seq,
+    /// Who makes the call.
+    pub agent: String,
+    /// The command.
+    pub command: CommandLine,
+    /// What would have to be allowed for it.
+    pub programs: Vec<String>,
+}
+
+/// What somebody says to a [`CommandQuestion`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Answer {
+    /// This once.
+    Once,
+    /// Its programs may run for the rest of the session.
+    Session,
+    /// No, and why.
+    Refuse(String),
+}

@@ -1,0 +1,214 @@
+//! The workspace as the dispatcher uses it: filled from the history, watched for drift.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::asking::Asker;
+use super::capture::{CaptureBudget, Captured, compare};
+use super::error::ToolError;
+use super::policy::CommandPolicy;
+use super::recording::Recording;
+use crate::backends::{BackendError, FileChange, MachineNews, Workspace};
+use crate::engine::commit::{CommitError, Content};
+use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
+use crate::engine::path::EntryPath;
+use crate::engine::session::{MachineClaim, Session};
+use crate::engine::sessions::SessionError;
+use crate::engine::store::Pending;
+use crate::reducers::{Entry, VirtualFileSystem};
+
+/// Bytes of files that are projected at once when a disk is filled.
+const FILL_BYTES: usize = 64 << 20;
+/// Entries that are projected at once when a disk is filled.
+const FILL_ENTRIES: usize = 4096;
+
+/// What a dispatcher goes by where commands run.
+#[derive(Clone, Default)]
+pub struct ShellRules {
+    /// Which commands may run.
+    pub policy: CommandPolicy,
+    /// Who is asked where the policy does not know; without one such a command is refused.
+    pub asker: Option<Arc<dyn Asker>>,
+    /// How much is kept of what commands write.
+    pub budget: CaptureBudget,
+}
+
+/// Why a dispatcher can't be made.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DispatchError {
+    /// The session or its store failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The workspace failed.
+    #[error(transparent)]
+    Workspace(#[from] BackendError),
+    /// A directory that is to be filled holds something.
+    #[error("{} is not empty; give a directory that is empty or not there", .0.display())]
+    NotEmpty(PathBuf),
+    /// The session has a container-backed shell already.
+    #[error("session {0} has an active container already; a session has one at most")]
+    SecondContainer(String),
+}
+
+/// A workspace with the rules for it.
+#[derive(Clone)]
+pub(super) struct Machine {
+    pub(super) workspace: Arc<dyn Workspace>,
+    pub(super) rules: Arc<ShellRules>,
+    /// Held while the disk is looked at.
+    looking: Arc<tokio::sync::Mutex<()>>,
+    /// Whether it lives in a container; then the session's place for one is held.
+    pub(super) claim: Option<Arc<MachineClaim>>,
+}
+
+impl Machine {
+    pub(super) fn new(session: &Session, workspace: Arc<dyn Workspace>) -> Result<Self, DispatchError> {
+        let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
+        let claim = match in_container {
+            false => None,
+            true => match session.claim_machine() {
+                Some(claim) => Some(Arc::new(claim)),
+                None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
+            },
+        };
+        Ok(Self { workspace, rules: Arc::default(), looking: Arc::default(), claim })
+    }
+
+    /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.
+    pub(super) fn prepare(&self, session: &Session) -> Result<(), DispatchError> {
+        let Some(disk) = self.workspace.capture() else { return Ok(()) };
+        let tree = files_of(session)?;
+        let is_blank = self.workspace.is_blank();
+        if is_blank {
+            fill(session, &tree, self.workspace.as_ref())?;
+        }
+        let mut captured = compare(disk, &tree, self.rules.budget)?;
+        disk.settle()?;
+        if is_blank {
+            captured.deleted.extend(not_filled(self.workspace.as_ref(), &tree)?);
+        }
+        if let Some(pending) = self.record_found(session, captured)? {
+            pending.wait().map_err(SessionError::from)?;
+        }
+        Ok(())
+    }
+
+    /// Records what somebody changed on the disk outside of any call.
+    pub(super) async fn record_drift(&self, session: &Session) -> Result<(), ToolError> {
+        if self.workspace.capture().is_none() {
+            return Ok(());
+        }
+        let captured = self.captured(files_of(session)?).await?;
+        // Only then does the state show it.
+        if let Some(pending) = self.record_found(session, captured)? {
+            pending.durable().await?;
+        }
+        Ok(())
+    }
+
+    /// What differs on the disk from these files. It is known from now on: whoever asks must take it up
+    /// before anything else is waited for.
+    pub(super) async fn captured(&self, tree: VirtualFileSystem) -> Result<Captured, ToolError> {
+        let failed = |error: BackendError| ToolError::new(error.to_string());
+        // A look that nobody waits for any more must not be mistaken for this one.
+        let looking = Arc::clone(&self.looking).lock_owned().await;
+        let Some(disk) = self.workspace.capture() else { return Ok(Captured::default()) };
+        if disk.is_quick() && disk.touched().map_err(failed)?.is_empty() {
+            disk.settle().map_err(failed)?;
+            return Ok(Captured::default());
+        }
+        let (workspace, budget) = (Arc::clone(&self.workspace), self.rules.budget);
+        let looked = tokio::task::spawn_blocking(move || {
+            let captured =
+                workspace.capture().map_or_else(|| Ok(Captured::default()), |disk| compare(disk, &tree, budget));
+            (captured, looking)
+        });
+        let stopped = |_| ToolError::new("what changed on the disk could not be found out: the search was stopped");
+        let (captured, _looking) = looked.await.map_err(stopped)?;
+        let captured = captured.map_err(failed)?;
+        disk.settle().map_err(failed)?;
+        Ok(captured)
+    }
+
+    fn record_found(&self, session: &Session, captured: Captured) -> Result<Option<Pending>, SessionError> {
+        if captured.is_empty() {
+            return Ok(None);
+        }
+        let mut recording = Recording::of_nobody(session);
+        let backend = self.workspace.backend_name().to_owned();
+        recording.push(&DriftFound { backend, entries: captured.len() })?;
+        for event in &captured.deleted {
+            recording.push(event)?;
+        }
+        for event in &captured.written {
+            recording.push(event)?;
+        }
+        captured.contents.into_iter().for_each(|(digest, bytes)| recording.keep(Content { digest, bytes }));
+        recording.submit().map(Some)
+    }
+
+    /// Records that a call used the machine, and what happened to it meanwhile.
+    pub(super) fn record_news(&self, recording: &mut Recording) -> Result<(), CommitError> {
+        for news in self.workspace.news() {
+            match news {
+                MachineNews::Started(event) => recording.push(&event)?,
+                MachineNews::Stopped(event) => recording.push(&event)?,
+            }
+        }
+        if self.claim.is_some() {
+            recording.push(&WorkspaceTouched { backend: self.workspace.backend_name().to_owned() })?;
+        }
+        Ok(())
+    }
+}
+
+fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {
+    Ok(session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default())
+}
+
+/// Projects all files of a session onto a disk that has none. What was never kept stays away.
+pub(super) fn fill(
+    session: &Session,
+    tree: &VirtualFileSystem,
+    workspace: &dyn Workspace,
+) -> Result<(), DispatchError> {
+    let (mut changes, mut bytes) = (Vec::new(), 0);
+    for (path, entry) in tree.iter() {
+        let Some(change) = written(session, path, entry)? else { continue };
+        bytes += entry.size();
+        changes.push(change);
+        if bytes >= FILL_BYTES as u64 || changes.len() >= FILL_ENTRIES {
+            workspace.project(&changes)?;
+            (changes, bytes) = (Vec::new(), 0);
+        }
+    }
+    Ok(workspace.project(&changes)?)
+}
+
+/// What stayed away when a disk was filled, and so is gone.
+fn not_filled(workspace: &dyn Workspace, tree: &VirtualFileSystem) -> Result<Vec<DeleteEntry>, BackendError> {
+    let Some(disk) = workspace.capture() else { return Ok(Vec::new()) };
+    let mut gone = Vec::new();
+    for (path, _) in tree.iter().filter(|(_, entry)| !can_be_written(entry)) {
+        if disk.observe(path)?.is_none() {
+            gone.push(DeleteEntry { path: path.clone() });
+        }
+    }
+    Ok(gone)
+}
+
+/// Whether an entry can be made again from the history.
+pub(super) fn can_be_written(entry: &Entry) -> bool {
+    !matches!(entry.node, Node::File { incomplete: true, .. } | Node::Special { .. })
+}
+
+fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Option<FileChange>, SessionError> {
+    let bytes = match &entry.node {
+        Node::File { incomplete: true, .. } | Node::Special { .. } => return Ok(None),
+        Node::File { content, .. } => session.content(content)?,
+        Node::Symlink { .. } | Node::Directory => Bytes::new(),
+    };
+    Ok(Some(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes }))
+}

@@ -1,0 +1,58 @@
+//! What a policy denies.
+
+use serde::{Deserialize, Serialize};
+
+/// Something that a policy denies, wherever in a command it hides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DenyRule {
+    /// Control characters other than newline and tab.
+    ControlCharacters,
+    /// Removing `/` or the home directory, or everything in them: `rm -r`, `find -delete`, `find -exec rm`.
+    RemoveRoot,
+    /// Changing the modes or owners of all that is below `/` or the home directory.
+    ChangeRoot,
+    /// `mkfs` and its kin.
+    MakeFilesystem,
+    /// `dd` from `/dev/zero`.
+    DdFromZero,
+    /// Writing to a disk's device file, by a redirection or a program.
+    WriteToDisk,
+    /// A function that starts itself in the background or pipes into itself.
+    ForkBomb,
+    /// Running what was just fetched from the network, as in `curl | sh`.
+    RunFetched,
+    /// A program by its name.
+    Program(String),
+    /// A program's words, joined by single spaces, against a pattern in which `*` stands for any text.
+    Pattern(String),
+}
+
+impl DenyRule {
+    /// The rules that a policy begins with.
+    pub fn standard() -> Vec<Self> {
+        vec![
+            Self::ControlCharacters,
+            Self::RemoveRoot,
+            Self::ChangeRoot,
+            Self::MakeFilesystem,
+            Self::DdFromZero,
+            Self::WriteToDisk,
+            Self::ForkBomb,
+            Self::RunFetched,
+        ]
+    }
+}
+
+/// Whether a text matches a pattern in which `*` stands for any text.
+pub(super) fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}

@@ -1,0 +1,154 @@
+//! What happens to containers behind our back, and when nobody uses them.
+
+use std::time::Duration;
+
+use foldspace::{ContainerStarted, ContainerStopped, DispatchError, Dispatcher, PodmanOptions, Recorded, Tools};
+use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};
+
+use crate::rig::{Kind, Rig, named, podman, process_of};
+
+/// Waits until the container does not run.
+pub(super) fn until_stopped(rig: &Rig) {
+    for _ in 0..600 {
+        if process_of(&rig.name()).is_none() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("the container still runs after 30 s");
+}
+
+/// The next call finds the same files, in a container that runs.
+fn goes_on(rig: &Rig, what: &str) {
+    let step = rig.ok("cat f && echo more >> f");
+    assert_eq!((step.stdout(), step.drift.len()), ("kept", 0), "{what}");
+    let started = step.of::<ContainerStarted>();
+    assert_eq!(started.len(), 1, "{what}");
+    let stopped: Vec<_> = step.of::<ContainerStopped>().into_iter().map(|event| event.reason).collect();
+    assert_eq!(stopped, ["vanished"], "{what}");
+    assert_eq!(named(&rig.name()), [started[0].id.clone()], "{what}");
+    rig.verify();
+}
+
+fn begun(kind: Kind) -> Option<Rig> {
+    let rig = Rig::new(kind)?;
+    rig.ok("echo kept > f");
+    Some(rig)
+}
+
+#[test]
+fn one_that_was_removed_is_made_again() {
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let Some(rig) = begun(kind) else { return };
+        let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
+        podman(async |podman| podman.containers().get(rig.name()).delete(&options).await).unwrap();
+        goes_on(&rig, "removed");
+    }
+}
+
+#[test]
+fn one_that_was_stopped_is_made_again() {
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let Some(rig) = begun(kind) else { return };
+        let options = ContainerStopOpts::builder().timeout(0).build();
+        podman(async |podman| podman.containers().get(rig.name()).stop(&options).await).unwrap();
+        goes_on(&rig, "stopped");
+    }
+}
+
+#[test]
+fn one_whose_first_process_was_killed_is_made_again() {
+    let Some(rig) = begun(Kind::Overlay) else { return };
+    let process = i32::try_from(process_of(&rig.name()).unwrap()).unwrap();
+    let process = rustix::process::Pid::from_raw(process).unwrap();
+    rustix::process::kill_process(process, rustix::process::Signal::KILL).unwrap();
+    until_stopped(&rig);
+    goes_on(&rig, "killed");
+}
+
+#[test]
+fn one_that_was_paused_is_made_again() {
+    let Some(rig) = begun(Kind::Overlay) else { return };
+    podman(async |podman| podman.containers().get(rig.name()).pause().await).unwrap();
+    goes_on(&rig, "paused");
+}
+
+#[test]
+fn one_that_vanishes_under_a_command_fails_that_command_only() {
+    let Some(rig) = begun(Kind::Overlay) else { return };
+    let outcome = rig.runtime.block_on(async {
+        let dispatcher = rig.dispatcher().clone();
+        let params = serde_json::json!({ "command": "echo begun > g; sleep 60", "timeout_seconds": 100 });
+        let called =
+            tokio::spawn(async move { dispatcher.call(foldspace::ToolCall::new("shell_execute", params)).await });
+        let root = tokio::task::block_in_place(|| rig.root());
+        while !root.join("g").exists() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
+        tokio::task::block_in_place(|| {
+            std::thread::scope(|scope| {
+                let delete = || podman(async |podman| podman.containers().get(rig.name()).delete(&options).await);
+                scope.spawn(delete).join().unwrap().unwrap();
+            });
+        });
+        called.await.unwrap().unwrap()
+    });
+    assert_eq!(outcome.status, foldspace::CallStatus::Error);
+    let step = rig.recorded(outcome, "a container that vanished");
+    assert_eq!(step.paths().0, ["g"], "what it had done is recorded");
+    assert_eq!(rig.ok("cat f g").stdout(), "kept\nbegun");
+    rig.verify();
+}
+
+#[test]
+fn an_idle_one_is_stopped_and_started_again() {
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let overlay = if kind == Kind::Plain { foldspace::OverlayUse::Never } else { foldspace::OverlayUse::Auto };
+        let Some(rig) = Rig::podman(|options| PodmanOptions { idle_seconds: 1, overlay, ..options }) else { return };
+        let made = rig.unchecked("echo kept > f; echo gone > /tmp/f").of::<ContainerStarted>();
+        until_stopped(&rig);
+        assert_eq!(named(&rig.name()), [made[0].id.clone()], "it is stopped, not removed");
+        let step = rig.unchecked("cat f");
+        let started = step.of::<ContainerStarted>();
+        assert_eq!((started.len(), started[0].created, &started[0].id), (1, false, &made[0].id));
+        let reasons: Vec<_> = step.of::<ContainerStopped>().into_iter().map(|event| event.reason).collect();
+        assert_eq!((reasons, step.drift.len()), (vec!["idle".to_owned()], 0));
+        // A file tool needs no container.
+        until_stopped(&rig);
+        let read = rig.bare("read_file", serde_json::json!({ "file_path": "f" }));
+        assert!(read.is_ok(), "{}", read.text);
+        assert!(process_of(&rig.name()).is_none());
+        // One that takes longer than that is not idle.
+        rig.unchecked("sleep 3 && cat f");
+        rig.verify();
+    }
+}
+
+#[test]
+fn nothing_is_left_of_a_session_that_ended() {
+    let Some(mut rig) = begun(Kind::Overlay) else { return };
+    let name = rig.name();
+    assert_eq!(named(&name).len(), 1);
+    rig.close();
+    assert_eq!(named(&name), Vec::<String>::new());
+    rig.reopen();
+    rig.ok("cat f");
+    // Without a word, as when the last owner goes.
+    let workspace = std::sync::Arc::downgrade(rig.dispatcher().workspace());
+    drop(rig);
+    assert!(workspace.upgrade().is_none());
+    assert_eq!(named(&name), Vec::<String>::new());
+}
+
+#[test]
+fn a_session_has_one_container_at_most() {
+    let Some(rig) = begun(Kind::Overlay) else { return };
+    let again = Dispatcher::new(rig.session().clone(), Tools::standard(), rig.dispatcher().workspace().clone());
+    assert!(matches!(again, Err(DispatchError::SecondContainer(_))), "{again:?}");
+    let refused = again.unwrap_err().to_string();
+    assert!(refused.contains("container"), "{refused}");
+    rig.ok("cat f");
+    let events: Vec<Recorded> = rig.session().events(1, 1000).unwrap();
+    assert_eq!(events.iter().filter(|event| crate::rig::kind(event) == "ContainerStarted").count(), 1);
+}

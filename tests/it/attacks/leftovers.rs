@@ -1,0 +1,64 @@
+//! Containers of processes that ended without a word.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use foldspace::remove_leftovers;
+use serde_json::json;
+
+use crate::rig::{named, process_of};
+
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed() {
+    if crate::engine::options().is_none() {
+        return;
+    }
+    let data = tempfile::tempdir().unwrap();
+    let story = data.path().join("story.jsonl");
+    let call =
+        json!({ "tool": "shell_execute", "params": { "command": "touch begun; sleep 100", "timeout_seconds": 100 } });
+    std::fs::write(&story, format!("{call}\n")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
+    command.env("FOLDSPACE_DATA", data.path().join("data")).env("FOLDSPACE_CACHE", data.path().join("cache"));
+    command.args(["run", "--yes", "--backend", "podman"]).arg(&story);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = Ends(command.spawn().unwrap());
+    let name = begun(&data.path().join("cache"));
+    let alive = remove_leftovers(true).unwrap();
+    assert!(alive.iter().all(|one| one.name != name), "it belongs to a process that lives: {alive:?}");
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    assert_eq!(named(&name).len(), 1);
+    let found = remove_leftovers(true).unwrap().into_iter().find(|one| one.name == name).unwrap();
+    assert!(found.running && name == format!("foldspace-{}", found.session), "{found:?}");
+    assert_eq!(named(&name).len(), 1, "it was only looked for");
+    assert!(remove_leftovers(false).unwrap().iter().any(|one| one.name == name));
+    assert_eq!(named(&name), Vec::<String>::new());
+}
+
+/// The name of the container, once the command has begun.
+fn begun(cache: &std::path::Path) -> String {
+    for _ in 0..600 {
+        std::thread::sleep(Duration::from_millis(100));
+        let sessions = std::fs::read_dir(cache).into_iter().flatten().map_while(Result::ok);
+        let names = sessions.map(|session| format!("foldspace-{}", session.file_name().to_string_lossy()));
+        let began = |name: &String| {
+            let process = process_of(name);
+            process
+                .is_some_and(|process| std::path::Path::new(&format!("/proc/{process}/root/workspace/begun")).exists())
+        };
+        if let Some(name) = names.into_iter().find(began) {
+            return name;
+        }
+    }
+    panic!("no container has begun in 60 s");
+}

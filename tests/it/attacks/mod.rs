@@ -1,0 +1,9 @@
+//! What a hostile command tries and what holds it; and what happens to containers behind our back.
+
+mod confinement;
+mod container;
+mod engine;
+mod escape;
+mod hunger;
+mod leftovers;
+mod runner;

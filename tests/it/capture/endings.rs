@@ -1,0 +1,134 @@
+//! Commands that do not end well: what they did is recorded all the same.
+
+use std::time::Duration;
+
+use foldspace::{CallFinished, CallStatus, CommandResult, EvalResult, ToolCall};
+use serde_json::json;
+
+use super::everywhere;
+use crate::rig::{Rig, kind};
+
+everywhere!(
+    a_command_that_fails,
+    a_command_that_takes_too_long,
+    a_command_that_is_cancelled,
+    a_call_whose_future_is_dropped,
+    python_that_fails_or_takes_too_long,
+    a_call_whose_own_time_is_up,
+);
+
+fn a_command_that_fails(rig: Rig) {
+    let step = rig.sh("echo x > written; exit 3");
+    assert_eq!((step.exit_code(), step.paths().0), (3, vec!["written".to_owned()]));
+    let step = rig.sh("echo y > other; kill -9 $$");
+    assert_eq!((step.exit_code(), step.paths().0), (137, vec!["other".to_owned()]));
+    assert_eq!(step.of::<CommandResult>()[0].signal, Some(9));
+    assert_eq!(rig.sh("no-such-program").exit_code(), 127);
+    rig.verify();
+}
+
+fn a_command_that_takes_too_long(rig: Rig) {
+    let params = json!({ "command": "echo before > f; sleep 60; echo after > f", "timeout_seconds": 1 });
+    let step = rig.call("shell_execute", params);
+    assert_eq!((step.exit_code(), step.paths().0), (124, vec!["f".to_owned()]));
+    assert!(step.of::<CommandResult>()[0].timed_out);
+    assert_eq!(rig.ok("cat f").stdout(), "before");
+    rig.verify();
+}
+
+const SLOW: &str = "echo before > f; rm -f old; sleep 60; echo after > f";
+
+fn slow() -> ToolCall {
+    ToolCall::new("shell_execute", json!({ "command": SLOW, "timeout_seconds": 100 }))
+}
+
+/// Waits until the slow command has done the first part.
+async fn until_begun(rig: &Rig) {
+    let root = tokio::task::block_in_place(|| rig.root());
+    while !root.join("f").exists() || root.join("old").exists() {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn a_command_that_is_cancelled(rig: Rig) {
+    rig.ok("touch old");
+    let call = slow();
+    let cancel = call.cancel.clone();
+    let outcome = rig.runtime.block_on(async {
+        let dispatcher = rig.dispatcher().clone();
+        let called = tokio::spawn(async move { dispatcher.call(call).await });
+        until_begun(&rig).await;
+        cancel.cancel();
+        called.await.unwrap().unwrap()
+    });
+    assert_eq!(outcome.status, CallStatus::Interrupted);
+    let step = rig.recorded(outcome, "a cancelled command");
+    assert_eq!(step.paths(), (vec!["f".to_owned()], vec!["old".to_owned()]));
+    let results = step.of::<CommandResult>();
+    assert!(results.len() == 1 && results[0].cancelled && !results[0].timed_out, "{results:?}");
+    rig.check("a cancelled command");
+    assert_eq!(rig.ok("cat f").drift, []);
+    rig.verify();
+}
+
+fn a_call_whose_future_is_dropped(rig: Rig) {
+    rig.ok("touch old");
+    let before = rig.session().head().unwrap();
+    let finished = rig.runtime.block_on(async {
+        let dispatcher = rig.dispatcher().clone();
+        let called = tokio::spawn(async move { dispatcher.call(slow()).await });
+        until_begun(&rig).await;
+        called.abort();
+        assert!(called.await.unwrap_err().is_cancelled());
+        until_finished(&rig, before).await
+    });
+    let events = rig.session().events(before + 1, 100).unwrap();
+    let of_command: Vec<_> = events.iter().skip(1).map(|event| (event.call, event.time)).collect();
+    assert!(of_command.iter().all(|one| *one == (Some(before + 1), of_command[0].1)), "{events:?}");
+    let kinds: Vec<_> = events.iter().map(kind).collect();
+    for wanted in ["CommandResult", "WriteFile", "DeleteEntry"] {
+        assert!(kinds.contains(&wanted), "{wanted} is not among {kinds:?}");
+    }
+    assert_eq!(finished.status, CallStatus::Interrupted);
+    rig.check("a dropped call");
+    assert_eq!(rig.ok("cat f").stdout(), "before");
+    rig.verify();
+}
+
+async fn until_finished(rig: &Rig, from: u64) -> CallFinished {
+    loop {
+        let events = rig.session().events(from + 1, 100).unwrap();
+        if let Some(finished) = events.iter().find_map(|event| event.typed::<CallFinished>()) {
+            return finished.unwrap().event;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn python_that_fails_or_takes_too_long(rig: Rig) {
+    let evaluate = |code: &str| rig.call("evaluate_python", json!({ "code": code }));
+    let step = evaluate("open('a', 'w').write('1')\nprint('done')");
+    assert_eq!((step.stdout(), step.paths().0), ("done", vec!["a".to_owned()]));
+    let step = evaluate("open('b', 'w').write('2')\nraise ValueError('no')");
+    assert_eq!((step.exit_code(), step.paths().0), (1, vec!["b".to_owned()]));
+    let step =
+        evaluate("import os, time\nopen('c', 'w').write('3')\nos.rename('a', 'd')\nprint('so far')\ntime.sleep(60)");
+    assert_eq!((step.exit_code(), step.stdout()), (124, "so far"));
+    assert_eq!(step.paths(), (vec!["c".to_owned(), "d".to_owned()], vec!["a".to_owned()]));
+    let results = step.of::<EvalResult>();
+    assert!(results.len() == 1 && results[0].timed_out, "{results:?}");
+    rig.verify();
+}
+
+fn a_call_whose_own_time_is_up(rig: Rig) {
+    rig.ok("true");
+    let call = ToolCall { limit: Some(Duration::from_secs(2)), ..slow() };
+    let outcome = rig.runtime.block_on(rig.dispatcher().call(call)).unwrap();
+    assert_eq!(outcome.status, CallStatus::Error);
+    let step = rig.recorded(outcome, "a call over its limit");
+    assert_eq!(step.paths().0, ["f"]);
+    assert_eq!(step.of::<CommandResult>().len(), 1);
+    rig.check("a call over its limit");
+    assert_eq!(rig.ok("cat f").drift, []);
+    rig.verify();
+}

@@ -1,0 +1,34 @@
+//! The files of the past on a disk, and the past of a session under commands.
+
+use foldspace::materialise;
+
+use super::everywhere;
+use crate::rig::{Rig, differences, walk};
+
+everywhere!(every_moment_comes_back);
+
+fn every_moment_comes_back(rig: Rig) {
+    let commands = [
+        "mkdir -p src/deep && echo one > src/a && echo two > src/deep/b && ln -s a src/link",
+        "chmod +x src/a && mkdir empty",
+        "mv src/deep moved && echo three >> moved/b",
+        "rm -r src && echo file > src",
+        "rm src && mkdir src && printf '\\000\\377' > src/bytes && echo x > 'name with\\backslash'",
+        "rm -rf * && echo last > last",
+    ];
+    let mut moments = Vec::new();
+    for command in commands {
+        let step = rig.ok(command);
+        moments.push((step.outcome.finished, walk(&rig.root())));
+    }
+    let copies = tempfile::tempdir().unwrap();
+    for (seq, then) in moments.iter().rev() {
+        let copy = copies.path().join(seq.to_string());
+        let state = rig.session().state_at(*seq).unwrap();
+        let written = materialise(rig.session(), &state, &copy).unwrap();
+        assert_eq!(written.left_out, []);
+        assert_eq!(differences(then, &walk(&copy)), Vec::<String>::new(), "at {seq}");
+        assert_eq!(rig.slice_at(*seq).len(), then.len());
+    }
+    rig.verify();
+}

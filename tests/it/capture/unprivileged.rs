@@ -1,0 +1,49 @@
+//! Commands on the host without root, which may make files that they, and so the library, can't read.
+
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::json;
+
+const NOBODY: u32 = 65534;
+
+/// Runs the program as nobody where the test is run by root, else as whoever runs it.
+fn program(world: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(world.join("foldspace"));
+    command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", world).current_dir(world);
+    if rustix::process::geteuid().is_root() {
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.env("FOLDSPACE_DATA", world.join("data")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn a_file_that_can_t_be_read_is_noted_and_stops_nothing() {
+    let world = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(world.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_foldspace"), world.path().join("foldspace")).unwrap();
+    let commands = [
+        "echo known > f && echo below > g",
+        "chmod 000 f && echo new > h && chmod 000 h",
+        "echo next > next",
+        "chmod 600 f && echo readable >> f && chmod 000 g",
+        "rm -f h && cat f",
+    ];
+    let call = |command| json!({ "tool": "shell_execute", "params": { "command": command } }).to_string();
+    std::fs::write(world.path().join("story.jsonl"), commands.map(call).join("\n")).unwrap();
+    if rustix::process::geteuid().is_root() {
+        chown(world.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let ran = program(world.path(), &["run", "--yes", "--backend", "host", "--session", "s", "story.jsonl"]);
+    let told = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success(), "{told}");
+    assert!(told.contains("known") && told.contains("readable"), "{told}");
+    let files = program(world.path(), &["--json", "ls", "s"]);
+    let files = String::from_utf8_lossy(&files.stdout);
+    for name in ["f", "g", "next"] {
+        assert!(files.contains(&format!("\"{name}\"")), "{name} is not in {files}");
+    }
+    assert!(program(world.path(), &["verify"]).status.success());
+}

@@ -1,0 +1,255 @@
+//! Commands through the program: `run`, `exec`, `shell`, `materialise`, `doctor`.
+
+use insta::assert_snapshot;
+
+use super::World;
+
+impl World {
+    /// A world with a session `work` on the host backend, in which one file is.
+    fn with_host() -> Self {
+        let world = Self::new();
+        let script =
+            world.file("work.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\n"}}"#);
+        let ran = world.run(&["run", &script, "--backend", "host", "--session", "work"]);
+        assert!(ran.ends_with("[exit 0]"), "{ran}");
+        world
+    }
+}
+
+#[test]
+fn what_a_command_changes_is_in_the_log() {
+    let world = World::with_host();
+    let command = "mkdir d; mv a.txt d/b.txt; echo two >> d/b.txt; ln -s b.txt d/l; chmod +x d/b.txt; echo done";
+    assert_snapshot!(world.run(&["exec", "work", "--sh", "--", command]), @"
+    done
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["log", "work", "--no-pager"]), @"
+       1  [time]  SessionStarted  -      -         work on host
+       2  [time]  CallStarted     #2     -         write_file a.txt
+       3  [time]  WriteFile       #2     -         create /a.txt  4 B
+       4  [time]  CallFinished    #2     -         ok in [duration]
+       5  [time]  CallStarted     #5     -         shell_execute mkdir d; mv a.txt d/b.txt; echo two >> d/b.txt; ln -s b.txt ...
+       6  [time]  CommandDecided  #5     -         allow by auto-confirm  mkdir d; mv a.txt d/b.txt; echo two >> d/b.txt; ln -s b.txt d/l; chmod +x d/b.txt; echo done
+       7  [time]  CommandResult   #5     -         exit 0 in [duration], 5 B  mkdir d; mv a.txt d/b.txt; echo two >> d/b.txt; ln -s b.txt d/l; chmod +x d/b.txt; echo done
+       8  [time]  DeleteEntry     #5     -         /a.txt
+       9  [time]  WriteFile       #5     -         create /d/b.txt  8 B, executable
+      10  [time]  WriteFile       #5     -         create /d/l -> b.txt
+      11  [time]  CallFinished    #5     -         ok in [duration]
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["cat", "work", "d/b.txt"]), @"
+    one
+    two
+    [exit 0]
+    ");
+}
+
+#[test]
+fn a_command_s_exit_status_is_the_program_s() {
+    let world = World::with_host();
+    assert_snapshot!(world.run(&["exec", "work", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]), @"
+    out
+    err
+    [exit 7]
+    ");
+    assert_snapshot!(world.run(&["exec", "work", "--", "no-such-program"]), @"
+    no-such-program: not found
+    [exit 127]
+    ");
+    assert_snapshot!(world.run(&["exec", "work", "--timeout", "1", "--", "sh", "-c", "echo begun; sleep 60"]), @"
+    begun
+    note: it took too long and was ended; --timeout allows up to 120 seconds
+    [exit 124]
+    ");
+    assert_snapshot!(world.fed(&["exec", "work", "-i", "--", "tr", "a-z", "A-Z"], b"loud\n"), @"
+    LOUD
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["exec", "work", "-e", "NAME=v w", "--cwd", "/", "--sh", "--", "echo $NAME"]), @"
+    v w
+    [exit 0]
+    ");
+}
+
+#[test]
+fn wrong_commands_are_told_apart() {
+    let world = World::with_host();
+    assert_snapshot!(world.run(&["exec", "work", "--", "rm", "-rf", "/"]), @"
+    error: the command is not allowed: it would remove everything below / or the home directory: rm -rf /
+    [exit 1]
+    ");
+    assert_snapshot!(world.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @r#"
+    error: the command can't be run: a command cannot start in "none": cannot open "none": No such file or directory (os error 2)
+    [exit 1]
+    "#);
+    assert_snapshot!(world.run(&["exec", "work", "--cwd", "../..", "--", "ls"]), @r#"
+    error: path "../..": `.` and `..` are not allowed; give the path from the workspace root
+    [exit 1]
+    "#);
+    assert_snapshot!(world.run(&["exec", "nobody", "--", "ls"]), @r#"
+    error: no session is called "nobody", and no id begins so
+    hint: `foldspace sessions` lists them
+    [exit 3]
+    "#);
+    assert_snapshot!(world.run(&["exec", "work"]), @"
+    error: the following required arguments were not provided:
+      <CMD>...
+
+    Usage: foldspace exec <SESSION> -- <CMD>...
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    assert_snapshot!(world.run(&["exec", "work", "-e", "x", "--", "ls"]), @"
+    error: invalid value 'x' for '--env <NAME=VALUE>': give it as NAME=VALUE
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    let long = "x".repeat(5000);
+    assert_snapshot!(world.run(&["exec", "work", "--", &long]), @"
+    error: the command can't be run: the command has 5000 characters; at most 4096 are allowed
+    [exit 1]
+    ");
+}
+
+#[test]
+fn memory_has_no_shell_and_says_so() {
+    let world = World::with_story();
+    assert_snapshot!(world.run(&["exec", "story", "--", "ls"]), @"
+    error: shell_execute needs a shell, and the memory workspace has none; use the file tools
+    [exit 1]
+    ");
+    assert_snapshot!(world.run(&["shell", "story"]), @"
+    error: the memory workspace of story has no shell
+    hint: begin a session with `foldspace run --backend host` or `--backend podman`
+    [exit 2]
+    ");
+}
+
+#[test]
+fn a_script_s_commands_are_asked_about() {
+    let world = World::new();
+    let script = world.file("ask.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch x && make"}}"#);
+    assert_snapshot!(world.run(&["run", &script, "--backend", "host"]), @"
+        2  error  shell_execute  touch x && make  ( [duration])
+           the command is not allowed: nothing allows make, touch, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)
+           line 1 of [dir]/ask.jsonl
+
+    session ask ([id])
+      calls    1: 0 ok, 1 went wrong
+      events   4
+      files    0 in 0 directories, 0 B
+      time [duration]
+
+    look further:
+      foldspace log ask --calls
+      foldspace diff ask 1..
+      foldspace ls ask -R --at 1
+    [exit 1]
+    ");
+    let allowed = world.run(&["run", &script, "--backend", "host", "--allow", "touch", "--allow", "make"]);
+    assert!(allowed.contains("ok     shell_execute"), "{allowed}");
+    let log = world.run(&["log", "ask-2", "--no-pager"]);
+    assert!(log.contains("allow by policy  touch x && make"), "{log}");
+}
+
+#[test]
+fn a_prompt_records_every_line() {
+    let world = World::with_host();
+    let typed = b"mkdir sub\ncd sub\npwd | sed 's:.*/files::'\necho hi > here.txt\ncd nowhere\ncd ..\nls\nfalse\n";
+    assert_snapshot!(world.fed(&["shell", "work"], typed), @"
+    /sub
+    /bin/sh: 1: cd: can't cd to nowhere
+    a.txt
+    sub
+    [exit 1]
+    ");
+    assert_snapshot!(world.run(&["ls", "work", "-R"]), @"
+    a.txt
+    sub/
+    sub/here.txt
+    [exit 0]
+    ");
+    let calls = world.json_lines(&["log", "work", "--calls"]);
+    assert_eq!(calls.len(), 9);
+    assert!(calls[1..].iter().all(|call| call["agent"] == "person" && call["tool"] == "shell_execute"));
+}
+
+#[test]
+fn the_files_of_any_moment_can_be_put_on_a_disk() {
+    let world = World::with_story();
+    let target = world.path("out").to_string_lossy().into_owned();
+    assert_snapshot!(world.run(&["materialise", "story", &target, "--at", "9"]), @"
+    wrote 3 entries, 28 B, as of position 9, to [dir]/out
+    [exit 0]
+    ");
+    assert_eq!(std::fs::read(world.path("out/a.txt")).unwrap(), b"one\nzwei\nthree\n");
+    assert_eq!(std::fs::read(world.path("out/src/main.rs")).unwrap(), b"fn main() {}\n");
+    assert_snapshot!(world.run(&["materialise", "story", &target]), @"
+    error: [dir]/out is not empty; give a directory that is empty or not there
+    [exit 2]
+    ");
+}
+
+#[test]
+fn a_directory_of_the_person_s_own_is_taken_as_it_is() {
+    let world = World::new();
+    world.file("mine/kept.txt", "kept\n");
+    let script = world.file("own.jsonl", r#"{"tool": "read_file", "params": {"file_path": "kept.txt"}}"#);
+    let mine = world.path("mine").to_string_lossy().into_owned();
+    let ran = world.run(&["run", &script, "--backend", "host", "--dir", &mine, "--session", "own"]);
+    assert!(ran.ends_with("[exit 0]"), "{ran}");
+    std::fs::write(world.path("mine/kept.txt"), "changed behind its back\n").unwrap();
+    let ran = world.run(&["run", &script, "--session", "own"]);
+    assert!(ran.ends_with("[exit 0]"), "{ran}");
+    let log = world.run(&["log", "own", "--no-pager"]);
+    assert_eq!(log.matches("DriftFound").count(), 2, "{log}");
+    assert_snapshot!(world.run(&["cat", "own", "kept.txt"]), @"
+    changed behind its back
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["run", &script, "--session", "own", "--backend", "memory"]), @"
+    error: session own began with another workspace, on host
+    hint: go on with it without --backend and what belongs to it, or begin another session
+    [exit 2]
+    ");
+    assert_snapshot!(world.run(&["run", &script, "--backend", "host", "--dir", "/nowhere/at/all"]), @"
+    error: --dir: /nowhere/at/all is not a directory
+    [exit 3]
+    ");
+    assert_snapshot!(world.run(&["run", &script, "--backend", "memory", "--dir", &mine]), @"
+    error: --dir is for --backend host
+    [exit 2]
+    ");
+}
+
+#[test]
+fn a_mock_answers_from_its_list() {
+    let world = World::new();
+    let answers = world.file("answers.json", r#"[{"command": "make*", "stdout": "built\n", "exit_code": 0}]"#);
+    let script = world.file("mock.jsonl", r#"{"tool": "shell_execute", "params": {"command": "make all"}}"#);
+    let ran = world.run(&["run", &script, "--backend", "mock", "--answers", &answers, "--yes", "--session", "m"]);
+    assert!(ran.ends_with("[exit 0]"), "{ran}");
+    assert_snapshot!(world.run(&["exec", "m", "--", "make", "x"]), @"
+    built
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["exec", "m", "--", "other"]), @"
+    mock: no answer for other
+    [exit 127]
+    ");
+}
+
+#[test]
+fn the_doctor_tells_what_works() {
+    let world = World::new();
+    let findings = world.output(&["doctor", "--json", "--engine", "unix:///nowhere/podman.sock"]);
+    assert_eq!(findings.status.code(), Some(1));
+    let findings: serde_json::Value = serde_json::from_slice(&findings.stdout).unwrap();
+    let of = |what: &str| findings.as_array().unwrap().iter().find(|finding| finding["what"] == what).unwrap().clone();
+    assert_eq!(of("host commands")["state"], "ok");
+    assert_eq!(of("engine")["state"], "missing");
+    assert!(of("engine")["found"].as_str().unwrap().contains("does not answer"));
+}

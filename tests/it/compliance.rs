@@ -1,0 +1,71 @@
+//! Every backend that comes with foldspace keeps what the public suite checks.
+
+use std::sync::Arc;
+
+use foldspace::compliance::{Means, Outcome, Report, canned_answers, check_shell, check_workspace};
+use foldspace::{
+    HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanSandbox, Registry, Sessions,
+    Workspace,
+};
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
+}
+
+/// Everything, of a backend with real processes.
+fn check_all(workspace: Arc<dyn Workspace>) {
+    let shell = workspace.shell().unwrap();
+    let files = block_on(check_workspace(Arc::clone(&workspace), Means::Processes));
+    assert!(files.passed(), "{files}");
+    let commands = block_on(check_shell(shell, Means::Processes));
+    workspace.close();
+    assert!(commands.passed(), "{commands}");
+    // There is nothing that does not apply where there are files and processes, but what needs a broken engine.
+    assert_eq!((not_applicable(&files), not_applicable(&commands)), (vec![], vec!["unavailable"]));
+}
+
+fn not_applicable(report: &Report) -> Vec<&'static str> {
+    let is_not = |outcome: &Outcome| matches!(outcome, Outcome::NotApplicable { .. });
+    report.checks.iter().filter(|check| is_not(&check.outcome)).map(|check| check.name).collect()
+}
+
+#[test]
+fn memory() {
+    let report = block_on(check_workspace(Arc::new(MemoryWorkspace), Means::Processes));
+    assert!(report.passed(), "{report}");
+    assert_eq!(report.check("accepts").unwrap().outcome, Outcome::Passed);
+}
+
+#[test]
+fn mock() {
+    let mock = canned_answers()
+        .into_iter()
+        .try_fold(MockWorkspace::new(), |mock, rule| mock.answering(&rule.command, rule.answer))
+        .unwrap();
+    let report = block_on(check_shell(mock.shell().unwrap(), Means::Canned));
+    assert!(report.passed(), "{report}");
+    for name in
+        ["lists", "scripts", "exit-codes", "no-program", "output-bounded", "timeout", "cancelled", "unavailable"]
+    {
+        assert_eq!(report.check(name).unwrap().outcome, Outcome::Passed, "{name}");
+    }
+    let report = block_on(check_workspace(Arc::new(mock), Means::Canned));
+    assert!(report.passed(), "{report}");
+}
+
+#[test]
+fn host() {
+    let directory = tempfile::tempdir().unwrap();
+    let workspace = HostWorkspace::open(&directory.path().join("files"), &HostOptions::default()).unwrap();
+    check_all(Arc::new(workspace));
+}
+
+#[test]
+fn podman() {
+    let Some(options) = crate::engine::options() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    // Containers are named after sessions, so the session must be one that nobody else has.
+    let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+    let session = sessions.create(NewSession::default()).unwrap().id();
+    check_all(Arc::new(PodmanSandbox::open(session, &options).unwrap()));
+}

@@ -1,0 +1,348 @@
+//! A session with a workspace of any kind, whose files are looked at without the library after each call.
+
+mod container;
+mod tree;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use foldspace::{
+    CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, Dispatcher, DriftFound, Event,
+    HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse, PodmanOptions, Recorded, Registry, Seq,
+    Session, SessionId, Sessions, ShellRules, SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, Tools,
+    VirtualFileSystem, WorkspaceSpec, WriteFile,
+};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+pub(crate) use container::{named, podman, process_of};
+pub(crate) use tree::{Files, Seen, differences, walk};
+
+/// Where a session's files lie, and where its commands run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Host,
+    Overlay,
+    Plain,
+}
+
+/// A clock on which no two commits happen at the same time.
+struct Ticking {
+    now: AtomicI64,
+    machine: SystemClock,
+}
+
+impl Clock for Ticking {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.now.fetch_add(1, Ordering::SeqCst))
+    }
+
+    fn monotonic_micros(&self) -> u64 {
+        self.machine.monotonic_micros()
+    }
+
+    fn fresh_id(&self) -> [u8; 16] {
+        self.machine.fresh_id()
+    }
+}
+
+/// A session with its store, its workspace and a dispatcher, all of which may be closed and opened again.
+pub(crate) struct Rig {
+    pub(crate) runtime: Runtime,
+    data: tempfile::TempDir,
+    id: SessionId,
+    budget: CaptureBudget,
+    open: Option<Opened>,
+}
+
+struct Opened {
+    sessions: Sessions,
+    dispatcher: Dispatcher,
+}
+
+/// What a call did, after it was found to be recorded as it must be.
+pub(crate) struct Step {
+    pub(crate) outcome: ToolOutcome,
+    /// What was found before it that somebody had changed from outside.
+    pub(crate) drift: Vec<Recorded>,
+    /// What the call recorded after its intent, in one commit.
+    pub(crate) events: Vec<Recorded>,
+}
+
+/// A policy that lets everything run that is not dangerous, and that budget.
+fn rules(budget: CaptureBudget) -> ShellRules {
+    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    ShellRules { policy, asker: None, budget }
+}
+
+impl Rig {
+    /// None for a container where there is no engine.
+    pub(crate) fn new(kind: Kind) -> Option<Self> {
+        Self::with_budget(kind, CaptureBudget::default())
+    }
+
+    pub(crate) fn with_budget(kind: Kind, budget: CaptureBudget) -> Option<Self> {
+        let spec = match kind {
+            Kind::Host => WorkspaceSpec::Host(HostOptions::default()),
+            Kind::Overlay => WorkspaceSpec::Podman(crate::engine::options()?),
+            Kind::Plain => {
+                WorkspaceSpec::Podman(PodmanOptions { overlay: OverlayUse::Never, ..crate::engine::options()? })
+            }
+        };
+        Some(Self::of(&spec, budget))
+    }
+
+    /// A container of its own; none where there is no engine.
+    pub(crate) fn podman(change: impl FnOnce(PodmanOptions) -> PodmanOptions) -> Option<Self> {
+        let options = change(crate::engine::options()?);
+        Some(Self::of(&WorkspaceSpec::Podman(options), CaptureBudget::default()))
+    }
+
+    pub(crate) fn of(spec: &WorkspaceSpec, budget: CaptureBudget) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let data = tempfile::tempdir().unwrap();
+        let sessions = sessions(data.path());
+        let new = NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
+        let id = sessions.create(new).unwrap().id();
+        sessions.close();
+        let mut rig = Self { runtime, data, id, budget, open: None };
+        rig.reopen();
+        rig
+    }
+
+    /// Closes everything as the end of a process does, and opens it again.
+    pub(crate) fn reopen(&mut self) {
+        self.close();
+        let sessions = sessions(self.data.path());
+        let session = sessions.session(self.id).unwrap();
+        let workspace = self.spec(&session).open(self.id, self.data.path()).unwrap();
+        let dispatcher = Dispatcher::new(session, Tools::standard(), workspace).unwrap();
+        self.open = Some(Opened { sessions, dispatcher: dispatcher.with_rules(rules(self.budget)) });
+    }
+
+    /// Lets go of the store, the workspace and what runs in it.
+    pub(crate) fn close(&mut self) {
+        let Some(Opened { sessions, dispatcher }) = self.open.take() else { return };
+        dispatcher.workspace().close();
+        drop(dispatcher);
+        sessions.close();
+    }
+
+    fn spec(&self, session: &Session) -> WorkspaceSpec {
+        WorkspaceSpec::of_session(session.started().unwrap()).unwrap()
+    }
+
+    fn opened(&self) -> &Opened {
+        self.open.as_ref().unwrap()
+    }
+
+    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+        &self.opened().dispatcher
+    }
+
+    pub(crate) fn sessions(&self) -> &Sessions {
+        &self.opened().sessions
+    }
+
+    pub(crate) fn session(&self) -> &Session {
+        self.dispatcher().session()
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        match self.spec(self.session()) {
+            WorkspaceSpec::Podman(PodmanOptions { overlay: OverlayUse::Never, .. }) => Kind::Plain,
+            WorkspaceSpec::Podman(_) => Kind::Overlay,
+            _ => Kind::Host,
+        }
+    }
+
+    /// The container's name.
+    pub(crate) fn name(&self) -> String {
+        format!("foldspace-{}", self.id)
+    }
+
+    /// Where the container's things are.
+    pub(crate) fn cache(&self) -> PathBuf {
+        container::cache().join(self.id.to_string())
+    }
+
+    /// The workspace as this process reaches it; for a container that must run.
+    pub(crate) fn root(&self) -> PathBuf {
+        match self.kind() {
+            Kind::Host => self.data.path().join("workspaces").join(self.id.to_string()).join("files"),
+            Kind::Overlay | Kind::Plain => {
+                let process = process_of(&self.name()).expect("the container runs");
+                PathBuf::from(format!("/proc/{process}/root/workspace"))
+            }
+        }
+    }
+
+    /// Makes a call; what it gives is not looked at.
+    pub(crate) fn bare(&self, tool: &str, params: Value) -> ToolOutcome {
+        self.runtime.block_on(self.dispatcher().call(ToolCall::new(tool, params))).unwrap()
+    }
+
+    /// Makes a call and checks what it recorded, and that the files are as the slice says.
+    pub(crate) fn call(&self, tool: &str, params: Value) -> Step {
+        let shown = shortened(&params);
+        let step = self.recorded(self.bare(tool, params), &shown);
+        self.check(&format!("{tool} {shown}"));
+        step
+    }
+
+    /// A text for the shell.
+    pub(crate) fn sh(&self, command: &str) -> Step {
+        self.call("shell_execute", json!({ "command": command, "timeout_seconds": 100 }))
+    }
+
+    /// A text for the shell, which must do well.
+    pub(crate) fn ok(&self, command: &str) -> Step {
+        let step = self.sh(command);
+        step.assert_ok(command);
+        step
+    }
+
+    /// The same where the container may be stopped by the time the files could be looked at.
+    pub(crate) fn unchecked(&self, command: &str) -> Step {
+        let step = self.recorded(self.bare("shell_execute", json!({ "command": command })), command);
+        step.assert_ok(command);
+        step
+    }
+
+    /// A Python program, from standard input, as newlines are not allowed in commands; it must do well.
+    pub(crate) fn python(&self, program: &str) -> Step {
+        let step = self.python_any(program);
+        step.assert_ok(program);
+        step
+    }
+
+    pub(crate) fn python_any(&self, program: &str) -> Step {
+        self.call("shell_execute", json!({ "command": "python3 -", "stdin": program, "timeout_seconds": 100 }))
+    }
+
+    /// What a command prints, trimmed; it must do well. The files are not looked at.
+    pub(crate) fn printed(&self, command: &str) -> String {
+        let outcome = self.bare("shell_execute", json!({ "command": command, "timeout_seconds": 100 }));
+        assert_eq!(outcome.result["exit_code"], 0, "{command}: {}", outcome.text);
+        outcome.result["stdout"].as_str().unwrap().trim().to_owned()
+    }
+
+    /// Whether commands find a program.
+    pub(crate) fn has(&self, program: &str) -> bool {
+        let shell = self.dispatcher().workspace().shell().unwrap();
+        self.runtime.block_on(shell.which(program)).unwrap().path.is_some()
+    }
+
+    /// What a call recorded, after it was found to be one commit by the caller, of the call.
+    pub(crate) fn recorded(&self, outcome: ToolOutcome, what: &str) -> Step {
+        let count = usize::try_from(outcome.finished - outcome.call).unwrap();
+        let mut events = self.session().events(outcome.call, count + 1).unwrap();
+        assert_eq!(events.len(), count + 1, "{what}");
+        let intent = events.remove(0);
+        assert_eq!((kind(&intent), intent.call), (CallStarted::KIND, Some(outcome.call)), "{what}");
+        let drifted = events.iter().take_while(|event| event.call.is_none()).count();
+        let of_call = events.split_off(drifted);
+        assert_drift(&events, what);
+        let time = of_call[0].time;
+        for event in &of_call {
+            assert_eq!((event.call, event.time), (Some(outcome.call), time), "{what}: not one commit: {event:?}");
+            assert_eq!(event.agent, intent.agent, "{what}");
+        }
+        let ends: Vec<_> = of_call.iter().filter(|event| kind(event) == CallFinished::KIND).map(|e| e.seq).collect();
+        assert_eq!(ends, [outcome.finished], "{what}");
+        Step { outcome, drift: events, events: of_call }
+    }
+
+    /// Checks that the files are what the slice says, entry by entry.
+    pub(crate) fn check(&self, after: &str) {
+        let found = differences(&self.known(), &walk(&self.root()));
+        assert!(found.is_empty(), "after {after}:\n{}", found.join("\n"));
+    }
+
+    pub(crate) fn slice(&self) -> VirtualFileSystem {
+        self.session().state().unwrap().slice::<VirtualFileSystem>().cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn slice_at(&self, seq: Seq) -> VirtualFileSystem {
+        self.session().state_at(seq).unwrap().slice::<VirtualFileSystem>().cloned().unwrap_or_default()
+    }
+
+    /// The files as the slice has them.
+    pub(crate) fn known(&self) -> Files {
+        tree::known(&self.slice())
+    }
+
+    /// Folds everything again: nothing may be found.
+    pub(crate) fn verify(&self) {
+        let report = self.sessions().verify(Some(self.id)).unwrap();
+        assert_eq!(report.differences, []);
+        assert_eq!(report.unreadable, 0);
+    }
+}
+
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.close();
+        drop(std::fs::remove_dir_all(self.cache()));
+    }
+}
+
+impl Step {
+    /// The events of a kind.
+    pub(crate) fn of<E: Event>(&self) -> Vec<E> {
+        self.events.iter().filter_map(Recorded::typed::<E>).map(|event| event.unwrap().event).collect()
+    }
+
+    /// How often it wrote and deleted.
+    pub(crate) fn writes_and_deletes(&self) -> (usize, usize) {
+        let count = |wanted| self.events.iter().filter(|event| kind(event) == wanted).count();
+        (count(WriteFile::KIND), count(foldspace::DeleteEntry::KIND))
+    }
+
+    /// The paths that it wrote, and those that it deleted.
+    pub(crate) fn paths(&self) -> (Vec<String>, Vec<String>) {
+        let deleted = self.of::<foldspace::DeleteEntry>().into_iter().map(|event| event.path.to_string());
+        (self.of::<WriteFile>().into_iter().map(|event| event.path.to_string()).collect(), deleted.collect())
+    }
+
+    pub(crate) fn exit_code(&self) -> i64 {
+        self.outcome.result["exit_code"].as_i64().unwrap_or_else(|| panic!("no command ended: {}", self.outcome.text))
+    }
+
+    pub(crate) fn stdout(&self) -> &str {
+        self.outcome.result["stdout"].as_str().unwrap().trim()
+    }
+
+    pub(crate) fn assert_ok(&self, command: &str) {
+        let results = self.of::<CommandResult>();
+        assert_eq!(self.exit_code(), 0, "{command}: {}", self.outcome.text);
+        assert_eq!(results.len(), 1, "{command}");
+        assert_eq!(results[0].exit_code, 0, "{command}");
+    }
+}
+
+fn sessions(directory: &Path) -> Sessions {
+    let store = LocalStore::open(directory, LocalStoreOptions::default()).unwrap();
+    let clock = Ticking { now: AtomicI64::new(SystemClock::default().now().0), machine: SystemClock::default() };
+    Sessions::new(Arc::new(store), Registry::standard(), Arc::new(clock), SnapshotPolicy::default()).unwrap()
+}
+
+pub(crate) fn kind(event: &Recorded) -> &str {
+    &event.event.kind
+}
+
+/// What was found outside of calls is by nobody, and one commit each.
+fn assert_drift(events: &[Recorded], what: &str) {
+    assert!(events.iter().all(|event| event.agent.is_empty()), "{what}: {events:?}");
+    if let Some(first) = events.first() {
+        assert_eq!(kind(first), DriftFound::KIND, "{what}");
+        let found = first.typed::<DriftFound>().unwrap().unwrap().event.entries;
+        assert_eq!(found, events.len() as u64 - 1, "{what}");
+        assert!(events.iter().all(|event| event.time == first.time), "{what}");
+    }
+}
+
+fn shortened(params: &Value) -> String {
+    params.to_string().chars().take(200).collect()
+}
