@@ -3,7 +3,7 @@
 mod capture;
 mod commands;
 pub mod compliance;
-mod disk;
+pub(crate) mod disk;
 mod doctor;
 mod host;
 mod memory;

@@ -12,7 +12,7 @@ const PIECE_MAX: usize = 3000;
 const RACES_MAX: usize = 8;
 
 /// Opens `name` right in a directory. A link is not followed, and a pipe is not waited for.
-pub(super) fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
     openat(directory, name, guarded(flags), Mode::empty())
 }
 
@@ -67,7 +67,7 @@ fn piece(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Er
 }
 
 /// What `openat2` does with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, for every kernel.
-fn steps(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+pub(crate) fn steps(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut segments = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).peekable();
     let mut at: Option<OwnedFd> = None;
     while let Some(segment) = segments.next() {

@@ -2,7 +2,7 @@
 //! what has changed there.
 
 mod apply;
-mod beneath;
+pub(crate) mod beneath;
 mod index;
 mod listing;
 mod overlay;

@@ -4,31 +4,19 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, openat};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-/// Opens `name` right in a directory. A link is not followed, and a pipe is not waited for.
-pub(super) fn open_in(directory: impl AsFd, name: impl rustix::path::Arg, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    openat(directory, name, flags, Mode::empty())
-}
+pub(super) use crate::backends::disk::beneath::open_in;
+use crate::backends::disk::beneath::steps;
 
 /// Opens a path below a directory step by step, each from the handle of the one before. No step
 /// follows a link, so that one which is swapped in meanwhile is an error and leads nowhere.
-///
-/// This is what `openat2` does with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, for every kernel.
 pub(super) fn open_beneath(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-    let mut segments = relative.as_os_str().as_bytes().split(|byte| *byte == b'/').filter(|part| !part.is_empty());
-    let Some(last) = segments.next_back() else { return open_in(top, ".", flags) };
-    let mut at: Option<OwnedFd> = None;
-    for segment in segments {
-        at = Some(step(at.as_ref().unwrap_or(top), segment, OFlags::PATH | OFlags::DIRECTORY)?);
+    match relative.as_os_str().as_bytes() {
+        b"" => open_in(top, ".", flags),
+        path => steps(top.as_fd(), path, flags),
     }
-    step(at.as_ref().unwrap_or(top), last, flags)
-}
-
-fn step(directory: &OwnedFd, segment: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
-    if segment == b".." { Err(Errno::XDEV) } else { open_in(directory, segment, flags) }
 }
 
 #[cfg(test)]

@@ -6,7 +6,6 @@ mod files;
 mod frames;
 mod hostile;
 mod processes;
-mod speed;
 
 use std::ffi::OsString;
 use std::path::Path;
