@@ -43,7 +43,7 @@ mod tools;
 
 pub use backends::compliance;
 pub use backends::{
-    BackendError, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
+    BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
     HostOptions, HostWorkspace, Leftover, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions, MockRule, MockWorkspace,
     Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, Running, Shell, ShellCommand, ShellEnv,

@@ -34,11 +34,11 @@ pub trait Capture: Send + Sync {
     /// [`BackendError`] when it can't be looked at.
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError>;
 
-    /// Everything below a directory, in no order.
+    /// Everything below a directory, as far as this process may look.
     ///
     /// # Errors
     /// [`BackendError`] when it can't be read.
-    fn below(&self, path: &EntryPath) -> Result<Vec<(EntryPath, Observed)>, BackendError>;
+    fn below(&self, path: &EntryPath) -> Result<Below, BackendError>;
 
     /// A regular file's bytes; none when this process may not read it. Anything else is an error, and
     /// never waited for.
@@ -55,6 +55,16 @@ pub enum Touched {
     Entry(EntryPath),
     /// At this path and anywhere below it.
     Subtree(EntryPath),
+}
+
+/// What is below a directory.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Below {
+    /// The entries, in no order.
+    pub entries: Vec<(EntryPath, Observed)>,
+    /// Directories among them, or the one that was asked about, into which this process may not look: of
+    /// what is below them nothing is known.
+    pub closed: Vec<EntryPath>,
 }
 
 /// What stands at a path on a disk.

@@ -147,11 +147,11 @@ impl Drop for EndsWhenDropped {
 /// The runner's own variables as text; what is no text is left out.
 fn variables(runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
     let environment = runner.env()?;
-    let split = |variable: OsString| {
+    let split = |variable: &OsString| {
         let (name, value) = variable.to_str()?.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    Ok(environment.variables.into_iter().filter_map(split).collect())
+    Ok(environment.variables.iter().filter_map(split).collect())
 }
 
 /// One command on its way.
@@ -204,7 +204,7 @@ impl<P: Place> Run<'_, P> {
     }
 
     fn env(&self, runner: &Runner, command: &ShellCommand) -> Result<Vec<(OsString, OsString)>, ShellError> {
-        let own = runner.env().map_err(failed(self.backend))?.variables;
+        let own = &runner.env().map_err(failed(self.backend))?.variables;
         let mut variables = BTreeMap::from([(OsString::from("PATH"), OsString::from(DEFAULT_PATH))]);
         for variable in own {
             let bytes = variable.as_bytes();

@@ -1,6 +1,7 @@
 //! The host backend: a plain directory of this machine, and commands beside everything else that runs
 //! on it. Not sandboxed.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
+use super::blank::Blank;
 use super::commands::{Busy, Commands, Place};
 use super::disk::{PlainDisk, Tree};
 use super::on_disk::OnDisk;
@@ -46,7 +48,7 @@ pub struct HostWorkspace {
     disk: OnDisk<PlainDisk>,
     place: Arc<HostPlace>,
     shell: Arc<Commands<HostPlace>>,
-    is_new: bool,
+    blank: Blank,
     directory: PathBuf,
     /// Where entries are made ready and kept for a while; gone with the workspace.
     _aside: TempDir,
@@ -101,8 +103,16 @@ impl HostWorkspace {
             in_container: false,
         };
         let shell = Arc::new(Commands::new(Arc::clone(&place), properties));
-        Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, is_new, directory, _aside: aside })
+        let blank = Blank::new(NAME, beside.join(note_of(&directory)), is_new);
+        Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, blank, directory, _aside: aside })
     }
+}
+
+/// The name of the note that a directory is being filled.
+fn note_of(directory: &Path) -> OsString {
+    let mut name = OsString::from(".foldspace-filling-");
+    name.push(directory.file_name().unwrap_or_default());
+    name
 }
 
 #[expect(clippy::disallowed_methods, reason = "a workspace's directory is made here")]
@@ -171,7 +181,15 @@ impl Workspace for HostWorkspace {
     }
 
     fn is_blank(&self) -> bool {
-        self.is_new
+        self.blank.is_blank()
+    }
+
+    fn filling(&self) -> Result<(), BackendError> {
+        self.blank.filling()
+    }
+
+    fn filled(&self) -> Result<(), BackendError> {
+        self.blank.filled()
     }
 
     fn root(&self) -> Option<String> {

@@ -1,5 +1,6 @@
 //! Workspaces: where files and processes are. They know nothing of events.
 
+mod blank;
 mod capture;
 mod commands;
 pub mod compliance;
@@ -30,7 +31,7 @@ use bytes::Bytes;
 use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
 use crate::engine::path::EntryPath;
 
-pub use capture::{Capture, Observed, Touched};
+pub use capture::{Below, Capture, Observed, Touched};
 pub use doctor::{Finding, Health, diagnose};
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
@@ -72,6 +73,23 @@ pub trait Workspace: Send + Sync + 'static {
     /// Whether the disk has nothing of this session's files, which then have to be projected.
     fn is_blank(&self) -> bool {
         false
+    }
+
+    /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later
+    /// process when this one dies meanwhile.
+    ///
+    /// # Errors
+    /// [`BackendError`] when it can't be noted.
+    fn filling(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
+    /// The disk has all of the session's files: from now on what differs was changed by somebody.
+    ///
+    /// # Errors
+    /// [`BackendError`] when it can't be noted.
+    fn filled(&self) -> Result<(), BackendError> {
+        Ok(())
     }
 
     /// What has happened to the machine since this was last asked, to be recorded.

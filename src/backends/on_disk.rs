@@ -3,9 +3,8 @@
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Disk, ObservedKind};
-use super::{BackendError, Capture, FileChange, Observed, Touched};
-use crate::engine::event::Special;
+use super::disk::Disk;
+use super::{BackendError, Below, Capture, FileChange, Observed, Touched};
 use crate::engine::path::EntryPath;
 
 /// A disk behind a lock.
@@ -45,14 +44,14 @@ impl<D: Disk + ?Sized> Capture for OnDisk<D> {
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
         let observed = self.lock().tree().observe(path);
         let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
-        Ok(observed.map(|observed| shown(observed.kind)))
+        Ok(observed.map(|observed| observed.kind))
     }
 
-    fn below(&self, path: &EntryPath) -> Result<Vec<(EntryPath, Observed)>, BackendError> {
-        let mut found = Vec::new();
-        let walked = self.lock().tree().walk(path, &mut |path, observed| found.push((path, shown(observed.kind))));
-        walked.map_err(|error| self.failed("look through", Some(path), &error))?;
-        Ok(found)
+    fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
+        let mut entries = Vec::new();
+        let walked = self.lock().tree().walk(path, &mut |path, observed| entries.push((path, observed.kind)));
+        let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
+        Ok(Below { entries, closed })
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
@@ -62,16 +61,5 @@ impl<D: Disk + ?Sized> Capture for OnDisk<D> {
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
             Err(error) => Err(self.failed("read", Some(path), &error)),
         }
-    }
-}
-
-fn shown(kind: ObservedKind) -> Observed {
-    match kind {
-        ObservedKind::File { size, executable } => Observed::File { size, executable },
-        ObservedKind::Symlink { target } => Observed::Symlink { target },
-        ObservedKind::Directory => Observed::Directory,
-        ObservedKind::Fifo => Observed::Special(Special::Fifo),
-        ObservedKind::Socket => Observed::Special(Special::Socket),
-        ObservedKind::Device => Observed::Special(Special::Device),
     }
 }

@@ -56,10 +56,10 @@ impl Captured {
 /// Compares what may have changed on the disk with the slice. Nothing is settled by it.
 pub(super) fn compare(
     disk: &dyn Capture,
+    touched: Vec<Touched>,
     tree: &VirtualFileSystem,
     budget: CaptureBudget,
 ) -> Result<Captured, BackendError> {
-    let touched = disk.touched()?;
     if touched.is_empty() {
         return Ok(Captured::default());
     }
@@ -76,7 +76,8 @@ pub(super) fn compare(
     Ok(captured)
 }
 
-/// Finds what is on the disk where something may have changed; none for what is only in the slice.
+/// Finds what is on the disk where something may have changed; none for what is only in the slice. What is
+/// below a directory that may not be looked into stays as it was known.
 fn look(
     disk: &dyn Capture,
     tree: &VirtualFileSystem,
@@ -91,8 +92,11 @@ fn look(
         found.insert(path.clone(), disk.observe(&path)?);
     }
     if deep {
-        found.extend(tree.below(&path).map(|(path, _)| (path.clone(), None)));
-        found.extend(disk.below(&path)?.into_iter().map(|(path, observed)| (path, Some(observed))));
+        let below = disk.below(&path)?;
+        let is_hidden = |path: &EntryPath| below.closed.iter().any(|closed| path.is_below(closed));
+        let known = tree.below(&path).map(|(path, _)| path).filter(|path| !is_hidden(path));
+        found.extend(known.map(|path| (path.clone(), None)));
+        found.extend(below.entries.into_iter().map(|(path, observed)| (path, Some(observed))));
     }
     Ok(())
 }
@@ -158,7 +162,7 @@ impl Comparison<'_> {
             }
         };
         let limit = self.budget.file_bytes.min(self.left);
-        let mut bytes = Vec::new();
+        let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0).saturating_add(1));
         let read = (&mut reader).take(limit.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(|error| self.unreadable(path, &error.to_string()))?;
         if bytes.len() as u64 > limit {

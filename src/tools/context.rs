@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::machine::{Machine, ShellRules};
+use super::ran::RecordAs;
 use super::recording::Recording;
-use super::shell::{ToolShell, record_result};
+use super::shell::ToolShell;
 use crate::backends::{FileChange, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::event::Event;
@@ -50,16 +51,16 @@ pub(super) struct RunningCommand {
     /// How it ended, once that is known; what it changed may not be known then.
     ended: Option<Result<ShellResult, ToolError>>,
     cancel: CancellationToken,
-    backend: &'static str,
+    record_as: RecordAs,
 }
 
 impl RunningCommand {
     pub(super) fn new(
         task: JoinHandle<Result<ShellResult, ShellError>>,
         cancel: CancellationToken,
-        backend: &'static str,
+        record_as: RecordAs,
     ) -> Self {
-        Self { task, ended: None, cancel, backend }
+        Self { task, ended: None, cancel, record_as }
     }
 }
 
@@ -167,8 +168,8 @@ impl ToolContext {
         self.running.is_some() || self.files.has_landed()
     }
 
-    /// Waits for the running command's end, and takes up what it did to the files. It may be dropped
-    /// wherever it waits, and begun again.
+    /// Waits for the running command's end, records it, and takes up what it did to the files. It may be
+    /// dropped wherever it waits, and begun again.
     pub(super) async fn finish_running(&mut self) -> Result<ShellResult, ToolError> {
         let nothing = || ToolError::new("no command runs");
         let running = self.running.as_mut().ok_or_else(nothing)?;
@@ -178,18 +179,22 @@ impl ToolContext {
             running.ended = Some(ended.map_err(panicked).and_then(|ended| Ok(ended?)));
         }
         let captured = self.machine.captured(self.files.tree().clone()).await;
-        let ended = self.running.take().and_then(|running| running.ended);
+        let Some(RunningCommand { ended: Some(ended), record_as, .. }) = self.running.take() else {
+            return Err(nothing());
+        };
+        // It has run, whether or not what it changed can be found out.
+        if let Ok(result) = &ended {
+            record_as.record(&mut self.facts, result).map_err(|error| ToolError::new(error.to_string()))?;
+        }
         self.files.take_captured(captured?);
-        ended.ok_or_else(nothing)?
+        ended
     }
 
     /// Kills a command that nobody waits for any more, and records what is known of it.
     pub(super) async fn stop_running(&mut self) {
         let Some(running) = &self.running else { return };
         running.cancel.cancel();
-        let backend = running.backend;
-        let recorded = self.finish_running().await.and_then(|result| record_result(&mut self.facts, backend, &result));
-        if let Err(error) = recorded {
+        if let Err(error) = self.finish_running().await {
             tracing::warn!(%error, "of a command that was stopped not all is known");
         }
     }

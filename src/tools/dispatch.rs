@@ -164,7 +164,7 @@ impl Dispatcher {
         }
         match answer.and_then(|answer| open.succeed(answer)) {
             Ok((outcome, pending)) => {
-                pending.durable().await?;
+                open.settle(pending).await?;
                 Ok(outcome)
             }
             Err(error) => open.fail(&error).await,

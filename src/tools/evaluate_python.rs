@@ -9,12 +9,9 @@ use serde_json::Value;
 
 use super::context::ToolContext;
 use super::error::ToolError;
-use super::shell::{EVALUATION, recorded};
+use super::shell::EVALUATION;
 use super::shell_execute::{TIMED_OUT, no_shell};
 use super::tool::{Effect, Tool};
-use crate::backends::ShellResult;
-use crate::engine::commit::Content;
-use crate::engine::event::EvalResult;
 
 /// Characters of each stream that are given back.
 const STREAM_MAX: usize = 4096;
@@ -72,8 +69,7 @@ impl Tool for PythonTool {
             ));
         }
         let Some(mut shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
-        let result = shell.evaluate(&["python3", "-c"], &params.code).await?;
-        record(context, &params.code, &result)?;
+        let result = shell.evaluate("python", &["python3", "-c"], &params.code).await?;
         if result.cancelled {
             return Err(ToolError::Cancelled);
         }
@@ -98,21 +94,4 @@ impl Tool for PythonTool {
         }
         text
     }
-}
-
-fn record(context: &mut ToolContext, code: &str, result: &ShellResult) -> Result<(), ToolError> {
-    let facts = &mut context.facts;
-    let code = Content::of(code.to_owned());
-    let event = EvalResult {
-        language: "python".to_owned(),
-        code: code.digest,
-        exit_code: result.exit_code,
-        timed_out: result.timed_out,
-        cancelled: result.cancelled,
-        micros: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
-        stdout: recorded(facts, &result.stdout),
-        stderr: recorded(facts, &result.stderr),
-    };
-    facts.keep(code);
-    facts.push(&event).map_err(|e| ToolError::new(e.to_string()))
 }

@@ -82,15 +82,19 @@ impl Machine {
         let tree = files_of(session)?;
         let is_blank = self.workspace.is_blank();
         if is_blank {
+            self.workspace.filling()?;
             fill(session, &tree, self.workspace.as_ref())?;
         }
-        let mut captured = compare(disk, &tree, self.rules.budget)?;
+        let mut captured = compare(disk, disk.touched()?, &tree, self.rules.budget)?;
         disk.settle()?;
         if is_blank {
             captured.deleted.extend(not_filled(self.workspace.as_ref(), &tree)?);
         }
         if let Some(pending) = self.record_found(session, captured)? {
             pending.wait().map_err(SessionError::from)?;
+        }
+        if is_blank {
+            self.workspace.filled()?;
         }
         Ok(())
     }
@@ -115,14 +119,18 @@ impl Machine {
         // A look that nobody waits for any more must not be mistaken for this one.
         let looking = Arc::clone(&self.looking).lock_owned().await;
         let Some(disk) = self.workspace.capture() else { return Ok(Captured::default()) };
-        if disk.is_quick() && disk.touched().map_err(failed)?.is_empty() {
+        let touched = if disk.is_quick() { Some(disk.touched().map_err(failed)?) } else { None };
+        if touched.as_ref().is_some_and(Vec::is_empty) {
             disk.settle().map_err(failed)?;
             return Ok(Captured::default());
         }
         let (workspace, budget) = (Arc::clone(&self.workspace), self.rules.budget);
         let looked = tokio::task::spawn_blocking(move || {
-            let captured =
-                workspace.capture().map_or_else(|| Ok(Captured::default()), |disk| compare(disk, &tree, budget));
+            let captured = match (workspace.capture(), touched) {
+                (None, _) => Ok(Captured::default()),
+                (Some(disk), Some(touched)) => compare(disk, touched, &tree, budget),
+                (Some(disk), None) => disk.touched().and_then(|touched| compare(disk, touched, &tree, budget)),
+            };
             (captured, looking)
         });
         let stopped = |_| ToolError::new("what changed on the disk could not be found out: the search was stopped");

@@ -15,6 +15,7 @@ mod mounts;
 mod open_call;
 mod podman_shell;
 mod policy;
+mod ran;
 mod recording;
 mod section;
 mod shell;

@@ -29,6 +29,8 @@ pub(super) struct OpenCall {
     pub(super) context: Option<ToolContext>,
     /// Nobody else changes files until the outcome is recorded.
     pub(super) turn: Option<Turn>,
+    /// The outcome, on its way to the disk.
+    settling: Option<Pending>,
     under_way: Option<UnderWay>,
 }
 
@@ -45,7 +47,16 @@ impl OpenCall {
         let pending = session.submit(commit)?;
         let call = pending.first();
         let (since, under_way) = (session.steady_micros(), Some(session.call_under_way(call)));
-        Ok(Self { call, session: session.clone(), since, closed: false, context: None, turn: None, under_way })
+        Ok(Self {
+            call,
+            session: session.clone(),
+            since,
+            closed: false,
+            context: None,
+            turn: None,
+            settling: None,
+            under_way,
+        })
     }
 
     fn micros(&self) -> u64 {
@@ -93,9 +104,17 @@ impl OpenCall {
             finished.status = CallStatus::Error;
         }
         let status = finished.status;
-        let committed = self.record_failure(&finished)?.durable().await?;
-        let (call, finished) = (self.call, committed.last);
+        let pending = self.record_failure(&finished)?;
+        let (call, finished) = (self.call, pending.last());
+        self.settle(pending).await?;
         Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros })
+    }
+
+    /// Waits until the outcome is on the disk, and so can be seen by the call that has the turn next.
+    pub(super) async fn settle(&mut self, pending: Pending) -> Result<(), SessionError> {
+        let settled = self.settling.insert(pending).settled().await;
+        self.settling = None;
+        Ok(settled?)
     }
 
     fn record_failure(&mut self, finished: &CallFinished) -> Result<Pending, SessionError> {
@@ -115,9 +134,8 @@ impl OpenCall {
         if let Some(context) = &mut self.context {
             context.stop_running().await;
         }
-        // The turn is held until the next call can see what is recorded here.
         if let Some(pending) = self.record_interruption()
-            && let Err(error) = pending.durable().await
+            && let Err(error) = self.settle(pending).await
         {
             tracing::warn!(%error, "an interrupted call could not be recorded");
         }
@@ -133,6 +151,9 @@ impl OpenCall {
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
+        if let Some(pending) = self.settling.take() {
+            return keep_until_settled(pending, self.turn.take());
+        }
         if self.closed {
             return;
         }
@@ -147,6 +168,7 @@ impl Drop for OpenCall {
                     closed: false,
                     context: self.context.take(),
                     turn: self.turn.take(),
+                    settling: None,
                     under_way: self.under_way.take(),
                 };
                 runtime.spawn(abandoned.give_up());
@@ -155,6 +177,18 @@ impl Drop for OpenCall {
             // Nobody waits for it: the background writer makes it durable.
             _ => drop(self.record_interruption()),
         }
+    }
+}
+
+/// Keeps the turn of a call that nobody waits for any more until the next one can see what it recorded.
+fn keep_until_settled(pending: Pending, turn: Option<Turn>) {
+    if let (Ok(runtime), Some(turn)) = (tokio::runtime::Handle::try_current(), turn) {
+        runtime.spawn(async move {
+            if let Err(error) = pending.settled().await {
+                tracing::warn!(%error, "the outcome of a call could not be recorded");
+            }
+            drop(turn);
+        });
     }
 }
 

@@ -9,11 +9,9 @@ use super::asking::{Answer, CommandQuestion};
 use super::context::{RunningCommand, ToolContext};
 use super::error::ToolError;
 use super::policy::{AllowedBy, Decision};
+use super::ran::RecordAs;
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
-use crate::engine::commit::Content;
-use crate::engine::event::{
-    CommandDecided, CommandLine, CommandResult, DecidedBy, PolicyDecision, RecordedOutput, SessionAllow,
-};
+use crate::engine::event::{CommandDecided, CommandLine, DecidedBy, PolicyDecision, SessionAllow};
 use crate::engine::live::CommandOutput;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -48,15 +46,17 @@ impl<'a> ToolShell<'a> {
     pub async fn execute(&mut self, command: ShellCommand) -> Result<ShellResult, ToolError> {
         command.check()?;
         self.decide(&command.command).await?;
-        let result = self.run(command).await?;
-        let facts = &mut self.context.facts;
-        record_result(facts, self.shell.properties().backend_name, &result)?;
-        Ok(result)
+        let backend = self.shell.properties().backend_name;
+        self.run(command, RecordAs::Command { backend }).await
     }
 
-    /// Runs code by an interpreter; the policy is asked about the interpreter, and the caller records what
-    /// came of it.
-    pub(super) async fn evaluate(&mut self, interpreter: &[&str], code: &str) -> Result<ShellResult, ToolError> {
+    /// Runs code by an interpreter, and records it; the policy is asked about the interpreter.
+    pub(super) async fn evaluate(
+        &mut self,
+        language: &'static str,
+        interpreter: &[&str],
+        code: &str,
+    ) -> Result<ShellResult, ToolError> {
         let mut args: Vec<String> = interpreter.iter().map(|&word| word.to_owned()).collect();
         self.decide(&CommandLine::Args(args.clone())).await?;
         args.push(code.to_owned());
@@ -65,17 +65,16 @@ impl<'a> ToolShell<'a> {
         // So that what was printed before the end is there.
         command.env.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
         command.check()?;
-        self.run(command).await
+        self.run(command, RecordAs::Evaluation { language, code: code.to_owned() }).await
     }
 
-    async fn run(&mut self, command: ShellCommand) -> Result<ShellResult, ToolError> {
+    async fn run(&mut self, command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
         self.context.land()?;
         let (session, call) = (self.context.session().clone(), self.context.call());
         let watch = shown_to_subscribers(session, call);
         let cancel = self.context.cancellation().child_token();
         let running = self.shell.execute(command, watch, cancel.clone());
-        let backend = self.shell.properties().backend_name;
-        self.context.running = Some(RunningCommand::new(tokio::spawn(running), cancel, backend));
+        self.context.running = Some(RunningCommand::new(tokio::spawn(running), cancel, record_as));
         self.context.finish_running().await
     }
 
@@ -156,33 +155,4 @@ fn shown_to_subscribers(session: Session, call: Seq) -> OutputWatch {
     Arc::new(move |stream, bytes| {
         session.show_output(CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
     })
-}
-
-/// Records how a command ended, with what it printed as contents.
-pub(super) fn record_result(
-    facts: &mut crate::engine::commit::Commit,
-    backend: &str,
-    result: &ShellResult,
-) -> Result<(), ToolError> {
-    let event = CommandResult {
-        backend: backend.to_owned(),
-        command: result.command.clone(),
-        cwd: result.cwd.clone(),
-        exit_code: result.exit_code,
-        signal: result.signal,
-        timed_out: result.timed_out,
-        cancelled: result.cancelled,
-        micros: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
-        stdout: recorded(facts, &result.stdout),
-        stderr: recorded(facts, &result.stderr),
-    };
-    facts.push(&event).map_err(|e| ToolError::new(e.to_string()))
-}
-
-/// Keeps what a command printed.
-pub(super) fn recorded(facts: &mut crate::engine::commit::Commit, output: &crate::backends::Output) -> RecordedOutput {
-    let content = Content::of(output.kept.clone());
-    let recorded = RecordedOutput { content: content.digest, kept: content.bytes.len() as u64, bytes: output.bytes };
-    facts.keep(content);
-    recorded
 }

@@ -131,10 +131,11 @@ impl FileRig {
         self.looking("looking at an entry", move |disk| disk.observe(&path)).await
     }
 
+    /// The entries below a directory, in order.
     pub(super) async fn below(&self, path: EntryPath) -> Found<Vec<(EntryPath, Observed)>> {
-        let mut found = self.looking("looking below", move |disk| disk.below(&path)).await?;
-        found.sort_by(|a, b| a.0.cmp(&b.0));
-        Ok(found)
+        let mut below = self.looking("looking below", move |disk| disk.below(&path)).await?;
+        below.entries.sort_by(|a, b| a.0.cmp(&b.0));
+        Ok(below.entries)
     }
 
     /// A file's bytes; why not, where it can't be opened or read.

@@ -19,7 +19,7 @@ use crate::backends::{BackendError, FileChange, Touched};
 
 pub(crate) use overlay::{OverlayDisk, OverlayOptions};
 pub(crate) use plain::PlainDisk;
-pub(crate) use tree::{ObservedKind, Tree};
+pub(crate) use tree::Tree;
 
 /// A session's files on a disk, and what has changed there.
 pub(crate) trait Disk: Send {

@@ -283,6 +283,11 @@ impl<'a> Compare<'_, 'a> {
             // Something may have come and gone where a mark is.
             let fresh = match stamp.is_mark() {
                 true => !known || before.is_some_and(|before| before.fresh) && self.moved,
+                // What could not change unseen before can't now. A plain tree is looked at again all the same:
+                // overlays need a kernel that gives a change after a look another time, and it may have an older one.
+                false if known && self.scan.forms != Forms::Plain && before.is_some_and(|before| !before.fresh) => {
+                    false
+                }
                 false => stamp.is_fresh(self.scan.started),
             };
             match before {

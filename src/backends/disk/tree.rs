@@ -12,6 +12,8 @@ use rustix::io::Errno;
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::listing::{Lister, look, look_at};
 use super::stamp::Stamp;
+use crate::backends::Observed;
+use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
 /// The bit that lets a file's owner execute it.
@@ -32,36 +34,11 @@ pub(crate) struct Tree {
 
 /// An entry as it was when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Observed {
+pub(crate) struct Found {
     /// What it is.
-    pub(crate) kind: ObservedKind,
+    pub(crate) kind: Observed,
     /// Differs when the entry has changed; does not always when the change is some milliseconds old.
     pub(crate) identity: Stamp,
-}
-
-/// What an entry is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ObservedKind {
-    /// A regular file.
-    File {
-        /// Bytes.
-        size: u64,
-        /// Whether its owner may execute it.
-        executable: bool,
-    },
-    /// A symbolic link, which was not followed.
-    Symlink {
-        /// As it is stored in the link.
-        target: Vec<u8>,
-    },
-    /// A directory.
-    Directory,
-    /// A named pipe.
-    Fifo,
-    /// A socket's address.
-    Socket,
-    /// A device, by character or by block.
-    Device,
 }
 
 impl Tree {
@@ -93,7 +70,7 @@ impl Tree {
     }
 
     /// What is at a path; none where nothing is, or where a parent is a link, which is not followed.
-    pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<Observed>> {
+    pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<Found>> {
         let found = if path.is_root() {
             look_at(&self.root).and_then(|stat| observed(&self.root, c".", &stat))
         } else {
@@ -139,7 +116,7 @@ impl Tree {
     pub(crate) fn walk(
         &self,
         below: &EntryPath,
-        visit: &mut dyn FnMut(EntryPath, Observed),
+        visit: &mut dyn FnMut(EntryPath, Found),
     ) -> io::Result<Vec<EntryPath>> {
         let mut unreadable = Vec::new();
         let mut lister = Lister::new();
@@ -160,7 +137,7 @@ impl Tree {
                 else {
                     return Ok(());
                 };
-                if found.kind == ObservedKind::Directory {
+                if found.kind == Observed::Directory {
                     left.push(path.clone());
                 }
                 visit(path, found);
@@ -251,23 +228,23 @@ pub(super) fn mount_id(handle: impl AsFd) -> Result<u64, Errno> {
     statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map(|stat| stat.stx_mnt_id)
 }
 
-fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<Observed, Errno> {
+fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<Found, Errno> {
     let kind = match kind_of(stat) {
         FileType::RegularFile => {
-            ObservedKind::File { size: stat.stx_size, executable: stat.stx_mode & OWNER_EXECUTES != 0 }
+            Observed::File { size: stat.stx_size, executable: stat.stx_mode & OWNER_EXECUTES != 0 }
         }
-        FileType::Directory => ObservedKind::Directory,
+        FileType::Directory => Observed::Directory,
         FileType::Symlink => match readlinkat(parent, name, Vec::new()) {
-            Ok(target) => ObservedKind::Symlink { target: target.into_bytes() },
+            Ok(target) => Observed::Symlink { target: target.into_bytes() },
             // It was replaced between both looks.
             Err(Errno::INVAL) => return Err(Errno::NOENT),
             Err(error) => return Err(error),
         },
-        FileType::Fifo => ObservedKind::Fifo,
-        FileType::Socket => ObservedKind::Socket,
-        _ => ObservedKind::Device,
+        FileType::Fifo => Observed::Special(Special::Fifo),
+        FileType::Socket => Observed::Special(Special::Socket),
+        _ => Observed::Special(Special::Device),
     };
-    Ok(Observed { kind, identity: Stamp::of(stat) })
+    Ok(Found { kind, identity: Stamp::of(stat) })
 }
 
 fn vanished<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {

@@ -5,7 +5,7 @@ use std::io::Read;
 use super::engine::WORKSPACE;
 use crate::backends::disk::{OverlayDisk, PlainDisk};
 use crate::backends::on_disk::OnDisk;
-use crate::backends::{BackendError, Capture, FileChange, Observed, Touched};
+use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
 use crate::engine::path::EntryPath;
 
 /// The files of a session with a container.
@@ -85,7 +85,7 @@ impl Capture for Files {
         self.inner().observe(path)
     }
 
-    fn below(&self, path: &EntryPath) -> Result<Vec<(EntryPath, Observed)>, BackendError> {
+    fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
         self.inner().below(path)
     }
 

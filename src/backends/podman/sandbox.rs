@@ -11,6 +11,7 @@ use super::files::Files;
 use super::leftovers::owner_of_this_process;
 use super::options::{OverlayUse, PodmanOptions};
 use super::paths::{self, Paths};
+use crate::backends::blank::Blank;
 use crate::backends::commands::{Busy, Commands, Place};
 use crate::backends::disk::{OverlayDisk, OverlayOptions, PlainDisk, Tree};
 use crate::backends::on_disk::OnDisk;
@@ -46,7 +47,7 @@ struct Shared {
     options: PodmanOptions,
     paths: Paths,
     files: Files,
-    is_new: bool,
+    blank: Blank,
     busy: Arc<AtomicU32>,
     machine: Mutex<Machine>,
 }
@@ -75,14 +76,14 @@ impl PodmanSandbox {
     pub fn open(session: SessionId, options: &PodmanOptions) -> Result<Self, BackendError> {
         let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
         let paths = Paths::prepare(session).map_err(failed)?;
-        let (files, is_new) = files(&paths, options.overlay)?;
+        let (files, blank) = files(&paths, options.overlay)?;
         let shared = Arc::new(Shared {
             session,
             name: format!("foldspace-{session}"),
             options: options.clone(),
             paths,
             files,
-            is_new,
+            blank,
             busy: Arc::default(),
             machine: Mutex::default(),
         });
@@ -124,27 +125,30 @@ impl Container for Shared {
 }
 
 /// The files of a session, and whether they are still to be filled.
-fn files(paths: &Paths, overlay: OverlayUse) -> Result<(Files, bool), BackendError> {
+fn files(paths: &Paths, overlay: OverlayUse) -> Result<(Files, Blank), BackendError> {
     let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
     let owner = rustix::process::geteuid().is_root().then_some(super::engine::USER);
+    let blank = |is_new| Blank::new(NAME, paths.root.join("filling"), is_new);
     // An overlay is attached from outside, which takes root and an engine of this machine.
     let possible = || owner.is_some() && !paths.files.exists() && OverlayDisk::supported(&paths.layers).is_ok();
     if overlay == OverlayUse::Auto && possible() {
         let options = OverlayOptions { owner, ..OverlayOptions::new(NAME, &paths.layers.join("overlay")) };
-        if let Some(disk) = OverlayDisk::open(options.clone()).map_err(failed)? {
-            return Ok((Files::Overlay(OnDisk::new(NAME, Box::new(disk))), false));
-        }
-        let disk = OverlayDisk::create(options, |_| Ok(()))?;
-        return Ok((Files::Overlay(OnDisk::new(NAME, Box::new(disk))), true));
+        let open = OverlayDisk::open(options.clone()).map_err(failed)?;
+        let blank = blank(open.is_none());
+        let disk = match open {
+            Some(disk) => disk,
+            None => OverlayDisk::create(options, |_| Ok(()))?,
+        };
+        return Ok((Files::Overlay(OnDisk::new(NAME, Box::new(disk))), blank));
     }
-    let is_new = !paths.files.exists();
+    let blank = blank(!paths.files.exists());
     let aside = paths.root.join("aside");
     paths::directory(&paths.files, 0o755).map_err(failed)?;
     paths::directory(&aside, 0o700).map_err(failed)?;
     paths.give_away(&paths.files).map_err(failed)?;
     let tree = Tree::beneath(NAME, &paths.files, &aside, owner).map_err(failed)?;
     let disk = PlainDisk::new(tree).map_err(failed)?;
-    Ok((Files::Plain(OnDisk::new(NAME, Box::new(disk))), is_new))
+    Ok((Files::Plain(OnDisk::new(NAME, Box::new(disk))), blank))
 }
 
 impl Shared {
@@ -383,7 +387,15 @@ impl Workspace for PodmanSandbox {
     }
 
     fn is_blank(&self) -> bool {
-        self.shared.is_new
+        self.shared.blank.is_blank()
+    }
+
+    fn filling(&self) -> Result<(), BackendError> {
+        self.shared.blank.filling()
+    }
+
+    fn filled(&self) -> Result<(), BackendError> {
+        self.shared.blank.filled()
     }
 
     /// The dispatcher asks for this when no command runs.

@@ -22,7 +22,7 @@ mod wire;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub(crate) use cancel::Cancel;
@@ -53,6 +53,8 @@ struct Shared {
     // Before `origin`: the connections close before the runner is waited for.
     idle: Mutex<Vec<Connection>>,
     origin: Origin,
+    /// What it said of itself; that does not change while it runs.
+    environment: OnceLock<Environment>,
 }
 
 #[derive(Debug)]
@@ -86,7 +88,7 @@ impl Runner {
         let address = Address { socket: socket.to_owned(), token: token.to_vec(), process };
         let (connection, _) = address.connect_within(timeout)?;
         let idle = Mutex::new(vec![connection]);
-        Ok(Self { shared: Arc::new(Shared { idle, origin: Origin::Container(address) }) })
+        Ok(Self { shared: Arc::new(Shared { idle, origin: Origin::Container(address), environment: OnceLock::new() }) })
     }
 
     /// Starts a runner on the host. Commands start, and files are, below `root`.
@@ -95,7 +97,7 @@ impl Runner {
     /// [`RunnerError::Start`] when it cannot be executed.
     pub(crate) fn spawn_on_host(root: &Path) -> Result<Self, RunnerError> {
         let origin = Origin::Host(HostRunner::start(root)?);
-        let runner = Self { shared: Arc::new(Shared { idle: Mutex::default(), origin }) };
+        let runner = Self { shared: Arc::new(Shared { idle: Mutex::default(), origin, environment: OnceLock::new() }) };
         // The first call would pay for it, and a runner that cannot work is better known now.
         let connection = runner.open()?;
         runner.put_back(connection);
@@ -130,15 +132,19 @@ impl Runner {
     ///
     /// # Errors
     /// When the runner is gone or silent.
-    pub(crate) fn env(&self) -> Result<Environment, RunnerError> {
+    pub(crate) fn env(&self) -> Result<&Environment, RunnerError> {
+        if let Some(known) = self.shared.environment.get() {
+            return Ok(known);
+        }
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-        self.ask(&Request::Env, |reply| match reply {
+        let asked = self.ask(&Request::Env, |reply| match reply {
             Reply::Env { variables, root } => Some(Environment {
                 variables: variables.into_iter().map(owned).collect(),
                 root: PathBuf::from(owned(root)),
             }),
             _ => None,
-        })
+        })?;
+        Ok(self.shared.environment.get_or_init(|| asked))
     }
 
     /// What the container's control group counts.

@@ -74,13 +74,19 @@ impl Pending {
     /// # Errors
     /// [`StoreError::Poisoned`] when it could not be written.
     pub async fn durable(self) -> Result<Committed, StoreError> {
+        self.settled().await?;
+        Ok(self.committed)
+    }
+
+    /// Waits as [`durable`](Pending::durable) does; it may be dropped while it waits, and begun again.
+    pub(crate) async fn settled(&self) -> Result<(), StoreError> {
         if let Ticket::Group { number, waits } = &self.ticket {
             waits.nudge();
             if let Some(progress) = waits.progress() {
                 progress.reached(*number).await?;
             }
         }
-        Ok(self.committed)
+        Ok(())
     }
 }
 

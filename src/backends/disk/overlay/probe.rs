@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::attach::Place;
 use super::{OverlayDisk, OverlayOptions, TREE};
-use crate::backends::disk::{Disk, ObservedKind, Touched};
-use crate::backends::{BackendError, FileChange};
+use crate::backends::disk::{Disk, Touched};
+use crate::backends::{BackendError, FileChange, Observed};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -47,7 +47,7 @@ fn attempt(root: &Path) -> Result<(), String> {
     for change in &changes {
         let named = touched.contains(&Touched::Entry(change.path().clone()));
         let there = disk.tree().observe(change.path()).map_err(words)?;
-        let is_file = there.is_some_and(|found| matches!(found.kind, ObservedKind::File { .. }));
+        let is_file = there.is_some_and(|found| matches!(found.kind, Observed::File { .. }));
         if !named || is_file != matches!(change, FileChange::Write { .. }) {
             return Err(format!("an overlay in {} does not show its changes", root.display()));
         }

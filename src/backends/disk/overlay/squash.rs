@@ -13,11 +13,12 @@ use rustix::io::Errno;
 use rustix::time::Timespec;
 
 use super::mount::Notes;
+use crate::backends::Observed;
 use crate::backends::disk::Tree;
 use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
 use crate::backends::disk::listing::{Lister, look, look_at};
 use crate::backends::disk::stamp::Stamp;
-use crate::backends::disk::tree::{ObservedKind, kind_of, make_directory};
+use crate::backends::disk::tree::{kind_of, make_directory};
 use crate::engine::path::EntryPath;
 
 /// Whether layers could be put together name by name.
@@ -85,10 +86,10 @@ pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<(
         let to = open_directory(into.as_fd(), parent.as_bytes(), OFlags::PATH)?;
         let stat = look(&from, path.name())?;
         match kind {
-            ObservedKind::Directory => drop(copy_directory(&from, path.name(), &to)?),
-            ObservedKind::File { .. } => copy_file(tree.open(&path)?, &stat, &to, path.name())?,
-            ObservedKind::Symlink { target } => symlinkat(target.as_slice(), &to, path.name())?,
-            ObservedKind::Fifo | ObservedKind::Socket | ObservedKind::Device => {
+            Observed::Directory => drop(copy_directory(&from, path.name(), &to)?),
+            Observed::File { .. } => copy_file(tree.open(&path)?, &stat, &to, path.name())?,
+            Observed::Symlink { target } => symlinkat(target.as_slice(), &to, path.name())?,
+            Observed::Special(_) => {
                 let mode = Mode::from_raw_mode(u32::from(stat.stx_mode));
                 mknodat(&to, path.name(), kind_of(&stat), mode, 0)?;
             }

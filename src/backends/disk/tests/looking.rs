@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{Mode, OFlags, mkdirat};
 
 use super::rig::{IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through};
-use crate::backends::Touched;
-use crate::backends::disk::ObservedKind;
 use crate::backends::disk::beneath::open_in;
-use crate::backends::disk::tree::Observed;
+use crate::backends::disk::tree::Found;
+use crate::backends::{Observed, Touched};
+use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
 fn some_files(top: &Path) {
@@ -127,7 +127,7 @@ fn names_are_any_bytes() {
             touched.contains(&Touched::Entry(inner.clone()))
                 || touched.contains(&Touched::Subtree(inner.parent().unwrap()))
         );
-        assert!(matches!(rig.disk.tree().observe(&inner).unwrap().unwrap().kind, ObservedKind::File { size: 1, .. }));
+        assert!(matches!(rig.disk.tree().observe(&inner).unwrap().unwrap().kind, Observed::File { size: 1, .. }));
     });
 }
 
@@ -141,8 +141,8 @@ fn pipes_and_sockets_are_seen_and_not_opened() {
         });
         assert!(names(&touched, "pipe") && names(&touched, "socket"));
         let tree = rig.disk.tree();
-        assert_eq!(tree.observe(&path("pipe")).unwrap().unwrap().kind, ObservedKind::Fifo);
-        assert_eq!(tree.observe(&path("socket")).unwrap().unwrap().kind, ObservedKind::Socket);
+        assert_eq!(tree.observe(&path("pipe")).unwrap().unwrap().kind, Observed::Special(Special::Fifo));
+        assert_eq!(tree.observe(&path("socket")).unwrap().unwrap().kind, Observed::Special(Special::Socket));
         for name in ["pipe", "socket", ""] {
             assert!(tree.open(&path(name)).unwrap_err().to_string().contains("no regular file"));
         }
@@ -164,7 +164,7 @@ fn links_lead_nowhere() {
         assert!(tree.open(&path("out/secret")).is_err());
         assert!(tree.open(&path("out")).is_err());
         let target = outside.as_os_str().as_bytes().to_vec();
-        assert_eq!(tree.observe(&path("out")).unwrap().unwrap().kind, ObservedKind::Symlink { target });
+        assert_eq!(tree.observe(&path("out")).unwrap().unwrap().kind, Observed::Symlink { target });
         let mut walked = Vec::new();
         tree.walk(&EntryPath::root(), &mut |path, _| walked.push(path)).unwrap();
         assert!(walked.contains(&path("out")) && walked.contains(&path("a/b/c/four")));
@@ -192,7 +192,7 @@ fn trees_may_be_a_thousand_levels_deep() {
             })
         };
         assert!(covers(&rig.take(), &bottom));
-        assert_eq!(rig.disk.tree().observe(&bottom).unwrap().unwrap().kind, ObservedKind::Directory);
+        assert_eq!(rig.disk.tree().observe(&bottom).unwrap().unwrap().kind, Observed::Directory);
         let mut walked = 0;
         rig.disk.tree().walk(&EntryPath::root(), &mut |_, _| walked += 1).unwrap();
         assert_eq!(walked, 2000);
@@ -263,13 +263,13 @@ fn learn(known: &mut World, rig: &mut super::rig::Rig) {
     for one in &touched {
         let (Touched::Entry(path) | Touched::Subtree(path)) = one;
         let found = tree.observe(path).unwrap();
-        let is_directory = found.as_ref().is_some_and(|found| found.kind == ObservedKind::Directory);
+        let is_directory = found.as_ref().is_some_and(|found| found.kind == Observed::Directory);
         if !is_directory || matches!(one, Touched::Subtree(_)) {
             known.retain(|other, _| !other.is_below(path));
         }
         put(known, tree, path, found.map(|found| found.kind));
         if matches!(one, Touched::Subtree(_)) && is_directory {
-            let mut found: Vec<(EntryPath, Observed)> = Vec::new();
+            let mut found: Vec<(EntryPath, Found)> = Vec::new();
             tree.walk(path, &mut |path, seen| found.push((path, seen))).unwrap();
             found.into_iter().for_each(|(path, seen)| put(known, tree, &path, Some(seen.kind)));
         }
@@ -277,16 +277,16 @@ fn learn(known: &mut World, rig: &mut super::rig::Rig) {
     rig.disk.settle().unwrap();
 }
 
-fn put(known: &mut World, tree: &crate::backends::disk::Tree, path: &EntryPath, kind: Option<ObservedKind>) {
+fn put(known: &mut World, tree: &crate::backends::disk::Tree, path: &EntryPath, kind: Option<Observed>) {
     let seen = match kind {
         None => None,
-        Some(ObservedKind::File { executable, .. }) => tree.open(path).ok().map(|mut file| {
+        Some(Observed::File { executable, .. }) => tree.open(path).ok().map(|mut file| {
             let mut bytes = Vec::new();
             std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
             Seen::File { bytes, executable }
         }),
-        Some(ObservedKind::Symlink { target }) => Some(Seen::Link(target)),
-        Some(ObservedKind::Directory) => Some(Seen::Directory),
+        Some(Observed::Symlink { target }) => Some(Seen::Link(target)),
+        Some(Observed::Directory) => Some(Seen::Directory),
         Some(_) => Some(Seen::Other),
     };
     match seen {
