@@ -160,6 +160,7 @@ impl RuleArgs {
         let budget = CaptureBudget {
             file_bytes: self.keep_file_bytes.unwrap_or(defaults.file_bytes),
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
+            ..defaults
         };
         ShellRules { policy, asker, budget }
     }
@@ -202,5 +203,5 @@ pub(super) fn dispatcher(
     workspace: Arc<dyn Workspace>,
     rules: ShellRules,
 ) -> Result<Dispatcher, Failure> {
-    Ok(Dispatcher::new(session, Tools::standard(), workspace)?.with_rules(rules))
+    Ok(Dispatcher::with_rules(session, Tools::standard(), workspace, rules)?)
 }

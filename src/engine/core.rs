@@ -39,6 +39,8 @@ pub(crate) struct Core {
     pub(super) under_way: Mutex<BTreeSet<Seq>>,
     /// Whose turn it is to change the workspace.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
+    /// Held while the workspace's disk is looked at.
+    pub(super) looking: Arc<tokio::sync::Mutex<()>>,
     /// Who wants to see what commands print while they run.
     pub(super) outputs: Outputs,
     /// Whether a container-backed shell is active.
@@ -64,6 +66,7 @@ impl Core {
             latest: Mutex::default(),
             under_way: Mutex::default(),
             turn: Arc::default(),
+            looking: Arc::default(),
             outputs: Outputs::default(),
             has_machine: AtomicBool::new(false),
         };

@@ -71,8 +71,12 @@ impl Outputs {
     }
 
     /// A command never waits for a subscriber.
-    pub(super) fn show(&self, output: CommandOutput) {
+    pub(super) fn show(&self, output: impl FnOnce() -> CommandOutput) {
         let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+        if subscribers.is_empty() {
+            return;
+        }
+        let output = output();
         subscribers.retain(|subscriber| match subscriber.sender.try_send(output.clone()) {
             Ok(()) => true,
             Err(TrySendError::Full(output)) => {

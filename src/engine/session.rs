@@ -232,6 +232,16 @@ impl Session {
         Arc::clone(&self.core.turn).lock_owned().await
     }
 
+    /// Waits until nobody looks at the workspace's disk, and keeps others from it until the guard is dropped.
+    pub(crate) async fn looking(&self) -> Turn {
+        Arc::clone(&self.core.looking).lock_owned().await
+    }
+
+    /// The same, when nobody looks.
+    pub(crate) fn looking_now(&self) -> Option<Turn> {
+        Arc::clone(&self.core.looking).try_lock_owned().ok()
+    }
+
     /// The turn, when nobody has it.
     pub(crate) fn turn_now(&self) -> Option<Turn> {
         Arc::clone(&self.core.turn).try_lock_owned().ok()
@@ -244,7 +254,7 @@ impl Session {
     }
 
     /// Shows subscribers what a command has printed.
-    pub(crate) fn show_output(&self, output: CommandOutput) {
+    pub(crate) fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
         self.core.outputs.show(output);
     }
 

@@ -15,19 +15,22 @@ use crate::reducers::VirtualFileSystem;
 const PIECE: usize = 256 << 10;
 
 /// How much of what commands write is kept. What is over it is recorded with its digest and size, and
-/// marked `incomplete`.
+/// marked `incomplete`; what is over `digest_bytes`, too, with its size only and a digest of zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureBudget {
     /// Bytes of one file.
     pub file_bytes: u64,
     /// Bytes of all files that one call changed. They are in memory together until they are recorded.
     pub step_bytes: u64,
+    /// Bytes of all files of one call that are read to learn their digests only. A file with holes may say that
+    /// it has more than any disk.
+    pub digest_bytes: u64,
 }
 
 impl Default for CaptureBudget {
-    /// 64 MiB of a file, 256 MiB of a call.
+    /// 64 MiB of a file, 256 MiB of a call; 16 GiB are read.
     fn default() -> Self {
-        Self { file_bytes: 64 << 20, step_bytes: 256 << 20 }
+        Self { file_bytes: 64 << 20, step_bytes: 256 << 20, digest_bytes: 16 << 30 }
     }
 }
 
@@ -67,7 +70,8 @@ pub(super) fn compare(
     for touched in touched {
         look(disk, tree, touched, &mut found)?;
     }
-    let mut comparison = Comparison { disk, tree, budget, left: budget.step_bytes, captured: Captured::default() };
+    let (left, unread) = (budget.step_bytes, budget.digest_bytes);
+    let mut comparison = Comparison { disk, tree, budget, left, unread, captured: Captured::default() };
     for (path, observed) in &found {
         comparison.entry(path, observed.as_ref())?;
     }
@@ -107,6 +111,8 @@ struct Comparison<'a> {
     budget: CaptureBudget,
     /// Bytes of the step that may still be kept.
     left: u64,
+    /// Bytes that may still be read and not kept.
+    unread: u64,
     captured: Captured,
 }
 
@@ -162,12 +168,18 @@ impl Comparison<'_> {
             }
         };
         let limit = self.budget.file_bytes.min(self.left);
+        if size > limit && size > self.unread {
+            return Ok(Some(unseen(size, executable)));
+        }
         let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0).saturating_add(1));
         let read = (&mut reader).take(limit.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(|error| self.unreadable(path, &error.to_string()))?;
         if bytes.len() as u64 > limit {
+            // It may grow while it is read.
+            let reader = reader.take(self.unread.saturating_sub(bytes.len() as u64));
             let read = Seen::read_on(bytes, reader).map_err(|error| self.unreadable(path, &error.to_string()))?;
-            return Ok(Some(read.node(executable, known)));
+            self.unread = self.unread.saturating_sub(read.size);
+            return Ok(Some(if self.unread == 0 { unseen(size, executable) } else { read.node(executable, known) }));
         }
         let mut node = Node::file(&bytes, executable);
         if let Node::File { content, incomplete, .. } = &mut node {
@@ -188,8 +200,8 @@ impl Comparison<'_> {
     }
 }
 
-/// A file that may not be read: nobody knows whether it is still what it was. Whoever allows it to be read
-/// shows by that that there is something to look at.
+/// A file that may not, or can't, be read: nobody knows whether it is still what it was. Whoever allows it to be
+/// read shows by that that there is something to look at.
 fn unseen(size: u64, executable: bool) -> Node {
     Node::File { content: Digest::from_bytes([0; 32]), size, executable, text: false, incomplete: true }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::error::ToolError;
 use super::filesystem::Filesystem;
@@ -13,7 +13,8 @@ use super::machine::{Machine, ShellRules};
 use super::ran::RecordAs;
 use super::recording::Recording;
 use super::shell::ToolShell;
-use crate::backends::{FileChange, ShellError, ShellResult, Workspace};
+use super::tool::Effect;
+use crate::backends::{FileChange, MachineNews, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::event::Event;
 use crate::engine::recorded::Seq;
@@ -40,6 +41,10 @@ pub struct ToolContext {
     cancel: CancellationToken,
     /// Recorded with a success.
     extra: Commit,
+    /// Whether it may change anything: only then it has the turn, and a shell.
+    may_change: bool,
+    /// What happened to the machine, until it is recorded.
+    news: Vec<MachineNews>,
     /// Recorded whatever becomes of the call: it has happened.
     pub(super) facts: Commit,
     pub(super) running: Option<RunningCommand>,
@@ -50,7 +55,8 @@ pub(super) struct RunningCommand {
     task: JoinHandle<Result<ShellResult, ShellError>>,
     /// How it ended, once that is known; what it changed may not be known then.
     ended: Option<Result<ShellResult, ToolError>>,
-    cancel: CancellationToken,
+    /// Dropped, it kills the command.
+    cancel: Option<DropGuard>,
     record_as: RecordAs,
 }
 
@@ -60,7 +66,7 @@ impl RunningCommand {
         cancel: CancellationToken,
         record_as: RecordAs,
     ) -> Self {
-        Self { task, ended: None, cancel, record_as }
+        Self { task, ended: None, cancel: Some(cancel.drop_guard()), record_as }
     }
 }
 
@@ -69,6 +75,7 @@ impl ToolContext {
         session: &Session,
         call: Seq,
         machine: &Machine,
+        effect: Effect,
         limit: Duration,
         cancel: CancellationToken,
     ) -> Result<Self, SessionError> {
@@ -82,6 +89,8 @@ impl ToolContext {
             limit,
             cancel,
             extra: session.commit(),
+            may_change: effect != Effect::ReadOnly,
+            news: Vec::new(),
             facts: session.commit(),
             running: None,
         })
@@ -136,8 +145,11 @@ impl ToolContext {
         if self.remaining().is_zero() { Err(ToolError::TimedOut(self.limit)) } else { Ok(()) }
     }
 
-    /// Where commands run; none where the backend has no such place.
+    /// Where commands run; none where the backend has no such place, and for a tool that only reads.
     pub fn shell(&mut self) -> Option<ToolShell<'_>> {
+        if !self.may_change {
+            return None;
+        }
         let shell = self.machine.workspace.shell()?;
         Some(ToolShell::new(self, shell))
     }
@@ -178,7 +190,7 @@ impl ToolContext {
             let panicked = |_| ToolError::new("the shell failed: it panicked");
             running.ended = Some(ended.map_err(panicked).and_then(|ended| Ok(ended?)));
         }
-        let captured = self.machine.captured(self.files.tree().clone()).await;
+        let captured = self.machine.captured(&self.session, self.files.tree().clone()).await;
         let Some(RunningCommand { ended: Some(ended), record_as, .. }) = self.running.take() else {
             return Err(nothing());
         };
@@ -192,22 +204,32 @@ impl ToolContext {
 
     /// Kills a command that nobody waits for any more, and records what is known of it.
     pub(super) async fn stop_running(&mut self) {
-        let Some(running) = &self.running else { return };
-        running.cancel.cancel();
+        let Some(running) = &mut self.running else { return };
+        drop(running.cancel.take());
         if let Err(error) = self.finish_running().await {
             tracing::warn!(%error, "of a command that was stopped not all is known");
         }
     }
 
-    /// Begins what a call records with what has happened, whatever became of it.
+    /// Begins what a call records with what has happened, whatever became of it. It is kept here until
+    /// [`recorded`](ToolContext::recorded), so that a recording that fails loses nothing.
     pub(super) fn record_facts(&mut self, mut recording: Recording) -> Result<Recording, CommitError> {
         if self.files.has_landed() {
             recording = recording.splitting();
         }
-        self.machine.record_news(&mut recording)?;
-        let facts = std::mem::replace(&mut self.facts, self.session.commit());
-        recording.append(facts)?;
+        // Somebody else's command may run while a tool reads.
+        if self.may_change && self.running.is_none() {
+            self.news.extend(self.machine.workspace.news());
+        }
+        self.machine.record_news(&self.news, &mut recording)?;
+        recording.append(self.facts.clone())?;
         Ok(recording)
+    }
+
+    /// What happened is recorded.
+    pub(super) fn recorded(&mut self) {
+        self.news.clear();
+        self.facts = self.session.commit();
     }
 
     /// Records what the tool did, and gives what is still to be put onto the disk.
@@ -215,8 +237,7 @@ impl ToolContext {
         let too_much = |e: CommitError| ToolError::new(e.to_string());
         let changes = if self.files.is_changed() { self.files.changes()? } else { Vec::new() };
         self.files.record_into(recording).map_err(too_much)?;
-        let extra = std::mem::replace(&mut self.extra, self.session.commit());
-        recording.append(extra).map_err(too_much)?;
+        recording.append(self.extra.clone()).map_err(too_much)?;
         Ok(changes)
     }
 

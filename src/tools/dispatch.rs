@@ -108,6 +108,19 @@ impl Dispatcher {
         tools: impl Into<Arc<Tools>>,
         workspace: Arc<dyn Workspace>,
     ) -> Result<Self, DispatchError> {
+        Self::with_rules(session, tools, workspace, ShellRules::default())
+    }
+
+    /// The same with other rules for commands: which may run, who is asked, how much is kept.
+    ///
+    /// # Errors
+    /// As [`new`](Dispatcher::new).
+    pub fn with_rules(
+        session: Session,
+        tools: impl Into<Arc<Tools>>,
+        workspace: Arc<dyn Workspace>,
+        rules: ShellRules,
+    ) -> Result<Self, DispatchError> {
         let state = session.state()?;
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
             if !session.is_under_way(call.call) {
@@ -117,16 +130,9 @@ impl Dispatcher {
                 session.record(commit)?;
             }
         }
-        let machine = Machine::new(&session, workspace)?;
+        let machine = Machine::new(&session, workspace, rules)?;
         machine.prepare(&session)?;
         Ok(Self { session, tools: tools.into(), machine })
-    }
-
-    /// The same with other rules for commands: which may run, who is asked, how much is kept.
-    #[must_use]
-    pub fn with_rules(mut self, rules: ShellRules) -> Self {
-        self.machine.rules = Arc::new(rules);
-        self
     }
 
     /// The session.
@@ -195,7 +201,7 @@ impl Dispatcher {
             if tool.effect() == Effect::ReadOnly {
                 open.turn = None;
             }
-            let context = ToolContext::new(&self.session, open.call, &self.machine, limit, call.cancel)?;
+            let context = ToolContext::new(&self.session, open.call, &self.machine, tool.effect(), limit, call.cancel)?;
             let context = open.context.insert(context);
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             unpanicked(tool.call(context, params)).await

@@ -57,14 +57,16 @@ pub enum DispatchError {
 pub(super) struct Machine {
     pub(super) workspace: Arc<dyn Workspace>,
     pub(super) rules: Arc<ShellRules>,
-    /// Held while the disk is looked at.
-    looking: Arc<tokio::sync::Mutex<()>>,
     /// Whether it lives in a container; then the session's place for one is held.
     pub(super) claim: Option<Arc<MachineClaim>>,
 }
 
 impl Machine {
-    pub(super) fn new(session: &Session, workspace: Arc<dyn Workspace>) -> Result<Self, DispatchError> {
+    pub(super) fn new(
+        session: &Session,
+        workspace: Arc<dyn Workspace>,
+        rules: ShellRules,
+    ) -> Result<Self, DispatchError> {
         let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
         let claim = match in_container {
             false => None,
@@ -73,14 +75,20 @@ impl Machine {
                 None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
             },
         };
-        Ok(Self { workspace, rules: Arc::default(), looking: Arc::default(), claim })
+        Ok(Self { workspace, rules: Arc::new(rules), claim })
     }
 
     /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.
+    ///
+    /// Where a call is under way in the session already, its files are its own: the next call looks.
     pub(super) fn prepare(&self, session: &Session) -> Result<(), DispatchError> {
         let Some(disk) = self.workspace.capture() else { return Ok(()) };
-        let tree = files_of(session)?;
         let is_blank = self.workspace.is_blank();
+        let (turn, looking) = (session.turn_now(), session.looking_now());
+        if !is_blank && (turn.is_none() || looking.is_none()) {
+            return Ok(());
+        }
+        let tree = files_of(session)?;
         if is_blank {
             self.workspace.filling()?;
             fill(session, &tree, self.workspace.as_ref())?;
@@ -88,7 +96,10 @@ impl Machine {
         let mut captured = compare(disk, disk.touched()?, &tree, self.rules.budget)?;
         disk.settle()?;
         if is_blank {
-            captured.deleted.extend(not_filled(self.workspace.as_ref(), &tree)?);
+            let gone = not_filled(self.workspace.as_ref(), &tree)?;
+            let is_known = |gone: &DeleteEntry| captured.deleted.iter().any(|known| known.path == gone.path);
+            let more: Vec<DeleteEntry> = gone.into_iter().filter(|gone| !is_known(gone)).collect();
+            captured.deleted.extend(more);
         }
         if let Some(pending) = self.record_found(session, captured)? {
             pending.wait().map_err(SessionError::from)?;
@@ -104,7 +115,7 @@ impl Machine {
         if self.workspace.capture().is_none() {
             return Ok(());
         }
-        let captured = self.captured(files_of(session)?).await?;
+        let captured = self.captured(session, files_of(session)?).await?;
         // Only then does the state show it.
         if let Some(pending) = self.record_found(session, captured)? {
             pending.durable().await?;
@@ -114,10 +125,10 @@ impl Machine {
 
     /// What differs on the disk from these files. It is known from now on: whoever asks must take it up
     /// before anything else is waited for.
-    pub(super) async fn captured(&self, tree: VirtualFileSystem) -> Result<Captured, ToolError> {
+    pub(super) async fn captured(&self, session: &Session, tree: VirtualFileSystem) -> Result<Captured, ToolError> {
         let failed = |error: BackendError| ToolError::new(error.to_string());
         // A look that nobody waits for any more must not be mistaken for this one.
-        let looking = Arc::clone(&self.looking).lock_owned().await;
+        let looking = session.looking().await;
         let Some(disk) = self.workspace.capture() else { return Ok(Captured::default()) };
         let touched = if disk.is_quick() { Some(disk.touched().map_err(failed)?) } else { None };
         if touched.as_ref().is_some_and(Vec::is_empty) {
@@ -140,7 +151,7 @@ impl Machine {
         Ok(captured)
     }
 
-    fn record_found(&self, session: &Session, captured: Captured) -> Result<Option<Pending>, SessionError> {
+    fn record_found(&self, session: &Session, mut captured: Captured) -> Result<Option<Pending>, SessionError> {
         if captured.is_empty() {
             return Ok(None);
         }
@@ -152,17 +163,22 @@ impl Machine {
         }
         for event in &captured.written {
             recording.push(event)?;
+            // In the commit of its event: what is seen in the history can be read.
+            if let Node::File { content: digest, .. } = event.node
+                && let Some(bytes) = captured.contents.remove(&digest)
+            {
+                recording.keep(Content { digest, bytes });
+            }
         }
-        captured.contents.into_iter().for_each(|(digest, bytes)| recording.keep(Content { digest, bytes }));
         recording.submit().map(Some)
     }
 
     /// Records that a call used the machine, and what happened to it meanwhile.
-    pub(super) fn record_news(&self, recording: &mut Recording) -> Result<(), CommitError> {
-        for news in self.workspace.news() {
+    pub(super) fn record_news(&self, news: &[MachineNews], recording: &mut Recording) -> Result<(), CommitError> {
+        for news in news {
             match news {
-                MachineNews::Started(event) => recording.push(&event)?,
-                MachineNews::Stopped(event) => recording.push(&event)?,
+                MachineNews::Started(event) => recording.push(event)?,
+                MachineNews::Stopped(event) => recording.push(event)?,
             }
         }
         if self.claim.is_some() {

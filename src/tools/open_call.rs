@@ -25,6 +25,8 @@ pub(super) struct OpenCall {
     session: Session,
     since: u64,
     closed: bool,
+    /// Whether it was handed to a task that winds it up; dropped there, it is not handed on.
+    handed_over: bool,
     /// What the tool works with, once it does.
     pub(super) context: Option<ToolContext>,
     /// Nobody else changes files until the outcome is recorded.
@@ -52,6 +54,7 @@ impl OpenCall {
             session: session.clone(),
             since,
             closed: false,
+            handed_over: false,
             context: None,
             turn: None,
             settling: None,
@@ -82,7 +85,7 @@ impl OpenCall {
             context.workspace().project(&changes).map_err(|e| ToolError::new(e.to_string()))?;
         }
         let pending = recording.submit()?;
-        self.closed = true;
+        self.close();
         let outcome = ToolOutcome {
             call: self.call,
             finished: pending.last(),
@@ -125,7 +128,16 @@ impl OpenCall {
         }
         recording.push(finished)?;
         self.closed = true;
-        recording.submit()
+        let pending = recording.submit()?;
+        self.close();
+        Ok(pending)
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        if let Some(context) = &mut self.context {
+            context.recorded();
+        }
     }
 
     /// Waits for the end of what was left running, and records an interruption. The turn is kept until
@@ -159,13 +171,14 @@ impl Drop for OpenCall {
         }
         let ran = self.context.as_ref().is_some_and(ToolContext::has_run);
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) if ran => {
+            Ok(runtime) if ran && !self.handed_over => {
                 self.closed = true;
                 let abandoned = Self {
                     call: self.call,
                     session: self.session.clone(),
                     since: self.since,
                     closed: false,
+                    handed_over: true,
                     context: self.context.take(),
                     turn: self.turn.take(),
                     settling: None,
@@ -173,8 +186,8 @@ impl Drop for OpenCall {
                 };
                 runtime.spawn(abandoned.give_up());
             }
-            // What a command has changed is found as drift, later.
-            // Nobody waits for it: the background writer makes it durable.
+            // The runtime ends, or there is none. The command is killed with the context; what it has changed is
+            // found as drift, later. Nobody waits for the record: the background writer makes it durable.
             _ => drop(self.record_interruption()),
         }
     }

@@ -69,6 +69,8 @@ impl<'a> ToolShell<'a> {
     }
 
     async fn run(&mut self, command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
+        // One that nobody waits for any more.
+        self.context.stop_running().await;
         self.context.land()?;
         let (session, call) = (self.context.session().clone(), self.context.call());
         let watch = shown_to_subscribers(session, call);
@@ -153,6 +155,6 @@ fn by(because: AllowedBy) -> DecidedBy {
 /// Shows what a command prints to those who watch the session.
 fn shown_to_subscribers(session: Session, call: Seq) -> OutputWatch {
     Arc::new(move |stream, bytes| {
-        session.show_output(CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
+        session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
     })
 }

@@ -9,6 +9,7 @@
 )]
 
 mod attacks;
+mod calls;
 mod capture;
 mod cli;
 mod compliance;

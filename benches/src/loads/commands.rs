@@ -46,7 +46,7 @@ impl Bench {
         let workspace = open(&session)?;
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
-        let dispatcher = Dispatcher::new(session, Tools::standard(), workspace)?.with_rules(rules);
+        let dispatcher = Dispatcher::with_rules(session, Tools::standard(), workspace, rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(Self { dispatcher, runtime, _scratch: scratch })
     }

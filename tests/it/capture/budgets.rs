@@ -4,7 +4,7 @@ use foldspace::{CaptureBudget, Digest, EntryPath, Node};
 
 use crate::rig::{Kind, Rig};
 
-const SMALL: CaptureBudget = CaptureBudget { file_bytes: 1000, step_bytes: 3000 };
+const SMALL: CaptureBudget = CaptureBudget { file_bytes: 1000, step_bytes: 3000, digest_bytes: 1 << 30 };
 
 fn node(rig: &Rig, path: &str) -> Node {
     rig.slice().get(&EntryPath::lookup(path).unwrap()).unwrap_or_else(|| panic!("{path} is not known")).node.clone()

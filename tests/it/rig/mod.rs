@@ -117,8 +117,9 @@ impl Rig {
         let sessions = sessions(self.data.path());
         let session = sessions.session(self.id).unwrap();
         let workspace = self.spec(&session).open(self.id, self.data.path()).unwrap();
-        let dispatcher = Dispatcher::new(session, Tools::standard(), workspace).unwrap();
-        self.open = Some(Opened { sessions, dispatcher: dispatcher.with_rules(rules(self.budget)) });
+        let rules = rules(self.budget);
+        let dispatcher = Dispatcher::with_rules(session, Tools::standard(), workspace, rules).unwrap();
+        self.open = Some(Opened { sessions, dispatcher });
     }
 
     /// Lets go of the store, the workspace and what runs in it.
