@@ -7,6 +7,7 @@ mod cancel;
 mod child;
 mod connection;
 mod error;
+mod executor;
 mod files;
 mod run;
 mod socket;
