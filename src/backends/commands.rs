@@ -1,4 +1,4 @@
-//! The shell of every place where a runner runs: the host, and containers.
+//! The shell of every place where an executor runs commands: the host, and containers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,8 +12,9 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
+use super::executor::{Executor, NotRun};
 use super::output::Collector;
-use super::runner::{Cancel, Directory, Ended, RunSpec, Runner, RunnerError, Stream};
+use super::runner::{Cancel, Directory, Ended, RunSpec, Stream};
 use super::shell::{
     EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
 };
@@ -29,17 +30,17 @@ const SH: &str = "/bin/sh";
 /// Where programs are looked for when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where a runner runs.
+/// Where commands run.
 pub(crate) trait Place: Send + Sync + 'static {
-    /// The runner, which is started when it does not run. It blocks.
-    fn runner(&self) -> Result<Runner, ShellError>;
+    /// What runs them, which is started when it does not run. It blocks.
+    fn executor(&self) -> Result<Arc<dyn Executor>, ShellError>;
     /// The workspace's root as commands see it.
     fn root(&self) -> String;
     /// A directory for scripts: as this program sees it, and as commands do.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
     /// Notes that a command is under way, until the value is dropped.
     fn busy(&self) -> Busy;
-    /// The runner does not answer any more; what it runs in is to be started anew.
+    /// The executor does not answer any more; what it runs in is to be started anew.
     fn lost(&self);
 }
 
@@ -59,7 +60,7 @@ impl Drop for Busy {
     }
 }
 
-/// A shell over the runner of a place.
+/// A shell over the executor of a place.
 pub(crate) struct Commands<P> {
     place: Arc<P>,
     properties: ShellProperties,
@@ -113,15 +114,15 @@ impl<P: Place> Shell for Commands<P> {
 
     fn which(&self, program: &str) -> Running<Which> {
         let (program, backend) = (program.to_owned(), self.properties.backend_name);
-        // No file has such a name, and a runner would not look for one.
+        // No file has such a name, and an executor would not look for one.
         if program.is_empty() || program.contains('\0') {
             return Box::pin(async { Ok(Which { command: program, path: None }) });
         }
         self.blocking(move |place| {
-            let runner = place.runner()?;
-            let variables = variables(&runner).map_err(failed(backend))?;
+            let executor = place.executor()?;
+            let variables = variables(&*executor).map_err(failed(backend))?;
             let path = variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-            let found = runner.which(program.as_ref(), path.as_ref()).map_err(failed(backend))?;
+            let found = executor.which(program.as_ref(), path.as_ref()).map_err(failed(backend))?;
             Ok(Which { command: program, path: found.map(|path| path.to_string_lossy().into_owned()) })
         })
     }
@@ -129,8 +130,8 @@ impl<P: Place> Shell for Commands<P> {
     fn env(&self) -> Running<ShellEnv> {
         let backend = self.properties.backend_name;
         self.blocking(move |place| {
-            let runner = place.runner()?;
-            let variables = variables(&runner).map_err(failed(backend))?;
+            let executor = place.executor()?;
+            let variables = variables(&*executor).map_err(failed(backend))?;
             Ok(ShellEnv { variables, cwd: place.root(), shell: SH.to_owned() })
         })
     }
@@ -144,14 +145,13 @@ impl Drop for EndsWhenDropped {
     }
 }
 
-/// The runner's own variables as text; what is no text is left out.
-fn variables(runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
-    let environment = runner.env()?;
-    let split = |variable: &OsString| {
+/// The place's own variables as text; what is no text is left out.
+fn variables(executor: &dyn Executor) -> Result<BTreeMap<String, String>, NotRun> {
+    let split = |variable: OsString| {
         let (name, value) = variable.to_str()?.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    Ok(environment.variables.iter().filter_map(split).collect())
+    Ok(executor.variables()?.into_iter().filter_map(split).collect())
 }
 
 /// One command on its way.
@@ -164,13 +164,13 @@ struct Run<'a, P> {
 impl<P: Place> Run<'_, P> {
     fn execute(&self, command: ShellCommand, watch: &OutputWatch, cancel: &Cancel) -> Result<ShellResult, ShellError> {
         let _busy = self.place.busy();
-        let runner = self.place.runner()?;
+        let executor = self.place.executor()?;
         // The file is gone when this is dropped.
         let (argv, _script) = self.argv(&command.command)?;
         let spec = RunSpec {
             argv,
             directory: Directory::Below(PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec()))),
-            env: self.env(&runner, &command)?,
+            env: self.env(&*executor, &command)?,
             stdin: command.stdin.to_vec(),
             timeout: command.timeout.unwrap_or(self.default_timeout),
             grace: GRACE,
@@ -186,7 +186,7 @@ impl<P: Place> Run<'_, P> {
             collector.add(bytes);
             watch(stream, bytes);
         };
-        let ended = runner.run(&spec, &mut output, cancel).map_err(|error| self.refused(&error))?;
+        let ended = executor.run(&spec, &mut output, cancel).map_err(|error| self.refused(&error))?;
         Ok(result(command, ended, stdout, stderr))
     }
 
@@ -203,8 +203,8 @@ impl<P: Place> Run<'_, P> {
         })
     }
 
-    fn env(&self, runner: &Runner, command: &ShellCommand) -> Result<Vec<(OsString, OsString)>, ShellError> {
-        let own = &runner.env().map_err(failed(self.backend))?.variables;
+    fn env(&self, executor: &dyn Executor, command: &ShellCommand) -> Result<Vec<(OsString, OsString)>, ShellError> {
+        let own = executor.variables().map_err(failed(self.backend))?;
         let mut variables = BTreeMap::from([(OsString::from("PATH"), OsString::from(DEFAULT_PATH))]);
         for variable in own {
             let bytes = variable.as_bytes();
@@ -218,15 +218,15 @@ impl<P: Place> Run<'_, P> {
         Ok(variables.into_iter().collect())
     }
 
-    /// What the runner says of a command that it did not run.
-    fn refused(&self, error: &RunnerError) -> ShellError {
+    /// What the executor says of a command that it did not run.
+    fn refused(&self, error: &NotRun) -> ShellError {
         match error {
-            RunnerError::Directory(what) | RunnerError::Invalid(what) => ShellError::Invalid(what.clone()),
-            RunnerError::Gone(_) | RunnerError::Silent { .. } | RunnerError::Protocol(_) => {
+            NotRun::Invalid(what) => ShellError::Invalid(what.clone()),
+            NotRun::Lost(_) => {
                 self.place.lost();
                 failed(self.backend)(error)
             }
-            other => failed(self.backend)(other),
+            NotRun::Failed(_) => failed(self.backend)(error),
         }
     }
 }

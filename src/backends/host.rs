@@ -12,6 +12,7 @@ use tempfile::TempDir;
 use super::blank::Blank;
 use super::commands::{Busy, Commands, Place};
 use super::disk::{PlainDisk, Tree};
+use super::executor::Executor;
 use super::on_disk::OnDisk;
 use super::runner::Runner;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
@@ -126,14 +127,14 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
 }
 
 impl Place for HostPlace {
-    fn runner(&self) -> Result<Runner, ShellError> {
+    fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
         let mut running = self.lock();
         if let Some(alive) = running.runner.as_ref().filter(|runner| runner.is_alive()) {
-            return Ok(alive.clone());
+            return Ok(Arc::new(alive.clone()));
         }
         let started = Runner::spawn_on_host(&self.directory).map_err(|error| unavailable(&error))?;
         running.runner = Some(started.clone());
-        Ok(started)
+        Ok(Arc::new(started))
     }
 
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError> {

@@ -6,6 +6,7 @@ mod commands;
 pub mod compliance;
 pub(crate) mod disk;
 mod doctor;
+mod executor;
 mod host;
 mod memory;
 mod mock;
@@ -37,7 +38,7 @@ pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
-pub use podman::{Leftover, OverlayUse, PodmanOptions, PodmanSandbox, remove_leftovers};
+pub use podman::{Leftover, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, remove_leftovers};
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,

@@ -145,7 +145,10 @@ fn started(event: &ContainerStarted) -> String {
     let how = if event.created { "made" } else { "started again" };
     let limits = if event.limits_enforced { "" } else { ", limits NOT in force" };
     let files = if event.overlay { "overlay" } else { "directory" };
-    let runner = if event.runner { "" } else { ", no runner" };
+    let runner = match event.runner {
+        true => String::new(),
+        false => format!(", NO runner: {}", text::one_line(&event.without_runner, GIST_MAX)),
+    };
     format!("{} {how} from {} ({}, {files}{limits}{runner})", event.name, event.image, event.engine)
 }
 

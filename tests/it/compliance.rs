@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use foldspace::compliance::{Means, Outcome, Report, canned_answers, check_shell, check_workspace};
 use foldspace::{
-    HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanSandbox, Registry, Sessions,
-    Workspace,
+    HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanOptions, PodmanSandbox, Registry,
+    RunnerUse, Sessions, Workspace,
 };
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -63,9 +63,19 @@ fn host() {
 #[test]
 fn podman() {
     let Some(options) = crate::engine::options() else { return };
+    check_podman(&options);
+}
+
+#[test]
+fn podman_without_the_runner() {
+    let Some(options) = crate::engine::options() else { return };
+    check_podman(&PodmanOptions { runner: RunnerUse::Never, ..options });
+}
+
+fn check_podman(options: &PodmanOptions) {
     let directory = tempfile::tempdir().unwrap();
     // Containers are named after sessions, so the session must be one that nobody else has.
     let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let session = sessions.create(NewSession::default()).unwrap().id();
-    check_all(Arc::new(PodmanSandbox::open(session, &options).unwrap()));
+    check_all(Arc::new(PodmanSandbox::open(session, options).unwrap()));
 }

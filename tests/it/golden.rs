@@ -137,6 +137,7 @@ fn machines() {
         limits_enforced: true,
         overlay: true,
         runner: true,
+        without_runner: String::new(),
     };
     check("started", &started);
     check("idle", &ContainerStopped { name: text("foldspace-1"), reason: text("idle") });

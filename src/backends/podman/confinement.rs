@@ -27,6 +27,13 @@ impl Confinement {
         found
     }
 
+    /// Reads it of a status that a process has read of itself, without the limits.
+    pub(crate) fn read(status: &str) -> Self {
+        let mut found = Self::default();
+        found.read_status(status);
+        found
+    }
+
     /// Whether limits of memory, processes and processor are in force.
     pub(crate) fn has_limits(&self) -> bool {
         self.memory_bytes.is_some() && self.pids.is_some() && self.cpu_quota.is_some()
@@ -116,9 +123,7 @@ mod tests {
         NoNewPrivs:\t1\nSeccomp:\t2\n";
 
     fn of(status: &str) -> Confinement {
-        let mut found = Confinement::default();
-        found.read_status(status);
-        found
+        Confinement::read(status)
     }
 
     #[test]

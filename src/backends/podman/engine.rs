@@ -1,4 +1,4 @@
-//! The engine: podman-api for the life of containers, never for their commands.
+//! The engine: podman-api for the life of containers.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -11,11 +11,13 @@ use podman_api::opts::{
     ContainerStopOpts, PullOpts, SystemdEnabled,
 };
 use podman_api::{Error, Podman};
-use serde_json::json;
+use serde::Deserialize;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::connection::{Connection, Here, resolve};
 use super::options::PodmanOptions;
+use super::requests::Requests;
 
 /// The user that commands run as: `nobody`.
 pub(crate) const USER: (u32, u32) = (65534, 65534);
@@ -45,6 +47,7 @@ const STOP_SECONDS: usize = 2;
 /// A connection to an engine. Every call blocks, and none may be made from within an async task.
 pub(crate) struct Engine {
     podman: Podman,
+    requests: Requests,
     /// Some until this is dropped.
     runtime: Option<Runtime>,
     pub(crate) connection: Connection,
@@ -67,6 +70,9 @@ pub(crate) enum EngineError {
     /// It has no such image.
     #[error("the engine has no image {0}; get it with `podman pull {0}`, or allow pulling (--pull)")]
     NoImage(String),
+    /// The container runs, or has run, but not the resident runner in it.
+    #[error("the runner can't run in the container: {0}")]
+    NoRunner(String),
     /// It refused.
     #[error("the engine could not {action}: {reason}")]
     Failed {
@@ -104,6 +110,12 @@ pub(crate) struct Seen {
     pub(crate) exit_code: i32,
 }
 
+#[derive(Deserialize)]
+struct Created {
+    #[serde(rename = "Id")]
+    id: String,
+}
+
 /// A container that carries our label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Ours {
@@ -137,6 +149,7 @@ impl Engine {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| unreachable(&error))?;
         let podman = Podman::new(&connection.url).map_err(|error| unreachable(&error))?;
+        let requests = Requests::new(&connection.url).map_err(|error| unreachable(&error))?;
         let info = block_on(&runtime, async { tokio::time::timeout(SHORT, podman.info()).await });
         let info = info.map_err(|_| unreachable(&"no answer in 10 s"))?.map_err(|error| unreachable(&error))?;
         let host = info.host.as_ref();
@@ -146,6 +159,7 @@ impl Engine {
         let oci = host.and_then(|host| host.oci_runtime.as_ref()).and_then(|oci| oci.name.clone());
         Ok(Self {
             podman,
+            requests,
             runtime: Some(runtime),
             version,
             rootless: rootless.unwrap_or(false),
@@ -193,9 +207,12 @@ impl Engine {
 
     /// Makes a container and gives its id.
     pub(crate) fn create(&self, plan: &Plan<'_>) -> Result<String, EngineError> {
-        let options = creation(plan);
-        let created = self.ask("make the container", LONG, self.podman.containers().create(&options));
-        match created {
+        let action = "make the container";
+        let options = creation(plan).serialize().map_err(|error| failure(action, &error))?;
+        let mut options: Value = serde_json::from_str(&options).map_err(|error| failure(action, &error.into()))?;
+        // podman-api has it under a misspelt name, which the engine ignores.
+        options["no_new_privileges"] = true.into();
+        match self.ask(action, LONG, self.requests.post::<Created>("/libpod/containers/create", &options)) {
             Ok(created) => Ok(created.id),
             Err(EngineError::NoContainer) => Err(EngineError::NoImage(plan.options.image.clone())),
             Err(EngineError::Failed { reason, .. }) if reason.contains("no such image") => {
@@ -234,6 +251,18 @@ impl Engine {
             Err(EngineError::NoContainer) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// The architecture that an image is for, as the engine names it.
+    pub(crate) fn architecture(&self, image: &str) -> Result<Option<String>, EngineError> {
+        let found = self.podman.images().get(image);
+        let inspected = self.ask("inspect the image", SHORT, found.inspect())?;
+        Ok(inspected.architecture.filter(|architecture| !architecture.is_empty()))
+    }
+
+    /// For what is not asked through podman-api.
+    pub(crate) fn requests(&self) -> Requests {
+        self.requests.clone()
     }
 
     /// Pulls an image; `progress` sees what the engine says meanwhile.

@@ -4,14 +4,17 @@ mod confinement;
 mod connection;
 mod diagnosis;
 mod engine;
+mod exec;
 mod files;
 mod leftovers;
 mod options;
 mod paths;
+mod requests;
 mod sandbox;
+mod way;
 
 pub(crate) use diagnosis::{cache_directory, diagnose};
 pub use leftovers::{Leftover, remove_leftovers};
-pub use options::{OverlayUse, PodmanOptions};
+pub use options::{OverlayUse, PodmanOptions, RunnerUse};
 pub(crate) use paths::session_directory;
 pub use sandbox::PodmanSandbox;

@@ -24,6 +24,8 @@ pub struct PodmanOptions {
     pub idle_seconds: u64,
     /// Whether the files lie in an overlay.
     pub overlay: OverlayUse,
+    /// Whether the resident runner runs commands.
+    pub runner: RunnerUse,
     /// Where the engine listens, such as `unix:///run/podman/podman.sock`; found out when nothing is said.
     pub connection: Option<String>,
 }
@@ -40,6 +42,18 @@ pub enum OverlayUse {
     Never,
 }
 
+/// Whether the resident runner runs a container's commands, in under a millisecond; otherwise the engine's own exec
+/// does, in about a hundred. What commands can do is the same either way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RunnerUse {
+    /// Where it can run: not in an image of another architecture, and not where it does not start.
+    #[default]
+    Auto,
+    /// Never.
+    Never,
+}
+
 impl Default for PodmanOptions {
     fn default() -> Self {
         Self {
@@ -52,6 +66,7 @@ impl Default for PodmanOptions {
             network: false,
             idle_seconds: 600,
             overlay: OverlayUse::Auto,
+            runner: RunnerUse::Auto,
             connection: None,
         }
     }

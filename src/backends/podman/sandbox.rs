@@ -5,17 +5,18 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::confinement::Confinement;
-use super::engine::{DOOR, Engine, EngineError, Plan, RUN, WORKSPACE};
+use super::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
 use super::files::Files;
 use super::leftovers::owner_of_this_process;
-use super::options::{OverlayUse, PodmanOptions};
+use super::options::{OverlayUse, PodmanOptions, RunnerUse};
 use super::paths::{self, Paths};
+use super::way::{TOKEN, Way};
 use crate::backends::blank::Blank;
 use crate::backends::commands::{Busy, Commands, Place};
 use crate::backends::disk::{OverlayDisk, OverlayOptions, PlainDisk, Tree};
+use crate::backends::executor::Executor;
 use crate::backends::on_disk::OnDisk;
-use crate::backends::runner::{RUNNER, Runner};
+use crate::backends::runner::RUNNER;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellError, ShellProperties};
 use crate::backends::{BackendError, Capture, Container, FileChange, MachineNews, Workspace};
 use crate::engine::event::{ContainerStarted, ContainerStopped};
@@ -23,13 +24,8 @@ use crate::engine::id::SessionId;
 
 /// The backend's name.
 const NAME: &str = "podman";
-/// How long a container's runner may take to answer first.
-const READY: Duration = Duration::from_secs(20);
 /// How often an idle container is looked for.
 const REAPING: Duration = Duration::from_millis(500);
-/// The runner's socket and its token, in a directory of their own.
-const SOCKET: &str = "socket";
-const TOKEN: &str = "socket.token";
 
 /// A container of its own for a session, with the session's files at `/workspace`.
 ///
@@ -56,6 +52,8 @@ struct Shared {
 struct Machine {
     engine: Option<Arc<Engine>>,
     container: Option<Live>,
+    /// How commands run, once that is known. What could not run once is not tried again.
+    way: Option<Way>,
     /// The container that was stopped because nobody used it.
     stopped: Option<String>,
     news: Vec<MachineNews>,
@@ -65,7 +63,7 @@ struct Machine {
 struct Live {
     id: String,
     pid: i32,
-    runner: Runner,
+    executor: Arc<dyn Executor>,
 }
 
 impl PodmanSandbox {
@@ -116,7 +114,7 @@ impl Container for Shared {
     }
 
     fn start(&self) -> Result<(), ShellError> {
-        self.runner().map(drop)
+        self.executor().map(drop)
     }
 
     fn stop(&self) {
@@ -156,12 +154,12 @@ impl Shared {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives the runner of a container that runs, whatever has to be done for it.
-    fn ensure(&self, machine: &mut Machine) -> Result<Runner, EngineError> {
+    /// Gives what runs commands in a container that runs, whatever has to be done for it.
+    fn ensure(&self, machine: &mut Machine) -> Result<Arc<dyn Executor>, EngineError> {
         machine.used = Some(now());
         if let Some(container) = machine.container.take() {
-            if container.runner.is_alive() {
-                return Ok(machine.container.insert(container).runner.clone());
+            if container.executor.is_alive() {
+                return Ok(Arc::clone(&machine.container.insert(container).executor));
             }
             self.forget(machine, &container, "vanished");
         }
@@ -170,7 +168,7 @@ impl Shared {
             None => Arc::new(Engine::connect(self.options.connection.as_deref())?),
         };
         machine.engine = Some(Arc::clone(&engine));
-        let started = self.bring_up(&engine, machine.stopped.take());
+        let started = self.bring_up_somehow(&engine, machine);
         if let Err(EngineError::Unreachable(_)) = &started {
             // Another one may be there next time.
             machine.engine = None;
@@ -178,11 +176,46 @@ impl Shared {
         let (container, event) = started?;
         machine.used = Some(now());
         machine.news.push(MachineNews::Started(event));
-        Ok(machine.container.insert(container).runner.clone())
+        Ok(Arc::clone(&machine.container.insert(container).executor))
+    }
+
+    /// Brings the container up with the runner or, where that can't run, without it.
+    fn bring_up_somehow(
+        &self,
+        engine: &Engine,
+        machine: &mut Machine,
+    ) -> Result<(Live, ContainerStarted), EngineError> {
+        self.provide_image(engine)?;
+        let way = match machine.way.take() {
+            Some(way) => way,
+            None => Way::choose(engine, &self.options)?,
+        };
+        let stopped = machine.stopped.take();
+        let (started, way) = match self.bring_up(engine, stopped, &way) {
+            // Whether it is the runner's fault that it does not start shows without the runner.
+            Err(EngineError::NoRunner(reason) | EngineError::Failed { action: "start the container", reason })
+                if way == Way::Runner && self.options.runner == RunnerUse::Auto =>
+            {
+                let way = Way::Exec(reason);
+                (self.bring_up(engine, None, &way), way)
+            }
+            other => (other, way),
+        };
+        if let (Ok(_), Some(reason)) = (&started, way.reason()) {
+            let container = &self.name;
+            tracing::warn!(container, reason, "the runner does not run here; commands go through the engine, slower");
+        }
+        machine.way = Some(way).filter(|_| started.is_ok());
+        started
     }
 
     /// Starts the container that we stopped, or makes a new one.
-    fn bring_up(&self, engine: &Engine, stopped: Option<String>) -> Result<(Live, ContainerStarted), EngineError> {
+    fn bring_up(
+        &self,
+        engine: &Engine,
+        stopped: Option<String>,
+        way: &Way,
+    ) -> Result<(Live, ContainerStarted), EngineError> {
         let there = match engine.inspect(&self.name) {
             Ok(seen) => Some(seen),
             Err(EngineError::NoContainer) => None,
@@ -206,10 +239,10 @@ impl Shared {
         self.paths.prepare_door(TOKEN, &token).map_err(io)?;
         let id = match known {
             Some(id) => id,
-            None => self.create(engine)?,
+            None => self.create(engine, way)?,
         };
-        engine.start(&id)?;
-        let container = self.reach(engine, &id, &token);
+        let started = engine.start(&id);
+        let container = started.and_then(|()| self.reach(engine, &id, &token, way));
         let (container, limits_enforced) = container.inspect_err(|_| drop(engine.remove(&id)))?;
         let event = ContainerStarted {
             name: self.name.clone(),
@@ -220,12 +253,13 @@ impl Shared {
             rootless: engine.rootless,
             limits_enforced,
             overlay: self.files.is_overlay(),
-            runner: true,
+            runner: way.reason().is_none(),
+            without_runner: way.reason().unwrap_or_default().to_owned(),
         };
         Ok((container, event))
     }
 
-    fn create(&self, engine: &Engine) -> Result<String, EngineError> {
+    fn provide_image(&self, engine: &Engine) -> Result<(), EngineError> {
         let image = &self.options.image;
         if !engine.has_image(image)? {
             if !self.options.pull {
@@ -233,11 +267,13 @@ impl Shared {
             }
             engine.pull(image, &mut |line| tracing::info!(image, "{line}"))?;
         }
+        Ok(())
+    }
+
+    fn create(&self, engine: &Engine, way: &Way) -> Result<String, EngineError> {
         let (session, owner) = (self.session.to_string(), owner_of_this_process());
         let workspace: PathBuf =
             if self.files.is_overlay() { self.paths.mount.clone() } else { self.paths.files.clone() };
-        let command =
-            [format!("{RUN}/runner"), "serve".to_owned(), format!("{RUN}/{DOOR}/{SOCKET}"), WORKSPACE.to_owned()];
         engine.create(&Plan {
             name: &self.name,
             session: &session,
@@ -247,27 +283,20 @@ impl Shared {
             run: &self.paths.run,
             door: &self.paths.door,
             seccomp: &self.paths.seccomp,
-            command: command.to_vec(),
+            command: way.command(),
         })
     }
 
-    /// Shows the files in a container that runs, reaches its runner, and looks whether it is confined.
-    fn reach(&self, engine: &Engine, id: &str, token: &[u8]) -> Result<(Live, bool), EngineError> {
+    /// Shows the files in a container that runs, reaches what runs its commands, and looks whether it is confined.
+    fn reach(&self, engine: &Engine, id: &str, token: &[u8], way: &Way) -> Result<(Live, bool), EngineError> {
         let failed = |what: String| EngineError::Failed { action: "start the container", reason: what };
         let seen = engine.inspect(id)?;
         if !seen.running || seen.pid == 0 {
             return Err(failed(format!("{} ended at once, with exit code {}", self.name, seen.exit_code)));
         }
         self.files.attach(seen.pid).map_err(|error| failed(format!("its files can't be shown in it: {error}")))?;
-        let process = u32::try_from(seen.pid).ok();
-        let runner = Runner::connect(&self.paths.door.join(SOCKET), token, process, READY);
-        let runner = runner.map_err(|error| failed(error.to_string()))?;
-        let confinement = Confinement::of(seen.pid);
-        let faults = confinement.faults(engine.rootless);
-        if !faults.is_empty() {
-            return Err(failed(format!("it is not confined as it must be: {}", faults.join(", "))));
-        }
-        Ok((Live { id: id.to_owned(), pid: seen.pid, runner }, confinement.has_limits()))
+        let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token)?;
+        Ok((Live { id: id.to_owned(), pid: seen.pid, executor }, limits_enforced))
     }
 
     fn forget(&self, machine: &mut Machine, container: &Live, reason: &str) {
@@ -346,10 +375,10 @@ fn reap_when_idle(shared: &Arc<Shared>) {
 }
 
 impl Place for Shared {
-    fn runner(&self) -> Result<Runner, ShellError> {
+    fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
         let mut machine = self.lock();
-        let runner = self.ensure(&mut machine);
-        runner.map_err(|error| ShellError::Unavailable { backend: NAME, reason: error.to_string() })
+        let executor = self.ensure(&mut machine);
+        executor.map_err(|error| ShellError::Unavailable { backend: NAME, reason: error.to_string() })
     }
 
     fn root(&self) -> String {

@@ -7,6 +7,7 @@ mod cancel;
 mod child;
 mod connection;
 mod error;
+mod executor;
 mod files;
 mod run;
 mod socket;
@@ -170,7 +171,8 @@ impl Runner {
     pub(crate) fn is_alive(&self) -> bool {
         match &self.shared.origin {
             Origin::Host(child) => child.is_alive(),
-            Origin::Container(_) => self.ping().is_ok(),
+            // One that has too much to do lives.
+            Origin::Container(_) => matches!(self.ping(), Ok(()) | Err(RunnerError::Busy(_))),
         }
     }
 

@@ -51,6 +51,9 @@ pub struct ContainerStarted {
     pub overlay: bool,
     /// Whether the resident runner runs commands; otherwise the engine's own, slower way.
     pub runner: bool,
+    /// Why the resident runner does not run them; empty when it does.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub without_runner: String,
 }
 
 impl Event for ContainerStarted {
