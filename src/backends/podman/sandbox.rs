@@ -163,7 +163,11 @@ impl Shared {
         }
         let engine = match &machine.engine {
             Some(engine) => Arc::clone(engine),
-            None => Arc::new(Engine::connect(self.options.connection.as_deref())?),
+            None => {
+                let engine = Engine::connect(self.options.connection.as_deref())?;
+                engine.check_user()?;
+                Arc::new(engine)
+            }
         };
         machine.engine = Some(Arc::clone(&engine));
         let started = self.bring_up(&engine, machine.stopped.take());
@@ -243,6 +247,7 @@ impl Shared {
             run: &self.paths.run,
             door: &self.paths.door,
             seccomp: &self.paths.seccomp,
+            mapped: engine.rootless,
             command: command.to_vec(),
         })
     }
@@ -259,11 +264,11 @@ impl Shared {
         let runner = Runner::connect(&self.paths.door.join(SOCKET), token, process, READY);
         let runner = runner.map_err(|error| failed(error.to_string()))?;
         let confinement = Confinement::of(seen.pid);
-        let faults = confinement.faults(engine.rootless);
+        let faults = confinement.faults(engine.user_outside());
         if !faults.is_empty() {
             return Err(failed(format!("it is not confined as it must be: {}", faults.join(", "))));
         }
-        Ok((Live { id: id.to_owned(), pid: seen.pid, runner }, confinement.has_limits()))
+        Ok((Live { id: id.to_owned(), pid: seen.pid, runner }, confinement.has_limits(&self.options)))
     }
 
     fn forget(&self, machine: &mut Machine, container: &Live, reason: &str) {
