@@ -17,4 +17,5 @@ mod golden;
 mod house;
 mod policy;
 mod rig;
+mod rootless;
 mod store;
