@@ -242,10 +242,10 @@ fn nothing_leads_out_to_what_the_caller_may_read() {
 #[test]
 fn who_leaves_the_group_and_session_dies_with_the_command() {
     let Some(person) = Person::new() else { return };
-    let look = "grep -lszx 98765 /proc/[0-9]*/cmdline | wc -l";
+    let look = "grep -lszx '[9]8765' /proc/[0-9]*/cmdline | wc -l";
     let leave = "(setsid setsid sh -c 'sleep 98765; true' >/dev/null 2>&1 &)";
     let made = person.run(&[
-        shell(&format!("{leave}; until grep -qszx 98765 /proc/[0-9]*/cmdline; do :; done")),
+        shell(&format!("{leave}; until grep -qszx '[9]8765' /proc/[0-9]*/cmdline; do :; done")),
         shell(look),
         ("shell_execute", json!({ "command": "setsid sleep 98765", "timeout_seconds": 1 })),
         shell(look),

@@ -267,9 +267,8 @@ impl Engine {
                 if let Some(error) = report.error.filter(|error| !error.is_empty()) {
                     return Err(Error::StringError(error));
                 }
-                if let Some(line) = report.stream {
-                    progress(line.trim_end());
-                }
+                let lines = report.stream.unwrap_or_default();
+                lines.lines().filter(|line| !line.trim().is_empty()).for_each(&mut *progress);
             }
             Ok(())
         })
@@ -434,7 +433,10 @@ mod tests {
     fn another_user_s_engine_is_refused_with_what_to_do() {
         let refused = |rootless, owner, me| foreign("unix:///e.sock", rootless, owner, me).unwrap();
         let by_root = refused(true, Some(1000), 0);
-        assert!(by_root.contains("rootless, user 1000's") && by_root.contains("run foldspace as that user"), "{by_root}");
+        assert!(
+            by_root.contains("rootless, user 1000's") && by_root.contains("run foldspace as that user"),
+            "{by_root}"
+        );
         assert!(refused(true, None, 0).contains("another user's"));
         assert!(refused(true, Some(1000), 1001).contains("files of user 1001"));
         let by_user = refused(false, Some(0), 1001);

@@ -16,7 +16,7 @@ use crate::backends::disk::{OverlayDisk, OverlayOptions, PlainDisk, Tree};
 use crate::backends::on_disk::OnDisk;
 use crate::backends::runner::{RUNNER, Runner};
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellError, ShellProperties};
-use crate::backends::{BackendError, Capture, Container, FileChange, MachineNews, Workspace};
+use crate::backends::{BackendError, Capture, Container, FileChange, MachineNews, ProgressWatch, Workspace};
 use crate::engine::event::{ContainerStarted, ContainerStopped};
 use crate::engine::id::SessionId;
 
@@ -49,6 +49,7 @@ struct Shared {
     is_new: bool,
     busy: Arc<AtomicU32>,
     machine: Mutex<Machine>,
+    progress: Mutex<Option<ProgressWatch>>,
 }
 
 #[derive(Default)]
@@ -85,6 +86,7 @@ impl PodmanSandbox {
             is_new,
             busy: Arc::default(),
             machine: Mutex::default(),
+            progress: Mutex::default(),
         });
         let properties = ShellProperties {
             backend_name: NAME,
@@ -231,7 +233,7 @@ impl Shared {
             if !self.options.pull {
                 return Err(EngineError::NoImage(image.clone()));
             }
-            engine.pull(image, &mut |line| tracing::info!(image, "{line}"))?;
+            self.pull(engine)?;
         }
         let (session, owner) = (self.session.to_string(), owner_of_this_process());
         let workspace: PathBuf =
@@ -250,6 +252,20 @@ impl Shared {
             mapped: engine.rootless,
             command: command.to_vec(),
         })
+    }
+
+    /// Gets the image, in sight of who watches.
+    fn pull(&self, engine: &Engine) -> Result<(), EngineError> {
+        let image = &self.options.image;
+        let watch = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut tell = |line: &str| {
+            tracing::info!(image, "{line}");
+            if let Some(watch) = &watch {
+                watch(line);
+            }
+        };
+        tell(&format!("pulling {image}, which the engine does not have"));
+        engine.pull(image, &mut tell)
     }
 
     /// Shows the files in a container that runs, reaches its runner, and looks whether it is confined.
@@ -397,6 +413,10 @@ impl Workspace for PodmanSandbox {
             self.shared.tear_down("its files could not be shown");
         }
         std::mem::take(&mut self.shared.lock().news)
+    }
+
+    fn watch_progress(&self, watch: ProgressWatch) {
+        *self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
     }
 
     fn container(&self) -> Option<Arc<dyn Container>> {
