@@ -160,22 +160,23 @@ impl WorkspaceArgs {
 
     fn podman(&self) -> PodmanOptions {
         let defaults = PodmanOptions::default();
-        PodmanOptions {
+        let mut options = PodmanOptions {
             image: self.image.clone().or_else(environment_image).unwrap_or(defaults.image),
             pull: self.pull,
-            memory_bytes: self.memory.map_or(defaults.memory_bytes, |mib| mib << 20),
             cpus: self.cpus.unwrap_or(defaults.cpus),
             pids: self.pids.unwrap_or(defaults.pids),
-            tmp_bytes: self.tmp.map_or(defaults.tmp_bytes, |mib| mib << 20),
-            idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
-            overlay: self.overlay.map_or(defaults.overlay, |overlay| match overlay {
-                Overlay::Auto => OverlayUse::Auto,
-                Overlay::Never => OverlayUse::Never,
-            }),
             network: self.network,
+            idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
             connection: self.engine.clone(),
-            ..defaults
+            ..PodmanOptions::default()
+        };
+        for (asked, bytes) in [(self.memory, &mut options.memory_bytes), (self.tmp, &mut options.tmp_bytes)] {
+            *bytes = asked.map_or(*bytes, |mib| mib << 20);
         }
+        if self.overlay == Some(Overlay::Never) {
+            options.overlay = OverlayUse::Never;
+        }
+        options
     }
 
     fn mock(&self) -> Result<MockOptions, Failure> {

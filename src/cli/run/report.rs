@@ -37,9 +37,9 @@ impl<'a> Report<'a> {
         Self { out, bar, place: &script.place }
     }
 
-    /// What a workspace waits for is shown beside the bar, where there is one.
+    /// What a workspace waits for is shown beside the bar, where one can be drawn.
     pub(super) fn watch(&self, workspace: &dyn Workspace) {
-        if let Some(bar) = self.bar.clone() {
+        if let Some(bar) = self.bar.clone().filter(|bar| !bar.is_hidden()) {
             workspace.watch_progress(Arc::new(move |line: &str| bar.set_message(text::one_line(line, 200))));
         }
     }
