@@ -46,9 +46,9 @@ pub use backends::{
     BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
     HostOptions, HostWorkspace, Leftover, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions, MockRule, MockWorkspace,
-    Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, Running, Shell, ShellCommand,
-    ShellEnv, ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec, diagnose,
-    remove_leftovers, unwatched,
+    Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch, RunnerUse, Running, Shell,
+    ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec,
+    diagnose, remove_leftovers, unwatched,
 };
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};

@@ -81,6 +81,9 @@ fn overlay() -> Finding {
     let supported = podman::cache_directory().map_err(|error| error.to_string());
     match supported.and_then(|cache| OverlayDisk::supported(&cache)) {
         Ok(()) => Finding::ok("overlay", "can be mounted"),
+        Err(why) if !rustix::process::geteuid().is_root() => {
+            Finding::limited("overlay", why, "workspaces of containers are plain directories then")
+        }
         Err(why) => Finding::limited(
             "overlay",
             why,

@@ -98,6 +98,12 @@ pub trait Workspace: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// Lets `watch` see from now on what has to be waited for before commands can run, in place of who saw it
+    /// before. Where nothing takes long it never sees anything.
+    fn watch_progress(&self, watch: ProgressWatch) {
+        drop(watch);
+    }
+
     /// The container in which commands run; none where they run in none.
     fn container(&self) -> Option<Arc<dyn Container>> {
         None
@@ -116,6 +122,10 @@ pub trait Workspace: Send + Sync + 'static {
     /// Lets go of what is held for the session: containers, processes. Files stay.
     fn close(&self) {}
 }
+
+/// Sees a line at a time of what takes long before commands can run, such as the pull of an image. The lines
+/// are the engine's words and may hold anything. It is called from any thread, and holds up what it watches.
+pub type ProgressWatch = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// A container in which a workspace's commands run. It starts by itself when a command needs it.
 pub trait Container: Send + Sync + 'static {

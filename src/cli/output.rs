@@ -177,6 +177,12 @@ pub(super) fn note(words: &str) {
     aside("note", ODD.bold(), words);
 }
 
+/// Tells the person how something that takes long gets on.
+pub(super) fn progress(line: &str) {
+    // Without an error stream there is nobody to tell.
+    drop(writeln!(anstream::stderr(), "{DIM}{}{DIM:#}", text::one_line(line, 300)));
+}
+
 fn aside(label: &str, style: Style, words: &str) {
     // Without an error stream there is nobody to tell.
     drop(writeln!(anstream::stderr(), "{style}{label}{style:#}: {}", text::visible(words)));

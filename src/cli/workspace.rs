@@ -6,11 +6,14 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use foldspace::{
     Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Dispatcher, HostOptions, MockOptions,
-    MockRule, PodmanOptions, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    MockRule, OverlayUse, PodmanOptions, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 
 use super::exit::{Exit, Failure};
 use super::{Globals, files, open, output, text};
+
+/// MiB that can be asked for: a PiB.
+const MIB_MAX: u64 = 1 << 30;
 
 /// What a new session's workspace is to be.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -29,7 +32,7 @@ pub(super) struct WorkspaceArgs {
     #[arg(long)]
     pull: bool,
     /// podman: MiB of memory
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..))]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(16..=MIB_MAX))]
     memory: Option<u64>,
     /// podman: processors
     #[arg(long, value_name = "N", value_parser = processors)]
@@ -37,6 +40,15 @@ pub(super) struct WorkspaceArgs {
     /// podman: processes and threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(8..))]
     pids: Option<u32>,
+    /// podman: MiB of the memory file system at /tmp [default: 256]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=MIB_MAX))]
+    tmp: Option<u64>,
+    /// podman: stops the container after SECS without a call; 0 for never [default: 600]
+    #[arg(long, value_name = "SECS", value_parser = whole_seconds)]
+    idle_seconds: Option<u64>,
+    /// podman: whether the files lie in an overlay [default: auto]
+    #[arg(long, value_name = "WHEN")]
+    overlay: Option<Overlay>,
     /// podman: lets commands reach the network
     #[arg(long)]
     network: bool,
@@ -61,11 +73,24 @@ enum Backend {
     Mock,
 }
 
+/// Whether a container's files lie in an overlay.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Overlay {
+    /// Where one can be mounted: by root
+    Auto,
+    /// Never: in a plain directory
+    Never,
+}
+
 fn processors(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(count) if count.is_finite() && (0.01..=1024.0).contains(&count) => Ok(count),
         _ => Err("give a number of processors, such as 1 or 0.5".to_owned()),
     }
+}
+
+fn whole_seconds(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "give a number of whole seconds, or 0 for never".to_owned())
 }
 
 /// What commands may do, and how much of it is kept.
@@ -89,14 +114,7 @@ pub(super) struct RuleArgs {
 impl WorkspaceArgs {
     /// What was asked for; none when nothing was.
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
-        let podman = self.image.is_some() || self.pull || self.memory.is_some() || self.cpus.is_some();
-        let podman = podman || self.pids.is_some() || self.network || self.engine.is_some();
-        let given = [
-            (Backend::Host, self.dir.is_some(), "--dir"),
-            (Backend::Podman, podman, "--image, --pull, --memory, --cpus, --pids, --network or --engine"),
-            (Backend::Mock, self.answers.is_some(), "--answers"),
-        ];
-        for (backend, is_given, option) in given {
+        for (backend, is_given, option) in self.given() {
             if is_given && self.backend != Some(backend) {
                 let name = format!("{backend:?}").to_lowercase();
                 return Err(Failure::new(Exit::Usage, format!("{option} is for --backend {name}")));
@@ -111,6 +129,25 @@ impl WorkspaceArgs {
         })
     }
 
+    /// The options that are for one backend, and whether they were given.
+    fn given(&self) -> [(Backend, bool, &'static str); 12] {
+        let podman = |is_given, option| (Backend::Podman, is_given, option);
+        [
+            (Backend::Host, self.dir.is_some(), "--dir"),
+            podman(self.image.is_some(), "--image"),
+            podman(self.pull, "--pull"),
+            podman(self.memory.is_some(), "--memory"),
+            podman(self.cpus.is_some(), "--cpus"),
+            podman(self.pids.is_some(), "--pids"),
+            podman(self.tmp.is_some(), "--tmp"),
+            podman(self.idle_seconds.is_some(), "--idle-seconds"),
+            podman(self.overlay.is_some(), "--overlay"),
+            podman(self.network, "--network"),
+            podman(self.engine.is_some(), "--engine"),
+            (Backend::Mock, self.answers.is_some(), "--answers"),
+        ]
+    }
+
     fn directory(&self) -> Result<Option<PathBuf>, Failure> {
         let Some(directory) = &self.dir else { return Ok(None) };
         if !directory.is_dir() {
@@ -123,16 +160,23 @@ impl WorkspaceArgs {
 
     fn podman(&self) -> PodmanOptions {
         let defaults = PodmanOptions::default();
-        PodmanOptions {
+        let mut options = PodmanOptions {
             image: self.image.clone().or_else(environment_image).unwrap_or(defaults.image),
             pull: self.pull,
-            memory_bytes: self.memory.map_or(defaults.memory_bytes, |mib| mib << 20),
             cpus: self.cpus.unwrap_or(defaults.cpus),
             pids: self.pids.unwrap_or(defaults.pids),
             network: self.network,
+            idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
             connection: self.engine.clone(),
-            ..defaults
+            ..PodmanOptions::default()
+        };
+        for (asked, bytes) in [(self.memory, &mut options.memory_bytes), (self.tmp, &mut options.tmp_bytes)] {
+            *bytes = asked.map_or(*bytes, |mib| mib << 20);
         }
+        if self.overlay == Some(Overlay::Never) {
+            options.overlay = OverlayUse::Never;
+        }
+        options
     }
 
     fn mock(&self) -> Result<MockOptions, Failure> {
@@ -190,11 +234,13 @@ fn answer(question: &CommandQuestion) -> Answer {
     }
 }
 
-/// Opens the workspace of a session as its first event describes it.
+/// Opens the workspace of a session as its first event describes it; what it waits for is shown.
 pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn Workspace>, Failure> {
     let home = open::directory(globals)?;
     let spec = session.started().map_or(Ok(WorkspaceSpec::Memory), WorkspaceSpec::of_session)?;
-    Ok(spec.open(session.id(), &home)?)
+    let workspace = spec.open(session.id(), &home)?;
+    workspace.watch_progress(Arc::new(output::progress));
+    Ok(workspace)
 }
 
 /// A dispatcher of the standard tools on a session's workspace.

@@ -11,3 +11,23 @@ pub(crate) fn options() -> Option<PodmanOptions> {
         _ => None,
     }
 }
+
+/// An engine of an unprivileged user, who may be another one than this process's.
+pub(crate) struct Rootless {
+    pub(crate) url: String,
+    pub(crate) image: String,
+    /// The user, and its group.
+    pub(crate) user: (u32, u32),
+}
+
+/// The engine of an unprivileged user; none where `./test` could not make one, as it then said.
+pub(crate) fn rootless() -> Option<Rootless> {
+    use std::os::unix::fs::MetadataExt;
+    let set = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+    let (url, image) = (set("FOLDSPACE_ROOTLESS_HOST")?, set("FOLDSPACE_IMAGE")?);
+    let socket = std::fs::metadata(url.strip_prefix("unix://").unwrap()).unwrap();
+    let user = (socket.uid(), socket.gid());
+    let me = rustix::process::geteuid().as_raw();
+    assert!(me == 0 || me == user.0, "the engine of FOLDSPACE_ROOTLESS_HOST is user {}'s, not {me}'s", user.0);
+    Some(Rootless { url, image, user })
+}

@@ -18,4 +18,5 @@ mod golden;
 mod house;
 mod policy;
 mod rig;
+mod rootless;
 mod store;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::engine::USER;
+use super::options::PodmanOptions;
 
 /// How the first process of a container is confined, as the kernel tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -34,16 +34,20 @@ impl Confinement {
         found
     }
 
-    /// Whether limits of memory, processes and processor are in force.
-    pub(crate) fn has_limits(&self) -> bool {
-        self.memory_bytes.is_some() && self.pids.is_some() && self.cpu_quota.is_some()
+    /// Whether the limits of memory, processes and processor that were asked for are in force. Others, such
+    /// as those of the group that a rootless engine is in, do not count.
+    pub(crate) fn has_limits(&self, asked: &PodmanOptions) -> bool {
+        let memory = self.memory_bytes.is_some_and(|bytes| bytes <= asked.memory_bytes);
+        let pids = self.pids.is_some_and(|pids| pids <= u64::from(asked.pids));
+        let cpus = self.cpu_quota.is_some_and(|(quota, period)| quota as f64 <= (asked.cpus * period as f64).round());
+        memory && pids && cpus
     }
 
-    /// What is missing of the sandbox; such a container must not be used.
-    pub(crate) fn faults(&self, mapped: bool) -> Vec<&'static str> {
+    /// What is missing of the sandbox; such a container must not be used. `user` is the one of this machine
+    /// that user 65534 is to be.
+    pub(crate) fn faults(&self, user: u32) -> Vec<&'static str> {
         let checks = [
-            // Without root the engine maps the user to another one of the host.
-            (mapped || self.uid == Some(USER.0), "it does not run as user 65534"),
+            (self.uid == Some(user), "it does not run as user 65534"),
             (self.capabilities == 0, "it has capabilities"),
             (self.no_new_privileges, "it may gain privileges"),
             (self.seccomp, "no seccomp filter is in force"),
@@ -128,19 +132,34 @@ mod tests {
 
     #[test]
     fn a_tight_container_has_no_faults() {
-        assert_eq!(of(STATUS).faults(false), Vec::<&str>::new());
-        assert!(!of(STATUS).has_limits());
+        assert_eq!(of(STATUS).faults(65534), Vec::<&str>::new());
+        assert!(!of(STATUS).has_limits(&PodmanOptions::default()));
+    }
+
+    #[test]
+    fn limits_are_those_that_were_asked_for() {
+        let asked = PodmanOptions { memory_bytes: 1 << 30, pids: 512, cpus: 1.5, ..PodmanOptions::default() };
+        let limits = |memory, pids, quota| Confinement {
+            memory_bytes: Some(memory),
+            pids: Some(pids),
+            cpu_quota: Some((quota, 100_000)),
+            ..Confinement::default()
+        };
+        assert!(limits(1 << 30, 512, 150_000).has_limits(&asked));
+        assert!(!limits(1 << 31, 512, 150_000).has_limits(&asked));
+        assert!(!limits(1 << 30, 513, 150_000).has_limits(&asked));
+        assert!(!limits(1 << 30, 512, 200_000).has_limits(&asked));
     }
 
     #[test]
     fn every_hole_is_named() {
-        assert_eq!(Confinement::default().faults(false).len(), 3);
-        assert_eq!(of(&STATUS.replace("CapBnd:\t0", "CapBnd:\t1")).faults(false), ["it has capabilities"]);
-        assert_eq!(of(&STATUS.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")).faults(false), ["it may gain privileges"]);
-        assert_eq!(of(&STATUS.replace("Seccomp:\t2", "Seccomp:\t0")).faults(false), ["no seccomp filter is in force"]);
+        assert_eq!(Confinement::default().faults(65534).len(), 3);
+        assert_eq!(of(&STATUS.replace("CapBnd:\t0", "CapBnd:\t1")).faults(65534), ["it has capabilities"]);
+        assert_eq!(of(&STATUS.replace("NoNewPrivs:\t1", "NoNewPrivs:\t0")).faults(65534), ["it may gain privileges"]);
+        assert_eq!(of(&STATUS.replace("Seccomp:\t2", "Seccomp:\t0")).faults(65534), ["no seccomp filter is in force"]);
         let root = of(&STATUS.replace("65534", "0"));
-        assert_eq!(root.faults(false), ["it does not run as user 65534"]);
-        assert!(root.faults(true).is_empty());
+        assert_eq!(root.faults(65534), ["it does not run as user 65534"]);
+        assert!(of(&STATUS.replace("65534", "1000")).faults(1000).is_empty());
     }
 
     #[test]

@@ -13,6 +13,16 @@ pub(crate) struct Connection {
     pub(crate) source: String,
 }
 
+impl Connection {
+    /// The user whose process listens; none when that can't be known, as over a network.
+    pub(crate) fn user(&self) -> Option<u32> {
+        let path = self.url.strip_prefix("unix://")?;
+        let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
+        Some(peer.uid.as_raw())
+    }
+}
+
 /// What is asked of the surroundings, so that a test can answer.
 pub(crate) trait Surroundings {
     /// A variable of the environment; none when it is not set, or empty.

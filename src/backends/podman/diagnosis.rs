@@ -31,6 +31,10 @@ pub(crate) fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
         "engine",
         format!("Podman {version} ({runtime_name}, {root}) at {}, from {}", connection.url, connection.source),
     )];
+    if let Err(error) = engine.check_user() {
+        findings.push(Finding::missing("engine's user", error.to_string(), "an engine serves its own user"));
+        return findings;
+    }
     findings.push(cgroups(&engine));
     match engine.has_image(&options.image) {
         Ok(true) => {

@@ -11,6 +11,7 @@ use podman_api::opts::{
     ContainerStopOpts, PullOpts, SystemdEnabled,
 };
 use podman_api::{Error, Podman};
+use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -73,6 +74,9 @@ pub(crate) enum EngineError {
     /// The container runs, or has run, but not the resident runner in it.
     #[error("the runner can't run in the container: {0}")]
     NoRunner(String),
+    /// It is another user's, who could not use this process's files in a container, or be kept from others.
+    #[error("{0}")]
+    Foreign(String),
     /// It refused.
     #[error("the engine could not {action}: {reason}")]
     Failed {
@@ -97,6 +101,8 @@ pub(crate) struct Plan<'a> {
     pub(crate) door: &'a Path,
     /// The seccomp profile.
     pub(crate) seccomp: &'a Path,
+    /// Whether the engine is rootless, so that the container's user has to be mapped to this process's.
+    pub(crate) mapped: bool,
     pub(crate) command: Vec<String>,
 }
 
@@ -167,6 +173,19 @@ impl Engine {
             runtime_name: oci.unwrap_or_default(),
             connection,
         })
+    }
+
+    /// Checks that the engine's containers can have this process's files, and nobody else's: a rootless one
+    /// has to be the same user's, any other root's.
+    pub(crate) fn check_user(&self) -> Result<(), EngineError> {
+        let me = rustix::process::geteuid().as_raw();
+        let url = &self.connection.url;
+        foreign(url, self.rootless, self.connection.user(), me).map_or(Ok(()), |why| Err(EngineError::Foreign(why)))
+    }
+
+    /// The user that the container's user is on this machine.
+    pub(crate) fn user_outside(&self) -> u32 {
+        if self.rootless { rustix::process::geteuid().as_raw() } else { USER.0 }
     }
 
     fn ask<T>(
@@ -277,9 +296,8 @@ impl Engine {
                 if let Some(error) = report.error.filter(|error| !error.is_empty()) {
                     return Err(Error::StringError(error));
                 }
-                if let Some(line) = report.stream {
-                    progress(line.trim_end());
-                }
+                let lines = report.stream.unwrap_or_default();
+                lines.lines().filter(|line| !line.trim().is_empty()).for_each(&mut *progress);
             }
             Ok(())
         })
@@ -326,6 +344,26 @@ fn failure(action: &'static str, error: &Error) -> EngineError {
     }
 }
 
+/// Why a process of the user `me` can't use an engine, as far as that can be known beforehand.
+fn foreign(url: &str, rootless: bool, owner: Option<u32>, me: u32) -> Option<String> {
+    let whose = owner.map_or_else(|| "another user's".to_owned(), |uid| format!("user {uid}'s"));
+    match (rootless, me) {
+        (true, 0) => Some(format!(
+            "the Podman engine at {url} is rootless, {whose}, and can't show root's files in a container; \
+             run foldspace as that user, or use root's engine (`systemctl start podman.socket`)"
+        )),
+        (true, _) if owner.is_some_and(|owner| owner != me) => Some(format!(
+            "the Podman engine at {url} is rootless, {whose}, and can't show files of user {me} in a container; \
+             run foldspace as that user, or use your own engine (`systemctl --user start podman.socket`)"
+        )),
+        (false, 1..) => Some(format!(
+            "the Podman engine at {url} is root's, and its containers can't write files of user {me}; \
+             run foldspace as root, or use your own engine (`systemctl --user start podman.socket`)"
+        )),
+        _ => None,
+    }
+}
+
 fn creation(plan: &Plan<'_>) -> ContainerCreateOpts {
     let options = plan.options;
     let quota = (options.cpus * CPU_PERIOD as f64).round();
@@ -355,7 +393,12 @@ fn creation(plan: &Plan<'_>) -> ContainerCreateOpts {
         .stop_timeout(STOP_SECONDS as u64)
         .net_namespace(network)
         .mounts(mounts(plan))
-        .r_limits(limits());
+        .r_limits(limits(plan.mapped));
+    if plan.mapped {
+        // Nobody inside is this process's user outside, so that it owns what commands make.
+        let value = format!("uid={},gid={}", USER.0, USER.1);
+        builder = builder.user_namespace(Namespace { nsmode: Some("keep-id".to_owned()), value: Some(value) });
+    }
     if let Ok(resources) = serde_json::from_value::<LinuxResources>(resources) {
         builder = builder.resource_limits(resources);
     }
@@ -392,8 +435,40 @@ fn mounts(plan: &Plan<'_>) -> Vec<ContainerMount> {
     ]
 }
 
-/// Both must be named, and without their usual prefix.
-fn limits() -> Vec<PosixRlimit> {
-    let limit = |name: &str, at: u64| PosixRlimit { type_: Some(name.to_owned()), soft: Some(at), hard: Some(at) };
-    vec![limit("nofile", FILES_MAX), limit("nproc", FILES_MAX)]
+/// Both must be named, and without their usual prefix. A user may not raise its own.
+fn limits(mapped: bool) -> Vec<PosixRlimit> {
+    let limit = |name: &str, resource: Resource| {
+        let most = getrlimit(resource).maximum.filter(|_| mapped).unwrap_or(u64::MAX);
+        let at = Some(FILES_MAX.min(most));
+        PosixRlimit { type_: Some(name.to_owned()), soft: at, hard: at }
+    };
+    vec![limit("nofile", Resource::Nofile), limit("nproc", Resource::Nproc)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::foreign;
+
+    #[test]
+    fn an_engine_serves_its_own_user() {
+        let url = "unix:///e.sock";
+        assert_eq!(foreign(url, true, Some(1000), 1000), None);
+        assert_eq!(foreign(url, true, None, 1000), None, "nobody knows who is at the other end of a network");
+        assert_eq!(foreign(url, false, Some(0), 0), None);
+        assert_eq!(foreign(url, false, None, 0), None);
+    }
+
+    #[test]
+    fn another_user_s_engine_is_refused_with_what_to_do() {
+        let refused = |rootless, owner, me| foreign("unix:///e.sock", rootless, owner, me).unwrap();
+        let by_root = refused(true, Some(1000), 0);
+        assert!(
+            by_root.contains("rootless, user 1000's") && by_root.contains("run foldspace as that user"),
+            "{by_root}"
+        );
+        assert!(refused(true, None, 0).contains("another user's"));
+        assert!(refused(true, Some(1000), 1001).contains("files of user 1001"));
+        let by_user = refused(false, Some(0), 1001);
+        assert!(by_user.contains("is root's") && by_user.contains("systemctl --user start"), "{by_user}");
+    }
 }

@@ -18,7 +18,7 @@ use crate::backends::executor::Executor;
 use crate::backends::on_disk::OnDisk;
 use crate::backends::runner::RUNNER;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellError, ShellProperties};
-use crate::backends::{BackendError, Capture, Container, FileChange, MachineNews, Workspace};
+use crate::backends::{BackendError, Capture, Container, FileChange, MachineNews, ProgressWatch, Workspace};
 use crate::engine::event::{ContainerStarted, ContainerStopped};
 use crate::engine::id::SessionId;
 
@@ -46,6 +46,7 @@ struct Shared {
     blank: Blank,
     busy: Arc<AtomicU32>,
     machine: Mutex<Machine>,
+    progress: Mutex<Option<ProgressWatch>>,
 }
 
 #[derive(Default)]
@@ -84,6 +85,7 @@ impl PodmanSandbox {
             blank,
             busy: Arc::default(),
             machine: Mutex::default(),
+            progress: Mutex::default(),
         });
         let properties = ShellProperties {
             backend_name: NAME,
@@ -165,7 +167,11 @@ impl Shared {
         }
         let engine = match &machine.engine {
             Some(engine) => Arc::clone(engine),
-            None => Arc::new(Engine::connect(self.options.connection.as_deref())?),
+            None => {
+                let engine = Engine::connect(self.options.connection.as_deref())?;
+                engine.check_user()?;
+                Arc::new(engine)
+            }
         };
         machine.engine = Some(Arc::clone(&engine));
         let started = self.bring_up_somehow(&engine, machine);
@@ -265,7 +271,7 @@ impl Shared {
             if !self.options.pull {
                 return Err(EngineError::NoImage(image.clone()));
             }
-            engine.pull(image, &mut |line| tracing::info!(image, "{line}"))?;
+            self.pull(engine)?;
         }
         Ok(())
     }
@@ -283,8 +289,23 @@ impl Shared {
             run: &self.paths.run,
             door: &self.paths.door,
             seccomp: &self.paths.seccomp,
+            mapped: engine.rootless,
             command: way.command(),
         })
+    }
+
+    /// Gets the image, in sight of who watches.
+    fn pull(&self, engine: &Engine) -> Result<(), EngineError> {
+        let image = &self.options.image;
+        let watch = self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut tell = |line: &str| {
+            tracing::info!(image, "{line}");
+            if let Some(watch) = &watch {
+                watch(line);
+            }
+        };
+        tell(&format!("pulling {image}, which the engine does not have"));
+        engine.pull(image, &mut tell)
     }
 
     /// Shows the files in a container that runs, reaches what runs its commands, and looks whether it is confined.
@@ -295,7 +316,7 @@ impl Shared {
             return Err(failed(format!("{} ended at once, with exit code {}", self.name, seen.exit_code)));
         }
         self.files.attach(seen.pid).map_err(|error| failed(format!("its files can't be shown in it: {error}")))?;
-        let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token)?;
+        let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token, &self.options)?;
         Ok((Live { id: id.to_owned(), pid: seen.pid, executor }, limits_enforced))
     }
 
@@ -433,6 +454,10 @@ impl Workspace for PodmanSandbox {
             self.shared.tear_down("its files could not be shown");
         }
         std::mem::take(&mut self.shared.lock().news)
+    }
+
+    fn watch_progress(&self, watch: ProgressWatch) {
+        *self.shared.progress.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
     }
 
     fn container(&self) -> Option<Arc<dyn Container>> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::confinement::Confinement;
-use super::engine::{DOOR, Engine, EngineError, RUN, WORKSPACE};
+use super::engine::{DOOR, Engine, EngineError, RUN, USER, WORKSPACE};
 use super::exec::{EngineExec, FIRST_PROCESS};
 use super::options::{PodmanOptions, RunnerUse};
 use super::paths::Paths;
@@ -70,6 +70,7 @@ impl Way {
         first: i32,
         paths: &Paths,
         token: &[u8],
+        options: &PodmanOptions,
     ) -> Result<(Arc<dyn Executor>, bool), EngineError> {
         let failed = |reason: String| EngineError::Failed { action: "start the container", reason };
         let executor: Arc<dyn Executor> = match self {
@@ -80,13 +81,13 @@ impl Way {
                 let exec = exec.map_err(|error| failed(format!("its processes can't be seen from here: {error}")))?;
                 let status = exec.status().map_err(|error| failed(error.to_string()))?;
                 // A command is no child of the first process, so it is looked at itself. It sees its own user.
-                confined(&Confinement::read(&status).faults(false))?;
+                confined(&Confinement::read(&status).faults(USER.0))?;
                 Arc::new(exec)
             }
         };
         let confinement = Confinement::of(first);
-        confined(&confinement.faults(engine.rootless))?;
-        Ok((executor, confinement.has_limits()))
+        confined(&confinement.faults(engine.user_outside()))?;
+        Ok((executor, confinement.has_limits(options)))
     }
 }
 

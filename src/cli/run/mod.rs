@@ -144,6 +144,7 @@ impl Run {
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone());
         let mut report = Report::new(out, script);
+        report.watch(workspace.as_ref());
         for step in &script.steps {
             if cancel.is_cancelled() {
                 break;

@@ -1,9 +1,10 @@
 //! Calls as they are made: a bar on a terminal, lines elsewhere, or JSON.
 
 use std::io::IsTerminal;
+use std::sync::Arc;
 use std::time::Duration;
 
-use foldspace::{CallStatus, ToolOutcome};
+use foldspace::{CallStatus, ToolOutcome, Workspace};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
@@ -34,6 +35,13 @@ impl<'a> Report<'a> {
             bar
         });
         Self { out, bar, place: &script.place }
+    }
+
+    /// What a workspace waits for is shown beside the bar, where one can be drawn.
+    pub(super) fn watch(&self, workspace: &dyn Workspace) {
+        if let Some(bar) = self.bar.clone().filter(|bar| !bar.is_hidden()) {
+            workspace.watch_progress(Arc::new(move |line: &str| bar.set_message(text::one_line(line, 200))));
+        }
     }
 
     /// A call is under way.

@@ -253,3 +253,63 @@ fn the_doctor_tells_what_works() {
     assert_eq!(of("engine")["state"], "missing");
     assert!(of("engine")["found"].as_str().unwrap().contains("does not answer"));
 }
+
+#[test]
+fn what_a_container_is_to_be_is_recorded_with_the_session() {
+    let world = World::new();
+    let script = world.file("w.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "a"}}"#);
+    let options = ["--memory", "64", "--tmp", "16", "--idle-seconds", "0", "--overlay", "never", "--pids", "9"];
+    let mut ran = world.command(&["run", &script, "--session", "s", "--backend", "podman"]);
+    let ran = ran.args(options).env("FOLDSPACE_CACHE", world.path("cache")).output().unwrap();
+    assert!(ran.status.success(), "no engine is needed for files: {}", super::told(&ran));
+    let recorded = world.json(&["show", "s", "1"])["event"]["event"]["options"].clone();
+    for (name, value) in [
+        ("memory_bytes", serde_json::json!(64 << 20)),
+        ("tmp_bytes", serde_json::json!(16 << 20)),
+        ("idle_seconds", serde_json::json!(0)),
+        ("overlay", serde_json::json!("never")),
+        ("pids", serde_json::json!(9)),
+    ] {
+        assert_eq!(recorded[name], value, "{name} in {recorded}");
+    }
+}
+
+#[test]
+fn what_a_container_can_t_be_is_refused() {
+    let world = World::new();
+    let script = world.file("w.jsonl", r#"{"tool": "ls", "params": {}}"#);
+    let refused = |options: &[&str]| world.run(&[&["run", script.as_str()], options].concat());
+    assert_snapshot!(refused(&["--backend", "podman", "--overlay", "always"]), @"
+    error: invalid value 'always' for '--overlay <WHEN>'
+      [possible values: auto, never]
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    assert_snapshot!(refused(&["--backend", "podman", "--tmp", "0"]), @"
+    error: invalid value '0' for '--tmp <MIB>': 0 is not in 1..=1073741824
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    assert_snapshot!(refused(&["--backend", "podman", "--memory", "18446744073709551615"]), @"
+    error: invalid value '18446744073709551615' for '--memory <MIB>': 18446744073709551615 is not in 16..=1073741824
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    assert_snapshot!(refused(&["--backend", "podman", "--idle-seconds", "soon"]), @"
+    error: invalid value 'soon' for '--idle-seconds <SECS>': give a number of whole seconds, or 0 for never
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+    assert_snapshot!(refused(&["--backend", "host", "--tmp", "16"]), @"
+    error: --tmp is for --backend podman
+    [exit 2]
+    ");
+    assert_snapshot!(refused(&["--overlay", "never"]), @"
+    error: --overlay is for --backend podman
+    [exit 2]
+    ");
+}

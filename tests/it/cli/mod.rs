@@ -10,6 +10,7 @@ mod json;
 mod live;
 mod look;
 mod positions;
+mod pulling;
 mod run;
 mod store;
 

@@ -7,7 +7,10 @@ use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 
 /// Asks the engine.
 pub(crate) fn podman<T>(question: impl AsyncFnOnce(Podman) -> T) -> T {
-    let url = std::env::var("CONTAINER_HOST").unwrap();
+    at(&std::env::var("CONTAINER_HOST").unwrap(), question)
+}
+
+fn at<T>(url: &str, question: impl AsyncFnOnce(Podman) -> T) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(question(Podman::new(url).unwrap()))
 }
@@ -20,9 +23,14 @@ pub(crate) fn cache() -> PathBuf {
 
 /// The ids of the containers of that name, running or not.
 pub(crate) fn named(name: &str) -> Vec<String> {
+    named_at(&std::env::var("CONTAINER_HOST").unwrap(), name)
+}
+
+/// The same of the engine at a place.
+pub(crate) fn named_at(url: &str, name: &str) -> Vec<String> {
     let filter = ContainerListFilter::Name(format!("^{name}$"));
     let options = ContainerListOpts::builder().all(true).filter([filter]).build();
-    let found = podman(async |podman| podman.containers().list(&options).await).unwrap();
+    let found = at(url, async |podman| podman.containers().list(&options).await).unwrap();
     found.into_iter().filter_map(|container| container.id).collect()
 }
 

@@ -16,7 +16,7 @@ use foldspace::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-pub(crate) use container::{named, podman, process_of};
+pub(crate) use container::{named, named_at, podman, process_of};
 pub(crate) use tree::{Files, Seen, differences, walk};
 
 /// Where a session's files lie, and where its commands run.

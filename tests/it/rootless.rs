@@ -1,0 +1,289 @@
+//! The program as an unprivileged user runs it, with an engine of that user.
+
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::engine::{Rootless, rootless};
+
+/// A user with a home of its own, in which the program is.
+struct Person {
+    home: tempfile::TempDir,
+    engine: Rootless,
+}
+
+impl Person {
+    /// None where there is no engine for it.
+    fn new() -> Option<Self> {
+        let engine = rootless()?;
+        let home = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        std::fs::copy(env!("CARGO_BIN_EXE_foldspace"), home.path().join("foldspace")).unwrap();
+        let person = Self { home, engine };
+        person.own(person.home.path());
+        Some(person)
+    }
+
+    fn own(&self, path: &Path) {
+        chown(path, Some(self.engine.user.0), Some(self.engine.user.1)).unwrap();
+    }
+
+    /// The program as whoever runs the test.
+    fn mine(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.home.path().join("foldspace"));
+        command.env_clear().env("PATH", "/usr/local/bin:/usr/bin:/bin").env("HOME", self.home.path());
+        command.env("CONTAINER_HOST", &self.engine.url).env("FOLDSPACE_IMAGE", &self.engine.image);
+        command.current_dir(self.home.path()).stdin(Stdio::null()).args(arguments);
+        command
+    }
+
+    /// The program as the person.
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = self.mine(arguments);
+        if rustix::process::geteuid().is_root() {
+            command.uid(self.engine.user.0).gid(self.engine.user.1);
+        }
+        command
+    }
+
+    fn output(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().unwrap()
+    }
+
+    /// What it prints; it must do well.
+    fn printed(&self, arguments: &[&str]) -> String {
+        let output = self.output(arguments);
+        assert!(output.status.success(), "{arguments:?}: {}", told(&output));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.printed(&[&["--json"], arguments].concat())).unwrap()
+    }
+
+    /// Makes calls in the session `s`, all of which must do as they say, and gives their results.
+    fn run(&self, calls: &[(&str, Value)]) -> Vec<Value> {
+        let line = |(tool, params): &(&str, Value)| json!({ "tool": tool, "params": params }).to_string();
+        let story = self.home.path().join("story.jsonl");
+        std::fs::write(&story, calls.iter().map(line).collect::<Vec<_>>().join("\n")).unwrap();
+        let run = ["--json", "run", "--yes", "--keep-going", "--backend", "podman", "--session", "s", "story.jsonl"];
+        let output = self.output(&run);
+        let lines = String::from_utf8_lossy(&output.stdout).into_owned();
+        let made = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let made: Vec<_> = made.filter(|line| line["type"] == "call").collect();
+        assert_eq!(made.len(), calls.len(), "{}", told(&output));
+        made
+    }
+
+    /// A command in the session `s`, after the first calls.
+    fn sh(&self, command: &str) -> String {
+        self.printed(&["exec", "s", "--sh", "--", command]).trim_end().to_owned()
+    }
+
+    /// Where the sessions' containers have their things.
+    fn cache(&self) -> PathBuf {
+        self.home.path().join(".cache/foldspace/podman")
+    }
+
+    /// The only session's files, as this machine has them.
+    fn files(&self) -> PathBuf {
+        let mut sessions = std::fs::read_dir(self.cache()).unwrap().map(|entry| entry.unwrap().path());
+        let files = sessions.next().unwrap().join("files");
+        assert!(sessions.next().is_none());
+        files
+    }
+
+    /// How many containers the engine has for the session of these files, running or not.
+    fn containers(&self) -> usize {
+        let session = self.files().parent().unwrap().file_name().unwrap().to_string_lossy().into_owned();
+        crate::rig::named_at(&self.engine.url, &format!("foldspace-{session}")).len()
+    }
+
+    fn verify(&self) {
+        let verified = self.output(&["verify"]);
+        assert!(verified.status.success(), "{}", told(&verified));
+    }
+}
+
+fn told(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+fn shell(command: &str) -> (&'static str, Value) {
+    ("shell_execute", json!({ "command": command }))
+}
+
+fn stdout(made: &Value) -> &str {
+    made["result"]["stdout"].as_str().unwrap_or_else(|| panic!("it has not run: {made}"))
+}
+
+/// Everything below a directory, links not followed.
+fn below(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.symlink_metadata().unwrap().is_dir() {
+            found.extend(below(&path));
+        }
+        found.push(path);
+    }
+    found
+}
+
+#[test]
+fn commands_change_files_of_the_caller_and_become_events() {
+    let Some(person) = Person::new() else { return };
+    let made = person.run(&[
+        shell("id -u && echo one > f && mkdir d && ln -s f d/link && printf x > d/x && chmod 700 d/x"),
+        ("write_file", json!({ "file_path": "w", "content": "written\n" })),
+        shell("cat w && echo more >> w && rm f"),
+    ]);
+    assert_eq!((stdout(&made[0]), stdout(&made[2])), ("65534\n", "written\n"));
+    let events = person.printed(&["log", "s"]);
+    for change in ["create /f", "create /d/x", "create /d/link -> f", "/w"] {
+        assert!(events.contains(change), "{change} is not in {events}");
+    }
+    let files = person.files();
+    assert_eq!(std::fs::read_to_string(files.join("w")).unwrap(), "written\nmore\n");
+    for path in below(&person.cache()) {
+        let seen = path.symlink_metadata().unwrap();
+        assert_eq!((seen.uid(), seen.gid()), person.engine.user, "{}", path.display());
+    }
+    assert_eq!(person.containers(), 0, "it went with its process");
+    person.verify();
+    person.printed(&["remove", "--yes", "s"]);
+    assert_eq!(below(&person.cache()), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_later_process_goes_on_with_the_files() {
+    let Some(person) = Person::new() else { return };
+    person.run(&[shell("echo one > f && echo secret > shut && chmod 000 shut && mkdir closed && chmod 000 closed")]);
+    let drifted = person.files().join("drifted");
+    std::fs::write(&drifted, "from outside\n").unwrap();
+    person.own(&drifted);
+    assert_eq!(person.sh("cat f drifted && echo two >> f"), "one\nfrom outside");
+    assert!(person.printed(&["log", "s"]).contains("DriftFound"));
+    // Killed in the middle: what it had done is found, and its container does not stay.
+    let mut command = person.command(&["exec", "s", "--sh", "--", "echo begun > g; sleep 100"]);
+    let mut child = Ends(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap());
+    let begun = person.files().join("g");
+    let came = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        begun.exists()
+    });
+    assert!(came, "no command has begun in 30 s");
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    assert_eq!(person.containers(), 1, "nobody could remove it");
+    assert_eq!(person.sh("cat g f"), "begun\none\ntwo");
+    assert_eq!(person.containers(), 0);
+    person.verify();
+}
+
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+const CONFINED: &str = "
+grep -E '^(Uid|Gid|Groups|Cap...|NoNewPrivs|Seccomp):' /proc/self/status | tr -s '\\t ' ' '
+cut -d: -f1 -s /proc/net/dev | tr -d ' '
+touch /x /etc/x /run/foldspace/x 2>/dev/null; ls /x /etc/x /run/foldspace/x 2>/dev/null
+unshare --user true 2>/dev/null && echo a user namespace
+cat /proc/1/environ 2>/dev/null | wc -c";
+
+#[test]
+fn a_command_is_as_confined_as_with_root_s_engine() {
+    let Some(person) = Person::new() else { return };
+    let made = person.run(&[shell(CONFINED)]);
+    let nothing = "0000000000000000";
+    let caps: String = ["Inh", "Prm", "Eff", "Bnd", "Amb"].map(|set| format!("Cap{set}: {nothing}\n")).concat();
+    let (user, group) = ("Uid: 65534 65534 65534 65534", "Gid: 65534 65534 65534 65534");
+    let expected = |groups: &str| format!("{user}\n{group}\nGroups:{groups}\n{caps}NoNewPrivs: 1\nSeccomp: 2\nlo\n0\n");
+    let seen = stdout(&made[0]);
+    assert!([" ", " 65534 "].map(expected).contains(&seen.to_owned()), "{seen}");
+}
+
+#[test]
+fn nothing_leads_out_to_what_the_caller_may_read() {
+    let Some(person) = Person::new() else { return };
+    let secret = person.home.path().join("secret");
+    std::fs::write(&secret, "the caller's own").unwrap();
+    person.own(&secret);
+    let (secret, home) = (secret.display().to_string(), person.home.path().display().to_string());
+    let made = person.run(&[
+        shell(&format!("ln -s {secret} link && ln -s {home} home && cat {secret} link home/secret; ls {home}")),
+        ("read_file", json!({ "file_path": "link" })),
+        ("read_file", json!({ "file_path": "home/secret" })),
+        ("write_file", json!({ "file_path": "home/new", "content": "x" })),
+        ("edit_file", json!({ "file_path": "link", "old_string": "own", "new_string": "x" })),
+        ("rm", json!({ "path": "home/secret" })),
+        ("shell_execute", json!({ "command": "cat secret", "cwd": "home" })),
+    ]);
+    assert_eq!(stdout(&made[0]), "");
+    for call in &made[1..] {
+        assert_eq!(call["status"], "error", "{call}");
+        assert!(!call.to_string().contains("the caller's own"), "{call}");
+    }
+    assert_eq!(std::fs::read_to_string(&secret).unwrap(), "the caller's own");
+    assert!(!person.home.path().join("new").exists());
+    person.verify();
+}
+
+#[test]
+fn who_leaves_the_group_and_session_dies_with_the_command() {
+    let Some(person) = Person::new() else { return };
+    let look = "grep -lszx '[9]8765' /proc/[0-9]*/cmdline | wc -l";
+    let leave = "(setsid setsid sh -c 'sleep 98765; true' >/dev/null 2>&1 &)";
+    let made = person.run(&[
+        shell(&format!("{leave}; until grep -qszx '[9]8765' /proc/[0-9]*/cmdline; do :; done")),
+        shell(look),
+        ("shell_execute", json!({ "command": "setsid sleep 98765", "timeout_seconds": 1 })),
+        shell(look),
+    ]);
+    assert_eq!((made[0]["result"]["exit_code"].as_i64(), stdout(&made[1])), (Some(0), "0\n"));
+    assert_eq!((made[2]["result"]["timed_out"].as_bool(), stdout(&made[3])), (Some(true), "0\n"));
+}
+
+#[test]
+fn what_is_not_enforced_is_said() {
+    let Some(person) = Person::new() else { return };
+    let doctor = person.json(&["doctor"]);
+    let finding = |what: &str| {
+        let found = doctor.as_array().unwrap().iter().find(|finding| finding["what"] == what);
+        found.unwrap_or_else(|| panic!("{what} is not in {doctor}")).clone()
+    };
+    assert!(finding("engine")["found"].as_str().unwrap().contains("rootless"), "{doctor}");
+    assert_eq!(finding("container")["state"], "ok", "{doctor}");
+    assert_eq!(finding("workspace")["state"], "limited", "{doctor}");
+    person.run(&[shell("true")]);
+    let state = person.json(&["state", "s", "PodmanWorkspace"]).to_string();
+    assert!(state.contains("\"rootless\":true") && state.contains("\"overlay\":false"), "{state}");
+    let enforced = finding("limits")["state"] == "ok";
+    assert!(state.contains(&format!("\"limits_enforced\":{enforced}")), "{state}");
+    if finding("cgroups")["found"].as_str().unwrap().contains("version 1") {
+        assert!(!enforced, "there Podman ignores limits: {doctor}");
+    }
+}
+
+#[test]
+fn root_is_refused_by_a_user_s_engine_with_what_to_do() {
+    let Some(person) = Person::new().filter(|_| rustix::process::geteuid().is_root()) else { return };
+    let story = person.home.path().join("story.jsonl");
+    std::fs::write(&story, json!({ "tool": "shell_execute", "params": { "command": "true" } }).to_string()).unwrap();
+    let ran = person.mine(&["run", "--yes", "--backend", "podman", "--session", "s", "story.jsonl"]).output().unwrap();
+    let words = format!("rootless, user {}'s", person.engine.user.0);
+    assert!(!ran.status.success() && told(&ran).contains(&words), "{}", told(&ran));
+    assert!(told(&ran).contains("run foldspace as that user"), "{}", told(&ran));
+    let doctor = person.mine(&["doctor"]).output().unwrap();
+    assert!(!doctor.status.success() && told(&doctor).contains(&words), "{}", told(&doctor));
+}
