@@ -6,7 +6,6 @@ use std::io::Write;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tempfile::NamedTempFile;
@@ -14,12 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::executor::{Executor, NotRun};
 use super::output::Collector;
-use super::runner::{Cancel, Directory, Ended, RunSpec, Stream};
+use super::runner::{Directory, Ended, RunSpec, Stream};
 use super::shell::{
     EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
 };
+use super::under_way::{UnderWay, Wish};
 use crate::engine::event::CommandLine;
 use crate::engine::live::OutputStream;
+use crate::engine::path::EntryPath;
 
 /// Between asking a command to end and ending it.
 const GRACE: Duration = Duration::from_secs(2);
@@ -38,26 +39,14 @@ pub(crate) trait Place: Send + Sync + 'static {
     fn root(&self) -> String;
     /// A directory for scripts: as this program sees it, and as commands do.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
-    /// Notes that a command is under way, until the value is dropped.
-    fn busy(&self) -> Busy;
-    /// The executor does not answer any more; what it runs in is to be started anew.
-    fn lost(&self);
-}
-
-/// A command is under way.
-pub(crate) struct Busy(Arc<AtomicU32>);
-
-impl Busy {
-    pub(crate) fn begin(count: &Arc<AtomicU32>) -> Self {
-        count.fetch_add(1, Ordering::AcqRel);
-        Self(Arc::clone(count))
+    /// The commands that are under way.
+    fn under_way(&self) -> &Arc<UnderWay>;
+    /// Bytes that have to stay free on the disk of the workspace while a command runs that begins now.
+    fn floor(&self) -> u64 {
+        0
     }
-}
-
-impl Drop for Busy {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
+    /// That executor does not answer any more; what it runs in is to be started anew.
+    fn lost(&self, executor: &Arc<dyn Executor>);
 }
 
 /// A shell over the executor of a place.
@@ -91,14 +80,15 @@ impl<P: Place> Shell for Commands<P> {
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult> {
         let backend = self.properties.backend_name;
         let default_timeout = self.properties.default_timeout;
-        let wish = match command.check().and_then(|()| Cancel::new().map_err(unavailable(backend))) {
-            Ok(wish) => wish,
+        let wish = match command.check().and_then(|()| Wish::new().map_err(unavailable(backend))) {
+            Ok(wish) => Arc::new(wish),
             Err(error) => return Box::pin(async { Err(error) }),
         };
-        let asked = wish.clone();
+        let asked = Arc::clone(&wish);
+        let (line, cwd) = (command.command.clone(), command.cwd.clone());
         let mut work = self.blocking(move |place| {
             let run = Run { place, backend, default_timeout };
-            run.execute(command, &watch, &asked)
+            run.execute(command, &watch, asked)
         });
         // Dropping the future ends the command, too.
         let ending = EndsWhenDropped(wish);
@@ -106,7 +96,11 @@ impl<P: Place> Shell for Commands<P> {
             tokio::select! {
                 biased;
                 done = &mut work => return done,
-                () = cancel.cancelled() => ending.0.cancel(),
+                () = cancel.cancelled() => {}
+            }
+            // What it would run in may take long to start; that goes on by itself.
+            if !ending.0.take_back() {
+                return Ok(never_begun(line, cwd));
             }
             work.await
         })
@@ -137,11 +131,11 @@ impl<P: Place> Shell for Commands<P> {
     }
 }
 
-struct EndsWhenDropped(Cancel);
+struct EndsWhenDropped(Arc<Wish>);
 
 impl Drop for EndsWhenDropped {
     fn drop(&mut self) {
-        self.0.cancel();
+        self.0.take_back();
     }
 }
 
@@ -162,8 +156,8 @@ struct Run<'a, P> {
 }
 
 impl<P: Place> Run<'_, P> {
-    fn execute(&self, command: ShellCommand, watch: &OutputWatch, cancel: &Cancel) -> Result<ShellResult, ShellError> {
-        let _busy = self.place.busy();
+    fn execute(&self, command: ShellCommand, watch: &OutputWatch, wish: Arc<Wish>) -> Result<ShellResult, ShellError> {
+        let _ongoing = self.place.under_way().begin(Arc::clone(&wish), self.place.floor());
         let executor = self.place.executor()?;
         // The file is gone when this is dropped.
         let (argv, _script) = self.argv(&command.command)?;
@@ -186,7 +180,15 @@ impl<P: Place> Run<'_, P> {
             collector.add(bytes);
             watch(stream, bytes);
         };
-        let ended = executor.run(&spec, &mut output, cancel).map_err(|error| self.refused(&error))?;
+        if !wish.begin() {
+            return Ok(never_begun(command.command, command.cwd));
+        }
+        let ended = executor.run(&spec, &mut output, wish.cancel());
+        let mut ended = ended.map_err(|error| self.refused(&error, &executor))?;
+        if let Some(reason) = wish.ended_for() {
+            stderr.add(format!("\n[{reason}]\n").as_bytes());
+            ended.cancelled = false;
+        }
         Ok(result(command, ended, stdout, stderr))
     }
 
@@ -219,11 +221,11 @@ impl<P: Place> Run<'_, P> {
     }
 
     /// What the executor says of a command that it did not run.
-    fn refused(&self, error: &NotRun) -> ShellError {
+    fn refused(&self, error: &NotRun, executor: &Arc<dyn Executor>) -> ShellError {
         match error {
             NotRun::Invalid(what) => ShellError::Invalid(what.clone()),
             NotRun::Lost(_) => {
-                self.place.lost();
+                self.place.lost(executor);
                 failed(self.backend)(error)
             }
             NotRun::Failed(_) => failed(self.backend)(error),
@@ -242,11 +244,27 @@ fn unavailable(backend: &'static str) -> impl Fn(std::io::Error) -> ShellError {
 /// Writes a script that everybody may read, and nobody may change.
 fn write_script(directory: &std::path::Path, script: &str) -> std::io::Result<NamedTempFile> {
     use std::os::unix::fs::PermissionsExt;
-    let permissions = std::fs::Permissions::from_mode(0o444);
-    let mut file = tempfile::Builder::new().prefix("script-").permissions(permissions).tempfile_in(directory)?;
+    let mut file = tempfile::Builder::new().prefix("script-").tempfile_in(directory)?;
+    // Not when it is made: the mask of this process would count.
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o444))?;
     file.write_all(script.as_bytes())?;
     file.flush()?;
     Ok(file)
+}
+
+/// What came of a command that was taken back before it began.
+fn never_begun(command: CommandLine, cwd: EntryPath) -> ShellResult {
+    ShellResult {
+        exit_code: -1,
+        stdout: Collector::new(0).finish(),
+        stderr: Collector::new(0).finish(),
+        command,
+        cwd,
+        duration: Duration::ZERO,
+        timed_out: false,
+        cancelled: true,
+        signal: None,
+    }
 }
 
 fn result(command: ShellCommand, ended: Ended, stdout: Collector, stderr: Collector) -> ShellResult {

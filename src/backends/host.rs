@@ -3,19 +3,19 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::blank::Blank;
-use super::commands::{Busy, Commands, Place};
+use super::commands::{Commands, Place};
 use super::disk::{PlainDisk, Tree};
 use super::executor::Executor;
 use super::on_disk::OnDisk;
 use super::runner::Runner;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
+use super::under_way::UnderWay;
 use super::{BackendError, Capture, FileChange, Shell, ShellError, Workspace};
 
 /// The backend's name.
@@ -59,7 +59,7 @@ pub struct HostWorkspace {
 struct HostPlace {
     directory: PathBuf,
     running: Mutex<Running>,
-    busy: Arc<AtomicU32>,
+    under_way: Arc<UnderWay>,
 }
 
 #[derive(Default)]
@@ -95,7 +95,7 @@ impl HostWorkspace {
         let tree = Tree::beneath(NAME, &directory, aside.path(), None).map_err(|error| failed("open", &error))?;
         let disk = PlainDisk::new(tree).map_err(|error| failed("open", &error))?;
         let place =
-            Arc::new(HostPlace { directory: directory.clone(), running: Mutex::default(), busy: Arc::default() });
+            Arc::new(HostPlace { directory: directory.clone(), running: Mutex::default(), under_way: Arc::default() });
         let properties = ShellProperties {
             backend_name: NAME,
             sandboxed: false,
@@ -151,12 +151,14 @@ impl Place for HostPlace {
         self.directory.to_string_lossy().into_owned()
     }
 
-    fn busy(&self) -> Busy {
-        Busy::begin(&self.busy)
+    fn under_way(&self) -> &Arc<UnderWay> {
+        &self.under_way
     }
 
-    fn lost(&self) {
-        self.lock().runner = None;
+    fn lost(&self, _: &Arc<dyn Executor>) {
+        let mut running = self.lock();
+        // Another command may have started the next one.
+        running.runner = running.runner.take().filter(Runner::is_alive);
     }
 }
 

@@ -24,6 +24,7 @@ mod podman;
 mod runner;
 mod shell;
 mod spec;
+mod under_way;
 
 use std::sync::Arc;
 
@@ -139,7 +140,10 @@ pub trait Container: Send + Sync + 'static {
     fn start(&self) -> Result<(), ShellError>;
 
     /// Stops and removes it; one that is not there is no error. The files stay.
-    fn stop(&self);
+    ///
+    /// # Errors
+    /// [`ShellError::Unavailable`] when it may still run.
+    fn stop(&self) -> Result<(), ShellError>;
 }
 
 /// What happened to the machine of a workspace.

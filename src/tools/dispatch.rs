@@ -150,6 +150,16 @@ impl Dispatcher {
         &self.machine.workspace
     }
 
+    /// Closes the workspace, and records what became of its container. Files stay; a later call brings the
+    /// container up again. It blocks until that is recorded.
+    ///
+    /// # Errors
+    /// What the session's store says.
+    pub fn close(&self) -> Result<(), SessionError> {
+        self.machine.workspace.close();
+        self.machine.record_end(&self.session)
+    }
+
     /// The same for another agent.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {

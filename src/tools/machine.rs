@@ -173,19 +173,33 @@ impl Machine {
         recording.submit().map(Some)
     }
 
+    /// Records what has happened to the machine since the last call.
+    pub(super) fn record_end(&self, session: &Session) -> Result<(), SessionError> {
+        let news = self.workspace.news();
+        if news.is_empty() {
+            return Ok(());
+        }
+        let mut recording = Recording::of_nobody(session);
+        push_news(&news, &mut recording)?;
+        recording.submit()?.wait()?;
+        Ok(())
+    }
+
     /// Records that a call used the machine, and what happened to it meanwhile.
     pub(super) fn record_news(&self, news: &[MachineNews], recording: &mut Recording) -> Result<(), CommitError> {
-        for news in news {
-            match news {
-                MachineNews::Started(event) => recording.push(event)?,
-                MachineNews::Stopped(event) => recording.push(event)?,
-            }
-        }
+        push_news(news, recording)?;
         if self.claim.is_some() {
             recording.push(&WorkspaceTouched { backend: self.workspace.backend_name().to_owned() })?;
         }
         Ok(())
     }
+}
+
+fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), CommitError> {
+    news.iter().try_for_each(|news| match news {
+        MachineNews::Started(event) => recording.push(event),
+        MachineNews::Stopped(event) => recording.push(event),
+    })
 }
 
 fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {

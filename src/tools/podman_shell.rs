@@ -81,11 +81,7 @@ impl Tool for PodmanShellTool {
                 Ok(done(String::new(), String::new(), 0))
             }
             (Action::Stop, None) => {
-                let stop = |container: &dyn Container| {
-                    container.stop();
-                    Ok(())
-                };
-                apart(container, stop).await?;
+                apart(container, |container| container.stop()).await?;
                 Ok(done(String::new(), String::new(), 0))
             }
             (Action::Exec, Some(command)) => {

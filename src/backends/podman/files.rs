@@ -2,8 +2,12 @@
 
 use std::io::Read;
 
-use super::engine::WORKSPACE;
-use crate::backends::disk::{OverlayDisk, PlainDisk};
+use super::NAME;
+use super::engine::{USER, WORKSPACE};
+use super::options::OverlayUse;
+use super::paths::{self, Paths};
+use crate::backends::blank::Blank;
+use crate::backends::disk::{OverlayDisk, OverlayOptions, PlainDisk, Tree};
 use crate::backends::on_disk::OnDisk;
 use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
 use crate::engine::path::EntryPath;
@@ -17,6 +21,33 @@ pub(crate) enum Files {
 }
 
 impl Files {
+    /// The files of a session, and whether they are still to be filled.
+    pub(super) fn open(paths: &Paths, overlay: OverlayUse) -> Result<(Self, Blank), BackendError> {
+        let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
+        let owner = rustix::process::geteuid().is_root().then_some(USER);
+        let blank = |is_new| Blank::new(NAME, paths.root.join("filling"), is_new);
+        // An overlay is attached from outside, which takes root and an engine of this machine.
+        let possible = || owner.is_some() && !paths.files.exists() && OverlayDisk::supported(&paths.layers).is_ok();
+        if overlay == OverlayUse::Auto && possible() {
+            let options = OverlayOptions { owner, ..OverlayOptions::new(NAME, &paths.layers.join("overlay")) };
+            let open = OverlayDisk::open(options.clone()).map_err(failed)?;
+            let blank = blank(open.is_none());
+            let disk = match open {
+                Some(disk) => disk,
+                None => OverlayDisk::create(options, |_| Ok(()))?,
+            };
+            return Ok((Self::Overlay(OnDisk::new(NAME, Box::new(disk))), blank));
+        }
+        let blank = blank(!paths.files.exists());
+        let aside = paths.root.join("aside");
+        paths::directory(&paths.files, 0o755).map_err(failed)?;
+        paths::directory(&aside, 0o700).map_err(failed)?;
+        paths.give_away(&paths.files).map_err(failed)?;
+        let tree = Tree::beneath(NAME, &paths.files, &aside, owner).map_err(failed)?;
+        let disk = PlainDisk::new(tree).map_err(failed)?;
+        Ok((Self::Plain(OnDisk::new(NAME, Box::new(disk))), blank))
+    }
+
     pub(crate) fn is_overlay(&self) -> bool {
         matches!(self, Self::Overlay(_))
     }

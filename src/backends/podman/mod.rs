@@ -2,6 +2,7 @@
 
 mod confinement;
 mod connection;
+mod container;
 mod diagnosis;
 mod engine;
 mod exec;
@@ -18,3 +19,6 @@ pub use leftovers::{Leftover, remove_leftovers};
 pub use options::{OverlayUse, PodmanOptions, RunnerUse};
 pub(crate) use paths::session_directory;
 pub use sandbox::PodmanSandbox;
+
+/// The backend's name.
+const NAME: &str = "podman";

@@ -18,6 +18,9 @@ pub struct PodmanOptions {
     pub pids: u32,
     /// Bytes of the memory file system at `/tmp`.
     pub tmp_bytes: u64,
+    /// Bytes that stay free on the disk of the workspace's files: a command that leaves less is ended. Where
+    /// less than twice that is free when it begins, it may use half.
+    pub reserve_bytes: u64,
     /// Whether commands reach the network.
     pub network: bool,
     /// Seconds without a call after which the container is stopped; 0 for never.
@@ -63,6 +66,7 @@ impl Default for PodmanOptions {
             cpus: 1.0,
             pids: 512,
             tmp_bytes: 256 << 20,
+            reserve_bytes: 1 << 30,
             network: false,
             idle_seconds: 600,
             overlay: OverlayUse::Auto,

@@ -1,14 +1,24 @@
 //! Where on this machine a session's container has its things.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
 
 use super::engine::{DOOR, USER};
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
 const SECCOMP: &str = include_str!("seccomp.json");
+
+/// How often a lock is tried, and the pause between two tries.
+const TRIES: u32 = 50;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// The directories of one session.
 #[derive(Debug, Clone)]
@@ -26,13 +36,17 @@ pub(crate) struct Paths {
     /// The runner's socket and its token. The container may write there, so it is made anew before each start.
     pub(crate) door: PathBuf,
     pub(crate) seccomp: PathBuf,
+    /// Locked for as long as one of these lives.
+    _lock: Arc<File>,
 }
 
 impl Paths {
     /// Makes what is missing.
     pub(crate) fn prepare(session: SessionId) -> io::Result<Self> {
         let root = session_directory(session)?;
+        directory(&root, 0o700)?;
         let paths = Self {
+            _lock: Arc::new(lock(&root)?),
             layers: root.join("layers"),
             files: root.join("files"),
             mount: root.join("mount"),
@@ -41,7 +55,6 @@ impl Paths {
             seccomp: root.join("seccomp.json"),
             root,
         };
-        directory(&paths.root, 0o700)?;
         for path in [&paths.layers, &paths.mount] {
             directory(path, 0o755)?;
         }
@@ -75,6 +88,31 @@ impl Paths {
             std::os::unix::fs::chown(path, Some(USER.0), Some(USER.1))?;
         }
         Ok(())
+    }
+}
+
+/// Keeps others, of this store and of a copy of it, from the same session's files and container.
+fn lock(root: &Path) -> io::Result<File> {
+    let path = root.join("lock");
+    #[expect(clippy::disallowed_methods, reason = "a backend makes its own files")]
+    let file = File::options().create(true).truncate(false).write(true).open(&path)?;
+    let mut tries = 0;
+    loop {
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            // Whoever is just letting go of it may take a moment.
+            Err(Errno::WOULDBLOCK) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+            }
+            Err(Errno::WOULDBLOCK) => {
+                let words = "the session's container and files are in use by another process, or opened twice in this \
+                             one; close them there first";
+                let words = format!("{words} ({} is locked)", path.display());
+                return Err(io::Error::new(io::ErrorKind::ResourceBusy, words));
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

@@ -1,0 +1,429 @@
+//! A session's container: made when a command needs it, stopped when nobody does, removed at the end.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use super::NAME;
+use super::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
+use super::files::Files;
+use super::leftovers::owner_of_this_process;
+use super::options::{PodmanOptions, RunnerUse};
+use super::paths::Paths;
+use super::way::{TOKEN, Way};
+use crate::backends::commands::Place;
+use crate::backends::executor::Executor;
+use crate::backends::runner::RUNNER;
+use crate::backends::shell::ShellError;
+use crate::backends::under_way::UnderWay;
+use crate::backends::{Container, MachineNews, ProgressWatch};
+use crate::engine::event::{ContainerStarted, ContainerStopped};
+use crate::engine::id::SessionId;
+
+/// How often an idle container, and one that fills the disk, is looked for.
+const WATCHING: Duration = Duration::from_millis(200);
+
+/// A session's container, whether or not there is one now.
+pub(super) struct SessionContainer {
+    session: SessionId,
+    name: String,
+    pub(super) options: PodmanOptions,
+    pub(super) paths: Paths,
+    pub(super) files: Files,
+    under_way: Arc<UnderWay>,
+    machine: Mutex<Machine>,
+    /// Not with the machine: that is held while the engine takes its time.
+    news: Mutex<Vec<MachineNews>>,
+    progress: Mutex<Option<ProgressWatch>>,
+}
+
+#[derive(Default)]
+struct Machine {
+    engine: Option<Arc<Engine>>,
+    container: Option<Live>,
+    /// How commands run, once that is known. What could not run once is not tried again.
+    way: Option<Way>,
+    /// The container that was stopped because nobody used it.
+    stopped: Option<String>,
+    /// Whether the engine was asked to make or start one since the last was removed.
+    tried: bool,
+    used: Option<Instant>,
+}
+
+struct Live {
+    id: String,
+    pid: i32,
+    executor: Arc<dyn Executor>,
+}
+
+impl SessionContainer {
+    /// None is made yet, and no engine is asked.
+    pub(super) fn new(session: SessionId, options: PodmanOptions, paths: Paths, files: Files) -> Arc<Self> {
+        let container = Arc::new(Self {
+            session,
+            name: format!("foldspace-{session}"),
+            options,
+            paths,
+            files,
+            under_way: Arc::default(),
+            machine: Mutex::default(),
+            news: Mutex::default(),
+            progress: Mutex::default(),
+        });
+        keep_watch(&container);
+        container
+    }
+
+    /// What has happened to it since this was last asked.
+    pub(super) fn news(&self) -> Vec<MachineNews> {
+        // The files may be shown anew only where nothing runs.
+        if self.under_way.is_empty() && !self.files.tidy() {
+            self.tear_down("its files could not be shown");
+        }
+        std::mem::take(&mut *locked(&self.news))
+    }
+
+    /// Shows what the engine says while it gets an image.
+    pub(super) fn watch_progress(&self, watch: ProgressWatch) {
+        *locked(&self.progress) = Some(watch);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Machine> {
+        locked(&self.machine)
+    }
+
+    /// Gives what runs commands in a container that runs, whatever has to be done for it.
+    fn ensure(&self, machine: &mut Machine) -> Result<Arc<dyn Executor>, EngineError> {
+        machine.used = Some(now());
+        if let Some(container) = machine.container.take() {
+            if container.executor.is_alive() {
+                return Ok(Arc::clone(&machine.container.insert(container).executor));
+            }
+            self.forget(&container, "vanished");
+        }
+        let engine = match &machine.engine {
+            Some(engine) => Arc::clone(engine),
+            None => {
+                let engine = Engine::connect(self.options.connection.as_deref())?;
+                engine.check_user()?;
+                Arc::new(engine)
+            }
+        };
+        machine.engine = Some(Arc::clone(&engine));
+        let started = self.bring_up_somehow(&engine, machine);
+        if let Err(EngineError::Unreachable(_)) = &started
+            && !machine.tried
+        {
+            // Another one may be there next time.
+            machine.engine = None;
+        }
+        let (container, event) = started?;
+        machine.used = Some(now());
+        locked(&self.news).push(MachineNews::Started(event));
+        Ok(Arc::clone(&machine.container.insert(container).executor))
+    }
+
+    /// Brings the container up with the runner or, where that can't run, without it.
+    fn bring_up_somehow(
+        &self,
+        engine: &Engine,
+        machine: &mut Machine,
+    ) -> Result<(Live, ContainerStarted), EngineError> {
+        self.provide_image(engine)?;
+        let way = match machine.way.take() {
+            Some(way) => way,
+            None => Way::choose(engine, &self.options)?,
+        };
+        machine.tried = true;
+        let stopped = machine.stopped.clone();
+        let (started, way) = match self.bring_up(engine, stopped, &way) {
+            // Whether it is the runner's fault that it does not start shows without the runner.
+            Err(EngineError::NoRunner(reason) | EngineError::Failed { action: "start the container", reason })
+                if way == Way::Runner && self.options.runner == RunnerUse::Auto =>
+            {
+                let way = Way::Exec(reason);
+                (self.bring_up(engine, None, &way), way)
+            }
+            other => (other, way),
+        };
+        if let (Ok(_), Some(reason)) = (&started, way.reason()) {
+            let container = &self.name;
+            tracing::warn!(container, reason, "the runner does not run here; commands go through the engine, slower");
+        }
+        if started.is_ok() {
+            machine.way = Some(way);
+            machine.stopped = None;
+        }
+        started
+    }
+
+    /// Starts the container that we stopped, or makes a new one.
+    fn bring_up(
+        &self,
+        engine: &Engine,
+        stopped: Option<String>,
+        way: &Way,
+    ) -> Result<(Live, ContainerStarted), EngineError> {
+        let there = match engine.inspect(&self.name) {
+            Ok(seen) => Some(seen),
+            Err(EngineError::NoContainer) => None,
+            Err(error) => return Err(error),
+        };
+        let again = there.as_ref().filter(|seen| !seen.running && Some(&seen.id) == stopped.as_ref());
+        let io =
+            |error: std::io::Error| EngineError::Failed { action: "prepare the container", reason: error.to_string() };
+        let known = match again {
+            Some(seen) => Some(seen.id.clone()),
+            None => {
+                if let Some(other) = &there {
+                    // Another process left it; nobody else has the session now.
+                    engine.remove(&other.id)?;
+                }
+                self.paths.prepare_run(RUNNER).map_err(io)?;
+                None
+            }
+        };
+        let token = token().map_err(io)?;
+        self.paths.prepare_door(TOKEN, &token).map_err(io)?;
+        let id = match known {
+            Some(id) => id,
+            None => self.create(engine, way)?,
+        };
+        let started = engine.start(&id);
+        let container = started.and_then(|()| self.reach(engine, &id, &token, way));
+        let (container, limits_enforced) = container.inspect_err(|_| drop(engine.remove(&id)))?;
+        let event = ContainerStarted {
+            name: self.name.clone(),
+            id,
+            image: self.options.image.clone(),
+            engine: format!("podman {}", engine.version),
+            created: again.is_none(),
+            rootless: engine.rootless,
+            limits_enforced,
+            overlay: self.files.is_overlay(),
+            runner: way.reason().is_none(),
+            without_runner: way.reason().unwrap_or_default().to_owned(),
+        };
+        Ok((container, event))
+    }
+
+    fn provide_image(&self, engine: &Engine) -> Result<(), EngineError> {
+        let image = &self.options.image;
+        if !engine.has_image(image)? {
+            if !self.options.pull {
+                return Err(EngineError::NoImage(image.clone()));
+            }
+            self.pull(engine)?;
+        }
+        Ok(())
+    }
+
+    fn create(&self, engine: &Engine, way: &Way) -> Result<String, EngineError> {
+        let (session, owner) = (self.session.to_string(), owner_of_this_process());
+        let workspace: PathBuf =
+            if self.files.is_overlay() { self.paths.mount.clone() } else { self.paths.files.clone() };
+        engine.create(&Plan {
+            name: &self.name,
+            session: &session,
+            owner: &owner,
+            options: &self.options,
+            workspace: &workspace,
+            run: &self.paths.run,
+            door: &self.paths.door,
+            seccomp: &self.paths.seccomp,
+            mapped: engine.rootless,
+            command: way.command(),
+        })
+    }
+
+    /// Gets the image, in sight of who watches.
+    fn pull(&self, engine: &Engine) -> Result<(), EngineError> {
+        let image = &self.options.image;
+        let watch = locked(&self.progress).clone();
+        let mut tell = |line: &str| {
+            tracing::info!(image, "{line}");
+            if let Some(watch) = &watch {
+                watch(line);
+            }
+        };
+        tell(&format!("pulling {image}, which the engine does not have"));
+        engine.pull(image, &mut tell)
+    }
+
+    /// Shows the files in a container that runs, reaches what runs its commands, and looks whether it is confined.
+    fn reach(&self, engine: &Engine, id: &str, token: &[u8], way: &Way) -> Result<(Live, bool), EngineError> {
+        let failed = |what: String| EngineError::Failed { action: "start the container", reason: what };
+        let seen = engine.inspect(id)?;
+        if !seen.running || seen.pid == 0 {
+            return Err(failed(format!("{} ended at once, with exit code {}", self.name, seen.exit_code)));
+        }
+        self.files.attach(seen.pid).map_err(|error| failed(format!("its files can't be shown in it: {error}")))?;
+        let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token, &self.options)?;
+        Ok((Live { id: id.to_owned(), pid: seen.pid, executor }, limits_enforced))
+    }
+
+    /// Notes that a container does not run any more.
+    fn forget(&self, container: &Live, reason: &str) {
+        self.files.detach(container.pid);
+        let event = ContainerStopped { name: self.name.clone(), reason: reason.to_owned() };
+        locked(&self.news).push(MachineNews::Stopped(event));
+    }
+
+    /// Stops the container when nobody has used it for long.
+    fn stop_if_idle(&self) {
+        let idle = Duration::from_secs(self.options.idle_seconds);
+        // Whoever holds it brings the container up, or takes it down.
+        let Ok(mut machine) = self.machine.try_lock() else { return };
+        if !self.under_way.is_empty() {
+            // It is idle from the end of the last command on.
+            machine.used = Some(now());
+            return;
+        }
+        let is_idle = machine.used.is_some_and(|used| now().duration_since(used) >= idle);
+        if idle.is_zero() || !is_idle {
+            return;
+        }
+        let (Some(container), Some(engine)) = (machine.container.take(), machine.engine.clone()) else { return };
+        match engine.stop(&container.id) {
+            Ok(()) => {
+                machine.stopped = Some(container.id.clone());
+                self.forget(&container, "idle");
+            }
+            Err(error) => {
+                tracing::warn!(%error, "an idle container could not be stopped");
+                machine.used = Some(now());
+                machine.container = Some(container);
+            }
+        }
+    }
+
+    /// Ends commands that leave the disk too little.
+    fn spare_the_disk(&self) {
+        if !self.under_way.is_empty()
+            && let Some(free) = self.free()
+        {
+            self.under_way.end_starving(free);
+        }
+    }
+
+    /// Bytes that are free on the disk of the files.
+    fn free(&self) -> Option<u64> {
+        let stat = rustix::fs::statvfs(&self.paths.root).ok()?;
+        Some(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
+    /// Removes the container, running or not. Gives false when it may still be there.
+    pub(super) fn tear_down(&self, reason: &str) -> bool {
+        let mut machine = self.lock();
+        self.tear_down_held(&mut machine, reason)
+    }
+
+    fn tear_down_held(&self, machine: &mut Machine, reason: &str) -> bool {
+        let Some(engine) = machine.engine.clone() else { return true };
+        let id = match (&machine.container, &machine.stopped) {
+            (Some(container), _) => container.id.clone(),
+            (None, Some(stopped)) => stopped.clone(),
+            // One that did not start, or that the engine went on to make.
+            (None, None) if machine.tried => self.name.clone(),
+            (None, None) => return true,
+        };
+        match engine.remove(&id) {
+            Ok(()) | Err(EngineError::NoContainer) => {}
+            Err(error) => {
+                tracing::warn!(%error, "a container could not be removed; `foldspace gc` will");
+                return false;
+            }
+        }
+        machine.tried = false;
+        machine.stopped = None;
+        if let Some(container) = machine.container.take() {
+            self.forget(&container, reason);
+        }
+        true
+    }
+}
+
+/// A secret that only this process and the runner know.
+fn token() -> std::io::Result<Vec<u8>> {
+    let mut token = vec![0; 32];
+    getrandom::fill(&mut token).map_err(std::io::Error::other)?;
+    Ok(token)
+}
+
+#[expect(clippy::disallowed_methods, reason = "how long a container has been idle is nobody's history")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Looks now and then after the container, for as long as somebody has it.
+fn keep_watch(container: &Arc<SessionContainer>) {
+    let weak = Arc::downgrade(container);
+    let watch = move || {
+        while let Some(container) = Weak::upgrade(&weak) {
+            container.spare_the_disk();
+            container.stop_if_idle();
+            drop(container);
+            std::thread::sleep(WATCHING);
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("foldspace-watch".to_owned()).spawn(watch) {
+        tracing::warn!(%error, "idle containers will not be stopped, nor those that fill the disk");
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Container for SessionContainer {
+    fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    fn start(&self) -> Result<(), ShellError> {
+        self.executor().map(drop)
+    }
+
+    fn stop(&self) -> Result<(), ShellError> {
+        match self.tear_down("asked") {
+            true => Ok(()),
+            false => Err(ShellError::Unavailable {
+                backend: NAME,
+                reason: format!("the engine did not remove {}; `foldspace gc` will when it is back", self.name),
+            }),
+        }
+    }
+}
+
+impl Place for SessionContainer {
+    fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
+        let mut machine = self.lock();
+        let executor = self.ensure(&mut machine);
+        executor.map_err(|error| ShellError::Unavailable { backend: NAME, reason: error.to_string() })
+    }
+
+    fn root(&self) -> String {
+        WORKSPACE.to_owned()
+    }
+
+    fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError> {
+        Ok((self.paths.run.join("scripts"), PathBuf::from(RUN).join("scripts")))
+    }
+
+    fn under_way(&self) -> &Arc<UnderWay> {
+        &self.under_way
+    }
+
+    fn floor(&self) -> u64 {
+        // Where there is little already, a command may use half of it.
+        self.free().map_or(0, |free| self.options.reserve_bytes.min(free / 2))
+    }
+
+    fn lost(&self, executor: &Arc<dyn Executor>) {
+        let mut machine = self.lock();
+        // Another command may have met the same, and brought the next container up.
+        if machine.container.as_ref().is_some_and(|container| Arc::ptr_eq(&container.executor, executor)) {
+            self.tear_down_held(&mut machine, "vanished");
+        }
+    }
+}

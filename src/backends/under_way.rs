@@ -1,0 +1,138 @@
+//! The commands that are under way in a place: counted, and ended from elsewhere.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use super::runner::Cancel;
+
+/// The commands that are under way in a place.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    commands: Mutex<Commands>,
+}
+
+#[derive(Debug, Default)]
+struct Commands {
+    last: u64,
+    by_number: BTreeMap<u64, Guarded>,
+}
+
+#[derive(Debug)]
+struct Guarded {
+    wish: Arc<Wish>,
+    /// Bytes that must stay free on the place's disk for it to go on.
+    floor: u64,
+}
+
+/// Whether somebody wants a command to end, and whether it has begun at all. Either is decided once.
+#[derive(Debug)]
+pub(crate) struct Wish {
+    cancel: Cancel,
+    begun: OnceLock<bool>,
+    ended_for: OnceLock<String>,
+}
+
+/// A command is under way, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Ongoing {
+    all: Arc<UnderWay>,
+    number: u64,
+}
+
+impl Wish {
+    /// # Errors
+    /// When the process has no descriptor left.
+    pub(crate) fn new() -> std::io::Result<Self> {
+        Ok(Self { cancel: Cancel::new()?, begun: OnceLock::new(), ended_for: OnceLock::new() })
+    }
+
+    /// What wakes up whoever waits for the command.
+    pub(crate) fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// Whether the command may begin: nobody has taken it back.
+    pub(crate) fn begin(&self) -> bool {
+        *self.begun.get_or_init(|| true)
+    }
+
+    /// Takes the command back. Gives whether it has begun; one that has not never will.
+    pub(crate) fn take_back(&self) -> bool {
+        self.cancel.cancel();
+        *self.begun.get_or_init(|| false)
+    }
+
+    /// Why the place has ended the command; none when it has not.
+    pub(crate) fn ended_for(&self) -> Option<&str> {
+        self.ended_for.get().map(String::as_str)
+    }
+}
+
+impl UnderWay {
+    fn lock(&self) -> MutexGuard<'_, Commands> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a command in. It is ended when less than `floor` bytes are free on the place's disk.
+    pub(crate) fn begin(self: &Arc<Self>, wish: Arc<Wish>, floor: u64) -> Ongoing {
+        let mut commands = self.lock();
+        commands.last += 1;
+        let number = commands.last;
+        commands.by_number.insert(number, Guarded { wish, floor });
+        Ongoing { all: Arc::clone(self), number }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.lock().by_number.is_empty()
+    }
+
+    /// Ends the commands for which that many free bytes are too few.
+    pub(crate) fn end_starving(&self, free: u64) {
+        for guarded in self.lock().by_number.values().filter(|guarded| free < guarded.floor) {
+            let reason = format!(
+                "ended: the disk that holds the workspace has less than {} MiB left; remove files before you write more",
+                guarded.floor >> 20
+            );
+            if guarded.wish.ended_for.set(reason).is_ok() {
+                guarded.wish.take_back();
+            }
+        }
+    }
+}
+
+impl Drop for Ongoing {
+    fn drop(&mut self) {
+        self.all.lock().by_number.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_begins_or_is_taken_back() {
+        let wish = Wish::new().unwrap();
+        assert!(wish.begin() && wish.begin());
+        assert!(wish.take_back() && wish.cancel().is_cancelled());
+        let wish = Wish::new().unwrap();
+        assert!(!wish.take_back());
+        assert!(!wish.begin(), "what was taken back must not run");
+    }
+
+    #[test]
+    fn only_who_runs_out_of_disk_is_ended() {
+        let all = Arc::new(UnderWay::default());
+        let (modest, hungry) = (Arc::new(Wish::new().unwrap()), Arc::new(Wish::new().unwrap()));
+        let first = all.begin(Arc::clone(&modest), 1 << 20);
+        let second = all.begin(Arc::clone(&hungry), 64 << 20);
+        all.end_starving(64 << 20);
+        assert!(modest.ended_for().is_none() && hungry.ended_for().is_none());
+        all.end_starving(2 << 20);
+        assert!(modest.ended_for().is_none() && !modest.cancel().is_cancelled());
+        assert!(hungry.ended_for().unwrap().contains("less than 64 MiB") && hungry.cancel().is_cancelled());
+        assert!(!all.is_empty());
+        drop((first, second));
+        assert!(all.is_empty());
+    }
+}
