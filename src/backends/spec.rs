@@ -1,8 +1,13 @@
 //! What a session's workspace is to be, as it is recorded with the session.
 
+use std::fs::Permissions;
+use std::io::ErrorKind;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -41,9 +46,34 @@ pub enum WorkspaceSpec {
 #[expect(clippy::disallowed_methods, reason = "a backend removes its own directories")]
 pub(super) fn remove(directory: &Path) -> std::io::Result<()> {
     match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            unlock(directory)?;
+            std::fs::remove_dir_all(directory)
+        }
         other => other,
     }
+}
+
+/// Opens the directories that commands have shut: without root not even their owner can empty them.
+fn unlock(directory: &Path) -> std::io::Result<()> {
+    let mut waiting = vec![directory.to_owned()];
+    while let Some(path) = waiting.pop() {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = rustix::fs::open(&path, flags, Mode::empty())?;
+        // By the handle, because a link that came meanwhile would lead elsewhere.
+        let place = format!("/proc/self/fd/{}", handle.as_raw_fd());
+        std::fs::set_permissions(&place, Permissions::from_mode(0o700))?;
+        #[expect(clippy::disallowed_methods, reason = "a backend removes its own directories")]
+        let entries = std::fs::read_dir(&place)?;
+        for entry in entries {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                waiting.push(path.join(entry.file_name()));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// What a mock answers.

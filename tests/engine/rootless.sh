@@ -139,15 +139,26 @@ copy_image() {
 # Waits until a process has ended, whether or not its parent has noticed.
 ended() { while grep -qs '^State:[[:space:]]*[^ZX]' "/proc/$1/status"; do sleep 0.05; done; }
 
+# Whether a process of a group still runs.
+group_runs() {
+    cat /proc/[0-9]*/stat 2>/dev/null | sed 's/.*) //' \
+        | awk -v group="$1" '$3 == group && $1 !~ /[ZX]/ { found = 1 } END { exit !found }'
+}
+
 stop() {
-    local pid holder
+    local pid holder _
     runs || return 0
     engine rm --all --force --time 0 >/dev/null 2>&1 || say "containers could not be removed"
     pid=$(cat "$state/pid")
     # What holds the user's namespace for as long as the engine has containers, or may have.
     holder=$(cat "$state/engine/pause.pid" 2>/dev/null || true)
-    kill "$pid"
-    ended "$pid"
+    # There are two: the one that was started, and the one in the user's namespace, which may outlive it.
+    kill -TERM -- "-$pid"
+    for _ in $(seq 200); do
+        group_runs "$pid" || break
+        sleep 0.05
+    done
+    if group_runs "$pid"; then kill -KILL -- "-$pid"; fi
     if [ -n "$holder" ] && [ "$(stat -c %U "/proc/$holder" 2>/dev/null)" = "$account" ]; then
         kill "$holder"
         ended "$holder"

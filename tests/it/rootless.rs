@@ -22,7 +22,10 @@ impl Person {
         let engine = rootless()?;
         let home = tempfile::tempdir().unwrap();
         std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-        std::fs::copy(env!("CARGO_BIN_EXE_foldspace"), home.path().join("foldspace")).unwrap();
+        // Not by this process: what another test starts meanwhile would have the copy open for writing.
+        let copied =
+            Command::new("cp").arg(env!("CARGO_BIN_EXE_foldspace")).arg(home.path().join("foldspace")).status();
+        assert!(copied.unwrap().success());
         let person = Self { home, engine };
         person.own(person.home.path());
         Some(person)
@@ -155,6 +158,8 @@ fn commands_change_files_of_the_caller_and_become_events() {
     }
     assert_eq!(person.containers(), 0, "it went with its process");
     person.verify();
+    // What a command has shut its owner has to open first.
+    person.sh("mkdir -p shut/below && echo x > shut/below/x && chmod 000 shut/below shut");
     person.printed(&["remove", "--yes", "s"]);
     assert_eq!(below(&person.cache()), Vec::<PathBuf>::new());
 }

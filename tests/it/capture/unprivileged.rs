@@ -23,7 +23,9 @@ fn program(world: &Path, arguments: &[&str]) -> Output {
 fn a_file_that_can_t_be_read_is_noted_and_stops_nothing() {
     let world = tempfile::tempdir().unwrap();
     std::fs::set_permissions(world.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
-    std::fs::copy(env!("CARGO_BIN_EXE_foldspace"), world.path().join("foldspace")).unwrap();
+    // Not by this process: what another test starts meanwhile would have the copy open for writing.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_foldspace")).arg(world.path().join("foldspace")).status();
+    assert!(copied.unwrap().success());
     let commands = [
         "echo known > f && echo below > g",
         "chmod 000 f && echo new > h && chmod 000 h",
