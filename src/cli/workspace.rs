@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use foldspace::{
     Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Dispatcher, HostOptions, MockOptions,
-    MockRule, PodmanOptions, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    MockRule, PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 
 use super::exit::{Exit, Failure};
@@ -40,6 +40,9 @@ pub(super) struct WorkspaceArgs {
     /// podman: lets commands reach the network
     #[arg(long)]
     network: bool,
+    /// podman: whether the resident runner runs commands; never: the engine does, slower [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"], hide_possible_values = true)]
+    runner: Option<String>,
     /// podman: where the engine listens, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
@@ -90,10 +93,10 @@ impl WorkspaceArgs {
     /// What was asked for; none when nothing was.
     pub(super) fn spec(&self) -> Result<Option<WorkspaceSpec>, Failure> {
         let podman = self.image.is_some() || self.pull || self.memory.is_some() || self.cpus.is_some();
-        let podman = podman || self.pids.is_some() || self.network || self.engine.is_some();
+        let podman = podman || self.pids.is_some() || self.network || self.engine.is_some() || self.runner.is_some();
         let given = [
             (Backend::Host, self.dir.is_some(), "--dir"),
-            (Backend::Podman, podman, "--image, --pull, --memory, --cpus, --pids, --network or --engine"),
+            (Backend::Podman, podman, "--image, --pull, --memory, --cpus, --pids, --network, --runner or --engine"),
             (Backend::Mock, self.answers.is_some(), "--answers"),
         ];
         for (backend, is_given, option) in given {
@@ -130,6 +133,7 @@ impl WorkspaceArgs {
             cpus: self.cpus.unwrap_or(defaults.cpus),
             pids: self.pids.unwrap_or(defaults.pids),
             network: self.network,
+            runner: if self.runner.as_deref() == Some("never") { RunnerUse::Never } else { RunnerUse::Auto },
             connection: self.engine.clone(),
             ..defaults
         }

@@ -433,7 +433,14 @@ impl Workspace for PodmanSandbox {
 
     fn description(&self) -> String {
         let network = if self.shared.options.network { "There is a network" } else { "There is no network" };
-        format!("Commands run in an isolated Linux container. {network}, and no privileges.")
+        // While the container comes up nothing is known yet, and nobody should have to wait for it.
+        let way = self.shared.machine.try_lock().ok().and_then(|machine| machine.way.clone());
+        let is_slow = match &way {
+            Some(way) => way.reason().is_some(),
+            None => self.shared.options.runner == RunnerUse::Never,
+        };
+        let slow = if is_slow { " Each takes some 100 ms to start." } else { "" };
+        format!("Commands run in an isolated Linux container. {network}, and no privileges.{slow}")
     }
 
     fn close(&self) {
