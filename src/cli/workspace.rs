@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::ValueEnum;
 use foldspace::{
     Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Dispatcher, HostOptions, MockOptions,
-    MockRule, OverlayUse, PodmanOptions, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    MockRule, OverlayUse, PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 
 use super::exit::{Exit, Failure};
@@ -52,6 +52,9 @@ pub(super) struct WorkspaceArgs {
     /// podman: lets commands reach the network
     #[arg(long)]
     network: bool,
+    /// podman: whether the resident runner runs commands; never: the engine does, slower [default: auto]
+    #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"], hide_possible_values = true)]
+    runner: Option<String>,
     /// podman: where the engine listens, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
@@ -130,7 +133,7 @@ impl WorkspaceArgs {
     }
 
     /// The options that are for one backend, and whether they were given.
-    fn given(&self) -> [(Backend, bool, &'static str); 12] {
+    fn given(&self) -> [(Backend, bool, &'static str); 13] {
         let podman = |is_given, option| (Backend::Podman, is_given, option);
         [
             (Backend::Host, self.dir.is_some(), "--dir"),
@@ -143,6 +146,7 @@ impl WorkspaceArgs {
             podman(self.idle_seconds.is_some(), "--idle-seconds"),
             podman(self.overlay.is_some(), "--overlay"),
             podman(self.network, "--network"),
+            podman(self.runner.is_some(), "--runner"),
             podman(self.engine.is_some(), "--engine"),
             (Backend::Mock, self.answers.is_some(), "--answers"),
         ]
@@ -167,6 +171,7 @@ impl WorkspaceArgs {
             pids: self.pids.unwrap_or(defaults.pids),
             network: self.network,
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
+            runner: if self.runner.as_deref() == Some("never") { RunnerUse::Never } else { RunnerUse::Auto },
             connection: self.engine.clone(),
             ..PodmanOptions::default()
         };

@@ -140,5 +140,7 @@ fn machines() {
         without_runner: String::new(),
     };
     check("started", &started);
+    let slow = ContainerStarted { runner: false, without_runner: text("the image is for arm64"), ..started };
+    check("started-without-runner", &slow);
     check("idle", &ContainerStopped { name: text("foldspace-1"), reason: text("idle") });
 }

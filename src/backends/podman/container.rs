@@ -83,6 +83,15 @@ impl SessionContainer {
         std::mem::take(&mut *locked(&self.news))
     }
 
+    /// Whether each command takes long to start, as far as that is known: nobody should have to wait for it.
+    pub(super) fn is_slow(&self) -> bool {
+        let way = self.machine.try_lock().ok().and_then(|machine| machine.way.clone());
+        match way {
+            Some(way) => way.reason().is_some(),
+            None => self.options.runner == RunnerUse::Never,
+        }
+    }
+
     /// Shows what the engine says while it gets an image.
     pub(super) fn watch_progress(&self, watch: ProgressWatch) {
         *locked(&self.progress) = Some(watch);

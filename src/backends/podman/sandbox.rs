@@ -104,7 +104,8 @@ impl Workspace for PodmanSandbox {
 
     fn description(&self) -> String {
         let network = if self.container.options.network { "There is a network" } else { "There is no network" };
-        format!("Commands run in an isolated Linux container. {network}, and no privileges.")
+        let slow = if self.container.is_slow() { " Each takes some 100 ms to start." } else { "" };
+        format!("Commands run in an isolated Linux container. {network}, and no privileges.{slow}")
     }
 
     fn close(&self) {

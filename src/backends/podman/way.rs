@@ -105,10 +105,11 @@ fn runner(paths: &Paths, first: i32, token: &[u8]) -> Result<Runner, EngineError
     loop {
         match Runner::connect(&paths.door.join(SOCKET), token, process, ATTEMPT) {
             Ok(runner) => return Ok(runner),
-            Err(error @ RunnerError::Connect { .. }) if !lives(first) => {
+            Err(error) if !lives(first) => {
                 return Err(EngineError::NoRunner(format!("it has ended at once ({error})")));
             }
-            Err(RunnerError::Connect { .. }) if now() < until => {}
+            // Slow is not broken.
+            Err(RunnerError::Connect { .. } | RunnerError::Gone(_) | RunnerError::Silent { .. }) if now() < until => {}
             Err(error) => return Err(EngineError::NoRunner(error.to_string())),
         }
     }
@@ -134,4 +135,37 @@ fn own_architecture() -> &'static str {
 #[expect(clippy::disallowed_methods, reason = "how long a container is waited for is nobody's history")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn a_runner_that_has_ended_is_not_waited_for() {
+        let nowhere = || PathBuf::from("/nowhere");
+        let paths = Paths {
+            root: nowhere(),
+            layers: nowhere(),
+            files: nowhere(),
+            mount: nowhere(),
+            run: nowhere(),
+            door: nowhere(),
+            seccomp: nowhere(),
+        };
+        // No process has that number.
+        let reached = runner(&paths, i32::MAX, b"token");
+        assert!(matches!(&reached, Err(EngineError::NoRunner(why)) if why.contains("ended at once")), "{reached:?}");
+        assert!(lives(std::process::id().cast_signed()));
+    }
+
+    #[test]
+    fn why_the_runner_is_not_used_is_known() {
+        assert_eq!(Way::Runner.reason(), None);
+        assert_eq!(Way::Exec("because".to_owned()).reason(), Some("because"));
+        assert_eq!(Way::Runner.command()[1], "serve");
+        assert_eq!(Way::Exec(String::new()).command(), FIRST_PROCESS);
+    }
 }

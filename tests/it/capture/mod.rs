@@ -4,6 +4,7 @@ mod budgets;
 mod crowds;
 mod drift;
 mod endings;
+mod engine_exec;
 mod entries;
 mod past;
 mod programs;

@@ -111,7 +111,7 @@ pub(super) async fn run(
         closed: false,
         gone: None,
     };
-    let ended = command.to_its_end(stream, output).await;
+    let ended = command.attend(stream, output).await;
     if ended.is_err() {
         // Nothing is known of it any more, and nobody waits for it.
         crowd.kill(command.leader(), began);
@@ -120,7 +120,7 @@ pub(super) async fn run(
 }
 
 impl Command<'_> {
-    async fn to_its_end(
+    async fn attend(
         &mut self,
         mut stream: impl futures_util::io::AsyncRead + Unpin,
         output: &mut dyn FnMut(Stream, &[u8]),
