@@ -34,6 +34,7 @@ impl Blank {
     }
 
     /// Notes that all is there.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(super) fn filled(&self) -> Result<(), BackendError> {
         match std::fs::remove_file(&self.note) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.failed("remove", &error)),

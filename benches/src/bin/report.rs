@@ -20,6 +20,13 @@ fn main() -> Result<()> {
     }
     println!("{}\n", machine());
     for (name, report) in loads::ALL {
+        if wanted.is_empty()
+            && matches!(name, "commands" | "capture")
+            && let Err(error) = loads::commands::options()
+        {
+            println!("{name}: not measured: {error}\n");
+            continue;
+        }
         if wanted.is_empty() || wanted.iter().any(|wanted| wanted == name) {
             for table in report(size)? {
                 println!("{table}");

@@ -1,11 +1,13 @@
 //! Finding out what a command has changed.
 
 use std::io::Read;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use foldspace::{
-    EntryPath, FileChange, HostOptions, HostWorkspace, Node, PodmanSandbox, SessionId, Touched, Workspace,
+    BackendError, Capture, EntryPath, FileChange, HostOptions, HostWorkspace, MachineNews, Node, PodmanSandbox,
+    SessionId, Shell, Touched, Workspace,
 };
 
 use super::Size;
@@ -53,32 +55,65 @@ fn settle(workspace: &dyn Workspace) -> Result<usize> {
     Ok(touched.len())
 }
 
+/// A workspace with many files, of which two can be changed from inside.
+pub struct Files {
+    workspace: Box<dyn Workspace>,
+    change: Box<dyn Fn(u64) -> Result<()>>,
+    rounds: u64,
+}
+
+impl Files {
+    fn new(workspace: Box<dyn Workspace>, files: u64, change: Box<dyn Fn(u64) -> Result<()>>) -> Result<Self> {
+        fill(workspace.as_ref(), files)?;
+        // What was written a moment ago is looked at twice; nobody's command is that quick.
+        std::thread::sleep(Duration::from_millis(1_500));
+        settle(workspace.as_ref())?;
+        Ok(Self { workspace, change, rounds: 0 })
+    }
+
+    /// Looks for changes where there are none.
+    ///
+    /// # Errors
+    /// When something has changed by itself.
+    pub fn nothing(&self) -> Result<Duration> {
+        let start = Instant::now();
+        let found = settle(self.workspace.as_ref())?;
+        let took = start.elapsed();
+        ensure!(found == 0, "{found} entries changed by themselves");
+        Ok(took)
+    }
+
+    /// Looks for changes after two files were changed, and reads them.
+    ///
+    /// # Errors
+    /// When they are not found.
+    pub fn two(&mut self) -> Result<Duration> {
+        self.rounds += 1;
+        (self.change)(self.rounds)?;
+        let start = Instant::now();
+        let found = settle(self.workspace.as_ref())?;
+        let took = start.elapsed();
+        ensure!(found >= 2, "of two changes {found} were found");
+        drop(self.workspace.news());
+        std::thread::sleep(Duration::from_millis(50));
+        while settle(self.workspace.as_ref())? > 0 {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        Ok(took)
+    }
+}
+
 struct Row {
     nothing: Vec<Duration>,
     two: Vec<Duration>,
 }
 
-fn measure(workspace: &dyn Workspace, change: &dyn Fn(u64) -> Result<()>, rounds: u64) -> Result<Row> {
-    // What was written a moment ago is looked at twice; nobody's command is that quick.
-    std::thread::sleep(Duration::from_millis(1_500));
-    settle(workspace)?;
+fn measure(mut files: Files, rounds: u64) -> Result<Row> {
     let mut row = Row { nothing: Vec::new(), two: Vec::new() };
     for round in 0..rounds {
-        let start = Instant::now();
-        let found = settle(workspace)?;
-        row.nothing.push(start.elapsed());
-        ensure!(found == 0, "{found} entries changed by themselves");
+        row.nothing.push(files.nothing()?);
         if round % 8 == 0 {
-            change(round)?;
-            let start = Instant::now();
-            let found = settle(workspace)?;
-            row.two.push(start.elapsed());
-            ensure!(found >= 2, "of two changes {found} were found");
-            drop(workspace.news());
-            std::thread::sleep(Duration::from_millis(50));
-            while settle(workspace)? > 0 {
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            row.two.push(files.two()?);
         }
     }
     Ok(row)
@@ -96,7 +131,8 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     );
     let (small, large) = (10_000, size.of(20_000, 100_000));
     for files in [small, large] {
-        let (overlay, plain) = (overlay(files, size.of(24, 80))?, plain(files, size.of(16, 48))?);
+        let overlay = measure(overlay(files)?, size.of(24, 80))?;
+        let plain = measure(plain(files)?, size.of(16, 48))?;
         for (name, row, targets) in [
             ("overlay", overlay, [(small, 300.0), (large, 1_000.0)]),
             ("stat index", plain, [(small, 25_000.0), (large, f64::INFINITY)]),
@@ -115,34 +151,75 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     Ok(vec![table])
 }
 
-fn overlay(files: u64, rounds: u64) -> Result<Row> {
+/// An overlay in a container.
+///
+/// # Errors
+/// Without an engine, or where no overlay can be mounted.
+pub fn overlay(files: u64) -> Result<Files> {
     let session = SessionId::from_bytes(u128::from(std::process::id()).wrapping_add(u128::from(files)).to_be_bytes());
-    let sandbox = PodmanSandbox::open(session, &options()?)?;
-    fill(&sandbox, files)?;
+    let sandbox = Sandbox(Some(PodmanSandbox::open(session, &options()?)?));
+    let is_overlay = sandbox.capture().is_some_and(Capture::is_quick);
+    ensure!(is_overlay, "no overlay can be mounted here; `foldspace doctor` says why");
     let shell = sandbox.shell().context("a sandbox has a shell")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let change = |round: u64| {
+    let change = move |round: u64| {
         let text = format!("echo {round} > d0001/f01.txt; echo {round} > d0005/f02.txt");
         let command = foldspace::ShellCommand::shell(text);
         let result = runtime.block_on(shell.execute(command, foldspace::unwatched(), Default::default()))?;
         ensure!(result.success(), "{result:?}");
         Ok(())
     };
-    let row = measure(&sandbox, &change, rounds)?;
-    sandbox.close();
-    sandbox.remove_files()?;
-    Ok(row)
+    Files::new(Box::new(sandbox), files, Box::new(change))
 }
 
-fn plain(files: u64, rounds: u64) -> Result<Row> {
+/// A plain directory of the host.
+///
+/// # Errors
+/// When it can't be filled.
+pub fn plain(files: u64) -> Result<Files> {
     let scratch = Scratch::new("capture")?;
     let root = scratch.path().join("files");
     let host = HostWorkspace::open(&root, &HostOptions::default())?;
-    fill(&host, files)?;
-    let change = |round: u64| {
+    let change = move |round: u64| {
+        // It goes with this.
+        let root = scratch.path().join("files");
         std::fs::write(root.join("d0001/f01.txt"), format!("{round}\n"))?;
         std::fs::write(root.join("d0005/f02.txt"), format!("{round}\n"))?;
         Ok(())
     };
-    measure(&host, &change, rounds)
+    Files::new(Box::new(host), files, Box::new(change))
+}
+
+/// A sandbox whose files go with it.
+struct Sandbox(Option<PodmanSandbox>);
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        if let Some(sandbox) = self.0.take() {
+            sandbox.close();
+            drop(sandbox.remove_files());
+        }
+    }
+}
+
+impl Workspace for Sandbox {
+    fn backend_name(&self) -> &'static str {
+        "podman"
+    }
+
+    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.0.as_ref().map_or(Ok(()), |sandbox| sandbox.project(changes))
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        self.0.as_ref()?.shell()
+    }
+
+    fn capture(&self) -> Option<&dyn Capture> {
+        self.0.as_ref()?.capture()
+    }
+
+    fn news(&self) -> Vec<MachineNews> {
+        self.0.as_ref().map(Workspace::news).unwrap_or_default()
+    }
 }

@@ -1,13 +1,12 @@
 //! Commands in a container, beside the host's own spawn and the engine's command line.
 
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use foldspace::{
-    CommandPolicy, Dispatcher, Durability, HostOptions, HostWorkspace, NewSession, PodmanOptions, PodmanSandbox,
-    Session, ShellRules, SnapshotPolicy, ToolCall, Tools, Workspace,
+    CommandPolicy, Dispatcher, Durability, HostOptions, NewSession, PodmanOptions, ShellRules, SnapshotPolicy,
+    ToolCall, Tools, WorkspaceSpec,
 };
 use serde_json::{Value, json};
 
@@ -27,28 +26,47 @@ pub fn options() -> Result<PodmanOptions> {
     Ok(PodmanOptions { image, connection: Some(url), ..PodmanOptions::default() })
 }
 
-/// A session with a workspace on which calls can be made.
+/// A session with a workspace on which calls can be made. With it the workspace goes.
 pub struct Bench {
     dispatcher: Dispatcher,
     runtime: tokio::runtime::Runtime,
-    _scratch: Scratch,
+    spec: WorkspaceSpec,
+    scratch: Scratch,
 }
 
 impl Bench {
-    /// Opens a session in a store of its own; `open` gives its workspace.
+    /// Opens a session in a store of its own.
     ///
     /// # Errors
     /// What the store and the workspace say.
-    pub fn open(open: impl FnOnce(&Session) -> Result<Arc<dyn Workspace>>) -> Result<Self> {
+    pub fn open(spec: WorkspaceSpec) -> Result<Self> {
         let scratch = Scratch::new("commands")?;
         let sessions = journal::open(scratch.path(), Durability::Buffered, true, SnapshotPolicy::default())?;
         let session = sessions.create(NewSession::default())?.as_agent("agent-1");
-        let workspace = open(&session)?;
+        let workspace = spec.open(session.id(), scratch.path())?;
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
         let dispatcher = Dispatcher::with_rules(session, Tools::standard(), workspace, rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Self { dispatcher, runtime, _scratch: scratch })
+        Ok(Self { dispatcher, runtime, spec, scratch })
+    }
+
+    /// One with a directory of the host.
+    ///
+    /// # Errors
+    /// As [`open`](Bench::open).
+    pub fn host() -> Result<Self> {
+        Self::open(WorkspaceSpec::Host(HostOptions::default()))
+    }
+
+    /// One with a container that runs.
+    ///
+    /// # Errors
+    /// As [`open`](Bench::open), and what the engine says.
+    pub fn container() -> Result<Self> {
+        let bench = Self::open(WorkspaceSpec::Podman(options()?))?;
+        bench.truth()?;
+        Ok(bench)
     }
 
     /// Makes a call, and gives how long it took.
@@ -62,6 +80,51 @@ impl Bench {
         ensure!(outcome.is_ok(), "{}", outcome.text);
         Ok(took)
     }
+
+    /// Runs `/bin/true`.
+    ///
+    /// # Errors
+    /// As [`call`](Bench::call).
+    pub fn truth(&self) -> Result<Duration> {
+        self.call("shell_execute", json!({ "command": ["/bin/true"] }))
+    }
+
+    /// Writes a file of 4 KiB that is not there yet.
+    ///
+    /// # Errors
+    /// As [`call`](Bench::call).
+    pub fn write(&self, number: u64, noise: &mut Noise) -> Result<Duration> {
+        let content = noise.text(4 << 10);
+        self.call("write_file", json!({ "file_path": path(number), "content": content }))
+    }
+
+    /// Reads one that was written.
+    ///
+    /// # Errors
+    /// As [`call`](Bench::call).
+    pub fn read(&self, number: u64) -> Result<Duration> {
+        self.call("read_file", json!({ "file_path": path(number) }))
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        // What is left is seen by who looks for it; a bench has nothing better to do about it.
+        drop(self.dispatcher.close());
+        drop(self.spec.remove(self.dispatcher.session().id(), self.scratch.path()));
+    }
+}
+
+fn path(number: u64) -> String {
+    format!("f/{number}.txt")
+}
+
+/// Runs `/bin/true` of this machine and waits for its end.
+///
+/// # Errors
+/// When it can't be run.
+pub fn spawn_truth() -> Result<Duration> {
+    spawn("/bin/true", &[])
 }
 
 /// Starts a program of this machine and waits for its end.
@@ -82,23 +145,15 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
 }
 
 fn warm(size: Size) -> Result<Table> {
-    let options = options()?;
-    let podman = Bench::open(|session| Ok(Arc::new(PodmanSandbox::open(session.id(), &options)?)))?;
-    let directory = Scratch::new("host")?;
-    let inside = directory.path().join("files");
-    let host = Bench::open(|_| Ok(Arc::new(HostWorkspace::open(&inside, &HostOptions::default())?)))?;
-    let truth = json!({ "command": ["/bin/true"] });
-    podman.call("shell_execute", truth.clone())?;
+    let (podman, host) = (Bench::container()?, Bench::host()?);
     let mut noise = Noise::new(1);
     let mut times: [Vec<Duration>; 5] = Default::default();
     for number in 0..size.of(30, 400) {
-        times[0].push(spawn("/bin/true", &[])?);
-        times[1].push(podman.call("shell_execute", truth.clone())?);
-        times[2].push(host.call("shell_execute", truth.clone())?);
-        let path = format!("f/{number}.txt");
-        let content = noise.text(4 << 10);
-        times[3].push(podman.call("write_file", json!({ "file_path": path, "content": content }))?);
-        times[4].push(podman.call("read_file", json!({ "file_path": path }))?);
+        times[0].push(spawn_truth()?);
+        times[1].push(podman.truth()?);
+        times[2].push(host.truth()?);
+        times[3].push(podman.write(number, &mut noise)?);
+        times[4].push(podman.read(number)?);
     }
     let mut at = |at: usize, part: f64| quantile(&mut times[at], part).map_or(f64::NAN, micros);
     let limit = at(0, 0.5);
@@ -130,21 +185,65 @@ fn podman(arguments: &[&str]) -> Result<Duration> {
     spawn(&program, &all)
 }
 
-fn cold(size: Size) -> Result<Table> {
-    let options = options()?;
-    let (mut ours, mut theirs, mut exec) = (Vec::new(), Vec::new(), Vec::new());
-    let name = format!("foldspace-bench-{}", std::process::id());
-    podman(&["run", "-d", "--name", &name, &options.image, "sleep", "600"])?;
-    for _ in 0..size.of(3, 15) {
-        let bench = Bench::open(|session| Ok(Arc::new(PodmanSandbox::open(session.id(), &options)?)))?;
-        ours.push(bench.call("shell_execute", json!({ "command": ["/bin/true"] }))?);
-        drop(bench);
-        theirs.push(podman(&["run", "--rm", "--memory", "1g", &options.image, "/bin/true"])?);
-        exec.push(podman(&["exec", &name, "/bin/true"])?);
+/// A container of the engine's command line, which runs until this is dropped.
+pub struct Theirs {
+    image: String,
+    name: String,
+}
+
+impl Theirs {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// When the command line can't be called.
+    pub fn start() -> Result<Self> {
+        let theirs = Self { image: options()?.image, name: format!("foldspace-bench-{}", std::process::id()) };
+        podman(&["run", "-d", "--name", &theirs.name, &theirs.image, "sleep", "600"])?;
+        Ok(theirs)
     }
-    podman(&["rm", "-f", "-t", "0", &name])?;
+
+    /// `podman exec` of `/bin/true` in it.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn exec(&self) -> Result<Duration> {
+        podman(&["exec", &self.name, "/bin/true"])
+    }
+
+    /// `podman run` of `/bin/true` in another one.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn run(&self) -> Result<Duration> {
+        podman(&["run", "--rm", "--memory", "1g", &self.image, "/bin/true"])
+    }
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        drop(podman(&["rm", "-f", "-t", "0", &self.name]));
+    }
+}
+
+/// The first command of a session, container and all.
+///
+/// # Errors
+/// When it fails.
+pub fn first() -> Result<Duration> {
+    Bench::open(WorkspaceSpec::Podman(options()?))?.truth()
+}
+
+fn cold(size: Size) -> Result<Table> {
+    let (mut ours, mut run, mut exec) = (Vec::new(), Vec::new(), Vec::new());
+    let theirs = Theirs::start()?;
+    for _ in 0..size.of(3, 15) {
+        ours.push(first()?);
+        run.push(theirs.run()?);
+        exec.push(theirs.exec()?);
+    }
+    drop(theirs);
     let middle = |times: &mut Vec<Duration>| quantile(times, 0.5).map_or(f64::NAN, |time| micros(time) / 1000.0);
-    let (ours, theirs, exec) = (middle(&mut ours), middle(&mut theirs), middle(&mut exec));
+    let (ours, theirs, exec) = (middle(&mut ours), middle(&mut run), middle(&mut exec));
     let mut table = Table::new(
         "commands: the first of a session, container and all (target: 2x `podman run`)",
         &["what", "p50 ms", "x `podman run`"],

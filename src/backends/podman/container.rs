@@ -40,6 +40,8 @@ pub(super) struct SessionContainer {
 #[derive(Default)]
 struct Machine {
     engine: Option<Arc<Engine>>,
+    /// The one that did not answer any more. It may have something of ours all the same.
+    unreachable: Option<Arc<Engine>>,
     container: Option<Live>,
     /// How commands run, once that is known. What could not run once is not tried again.
     way: Option<Way>,
@@ -120,11 +122,9 @@ impl SessionContainer {
         };
         machine.engine = Some(Arc::clone(&engine));
         let started = self.bring_up_somehow(&engine, machine);
-        if let Err(EngineError::Unreachable(_)) = &started
-            && !machine.tried
-        {
+        if let Err(EngineError::Unreachable(_)) = &started {
             // Another one may be there next time.
-            machine.engine = None;
+            machine.unreachable = machine.engine.take();
         }
         let (container, event) = started?;
         machine.used = Some(now());
@@ -328,7 +328,7 @@ impl SessionContainer {
     }
 
     fn tear_down_held(&self, machine: &mut Machine, reason: &str) -> bool {
-        let Some(engine) = machine.engine.clone() else { return true };
+        let Some(engine) = machine.engine.clone().or_else(|| machine.unreachable.take()) else { return true };
         let id = match (&machine.container, &machine.stopped) {
             (Some(container), _) => container.id.clone(),
             (None, Some(stopped)) => stopped.clone(),
