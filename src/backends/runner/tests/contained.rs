@@ -118,6 +118,12 @@ fn nobody_inside_can_end_it_or_speak_to_it() {
     let forged = "import ctypes, struct; info = struct.pack('iiii', 15, 0, -1, 0) + struct.pack('ii', 0, 0) + bytes(104); \
                   print(ctypes.CDLL(None).syscall(129, 1, 15, info))";
     assert_eq!(run(&container.runner, &spec(&["python3", "-c", forged])).unwrap().stdout, "0\n");
+    // A descriptor that reports to process 1 by any signal: the kernel sends it, and names nobody.
+    let reported = "import fcntl, os, socket, struct; a, b = socket.socketpair(); f = a.fileno()\n\
+                    fcntl.fcntl(f, fcntl.F_SETOWN, 1); fcntl.fcntl(f, 10, 15)\n\
+                    fcntl.fcntl(f, fcntl.F_SETFL, fcntl.fcntl(f, fcntl.F_GETFL) | os.O_ASYNC); print(b.send(b'x'))";
+    assert_eq!(run(&container.runner, &spec(&["python3", "-c", reported])).unwrap().stdout, "1\n");
+    container.runner.ping().unwrap();
     let killed = run(&container.runner, &shell("sleep 1000 & kill -9 -1; sleep 5")).unwrap();
     assert_eq!(killed.ended.survivors, 0);
     container.runner.ping().unwrap();
