@@ -11,6 +11,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use super::PATH_BYTES_MAX;
 use super::beneath::{open_directory, open_in};
 use super::listing::{Lister, look, look_at};
 use super::tree::{Tree, kind_of, make_directory, remove_all};
@@ -25,14 +26,22 @@ const DIRECTORY_MODE: u32 = 0o755;
 const RACES_MAX: usize = 16;
 
 impl Tree {
-    /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones.
+    /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones. Gives what is
+    /// then at each change's path, if nobody else has changed it since.
     ///
     /// # Errors
     /// [`BackendError`]; the entries are then as before, or the error says that they could not be put back.
-    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<Made>, BackendError> {
         let mut batch = Batch { tree: self, steps: Vec::new(), leftovers: Vec::new(), parent: None };
+        let mut made = Vec::with_capacity(changes.len());
         for change in changes {
-            let Err(failure) = batch.make(change) else { continue };
+            let failure = match batch.make(change) {
+                Ok(done) => {
+                    made.push(done);
+                    continue;
+                }
+                Err(failure) => failure,
+            };
             let mut reason = failure.words();
             if let Err(undo) = batch.undo() {
                 reason = format!("{reason}; what was done before could not be undone: {}", undo.words());
@@ -41,8 +50,19 @@ impl Tree {
             return Err(BackendError { backend: self.backend, reason });
         }
         batch.clear();
-        Ok(())
+        Ok(made)
     }
+}
+
+/// What a change leaves at its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Nothing.
+    Nothing,
+    /// A directory, which may have been there.
+    Directory,
+    /// A file or link of so many bytes, with this modification time.
+    Leaf { bytes: u64, modified: Timespec },
 }
 
 /// What was done, so that it can be undone.
@@ -88,7 +108,7 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    fn make(&mut self, change: &FileChange) -> Result<(), Failure> {
+    fn make(&mut self, change: &FileChange) -> Result<Made, Failure> {
         match change {
             FileChange::Write { path, node, bytes } => {
                 let failed = Failure::at("write", path);
@@ -101,7 +121,7 @@ impl Batch<'_> {
             FileChange::Delete { path } if path.is_root() => Err(Failure::at("delete", path)(Errno::INVAL)),
             FileChange::Delete { path } => {
                 self.parent = None;
-                self.take(path).map(drop).map_err(Failure::at("delete", path))
+                self.take(path).map(|()| Made::Nothing).map_err(Failure::at("delete", path))
             }
         }
     }
@@ -138,16 +158,16 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8]) -> Result<Made, Errno> {
         let present = self.present(path)?;
         let is_directory = present.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory);
         if is_directory && *node == Node::Directory {
-            return Ok(());
+            return Ok(Made::Directory);
         }
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
-        self.tree.prepare(&aside, node, bytes, present.as_ref())?;
-        self.place(path, aside)
+        let made = self.tree.prepare(&aside, node, bytes, present.as_ref())?;
+        self.place(path, aside).map(|()| made)
     }
 
     fn present(&self, path: &EntryPath) -> Result<Option<Statx>, Errno> {
@@ -219,6 +239,9 @@ impl Batch<'_> {
             let mut files = Vec::new();
             lister.each(handle.as_fd(), |name, stat| {
                 let child = path.join(name.to_bytes()).map_err(|_| Errno::INVAL)?;
+                if child.as_bytes().len() > PATH_BYTES_MAX {
+                    return Err(Errno::NAMETOOLONG);
+                }
                 if kind_of(stat) == FileType::Directory {
                     left.push(child)
                 } else {
@@ -300,7 +323,9 @@ impl Batch<'_> {
 
 impl Tree {
     /// Makes an entry ready aside, complete but for its place.
-    fn prepare(&self, aside: &str, node: &Node, bytes: &[u8], present: Option<&Statx>) -> Result<(), Errno> {
+    fn prepare(&self, aside: &str, node: &Node, bytes: &[u8], present: Option<&Statx>) -> Result<Made, Errno> {
+        let times = own_times();
+        let leaf = |bytes: &[u8]| Made::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
         match node {
             Node::File { executable, .. } => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -309,7 +334,8 @@ impl Tree {
                 file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
                 self.own(&file)?;
                 fchmod(&file, Mode::from_raw_mode(mode_of(*executable, present)))?;
-                futimens(&file, &own_times())
+                futimens(&file, &times)?;
+                Ok(leaf(bytes))
             }
             Node::Symlink { target } => {
                 symlinkat(target.as_slice(), &self.aside, aside)?;
@@ -317,13 +343,15 @@ impl Tree {
                     let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
                     chownat(&self.aside, aside, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
                 }
-                utimensat(&self.aside, aside, &own_times(), AtFlags::SYMLINK_NOFOLLOW)
+                utimensat(&self.aside, aside, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+                Ok(leaf(target))
             }
             Node::Directory => {
                 make_directory(&self.aside, aside, DIRECTORY_MODE)?;
                 let handle = open_in(&self.aside, aside, OFlags::DIRECTORY)?;
                 fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE))?;
-                self.own(&handle)
+                self.own(&handle)?;
+                Ok(Made::Directory)
             }
             // What a command left is noted; it is not made again.
             Node::Special { .. } => Err(Errno::OPNOTSUPP),
@@ -354,8 +382,8 @@ fn mode_of(executable: bool, present: Option<&Statx>) -> u32 {
     }
 }
 
-/// A modification time to the nanosecond. The kernel's own move in ticks, so that a change by
-/// somebody else in the same tick shows as another time.
+/// A modification time to the nanosecond. The kernel's own move in ticks, so that a change by somebody else shows as
+/// another time, and who finds this one finds what was made here.
 fn own_times() -> Timestamps {
     let now = clock_gettime(ClockId::Realtime);
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };

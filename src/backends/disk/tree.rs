@@ -1,5 +1,6 @@
 //! Looking at what is beneath one directory.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,6 +13,7 @@ use rustix::io::Errno;
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::listing::{Lister, look, look_at};
 use super::stamp::Stamp;
+use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
 use crate::backends::Observed;
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
@@ -112,7 +114,10 @@ impl Tree {
 
     /// Gives everything below a directory, parents first. What vanishes meanwhile is left out.
     ///
-    /// Gives back the directories whose entries this process may not read.
+    /// Gives back the directories whose entries this process may not read, or that are too deep.
+    ///
+    /// # Errors
+    /// When one can't be read, or all paths together are longer than what one look may hold.
     pub(crate) fn walk(
         &self,
         below: &EntryPath,
@@ -121,7 +126,12 @@ impl Tree {
         let mut unreadable = Vec::new();
         let mut lister = Lister::new();
         let mut left = vec![below.clone()];
+        let mut bytes = 0;
         while let Some(directory) = left.pop() {
+            if directory.as_bytes().len() > PATH_BYTES_MAX {
+                unreadable.push(directory);
+                continue;
+            }
             let handle = match open_directory(self.root.as_fd(), directory.as_bytes(), OFlags::RDONLY) {
                 Ok(handle) => handle,
                 Err(Errno::ACCESS | Errno::PERM) => {
@@ -137,6 +147,10 @@ impl Tree {
                 else {
                     return Ok(());
                 };
+                bytes += path.as_bytes().len();
+                if bytes > LOOK_BYTES_MAX {
+                    return Err(Errno::OVERFLOW);
+                }
                 if found.kind == Observed::Directory {
                     left.push(path.clone());
                 }
@@ -144,6 +158,7 @@ impl Tree {
                 Ok(())
             });
             match listed {
+                Err(Errno::OVERFLOW) => return Err(too_much(directory.as_bytes())),
                 // A directory whose names may be read, but not looked at.
                 Err(Errno::ACCESS | Errno::PERM) => unreadable.push(directory),
                 other => other.map_err(context("read", &directory.rooted()))?,
@@ -175,7 +190,7 @@ impl Tree {
     }
 }
 
-/// Removes an entry and everything below it, holding few handles however deep it is.
+/// Removes an entry and everything below it. However deep it is, that takes two handles and no path.
 pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -183,31 +198,56 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
         other => return other,
     }
     let mut lister = Lister::new();
-    let mut found = vec![name.to_vec()];
-    let mut next = 0;
-    while let Some(path) = found.get(next).cloned() {
-        let handle = open_directory(directory, &path, OFlags::RDONLY)?;
+    let mut handle = open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let mut here = Emptying::begin(name, &handle, &mut lister)?;
+    let mut above: Vec<Emptying> = Vec::new();
+    loop {
+        if let Some(child) = here.left.pop() {
+            let found = vanished(open_in(&handle, child.as_c_str(), OFlags::RDONLY | OFlags::DIRECTORY))?;
+            let Some(found) = found else { continue };
+            let below = Emptying::begin(child.to_bytes(), &found, &mut lister)?;
+            above.push(std::mem::replace(&mut here, below));
+            handle = found;
+        } else if let Some(parent) = above.pop() {
+            let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
+            if !Stamp::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
+                // Somebody has moved the directory, and up from there is somewhere else.
+                let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
+                up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
+            }
+            vanished(rustix::fs::unlinkat(&up, here.name.as_slice(), AtFlags::REMOVEDIR))?;
+            (handle, here) = (up, parent);
+        } else {
+            return vanished(rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)).map(drop);
+        }
+    }
+}
+
+/// A directory whose files are removed.
+struct Emptying {
+    name: Vec<u8>,
+    stamp: Stamp,
+    /// The directories in it that are to be removed yet.
+    left: Vec<CString>,
+}
+
+impl Emptying {
+    fn begin(name: &[u8], handle: &OwnedFd, lister: &mut Lister) -> Result<Self, Errno> {
         let mut names = Vec::new();
         lister.each(handle.as_fd(), |name, stat| {
             names.push((name.to_owned(), kind_of(stat) == FileType::Directory));
             Ok(())
         })?;
+        let mut left = Vec::new();
         for (name, is_directory) in names {
             if is_directory {
-                found.push([&path, name.to_bytes()].join(&b'/'));
+                left.push(name);
             } else {
-                vanished(rustix::fs::unlinkat(&handle, name.as_c_str(), AtFlags::empty()))?;
+                vanished(rustix::fs::unlinkat(handle, name.as_c_str(), AtFlags::empty()))?;
             }
         }
-        next += 1;
+        Ok(Self { name: name.to_vec(), stamp: Stamp::of(&look_at(handle)?), left })
     }
-    for path in found.iter().rev() {
-        let cut = path.iter().rposition(|byte| *byte == b'/');
-        let (parent, name) = cut.map_or((&b""[..], &path[..]), |cut| (&path[..cut], &path[cut + 1..]));
-        let parent = open_directory(directory, parent, OFlags::PATH)?;
-        vanished(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))?;
-    }
-    Ok(())
 }
 
 /// Makes a directory where none is yet.

@@ -35,7 +35,7 @@ fn attempt(root: &Path) -> Result<(), String> {
         Ok(FileChange::Write { path: path(text)?, node: Node::file(b"x", false), bytes: "x".into() })
     };
     let base = [write("directory/kept")?, write("directory/removed")?];
-    let fill = |tree: &crate::backends::disk::Tree| -> Result<(), BackendError> { tree.apply(&base) };
+    let fill = |tree: &crate::backends::disk::Tree| -> Result<(), BackendError> { tree.apply(&base).map(drop) };
     let mut disk = OverlayDisk::create(OverlayOptions::new("overlay", root), fill).map_err(|error| error.reason)?;
     let attachable = Place::can_attach(disk.mounted.mount.as_fd(), TREE);
     attachable.map_err(|error| format!("{error}; attaching to a container needs Linux 6.15"))?;

@@ -128,7 +128,8 @@ fn owners_stay_through_a_squash() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = OverlayOptions::new("overlay", &directory.path().join("layered"));
     (options.owner, options.squash_above) = (Some((65534, 65534)), 2);
-    let Ok(mut disk) = OverlayDisk::create(options, |tree: &Tree| tree.apply(&[file("base/file", "1")])) else {
+    let Ok(mut disk) = OverlayDisk::create(options, |tree: &Tree| tree.apply(&[file("base/file", "1")]).map(drop))
+    else {
         return;
     };
     for round in 0..5 {
@@ -154,11 +155,54 @@ fn another_process_finds_the_files_again() {
     assert_eq!(take(&mut disk), [Touched::Subtree(EntryPath::root())]);
     assert_eq!(take(&mut disk), []);
     drop(disk);
-    let boot = directory.path().join("layered/boot");
-    fs::write(&boot, "another start of the machine").unwrap();
+    let list = directory.path().join("layered/list");
+    let text = fs::read_to_string(&list).unwrap();
+    let (_, numbers) = text.split_once('\n').unwrap();
+    fs::write(&list, format!("another start of the machine\n{numbers}")).unwrap();
     assert!(OverlayDisk::open(options.clone()).unwrap().is_none());
     let disk = OverlayDisk::create(options, |_| Ok(())).unwrap();
     assert!(world(&disk).is_empty());
+}
+
+#[test]
+fn however_often_it_is_opened_the_layers_stay_few() {
+    let Some((disk, directory)) = overlay(&some_files) else { return };
+    let mut options = disk.options.clone();
+    options.squash_above = 5;
+    drop(disk);
+    let count = |of: &str| fs::read_dir(directory.path().join("layered").join(of)).unwrap().count();
+    let open = || OverlayDisk::open(options.clone()).unwrap().unwrap();
+    for round in 0..60 {
+        let mut disk = open();
+        disk.apply(&[file("top", &round.to_string()), file(&format!("new{round}"), "1")]).unwrap();
+        assert!(count("layers") <= 8 && count("work") == 1, "{round}: {} layers", count("layers"));
+    }
+    let before = world(&open());
+    assert_eq!(before.len(), 7 + 60);
+    let layers = count("layers");
+    for _ in 0..3 {
+        assert_eq!(world(&open()), before);
+        assert!(count("layers") <= layers, "who changes nothing leaves no layer");
+    }
+}
+
+#[test]
+fn what_the_list_does_not_name_never_comes_back() {
+    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    disk.apply(&[FileChange::Delete { path: path("a/b") }]).unwrap();
+    let before = world(&disk);
+    let options = disk.options.clone();
+    drop(disk);
+    // As a merged layer that could not be removed, above all others.
+    let stray = directory.path().join("layered/layers/7");
+    fs::create_dir_all(stray.join("tree")).unwrap();
+    fs::write(stray.join("tree/ghost"), "").unwrap();
+    let disk = OverlayDisk::open(options.clone()).unwrap().unwrap();
+    assert_eq!(world(&disk), before);
+    assert!(!stray.exists());
+    drop(disk);
+    fs::remove_dir_all(directory.path().join("layered/layers/1")).unwrap();
+    assert!(OverlayDisk::open(options).unwrap().is_none(), "without the marks of what was deleted it would be back");
 }
 
 #[test]
