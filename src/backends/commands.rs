@@ -244,6 +244,8 @@ fn write_script(directory: &std::path::Path, script: &str) -> std::io::Result<Na
     use std::os::unix::fs::PermissionsExt;
     let permissions = std::fs::Permissions::from_mode(0o444);
     let mut file = tempfile::Builder::new().prefix("script-").permissions(permissions).tempfile_in(directory)?;
+    // The process's umask was taken off.
+    file.as_file().set_permissions(std::fs::Permissions::from_mode(0o444))?;
     file.write_all(script.as_bytes())?;
     file.flush()?;
     Ok(file)
