@@ -416,7 +416,11 @@ impl Workspace for PodmanSandbox {
 
     fn description(&self) -> String {
         let network = if self.shared.options.network { "There is a network" } else { "There is no network" };
-        format!("Commands run in an isolated Linux container. {network}, and no privileges.")
+        let links = match self.shared.files.is_overlay() {
+            true => " Hard links may come apart: do not rely on two names staying one file.",
+            false => "",
+        };
+        format!("Commands run in an isolated Linux container. {network}, and no privileges.{links}")
     }
 
     fn close(&self) {
