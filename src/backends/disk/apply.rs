@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Statx, Timestamps, Uid, chownat, fchmod, fchown, futimens,
@@ -81,20 +82,24 @@ struct Failure {
     what: &'static str,
     path: EntryPath,
     error: Errno,
+    /// Where that is which could not be put back.
+    kept: Option<PathBuf>,
 }
 
 impl Failure {
     fn at<'a>(what: &'static str, path: &'a EntryPath) -> impl Fn(Errno) -> Self + use<'a> {
-        move |error| Self { what, path: path.clone(), error }
+        move |error| Self { what, path: path.clone(), error, kept: None }
     }
 
     fn words(&self) -> String {
         let error = match self.error {
             Errno::NOTDIR | Errno::LOOP => "a parent of it is no directory".to_owned(),
+            Errno::XDEV => "it is in another mount or volume than the workspace's root".to_owned(),
             _ if self.path.is_root() => "the root stays a directory; name an entry below it".to_owned(),
             error => std::io::Error::from(error).to_string(),
         };
-        format!("cannot {} {}: {error}", self.what, self.path.rooted())
+        let kept = self.kept.as_ref().map(|kept| format!("; it is kept as {}", kept.display())).unwrap_or_default();
+        format!("cannot {} {}: {error}{kept}", self.what, self.path.rooted())
     }
 }
 
@@ -115,12 +120,18 @@ impl Batch<'_> {
                 if path.is_root() {
                     return Err(failed(Errno::INVAL));
                 }
+                if self.tree.is_hidden(path) {
+                    return Err(failed(Errno::PERM));
+                }
                 self.make_parents(path)?;
                 self.write(path, node, bytes).map_err(failed)
             }
             FileChange::Delete { path } if path.is_root() => Err(Failure::at("delete", path)(Errno::INVAL)),
             FileChange::Delete { path } => {
                 self.parent = None;
+                if self.tree.is_hidden(path) {
+                    return Err(Failure::at("delete", path)(Errno::PERM));
+                }
                 self.take(path).map(|()| Made::Nothing).map_err(Failure::at("delete", path))
             }
         }
@@ -224,7 +235,7 @@ impl Batch<'_> {
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),
-            Err(Errno::XDEV) => self.take_apart(path),
+            Err(Errno::XDEV) if kind_of(&look(&parent, path.name())?) == FileType::Directory => self.take_apart(path),
             Err(error) => Err(error),
         }
     }
@@ -267,10 +278,11 @@ impl Batch<'_> {
         self.parent = None;
         let mut first = None;
         while let Some(step) = self.steps.pop() {
-            if let Err(failure) = self.undo_step(&step) {
+            if let Err(mut failure) = self.undo_step(&step) {
                 // What could not be put back is at least not thrown away.
                 if let Step::Taken { aside, .. } | Step::Swapped { aside, .. } = &step {
                     self.leftovers.retain(|name| name != aside);
+                    failure.kept = Some(self.tree.keep_aside(aside));
                 }
                 first.get_or_insert(failure);
             }
@@ -388,4 +400,31 @@ fn own_times() -> Timestamps {
     let now = clock_gettime(ClockId::Realtime);
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     Timestamps { last_access: omit, last_modification: now }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_put_back_is_kept_where_the_error_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for made in ["files", "aside"] {
+            std::fs::create_dir(at(made)).unwrap();
+        }
+        std::fs::write(at("files/a"), "old").unwrap();
+        let tree = Tree::beneath("host", &at("files"), &at("aside"), None).unwrap();
+        let mut batch = Batch { tree: &tree, steps: Vec::new(), leftovers: Vec::new(), parent: None };
+        let delete = FileChange::Delete { path: EntryPath::lookup("a").unwrap() };
+        assert!(batch.make(&delete).is_ok());
+        std::fs::write(at("files/a"), "by somebody meanwhile").unwrap();
+        let words = batch.undo().map_err(|failure| failure.words()).unwrap_err();
+        batch.clear();
+        let kept = words.split_once("it is kept as ").unwrap().1;
+        tree.empty_aside().unwrap();
+        assert_eq!(std::fs::read(kept).unwrap(), b"old", "{words}");
+        assert_eq!(std::fs::read(at("files/a")).unwrap(), b"by somebody meanwhile");
+    }
 }

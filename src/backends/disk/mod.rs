@@ -1,7 +1,9 @@
 //! A session's files on a disk of this machine: safe operations beneath a directory, and finding out
 //! what has changed there.
 
+mod anchor;
 mod apply;
+mod aside;
 pub(crate) mod beneath;
 mod index;
 mod listing;
@@ -17,6 +19,8 @@ use std::io;
 
 use crate::backends::{BackendError, FileChange, Touched};
 
+pub(crate) use anchor::Anchor;
+pub(crate) use aside::{Aside, WITHIN};
 pub(crate) use overlay::{OverlayDisk, OverlayOptions};
 pub(crate) use plain::PlainDisk;
 pub(crate) use tree::Tree;

@@ -42,8 +42,10 @@ impl Disk for PlainDisk {
     }
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {
+        self.tree.check_anchor()?;
         let is_first = self.known.listings.is_empty();
-        let Look { mut index, mut touched } = scan(self.tree.root.as_fd(), &self.known, Forms::Plain)?;
+        let Look { mut index, mut touched } =
+            scan(self.tree.root.as_fd(), &self.known, Forms::Plain, self.tree.hidden)?;
         if is_first {
             index.listings.iter_mut().for_each(|listing| listing.walked = true);
         }
@@ -62,6 +64,8 @@ impl Disk for PlainDisk {
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        let failed = |error: io::Error| BackendError { backend: self.tree.backend, reason: error.to_string() };
+        self.tree.check_anchor().map_err(failed)?;
         let made = self.tree.apply(changes)?;
         for index in std::iter::once(&mut self.known).chain(&mut self.seen) {
             match index.learn(self.tree.root.as_fd(), changes, &made, Forms::Plain) {

@@ -56,7 +56,14 @@ pub(super) struct Look {
 }
 
 /// Looks at everything beneath a directory.
-pub(super) fn scan(root: BorrowedFd<'_>, known: &Index, forms: Forms) -> io::Result<Look> {
+///
+/// What has the name `hidden` right in it is passed over.
+pub(super) fn scan(
+    root: BorrowedFd<'_>,
+    known: &Index,
+    forms: Forms,
+    hidden: Option<&'static str>,
+) -> io::Result<Look> {
     let started = FileTime::now();
     let stamp = Stamp::of(&look_at(root)?);
     let old = if known.listings.is_empty() { NONE } else { 0 };
@@ -66,6 +73,7 @@ pub(super) fn scan(root: BorrowedFd<'_>, known: &Index, forms: Forms) -> io::Res
         root,
         known,
         forms,
+        hidden,
         started,
         queue: Mutex::new(Queue { jobs: vec![first], busy: 0, failed: None }),
         wake: Condvar::new(),
@@ -133,6 +141,7 @@ struct Scan<'a> {
     root: BorrowedFd<'a>,
     known: &'a Index,
     forms: Forms,
+    hidden: Option<&'static str>,
     started: FileTime,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
@@ -282,6 +291,9 @@ struct Compare<'s, 'a> {
 
 impl<'a> Compare<'_, 'a> {
     fn entry(&mut self, name: &[u8], stat: &Statx, listing: &mut Listing, part: &mut Part, below: &mut Vec<Job<'a>>) {
+        if self.path.is_empty() && self.scan.hidden.is_some_and(|hidden| hidden.as_bytes() == name) {
+            return;
+        }
         let stamp = Stamp::of(stat);
         let before = self.old.find(name);
         if !stamp.is_directory() {

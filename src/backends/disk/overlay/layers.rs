@@ -288,7 +288,13 @@ impl Layer {
         if let Some((user, group)) = options.owner {
             fchown(&top, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
         }
-        Ok(Tree::new(options.backend, top, subdirectory(&self.directory, ASIDE)?, options.owner))
+        let aside = (subdirectory(&self.directory, ASIDE)?, self.aside_place(options));
+        Ok(Tree::new(options.backend, top, aside, options.owner))
+    }
+
+    /// Where what is aside lies while this is the upper layer.
+    pub(super) fn aside_place(&self, options: &OverlayOptions) -> PathBuf {
+        options.root.join(LAYERS).join(self.number.to_string()).join(ASIDE)
     }
 }
 

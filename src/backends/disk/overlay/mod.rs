@@ -204,7 +204,7 @@ impl OverlayDisk {
 
     fn look(&self) -> io::Result<Look> {
         let Some(upper) = self.upper()? else { return Ok(Look { index: Index::default(), touched: Vec::new() }) };
-        Ok(scan(upper.as_fd(), &self.known, self.stack.notes.forms())?)
+        scan(upper.as_fd(), &self.known, self.stack.notes.forms(), None)
     }
 
     /// The files of the upper layer; none before anything has changed.
@@ -230,7 +230,7 @@ impl Mounted {
     fn new(options: &OverlayOptions, stack: &Stack, upper: Layer) -> io::Result<Self> {
         let mount = stack.mount(&upper)?;
         let open = |name| open_in(&mount, name, OFlags::RDONLY | OFlags::DIRECTORY);
-        let tree = Tree::new(options.backend, open(TREE)?, open(ASIDE)?, options.owner);
+        let tree = Tree::new(options.backend, open(TREE)?, (open(ASIDE)?, upper.aside_place(options)), options.owner);
         tree.empty_aside()?;
         Ok(Self { tree, mount, upper })
     }
