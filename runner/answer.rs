@@ -3,7 +3,6 @@
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::path::Path;
 
 use crate::connection::Connection;
 use crate::exec::candidates;
@@ -30,7 +29,7 @@ impl Answerer {
         let done = |out: &mut Vec<u8>| Reply::Done { count: 0 }.encode(out);
         let out = connection.out();
         let answered = match request {
-            Request::Which { program, path } => which(program, path, out),
+            Request::Which { program, path } => self.which(program, path, out),
             Request::Env => self.env(out),
             Request::Read { path, offset, limit } => self.root.read(path, *offset, *limit, out),
             Request::Write { path, mode, executable, content } => {
@@ -58,6 +57,21 @@ impl Answerer {
         }
     }
 
+    /// Looks as a command does that starts in the root.
+    fn which(&self, program: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
+        if program.is_empty() {
+            return Err(Refused::new(Failure::Invalid, "no program is named"));
+        }
+        let candidates = candidates(program, path)?;
+        let executable = |candidate: &&std::ffi::CString| {
+            let path = self.root.path().join(std::ffi::OsStr::from_bytes(candidate.as_bytes()));
+            std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        let found = candidates.iter().find(executable);
+        Reply::Found { path: found.map(|path| path.as_bytes()) }.encode(out);
+        Ok(())
+    }
+
     fn env(&self, out: &mut Vec<u8>) -> Result<(), Refused> {
         let join = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             [name.as_bytes(), b"=", value.as_bytes()].concat()
@@ -70,20 +84,6 @@ impl Answerer {
         Reply::Env { variables, root: self.root.path().as_os_str().as_bytes() }.encode(out);
         Ok(())
     }
-}
-
-fn which(program: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
-    if program.is_empty() {
-        return Err(Refused::new(Failure::Invalid, "no program is named"));
-    }
-    let candidates = candidates(program, path)?;
-    let executable = |candidate: &&std::ffi::CString| {
-        let path = Path::new(std::ffi::OsStr::from_bytes(candidate.as_bytes()));
-        std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    let found = candidates.iter().find(executable);
-    Reply::Found { path: found.map(|path| path.as_bytes()) }.encode(out);
-    Ok(())
 }
 
 /// What the control group says, in its second version or the first.

@@ -25,8 +25,8 @@ pub(crate) struct Connection {
     /// Bytes of `owed` that the peer has taken.
     taken: usize,
     pub(crate) greeted: bool,
-    /// The leader of the command that runs for the peer.
-    pub(crate) command: Option<i32>,
+    /// Whether a command runs for the peer.
+    pub(crate) runs: bool,
     /// The connection ends when the peer has taken what it is owed.
     closing: bool,
     gone: bool,
@@ -44,7 +44,7 @@ impl Connection {
             owed,
             taken: 0,
             greeted: false,
-            command: None,
+            runs: false,
             closing: false,
             gone: false,
             patience,

@@ -207,7 +207,8 @@ impl Command {
                 *at = now;
             }
         }
-        if !matches!(self.phase, Phase::Running) {
+        // The number of a first process that has ended may be another's by now.
+        if !self.is_led() || !matches!(self.phase, Phase::Running) {
             return;
         }
         self.cause = Some(cause);

@@ -8,6 +8,9 @@ use crate::sys::{SIGCONT, SIGKILL, SIGSTOP, SIGTERM, group_of, kill, kill_group}
 /// Rounds in which all that can still fork is looked for.
 const ROUNDS_MAX: u32 = 50;
 
+/// Fields of `/proc/PID/stat` between the parent and the number of threads.
+const THREADS_AFTER_PARENT: usize = 15;
+
 /// The processes that there are, each with its parent. They change while they are looked at.
 pub(crate) struct Processes {
     children: BTreeMap<i32, Vec<i32>>,
@@ -55,7 +58,14 @@ fn parent_of(pid: i32) -> Option<i32> {
     let mut fields = stat.get(after + 1..)?.split(|&byte| byte == b' ').filter(|field| !field.is_empty());
     let state = fields.next()?;
     let parent = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
-    (!matches!(state, b"Z" | b"X")).then_some(parent)
+    // A process whose first thread alone has ended looks like a dead one, but for its threads.
+    let mut threads = || std::str::from_utf8(fields.nth(THREADS_AFTER_PARENT)?).ok()?.parse::<u32>().ok();
+    let is_dead = match state {
+        b"X" => true,
+        b"Z" => threads().is_none_or(|count| count <= 1),
+        _ => false,
+    };
+    (!is_dead).then_some(parent)
 }
 
 /// Asks processes to end, those that are stopped too.

@@ -140,16 +140,22 @@ impl Server {
     /// Lets the commands do what is due, until none of it has shown that more is due.
     fn tick(&mut self, now: Instant) {
         loop {
-            for dead in self.population.take_ended() {
-                if let Some(command) = self.commands.iter_mut().find(|command| command.leader == dead.pid) {
-                    command.leader_ended(dead);
-                }
-            }
+            self.tell_of_the_ended();
             for command in self.commands.iter_mut().filter(|command| !command.is_over()) {
                 command.tick(now, &mut self.population);
             }
             if !self.population.has_ended() {
                 return;
+            }
+        }
+    }
+
+    fn tell_of_the_ended(&mut self) {
+        for dead in self.population.take_ended() {
+            // One that has ended keeps its number until its output is taken, and the system may have given it again.
+            let led = |command: &&mut Command| command.leader == dead.pid && command.is_led();
+            if let Some(command) = self.commands.iter_mut().find(led) {
+                command.leader_ended(dead);
             }
         }
     }
@@ -224,7 +230,7 @@ impl Server {
                 return true;
             }
             Reply::Ended(command.ended(now)).encode(peer.out());
-            peer.command = None;
+            peer.runs = false;
             false
         });
     }
@@ -236,19 +242,21 @@ impl Server {
             }
             let Some(frame) = connection.next_frame() else { return };
             let request = Request::decode(&frame);
-            match (connection.greeted, connection.command, request) {
+            match (connection.greeted, connection.runs, request) {
                 (_, _, Err(malformed)) => connection.refuse(Failure::Protocol, malformed.0),
                 (false, _, Ok(Request::Hello { version, token })) => self.greet(id, version, token),
                 (false, ..) => connection.refuse(Failure::Protocol, "a connection begins with a greeting"),
-                (true, Some(leader), Ok(Request::Cancel)) => {
-                    if let Some(command) = self.commands.iter_mut().find(|command| command.leader == leader) {
+                (true, true, Ok(Request::Cancel)) => {
+                    // Another peer's request may just have ended it.
+                    self.tell_of_the_ended();
+                    if let Some(command) = self.commands.iter_mut().find(|command| command.peer == Some(id)) {
                         command.stop(Cause::Cancel, now);
                     }
                 }
-                (true, Some(_), _) => connection.refuse(Failure::Protocol, "the connection's command still runs"),
-                (true, None, Ok(Request::Run(run))) => self.begin(id, &run, now),
-                (true, None, Ok(Request::KillAll { spare_running })) => self.kill_all(id, spare_running),
-                (true, None, Ok(request)) => self.answerer.answer(&request, connection),
+                (true, true, _) => connection.refuse(Failure::Protocol, "the connection's command still runs"),
+                (true, false, Ok(Request::Run(run))) => self.begin(id, &run, now),
+                (true, false, Ok(Request::KillAll { spare_running })) => self.kill_all(id, spare_running),
+                (true, false, Ok(request)) => self.answerer.answer(&request, connection),
             }
         }
     }
@@ -275,7 +283,7 @@ impl Server {
         match begun {
             Ok(Begun::Running(mut command)) => {
                 command.peer = Some(id);
-                connection.command = Some(command.leader);
+                connection.runs = true;
                 self.population.add(command.leader);
                 self.commands.push(command);
             }

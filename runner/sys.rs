@@ -49,6 +49,7 @@ const SCM_RIGHTS: c_int = 1;
 const MSG_DONTWAIT: c_int = 0x40;
 const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
 const SIG_BLOCK: c_int = 0;
+const SI_USER: c_int = 0;
 const SIG_DFL: usize = 0;
 #[cfg(not(target_arch = "x86_64"))]
 const SYS_RENAMEAT2: c_long = 276;
@@ -197,8 +198,7 @@ pub(crate) fn take_signals() -> io::Result<File> {
 /// A signal that has come.
 pub(crate) struct Received {
     pub(crate) number: i32,
-    /// The sender's process in this namespace; 0 for the kernel and for processes outside of it. None when the sender
-    /// may have made it up.
+    /// The process in this namespace that sent it by `kill`; 0 for one outside. None when it came in another way.
     pub(crate) sender: Option<u32>,
 }
 
@@ -210,8 +210,10 @@ pub(crate) fn next_signal(mut signals: &File) -> Option<Received> {
         return None;
     }
     let word = |at: usize| raw.get(at..at + 4).and_then(|bytes| bytes.try_into().ok()).map(u32::from_ne_bytes);
-    // Codes below zero are of sigqueue, whose caller fills the sender in.
-    let sender = if word(8)?.cast_signed() >= 0 { word(12) } else { None };
+    // Of a signal by `kill` only the kernel says who sent it. With sigqueue the caller fills the sender in, and one
+    // that a descriptor sends (F_SETSIG, and whoever has this process's user may set it off) names nobody, which looks
+    // as one from outside.
+    let sender = if word(8)?.cast_signed() == SI_USER { word(12) } else { None };
     Some(Received { number: word(0)?.cast_signed(), sender })
 }
 

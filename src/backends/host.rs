@@ -1,7 +1,6 @@
 //! The host backend: a plain directory of this machine, and commands beside everything else that runs
 //! on it. Not sandboxed.
 
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -10,7 +9,7 @@ use tempfile::TempDir;
 
 use super::blank::Blank;
 use super::commands::{Commands, Place};
-use super::disk::{PlainDisk, Tree};
+use super::disk::{Anchor, Aside, PlainDisk, Tree, WITHIN};
 use super::executor::Executor;
 use super::on_disk::OnDisk;
 use super::runner::Runner;
@@ -52,12 +51,13 @@ pub struct HostWorkspace {
     blank: Blank,
     directory: PathBuf,
     /// Where entries are made ready and kept for a while; gone with the workspace.
-    _aside: TempDir,
+    _aside: Aside,
 }
 
 /// Where the commands of a host workspace run.
 struct HostPlace {
     directory: PathBuf,
+    anchor: Option<Anchor>,
     running: Mutex<Running>,
     under_way: Arc<UnderWay>,
 }
@@ -76,7 +76,10 @@ impl HostPlace {
 }
 
 impl HostWorkspace {
-    /// Opens a directory, which is made when it is not there.
+    /// Opens a directory, which is made when it is not there. While it is open, `.foldspace-NAME` beside it is
+    /// foldspace's own; where nothing can be made there, or entries can't be moved to there, `.foldspace` within it.
+    ///
+    /// When another directory is put in its place, nothing works any more until that is opened.
     ///
     /// # Errors
     /// [`BackendError`] when it can't be made or opened.
@@ -88,14 +91,17 @@ impl HostWorkspace {
         make(directory).map_err(|error| failed("make", &error))?;
         let directory = directory.canonicalize().map_err(|error| failed("open", &error))?;
         let is_new = is_empty(&directory).map_err(|error| failed("read", &error))?;
-        // Beside it, because entries are moved between the two.
-        let beside = directory.parent().ok_or_else(|| failed("use", &"the root of the file system has no parent"))?;
-        let aside = tempfile::Builder::new().prefix(".foldspace-").tempdir_in(beside);
-        let aside = aside.map_err(|error| failed("make a directory beside", &error))?;
-        let tree = Tree::beneath(NAME, &directory, aside.path(), None).map_err(|error| failed("open", &error))?;
+        let aside = Aside::of(&directory).map_err(|error| failed("use", &error))?;
+        let tree = Tree::beneath(NAME, &directory, &aside.path(), None).map_err(|error| failed("open", &error))?;
+        let tree = if aside.is_within() { tree.hiding(WITHIN) } else { tree };
+        let anchor = tree.anchor().cloned();
         let disk = PlainDisk::new(tree).map_err(|error| failed("open", &error))?;
-        let place =
-            Arc::new(HostPlace { directory: directory.clone(), running: Mutex::default(), under_way: Arc::default() });
+        let place = Arc::new(HostPlace {
+            directory: directory.clone(),
+            anchor,
+            running: Mutex::default(),
+            under_way: Arc::default(),
+        });
         let properties = ShellProperties {
             backend_name: NAME,
             sandboxed: false,
@@ -104,16 +110,9 @@ impl HostWorkspace {
             in_container: false,
         };
         let shell = Arc::new(Commands::new(Arc::clone(&place), properties));
-        let blank = Blank::new(NAME, beside.join(note_of(&directory)), is_new);
+        let blank = Blank::new(NAME, aside.home().join("filling"), is_new);
         Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, blank, directory, _aside: aside })
     }
-}
-
-/// The name of the note that a directory is being filled.
-fn note_of(directory: &Path) -> OsString {
-    let mut name = OsString::from(".foldspace-filling-");
-    name.push(directory.file_name().unwrap_or_default());
-    name
 }
 
 #[expect(clippy::disallowed_methods, reason = "a workspace's directory is made here")]
@@ -123,11 +122,17 @@ fn make(directory: &Path) -> std::io::Result<()> {
 
 #[expect(clippy::disallowed_methods, reason = "whether a workspace's directory is new is found out here")]
 fn is_empty(directory: &Path) -> std::io::Result<bool> {
-    Ok(std::fs::read_dir(directory)?.next().is_none())
+    for entry in std::fs::read_dir(directory)? {
+        if entry?.file_name() != WITHIN {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 impl Place for HostPlace {
     fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
+        self.anchor.as_ref().map_or(Ok(()), Anchor::check).map_err(|error| unavailable(&error))?;
         let mut running = self.lock();
         if let Some(alive) = running.runner.as_ref().filter(|runner| runner.is_alive()) {
             return Ok(Arc::new(alive.clone()));

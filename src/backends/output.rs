@@ -60,24 +60,56 @@ impl Output {
         let half = (max - note_room) / 2;
         let (head, tail) = (&self.kept[..self.cut_at], &self.kept[self.cut_at..]);
         let tail = if self.is_cut() { tail } else { head };
-        let head = lossy_start(head, half);
-        let tail = lossy_end(tail, half);
-        let left_out = self.bytes.saturating_sub((head.len() + tail.len()) as u64);
+        let (head, from_head) = lossy_start(head, half);
+        let (tail, from_tail) = lossy_end(tail, half);
+        let left_out = self.bytes.saturating_sub((from_head + from_tail) as u64);
         (format!("{head}\n[... {left_out} bytes left out ...]\n{tail}"), true)
     }
 }
 
-/// The beginning as text of at most `max` bytes.
-fn lossy_start(bytes: &[u8], max: usize) -> String {
-    let mut text = String::from_utf8_lossy(&bytes[..bytes.len().min(max)]).into_owned();
-    text.truncate(text.floor_char_boundary(max));
-    text
+/// The beginning as text of at most `max` bytes, and how many bytes it stands for.
+fn lossy_start(bytes: &[u8], max: usize) -> (String, usize) {
+    let mut text = String::new();
+    let mut taken = 0;
+    for (character, length) in lossy(&bytes[..bytes.len().min(max)]) {
+        if text.len() + character.len_utf8() > max {
+            break;
+        }
+        text.push(character);
+        taken += length;
+    }
+    (text, taken)
 }
 
-/// The end as text of at most `max` bytes.
-fn lossy_end(bytes: &[u8], max: usize) -> String {
-    let text = String::from_utf8_lossy(&bytes[bytes.len().saturating_sub(max)..]).into_owned();
-    text[text.ceil_char_boundary(text.len().saturating_sub(max))..].to_owned()
+/// The end as text of at most `max` bytes, and how many bytes it stands for.
+fn lossy_end(bytes: &[u8], max: usize) -> (String, usize) {
+    let mut rest = &bytes[bytes.len().saturating_sub(max)..];
+    // It may begin within a character.
+    let is_whole = rest.len() == bytes.len();
+    let within = rest.iter().take(3).take_while(|byte| **byte & 0b1100_0000 == 0b1000_0000).count();
+    if !is_whole {
+        rest = &rest[within..];
+    }
+    let characters: Vec<(char, usize)> = lossy(rest).collect();
+    let (mut from, mut length) = (characters.len(), 0);
+    while let Some((character, _)) = from.checked_sub(1).map(|last| characters[last]) {
+        if length + character.len_utf8() > max {
+            break;
+        }
+        length += character.len_utf8();
+        from -= 1;
+    }
+    let shown = &characters[from..];
+    (shown.iter().map(|(character, _)| character).collect(), shown.iter().map(|(_, length)| length).sum())
+}
+
+/// The characters, each with the bytes that it stands for; what is none is replaced.
+fn lossy(bytes: &[u8]) -> impl Iterator<Item = (char, usize)> + '_ {
+    bytes.utf8_chunks().flat_map(|chunk| {
+        let invalid = chunk.invalid().len();
+        let replaced = (invalid > 0).then_some((char::REPLACEMENT_CHARACTER, invalid));
+        chunk.valid().chars().map(|character| (character, character.len_utf8())).chain(replaced)
+    })
 }
 
 /// Keeps the beginning and the end of a stream that may have any length.
@@ -154,6 +186,20 @@ mod tests {
         let invalid = Output::whole([&b"a".repeat(90)[..], b"\xff\xff"].concat());
         assert!(invalid.text(92).0.len() <= 92);
         assert_eq!(invalid.text(100).0, format!("{}\u{fffd}\u{fffd}", "a".repeat(90)));
+    }
+
+    #[test]
+    fn what_is_left_out_is_counted_in_bytes_that_were_written() {
+        // Latin-1: each of its letters beyond ASCII is shown as three bytes.
+        let output = Output::whole(b"gr\xfcn ".repeat(6000));
+        let (text, cut) = output.text(32 << 10);
+        assert!(cut && text.len() <= 32 << 10);
+        let (head, rest) = text.split_once("\n[... ").unwrap();
+        let (count, tail) = rest.split_once(" bytes left out ...]\n").unwrap();
+        let shown = head.chars().chain(tail.chars()).count() as u64;
+        assert_eq!(count.parse::<u64>().unwrap(), 30_000 - shown);
+        let cut = collected(1000, &[&"\u{e4}".repeat(3000).into_bytes()]).text(501).0;
+        assert!(!cut.contains('\u{fffd}'), "{cut}");
     }
 
     #[test]

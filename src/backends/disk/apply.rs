@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Statx, Timestamps, Uid, chownat, fchmod, fchown, futimens,
@@ -11,6 +12,7 @@ use rustix::fs::{
 use rustix::io::Errno;
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
+use super::PATH_BYTES_MAX;
 use super::beneath::{open_directory, open_in};
 use super::listing::{Lister, look, look_at};
 use super::tree::{Tree, kind_of, make_directory, remove_all};
@@ -25,14 +27,22 @@ const DIRECTORY_MODE: u32 = 0o755;
 const RACES_MAX: usize = 16;
 
 impl Tree {
-    /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones.
+    /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones. Gives what is
+    /// then at each change's path, if nobody else has changed it since.
     ///
     /// # Errors
     /// [`BackendError`]; the entries are then as before, or the error says that they could not be put back.
-    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<Made>, BackendError> {
         let mut batch = Batch { tree: self, steps: Vec::new(), leftovers: Vec::new(), parent: None };
+        let mut made = Vec::with_capacity(changes.len());
         for change in changes {
-            let Err(failure) = batch.make(change) else { continue };
+            let failure = match batch.make(change) {
+                Ok(done) => {
+                    made.push(done);
+                    continue;
+                }
+                Err(failure) => failure,
+            };
             let mut reason = failure.words();
             if let Err(undo) = batch.undo() {
                 reason = format!("{reason}; what was done before could not be undone: {}", undo.words());
@@ -41,8 +51,19 @@ impl Tree {
             return Err(BackendError { backend: self.backend, reason });
         }
         batch.clear();
-        Ok(())
+        Ok(made)
     }
+}
+
+/// What a change leaves at its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Nothing.
+    Nothing,
+    /// A directory, which may have been there.
+    Directory,
+    /// A file or link of so many bytes, with this modification time.
+    Leaf { bytes: u64, modified: Timespec },
 }
 
 /// What was done, so that it can be undone.
@@ -61,20 +82,24 @@ struct Failure {
     what: &'static str,
     path: EntryPath,
     error: Errno,
+    /// Where that is which could not be put back.
+    kept: Option<PathBuf>,
 }
 
 impl Failure {
     fn at<'a>(what: &'static str, path: &'a EntryPath) -> impl Fn(Errno) -> Self + use<'a> {
-        move |error| Self { what, path: path.clone(), error }
+        move |error| Self { what, path: path.clone(), error, kept: None }
     }
 
     fn words(&self) -> String {
         let error = match self.error {
             Errno::NOTDIR | Errno::LOOP => "a parent of it is no directory".to_owned(),
+            Errno::XDEV => "it is in another mount or volume than the workspace's root".to_owned(),
             _ if self.path.is_root() => "the root stays a directory; name an entry below it".to_owned(),
             error => std::io::Error::from(error).to_string(),
         };
-        format!("cannot {} {}: {error}", self.what, self.path.rooted())
+        let kept = self.kept.as_ref().map(|kept| format!("; it is kept as {}", kept.display())).unwrap_or_default();
+        format!("cannot {} {}: {error}{kept}", self.what, self.path.rooted())
     }
 }
 
@@ -88,12 +113,15 @@ struct Batch<'a> {
 }
 
 impl Batch<'_> {
-    fn make(&mut self, change: &FileChange) -> Result<(), Failure> {
+    fn make(&mut self, change: &FileChange) -> Result<Made, Failure> {
         match change {
             FileChange::Write { path, node, bytes } => {
                 let failed = Failure::at("write", path);
                 if path.is_root() {
                     return Err(failed(Errno::INVAL));
+                }
+                if self.tree.is_hidden(path) {
+                    return Err(failed(Errno::PERM));
                 }
                 self.make_parents(path)?;
                 self.write(path, node, bytes).map_err(failed)
@@ -101,7 +129,10 @@ impl Batch<'_> {
             FileChange::Delete { path } if path.is_root() => Err(Failure::at("delete", path)(Errno::INVAL)),
             FileChange::Delete { path } => {
                 self.parent = None;
-                self.take(path).map(drop).map_err(Failure::at("delete", path))
+                if self.tree.is_hidden(path) {
+                    return Err(Failure::at("delete", path)(Errno::PERM));
+                }
+                self.take(path).map(|()| Made::Nothing).map_err(Failure::at("delete", path))
             }
         }
     }
@@ -138,16 +169,16 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8]) -> Result<(), Errno> {
+    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8]) -> Result<Made, Errno> {
         let present = self.present(path)?;
         let is_directory = present.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory);
         if is_directory && *node == Node::Directory {
-            return Ok(());
+            return Ok(Made::Directory);
         }
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
-        self.tree.prepare(&aside, node, bytes, present.as_ref())?;
-        self.place(path, aside)
+        let made = self.tree.prepare(&aside, node, bytes, present.as_ref())?;
+        self.place(path, aside).map(|()| made)
     }
 
     fn present(&self, path: &EntryPath) -> Result<Option<Statx>, Errno> {
@@ -204,7 +235,7 @@ impl Batch<'_> {
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),
-            Err(Errno::XDEV) => self.take_apart(path),
+            Err(Errno::XDEV) if kind_of(&look(&parent, path.name())?) == FileType::Directory => self.take_apart(path),
             Err(error) => Err(error),
         }
     }
@@ -219,6 +250,9 @@ impl Batch<'_> {
             let mut files = Vec::new();
             lister.each(handle.as_fd(), |name, stat| {
                 let child = path.join(name.to_bytes()).map_err(|_| Errno::INVAL)?;
+                if child.as_bytes().len() > PATH_BYTES_MAX {
+                    return Err(Errno::NAMETOOLONG);
+                }
                 if kind_of(stat) == FileType::Directory {
                     left.push(child)
                 } else {
@@ -244,10 +278,11 @@ impl Batch<'_> {
         self.parent = None;
         let mut first = None;
         while let Some(step) = self.steps.pop() {
-            if let Err(failure) = self.undo_step(&step) {
+            if let Err(mut failure) = self.undo_step(&step) {
                 // What could not be put back is at least not thrown away.
                 if let Step::Taken { aside, .. } | Step::Swapped { aside, .. } = &step {
                     self.leftovers.retain(|name| name != aside);
+                    failure.kept = Some(self.tree.keep_aside(aside));
                 }
                 first.get_or_insert(failure);
             }
@@ -300,7 +335,9 @@ impl Batch<'_> {
 
 impl Tree {
     /// Makes an entry ready aside, complete but for its place.
-    fn prepare(&self, aside: &str, node: &Node, bytes: &[u8], present: Option<&Statx>) -> Result<(), Errno> {
+    fn prepare(&self, aside: &str, node: &Node, bytes: &[u8], present: Option<&Statx>) -> Result<Made, Errno> {
+        let times = own_times();
+        let leaf = |bytes: &[u8]| Made::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
         match node {
             Node::File { executable, .. } => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -309,7 +346,8 @@ impl Tree {
                 file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
                 self.own(&file)?;
                 fchmod(&file, Mode::from_raw_mode(mode_of(*executable, present)))?;
-                futimens(&file, &own_times())
+                futimens(&file, &times)?;
+                Ok(leaf(bytes))
             }
             Node::Symlink { target } => {
                 symlinkat(target.as_slice(), &self.aside, aside)?;
@@ -317,13 +355,15 @@ impl Tree {
                     let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
                     chownat(&self.aside, aside, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
                 }
-                utimensat(&self.aside, aside, &own_times(), AtFlags::SYMLINK_NOFOLLOW)
+                utimensat(&self.aside, aside, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+                Ok(leaf(target))
             }
             Node::Directory => {
                 make_directory(&self.aside, aside, DIRECTORY_MODE)?;
                 let handle = open_in(&self.aside, aside, OFlags::DIRECTORY)?;
                 fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE))?;
-                self.own(&handle)
+                self.own(&handle)?;
+                Ok(Made::Directory)
             }
             // What a command left is noted; it is not made again.
             Node::Special { .. } => Err(Errno::OPNOTSUPP),
@@ -354,10 +394,37 @@ fn mode_of(executable: bool, present: Option<&Statx>) -> u32 {
     }
 }
 
-/// A modification time to the nanosecond. The kernel's own move in ticks, so that a change by
-/// somebody else in the same tick shows as another time.
+/// A modification time to the nanosecond. The kernel's own move in ticks, so that a change by somebody else shows as
+/// another time, and who finds this one finds what was made here.
 fn own_times() -> Timestamps {
     let now = clock_gettime(ClockId::Realtime);
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
     Timestamps { last_access: omit, last_modification: now }
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_can_not_be_put_back_is_kept_where_the_error_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        for made in ["files", "aside"] {
+            std::fs::create_dir(at(made)).unwrap();
+        }
+        std::fs::write(at("files/a"), "old").unwrap();
+        let tree = Tree::beneath("host", &at("files"), &at("aside"), None).unwrap();
+        let mut batch = Batch { tree: &tree, steps: Vec::new(), leftovers: Vec::new(), parent: None };
+        let delete = FileChange::Delete { path: EntryPath::lookup("a").unwrap() };
+        assert!(batch.make(&delete).is_ok());
+        std::fs::write(at("files/a"), "by somebody meanwhile").unwrap();
+        let words = batch.undo().map_err(|failure| failure.words()).unwrap_err();
+        batch.clear();
+        let kept = words.split_once("it is kept as ").unwrap().1;
+        tree.empty_aside().unwrap();
+        assert_eq!(std::fs::read(kept).unwrap(), b"old", "{words}");
+        assert_eq!(std::fs::read(at("files/a")).unwrap(), b"by somebody meanwhile");
+    }
 }

@@ -6,10 +6,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::apply::Made;
 use super::beneath::{leads_nowhere, open_directory};
 use super::listing::look;
 use super::scan::Forms;
 use super::stamp::Stamp;
+use crate::backends::{FileChange, Touched};
 use crate::engine::path::EntryPath;
 
 /// No listing.
@@ -76,6 +78,29 @@ impl Listing {
     }
 }
 
+/// Paths at which something else than what was made is known right afterwards, which no look would name.
+#[derive(Debug, Default)]
+pub(super) struct Missing {
+    paths: Vec<EntryPath>,
+    /// How many of them the last look has named.
+    named: usize,
+}
+
+impl Missing {
+    pub(super) fn add(&mut self, paths: Vec<EntryPath>) {
+        self.paths.extend(paths);
+    }
+
+    pub(super) fn name(&mut self, touched: &mut Vec<Touched>) {
+        self.named = self.paths.len();
+        touched.extend(self.paths.iter().cloned().map(Touched::Entry));
+    }
+
+    pub(super) fn settle(&mut self) {
+        self.paths.drain(..std::mem::take(&mut self.named));
+    }
+}
+
 /// Entries that have become known by other means than a look.
 #[derive(Default)]
 struct Update<'a> {
@@ -88,31 +113,61 @@ impl Index {
         self.listings.iter().map(|listing| listing.entries.len()).sum()
     }
 
-    /// Knows these paths as they are now beneath `root`, and the directories that lead to them.
+    /// Knows what was made at these paths beneath `root`, and the directories that lead to them.
+    ///
+    /// Somebody else may have changed it before this look, and nobody knows of that. So a file that is there and is not
+    /// as it was made is fresh, and where there is no file, gives the path.
     ///
     /// What is below a directory that was already known stays as it was known.
-    pub(super) fn learn(&mut self, root: BorrowedFd<'_>, paths: &[EntryPath], forms: Forms) -> Result<(), Errno> {
+    pub(super) fn learn(
+        &mut self,
+        root: BorrowedFd<'_>,
+        changes: &[FileChange],
+        made: &[Made],
+        forms: Forms,
+    ) -> Result<Vec<EntryPath>, Errno> {
         if self.listings.is_empty() {
             self.listings.push(Listing::default());
         }
-        let mut by_parent: BTreeMap<EntryPath, Update<'_>> = BTreeMap::new();
-        for path in paths.iter() {
-            let Some(parent) = path.parent() else { continue };
-            by_parent.entry(parent).or_default().entries.insert(path.name(), None);
+        let mut by_parent: BTreeMap<EntryPath, BTreeMap<&[u8], Made>> = BTreeMap::new();
+        for (change, made) in changes.iter().zip(made) {
+            let Some(parent) = change.path().parent() else { continue };
+            by_parent.entry(parent).or_default().insert(change.path().name(), *made);
         }
         // Parents sort before what is below them.
-        for (parent, mut update) in by_parent {
-            let Some(listing) = self.lead_to(root, &parent, forms)? else { continue };
+        let mut missing = Vec::new();
+        for (parent, made) in by_parent {
             let directory = match open_directory(root, parent.as_bytes(), OFlags::PATH) {
-                Err(error) if leads_nowhere(error) => continue,
-                other => other?,
+                Err(error) if leads_nowhere(error) => None,
+                other => Some(other?),
             };
-            for (name, known) in &mut update.entries {
-                *known = known_now(directory.as_fd(), name, forms)?;
+            let listing = if directory.is_some() { self.lead_to(root, &parent, forms)? } else { None };
+            let (Some(directory), Some(listing)) = (directory, listing) else {
+                let made = made.iter().filter(|(_, made)| **made != Made::Nothing);
+                missing.extend(made.filter_map(|(name, _)| parent.join(name).ok()));
+                continue;
+            };
+            let mut update = Update::default();
+            for (name, made) in made {
+                let known = known_now(directory.as_fd(), name, made, forms)?;
+                let is_told = match known {
+                    Some((known, _)) if !known.stamp.is_mark() => known.fresh || known.stamp.is_as_made(made),
+                    _ => made == Made::Nothing,
+                };
+                if !is_told {
+                    missing.extend(parent.join(name));
+                }
+                update.entries.insert(name, known);
             }
             self.update(listing, update);
         }
-        Ok(())
+        // What the batch itself made otherwise later is no news.
+        missing.retain(|path| {
+            let is_at = |change: &FileChange| change.path() == path;
+            let last = changes.iter().rposition(is_at).map_or(0, |at| at + 1);
+            !changes[last..].iter().any(|later| later.path().is_below(path) || path.is_below(later.path()))
+        });
+        Ok(missing)
     }
 
     /// The listing of a directory; on the way there, directories that are not known yet become so, as empty ones.
@@ -130,7 +185,8 @@ impl Index {
                         Err(error) if leads_nowhere(error) => return Ok(None),
                         other => other?,
                     };
-                    let Some(known) = known_now(directory.as_fd(), segment, forms)? else { return Ok(None) };
+                    let known = known_now(directory.as_fd(), segment, Made::Directory, forms)?;
+                    let Some(known) = known else { return Ok(None) };
                     if !known.0.stamp.is_directory() {
                         return Ok(None);
                     }
@@ -209,15 +265,16 @@ impl Index {
     }
 }
 
-/// What stat says of an entry which this process has just put there: it is not fresh, because its
-/// modification time was set to another than what somebody else's change would leave.
-fn known_now(directory: BorrowedFd<'_>, name: &[u8], forms: Forms) -> Result<Option<(Known, u32)>, Errno> {
+/// What stat says of an entry which this process has just put there. It is not fresh while it has the modification time
+/// that was set, which is another than what somebody else's change would leave.
+fn known_now(directory: BorrowedFd<'_>, name: &[u8], made: Made, forms: Forms) -> Result<Option<(Known, u32)>, Errno> {
     let stamp = match look(directory, name) {
         Ok(stat) => Stamp::of(&stat),
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
-    let known = Known::new(stamp, NONE, false);
+    let is_leaf = !stamp.is_directory() && !stamp.is_mark();
+    let known = Known::new(stamp, NONE, is_leaf && !stamp.is_as_made(made));
     if forms == Forms::Plain || !stamp.is_directory() {
         return Ok(Some((known, 0)));
     }

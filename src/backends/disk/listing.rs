@@ -49,11 +49,11 @@ impl Lister {
 
 /// What stat says of an entry right in a directory; a link is not followed.
 pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
-    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC | AtFlags::NO_AUTOMOUNT;
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
 /// What stat says of an open entry itself.
 pub(super) fn look_at(handle: impl AsFd) -> Result<Statx, Errno> {
-    statx(handle, c"", AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)
+    statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }

@@ -1,7 +1,9 @@
 //! A session's files on a disk of this machine: safe operations beneath a directory, and finding out
 //! what has changed there.
 
+mod anchor;
 mod apply;
+mod aside;
 pub(crate) mod beneath;
 mod index;
 mod listing;
@@ -17,9 +19,25 @@ use std::io;
 
 use crate::backends::{BackendError, FileChange, Touched};
 
+pub(crate) use anchor::Anchor;
+pub(crate) use aside::{Aside, WITHIN};
 pub(crate) use overlay::{OverlayDisk, OverlayOptions};
 pub(crate) use plain::PlainDisk;
 pub(crate) use tree::Tree;
+
+/// Bytes of a directory's path beyond which nobody looks into it, as into one that may not be read. No program can name
+/// a path of more than 4 KiB, but steps lead further down, and a look takes time and memory with the depth's square.
+const PATH_BYTES_MAX: usize = 16 << 10;
+/// Bytes that the paths have together which one look holds: those of eight million files, where a path has 64.
+const LOOK_BYTES_MAX: usize = 512 << 20;
+
+/// What is said where a look would hold more than that, and below which directory it came to it.
+fn too_much(path: &[u8]) -> io::Error {
+    let shown = String::from_utf8_lossy(&path[..path.len().min(200)]).into_owned();
+    let more = if path.len() > 200 { "..." } else { "" };
+    let words = format!("there are too many entries with too long paths, the last below /{shown}{more}; remove some");
+    io::Error::other(words)
+}
 
 /// A session's files on a disk, and what has changed there.
 pub(crate) trait Disk: Send {

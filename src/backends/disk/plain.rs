@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::index::Index;
+use super::index::{Index, Missing};
 use super::scan::{Forms, Look, scan};
 use super::{Disk, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
@@ -15,6 +15,7 @@ pub(crate) struct PlainDisk {
     tree: Tree,
     known: Index,
     seen: Option<Index>,
+    missing: Missing,
 }
 
 impl PlainDisk {
@@ -24,7 +25,7 @@ impl PlainDisk {
     /// When what an interrupted process left aside can't be removed.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         tree.empty_aside()?;
-        Ok(Self { tree, known: Index::default(), seen: None })
+        Ok(Self { tree, known: Index::default(), seen: None, missing: Missing::default() })
     }
 
     /// Knows what is there now.
@@ -41,9 +42,15 @@ impl Disk for PlainDisk {
     }
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {
+        self.tree.check_anchor()?;
         let is_first = self.known.listings.is_empty();
-        let Look { index, touched } = scan(self.tree.root.as_fd(), &self.known, Forms::Plain)?;
+        let Look { mut index, mut touched } =
+            scan(self.tree.root.as_fd(), &self.known, Forms::Plain, self.tree.hidden)?;
+        if is_first {
+            index.listings.iter_mut().for_each(|listing| listing.walked = true);
+        }
         self.seen = Some(index);
+        self.missing.name(&mut touched);
         // Others may know of entries that are gone.
         Ok(if is_first { vec![Touched::Subtree(EntryPath::root())] } else { touched })
     }
@@ -51,16 +58,19 @@ impl Disk for PlainDisk {
     fn settle(&mut self) -> io::Result<()> {
         if let Some(seen) = self.seen.take() {
             self.known = seen;
+            self.missing.settle();
         }
         Ok(())
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.tree.apply(changes)?;
-        let paths: Vec<EntryPath> = changes.iter().map(|change| change.path().clone()).collect();
+        let failed = |error: io::Error| BackendError { backend: self.tree.backend, reason: error.to_string() };
+        self.tree.check_anchor().map_err(failed)?;
+        let made = self.tree.apply(changes)?;
         for index in std::iter::once(&mut self.known).chain(&mut self.seen) {
-            if let Err(error) = index.learn(self.tree.root.as_fd(), &paths, Forms::Plain) {
-                tracing::debug!(%error, "what was applied will be looked at again");
+            match index.learn(self.tree.root.as_fd(), changes, &made, Forms::Plain) {
+                Ok(missing) => self.missing.add(missing),
+                Err(error) => tracing::debug!(%error, "what was applied will be looked at again"),
             }
         }
         Ok(())

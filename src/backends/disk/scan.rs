@@ -1,5 +1,6 @@
 //! Looking at a whole tree and comparing it with what is known of it.
 
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -7,17 +8,19 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
-use super::Touched;
 use super::beneath::{leads_nowhere, open_directory, open_in};
 use super::index::{Index, Known, Listing, NONE};
 use super::listing::{Lister, look_at};
 use super::stamp::{FileTime, Stamp};
+use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Touched, too_much};
 use crate::engine::path::EntryPath;
 
 /// Handles of directories that are kept open for those below them.
 const HANDLES_MAX: usize = 64;
 /// Entries from which on a second thread is worth its start.
 const MANY: usize = 4096;
+/// Stands for more than a look may hold.
+const OVER: Errno = Errno::OVERFLOW;
 
 /// Whether directories are an overlay's, which hide what is in the layers below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +56,14 @@ pub(super) struct Look {
 }
 
 /// Looks at everything beneath a directory.
-pub(super) fn scan(root: BorrowedFd<'_>, known: &Index, forms: Forms) -> Result<Look, Errno> {
+///
+/// What has the name `hidden` right in it is passed over.
+pub(super) fn scan(
+    root: BorrowedFd<'_>,
+    known: &Index,
+    forms: Forms,
+    hidden: Option<&'static str>,
+) -> io::Result<Look> {
     let started = FileTime::now();
     let stamp = Stamp::of(&look_at(root)?);
     let old = if known.listings.is_empty() { NONE } else { 0 };
@@ -63,6 +73,7 @@ pub(super) fn scan(root: BorrowedFd<'_>, known: &Index, forms: Forms) -> Result<
         root,
         known,
         forms,
+        hidden,
         started,
         queue: Mutex::new(Queue { jobs: vec![first], busy: 0, failed: None }),
         wake: Condvar::new(),
@@ -123,13 +134,14 @@ impl Drop for Handle<'_> {
 struct Queue<'a> {
     jobs: Vec<Job<'a>>,
     busy: usize,
-    failed: Option<Errno>,
+    failed: Option<io::Error>,
 }
 
 struct Scan<'a> {
     root: BorrowedFd<'a>,
     known: &'a Index,
     forms: Forms,
+    hidden: Option<&'static str>,
     started: FileTime,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
@@ -141,6 +153,8 @@ struct Scan<'a> {
 struct Part {
     listings: Vec<(u32, Listing)>,
     touched: Vec<Touched>,
+    /// Bytes of all paths that were made for it.
+    bytes: usize,
 }
 
 impl<'a> Scan<'a> {
@@ -151,7 +165,7 @@ impl<'a> Scan<'a> {
             match other.join() {
                 Ok(part) => vec![mine, part],
                 Err(_) => {
-                    self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(Errno::IO);
+                    self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(Errno::IO.into());
                     vec![mine]
                 }
             }
@@ -194,7 +208,7 @@ impl<'a> Scan<'a> {
         lister: &mut Lister,
         part: &mut Part,
         below: &mut Vec<Job<'a>>,
-    ) -> Result<(), Errno> {
+    ) -> io::Result<()> {
         let empty = Listing::default();
         let old = self.known.listings.get(job.old as usize).unwrap_or(&empty);
         let changed = (!job.stamp.is_fresh(self.started)).then_some(job.stamp.changed_at());
@@ -207,7 +221,7 @@ impl<'a> Scan<'a> {
                 part.listings.push((job.id, listing));
                 return Ok(());
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         };
         let form = if job.path.is_empty() { 0 } else { self.forms.of(&handle)? };
         let mut covered = job.covered;
@@ -226,16 +240,17 @@ impl<'a> Scan<'a> {
         let mut compare = Compare { scan: self, path: &job.path, covered, moved, share, old: Matching::new(old) };
         let listed = lister.each(handle.directory.as_fd(), |name, stat| {
             compare.entry(name.to_bytes(), stat, &mut listing, part, below);
-            Ok(())
+            if part.bytes > LOOK_BYTES_MAX { Err(OVER) } else { Ok(()) }
         });
         match listed {
+            Err(OVER) => return Err(too_much(&job.path)),
             Ok(()) if !covered => compare.vanished(&mut listing, part),
             Ok(()) => {}
             Err(Errno::ACCESS | Errno::PERM) => {
                 listing.doubtful = true;
                 part.subtree(&job.path);
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
         part.listings.push((job.id, listing));
         Ok(())
@@ -276,6 +291,9 @@ struct Compare<'s, 'a> {
 
 impl<'a> Compare<'_, 'a> {
     fn entry(&mut self, name: &[u8], stat: &Statx, listing: &mut Listing, part: &mut Part, below: &mut Vec<Job<'a>>) {
+        if self.path.is_empty() && self.scan.hidden.is_some_and(|hidden| hidden.as_bytes() == name) {
+            return;
+        }
         let stamp = Stamp::of(stat);
         let before = self.old.find(name);
         if !stamp.is_directory() {
@@ -302,15 +320,24 @@ impl<'a> Compare<'_, 'a> {
         }
         let id = self.scan.next_id.fetch_add(1, Ordering::Relaxed);
         listing.push(name, Known::new(stamp, id, false));
+        let path = below_path(self.path, name);
+        let before_it = match before {
+            None => Before::Nothing,
+            Some(before) if before.child == NONE => Before::NoDirectory,
+            Some(before) if before.stamp.is_same_entry(&stamp) => Before::Same,
+            Some(_) => Before::Another,
+        };
+        if path.len() > PATH_BYTES_MAX {
+            if !self.covered && before_it != Before::Same {
+                part.subtree(&path);
+            }
+            return;
+        }
+        part.bytes += path.len();
         below.push(Job {
             parent: self.share.cloned(),
-            path: below_path(self.path, name),
-            before: match before {
-                None => Before::Nothing,
-                Some(before) if before.child == NONE => Before::NoDirectory,
-                Some(before) if before.stamp.is_same_entry(&stamp) => Before::Same,
-                Some(_) => Before::Another,
-            },
+            path,
+            before: before_it,
             old: before.map_or(NONE, |before| before.child),
             id,
             stamp,
@@ -391,11 +418,13 @@ impl ByName {
 
 impl Part {
     fn entry(&mut self, path: &[u8]) {
+        self.bytes += path.len();
         // The kernel gives no name that is not one.
         self.touched.extend(EntryPath::from_bytes(path).map(Touched::Entry));
     }
 
     fn subtree(&mut self, path: &[u8]) {
+        self.bytes += path.len();
         self.touched.extend(EntryPath::from_bytes(path).map(Touched::Subtree));
     }
 }

@@ -3,6 +3,8 @@
 use rustix::fs::Statx;
 use rustix::time::{ClockId, clock_gettime};
 
+use super::apply::Made;
+
 const SECOND: i64 = 1_000_000_000;
 /// File systems that keep whole seconds, or every other one, may take so long to show a change.
 const COARSE_WINDOW: i64 = 2 * SECOND;
@@ -28,14 +30,12 @@ impl Stamp {
         if mode & KIND_MASK == MARK_MODE && (stat.stx_rdev_major, stat.stx_rdev_minor) == (0, 0) {
             return Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
         }
-        // Wrapping keeps times differing that are far outside of what fits.
-        let nanos = |seconds: i64, nanos: u32| seconds.wrapping_mul(SECOND).wrapping_add(i64::from(nanos));
         Self {
             device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
             inode: stat.stx_ino,
             size: stat.stx_size,
-            modified: nanos(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec),
-            changed: nanos(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec),
+            modified: nanos(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec.into()),
+            changed: nanos(stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec.into()),
             mode,
         }
     }
@@ -58,6 +58,19 @@ impl Stamp {
         self.changed
     }
 
+    /// Whether it is what was made here, and any change of it shows. A file system that keeps coarser times than the
+    /// one that was set gives back another.
+    pub(super) fn is_as_made(&self, made: Made) -> bool {
+        match made {
+            Made::Nothing => false,
+            Made::Directory => self.is_directory(),
+            Made::Leaf { bytes, modified } => {
+                let modified = nanos(modified.tv_sec, modified.tv_nsec);
+                !self.is_directory() && (self.size, self.modified) == (bytes, modified)
+            }
+        }
+    }
+
     /// Whether a change after `look` could leave the stamp as it is: file times move in ticks, and
     /// the entry was changed in the same tick as that look or later.
     pub(super) fn is_fresh(&self, look: FileTime) -> bool {
@@ -77,13 +90,30 @@ pub(super) struct FileTime(i64);
 impl FileTime {
     pub(super) fn now() -> Self {
         let now = clock_gettime(ClockId::RealtimeCoarse);
-        Self(now.tv_sec.wrapping_mul(SECOND).wrapping_add(now.tv_nsec))
+        Self(nanos(now.tv_sec, now.tv_nsec))
     }
+}
+
+/// Wrapping keeps times differing that are far outside of what fits.
+fn nanos(seconds: i64, nanos: i64) -> i64 {
+    seconds.wrapping_mul(SECOND).wrapping_add(nanos)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_made_is_known_by_its_whole_time() {
+        let modified = rustix::time::Timespec { tv_sec: 7, tv_nsec: 123_456_789 };
+        let stamp = |modified, size| Stamp { device: 1, inode: 1, size, modified, changed: 0, mode: 0o100_644 };
+        let made = Made::Leaf { bytes: 5, modified };
+        assert!(stamp(7 * SECOND + 123_456_789, 5).is_as_made(made));
+        assert!(!stamp(7 * SECOND, 5).is_as_made(made), "a file system that keeps whole seconds");
+        assert!(!stamp(7 * SECOND + 123_456_789, 6).is_as_made(made));
+        assert!(!stamp(7 * SECOND + 123_456_789, 5).is_as_made(Made::Directory));
+        assert!(!stamp(7 * SECOND + 123_456_789, 5).is_as_made(Made::Nothing));
+    }
 
     #[test]
     fn what_changed_in_the_tick_of_the_look_is_fresh() {

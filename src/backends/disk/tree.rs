@@ -1,23 +1,33 @@
 //! Looking at what is beneath one directory.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, Statx, StatxFlags, mkdirat, openat, readlinkat, statx};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx, StatxFlags, mkdirat, openat, readlinkat, renameat_with,
+    statx,
+};
 use rustix::io::Errno;
 
+use super::anchor::Anchor;
+use super::aside;
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::listing::{Lister, look, look_at};
 use super::stamp::Stamp;
+use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
 use crate::backends::Observed;
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
 /// The bit that lets a file's owner execute it.
 const OWNER_EXECUTES: u16 = 0o100;
+
+/// How the names begin of what is aside and could not be put back: nobody removes it but a person.
+pub(super) const KEPT: &str = "kept-";
 
 /// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
 #[derive(Debug)]
@@ -27,8 +37,14 @@ pub(crate) struct Tree {
     pub(super) root: OwnedFd,
     /// A directory in the same mount, but not beneath the root: where entries are made ready and kept until a batch is done.
     pub(super) aside: OwnedFd,
+    /// Where that is, for a person.
+    pub(super) aside_place: PathBuf,
     /// What is made here belongs to this user and group.
     pub(super) owner: Option<(u32, u32)>,
+    /// Where others reach the root; none where only by its handle.
+    anchor: Option<Anchor>,
+    /// A name right in the root that is no entry.
+    pub(super) hidden: Option<&'static str>,
     last_aside: AtomicU64,
 }
 
@@ -55,7 +71,8 @@ impl Tree {
         let open = |path: &Path| {
             open_in(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(context("open", &path.display().to_string()))
         };
-        let tree = Self::new(backend, open(root)?, open(aside)?, owner);
+        let mut tree = Self::new(backend, open(root)?, (open(aside)?, aside.to_owned()), owner);
+        tree.anchor = Some(Anchor::of(root, &tree.root)?);
         let same = mount_id(&tree.root)? == mount_id(&tree.aside)?;
         if !same {
             let words =
@@ -65,12 +82,44 @@ impl Tree {
         Ok(tree)
     }
 
-    pub(super) fn new(backend: &'static str, root: OwnedFd, aside: OwnedFd, owner: Option<(u32, u32)>) -> Self {
-        Self { backend, root, aside, owner, last_aside: AtomicU64::new(0) }
+    /// Without a path to the root. What is aside is given with its place.
+    pub(super) fn new(
+        backend: &'static str,
+        root: OwnedFd,
+        (aside, aside_place): (OwnedFd, PathBuf),
+        owner: Option<(u32, u32)>,
+    ) -> Self {
+        let last_aside = AtomicU64::new(0);
+        Self { backend, root, aside, aside_place, owner, anchor: None, hidden: None, last_aside }
+    }
+
+    /// This tree without what has such a name right in its root: no look finds it, and nothing is changed there.
+    pub(crate) fn hiding(self, name: &'static str) -> Self {
+        Self { hidden: Some(name), ..self }
+    }
+
+    /// What tells whether the root is still where others reach it.
+    pub(crate) fn anchor(&self) -> Option<&Anchor> {
+        self.anchor.as_ref()
+    }
+
+    /// Whether the root is still where others reach it.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub(super) fn check_anchor(&self) -> io::Result<()> {
+        self.anchor.as_ref().map_or(Ok(()), Anchor::check)
+    }
+
+    pub(super) fn is_hidden(&self, path: &EntryPath) -> bool {
+        self.hidden.is_some_and(|hidden| path.segments().next() == Some(hidden.as_bytes()))
     }
 
     /// What is at a path; none where nothing is, or where a parent is a link, which is not followed.
     pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<Found>> {
+        if self.is_hidden(path) {
+            return Ok(None);
+        }
         let found = if path.is_root() {
             look_at(&self.root).and_then(|stat| observed(&self.root, c".", &stat))
         } else {
@@ -92,6 +141,9 @@ impl Tree {
     /// When nothing is there, or no regular file.
     pub(crate) fn open(&self, path: &EntryPath) -> io::Result<File> {
         let open = || {
+            if self.is_hidden(path) {
+                return Err(Errno::NOENT);
+            }
             let name = if path.is_root() { &b"."[..] } else { path.name() };
             let handle = open_in(self.parent(path)?, name, OFlags::PATH)?;
             if kind_of(&look_at(&handle)?) != FileType::RegularFile {
@@ -112,7 +164,10 @@ impl Tree {
 
     /// Gives everything below a directory, parents first. What vanishes meanwhile is left out.
     ///
-    /// Gives back the directories whose entries this process may not read.
+    /// Gives back the directories whose entries this process may not read, or that are too deep.
+    ///
+    /// # Errors
+    /// When one can't be read, or all paths together are longer than what one look may hold.
     pub(crate) fn walk(
         &self,
         below: &EntryPath,
@@ -121,7 +176,12 @@ impl Tree {
         let mut unreadable = Vec::new();
         let mut lister = Lister::new();
         let mut left = vec![below.clone()];
+        let mut bytes = 0;
         while let Some(directory) = left.pop() {
+            if directory.as_bytes().len() > PATH_BYTES_MAX {
+                unreadable.push(directory);
+                continue;
+            }
             let handle = match open_directory(self.root.as_fd(), directory.as_bytes(), OFlags::RDONLY) {
                 Ok(handle) => handle,
                 Err(Errno::ACCESS | Errno::PERM) => {
@@ -137,6 +197,13 @@ impl Tree {
                 else {
                     return Ok(());
                 };
+                if self.is_hidden(&path) {
+                    return Ok(());
+                }
+                bytes += path.as_bytes().len();
+                if bytes > LOOK_BYTES_MAX {
+                    return Err(Errno::OVERFLOW);
+                }
                 if found.kind == Observed::Directory {
                     left.push(path.clone());
                 }
@@ -144,6 +211,7 @@ impl Tree {
                 Ok(())
             });
             match listed {
+                Err(Errno::OVERFLOW) => return Err(too_much(directory.as_bytes())),
                 // A directory whose names may be read, but not looked at.
                 Err(Errno::ACCESS | Errno::PERM) => unreadable.push(directory),
                 other => other.map_err(context("read", &directory.rooted()))?,
@@ -163,19 +231,20 @@ impl Tree {
         self.last_aside.fetch_add(1, Ordering::Relaxed).to_string()
     }
 
-    /// Removes what an interrupted process may have left aside.
+    /// Removes what an interrupted process may have left aside, but for what could not be put back in its place.
     pub(super) fn empty_aside(&self) -> io::Result<()> {
-        let mut names = Vec::new();
-        let handle = open_in(&self.aside, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Lister::new().each(handle.as_fd(), |name, _| {
-            names.push(name.to_bytes().to_vec());
-            Ok(())
-        })?;
-        names.iter().try_for_each(|name| remove_all(self.aside.as_fd(), name)).map_err(io::Error::from)
+        Ok(aside::empty(&self.aside)?)
+    }
+
+    /// Keeps something that is aside for good. Gives where it is from then on.
+    pub(super) fn keep_aside(&self, name: &str) -> PathBuf {
+        let kept = format!("{KEPT}{}-{name}", std::process::id());
+        let renamed = renameat_with(&self.aside, name, &self.aside, kept.as_str(), RenameFlags::NOREPLACE);
+        self.aside_place.join(if renamed.is_ok() { kept.as_str() } else { name })
     }
 }
 
-/// Removes an entry and everything below it, holding few handles however deep it is.
+/// Removes an entry and everything below it. However deep it is, that takes two handles and no path.
 pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
     match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
         Err(Errno::ISDIR | Errno::PERM) => {}
@@ -183,31 +252,56 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
         other => return other,
     }
     let mut lister = Lister::new();
-    let mut found = vec![name.to_vec()];
-    let mut next = 0;
-    while let Some(path) = found.get(next).cloned() {
-        let handle = open_directory(directory, &path, OFlags::RDONLY)?;
+    let mut handle = open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
+    let mut here = Emptying::begin(name, &handle, &mut lister)?;
+    let mut above: Vec<Emptying> = Vec::new();
+    loop {
+        if let Some(child) = here.left.pop() {
+            let found = vanished(open_in(&handle, child.as_c_str(), OFlags::RDONLY | OFlags::DIRECTORY))?;
+            let Some(found) = found else { continue };
+            let below = Emptying::begin(child.to_bytes(), &found, &mut lister)?;
+            above.push(std::mem::replace(&mut here, below));
+            handle = found;
+        } else if let Some(parent) = above.pop() {
+            let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
+            if !Stamp::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
+                // Somebody has moved the directory, and up from there is somewhere else.
+                let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
+                up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
+            }
+            vanished(rustix::fs::unlinkat(&up, here.name.as_slice(), AtFlags::REMOVEDIR))?;
+            (handle, here) = (up, parent);
+        } else {
+            return vanished(rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)).map(drop);
+        }
+    }
+}
+
+/// A directory whose files are removed.
+struct Emptying {
+    name: Vec<u8>,
+    stamp: Stamp,
+    /// The directories in it that are to be removed yet.
+    left: Vec<CString>,
+}
+
+impl Emptying {
+    fn begin(name: &[u8], handle: &OwnedFd, lister: &mut Lister) -> Result<Self, Errno> {
         let mut names = Vec::new();
         lister.each(handle.as_fd(), |name, stat| {
             names.push((name.to_owned(), kind_of(stat) == FileType::Directory));
             Ok(())
         })?;
+        let mut left = Vec::new();
         for (name, is_directory) in names {
             if is_directory {
-                found.push([&path, name.to_bytes()].join(&b'/'));
+                left.push(name);
             } else {
-                vanished(rustix::fs::unlinkat(&handle, name.as_c_str(), AtFlags::empty()))?;
+                vanished(rustix::fs::unlinkat(handle, name.as_c_str(), AtFlags::empty()))?;
             }
         }
-        next += 1;
+        Ok(Self { name: name.to_vec(), stamp: Stamp::of(&look_at(handle)?), left })
     }
-    for path in found.iter().rev() {
-        let cut = path.iter().rposition(|byte| *byte == b'/');
-        let (parent, name) = cut.map_or((&b""[..], &path[..]), |cut| (&path[..cut], &path[cut + 1..]));
-        let parent = open_directory(directory, parent, OFlags::PATH)?;
-        vanished(rustix::fs::unlinkat(parent, name, AtFlags::REMOVEDIR))?;
-    }
-    Ok(())
 }
 
 /// Makes a directory where none is yet.

@@ -105,7 +105,11 @@ impl Workspace for PodmanSandbox {
     fn description(&self) -> String {
         let network = if self.container.options.network { "There is a network" } else { "There is no network" };
         let slow = if self.container.is_slow() { " Each takes some 100 ms to start." } else { "" };
-        format!("Commands run in an isolated Linux container. {network}, and no privileges.{slow}")
+        let links = match self.container.files.is_overlay() {
+            true => " Hard links may come apart: do not rely on two names staying one file.",
+            false => "",
+        };
+        format!("Commands run in an isolated Linux container. {network}, and no privileges.{slow}{links}")
     }
 
     fn close(&self) {

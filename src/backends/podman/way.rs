@@ -1,5 +1,6 @@
 //! How commands run in a container: by the resident runner, or through the engine where that can't run.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -74,7 +75,7 @@ impl Way {
     ) -> Result<(Arc<dyn Executor>, bool), EngineError> {
         let failed = |reason: String| EngineError::Failed { action: "start the container", reason };
         let executor: Arc<dyn Executor> = match self {
-            Self::Runner => Arc::new(runner(paths, first, token)?),
+            Self::Runner => Arc::new(runner(&paths.door.join(SOCKET), first, token)?),
             Self::Exec(_) => {
                 let inputs = (paths.run.join("scripts"), format!("{RUN}/scripts").into());
                 let exec = EngineExec::new(engine.requests(), id, first, inputs);
@@ -99,11 +100,11 @@ fn confined(faults: &[&str]) -> Result<(), EngineError> {
 }
 
 /// Waits for the runner of a container, for as long as the container lives.
-fn runner(paths: &Paths, first: i32, token: &[u8]) -> Result<Runner, EngineError> {
+fn runner(socket: &Path, first: i32, token: &[u8]) -> Result<Runner, EngineError> {
     let process = u32::try_from(first).ok();
     let until = now() + READY;
     loop {
-        match Runner::connect(&paths.door.join(SOCKET), token, process, ATTEMPT) {
+        match Runner::connect(socket, token, process, ATTEMPT) {
             Ok(runner) => return Ok(runner),
             Err(error) if !lives(first) => {
                 return Err(EngineError::NoRunner(format!("it has ended at once ({error})")));
@@ -139,24 +140,12 @@ fn now() -> Instant {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
-
     use super::*;
 
     #[test]
     fn a_runner_that_has_ended_is_not_waited_for() {
-        let nowhere = || PathBuf::from("/nowhere");
-        let paths = Paths {
-            root: nowhere(),
-            layers: nowhere(),
-            files: nowhere(),
-            mount: nowhere(),
-            run: nowhere(),
-            door: nowhere(),
-            seccomp: nowhere(),
-        };
         // No process has that number.
-        let reached = runner(&paths, i32::MAX, b"token");
+        let reached = runner(Path::new("/nowhere/socket"), i32::MAX, b"token");
         assert!(matches!(&reached, Err(EngineError::NoRunner(why)) if why.contains("ended at once")), "{reached:?}");
         assert!(lives(std::process::id().cast_signed()));
     }

@@ -13,6 +13,9 @@ use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_sp
 use crate::backends::disk::beneath::context;
 use crate::backends::disk::tree::mount_id;
 
+/// The kernel with all that overlays are made of here: the youngest is the copy of a mount that is attached nowhere.
+pub(super) const NEEDED: &str = "Linux 6.15 or newer";
+
 /// A place in a container where an overlay's files are seen.
 #[derive(Debug)]
 pub(in crate::backends::disk) struct Place {
@@ -40,13 +43,12 @@ impl Place {
         Ok(Self { process, pid, at: at.to_owned(), mount: id })
     }
 
-    /// Tries whether a detached mount could be attached: the kernel is 6.15 or newer.
+    /// Tries whether a detached mount could be attached, for which the kernel has to be [`NEEDED`].
     pub(super) fn can_attach(mount: BorrowedFd<'_>, directory: &str) -> io::Result<()> {
         clone(mount, directory).map(drop).map_err(context("make a second mount of", directory))
     }
 
-    /// Puts another mount in the place of the one that is there. At no time is what lies below seen,
-    /// where the kernel is 6.5 or newer.
+    /// Puts another mount in the place of the one that is there. At no time is what lies below seen.
     ///
     /// Gives false when the process is gone, and with it the place.
     pub(super) fn replace(&mut self, mount: BorrowedFd<'_>, directory: &str) -> io::Result<bool> {
@@ -59,14 +61,8 @@ impl Place {
             if mount_id(&target)? != old {
                 return Err(Errno::STALE);
             }
-            match put(&clone, &target, MoveMountFlags::MOVE_MOUNT_BENEATH) {
-                Ok(()) => take_off(at),
-                Err(Errno::INVAL | Errno::NOSYS) => {
-                    take_off(at)?;
-                    put(&clone, open(at)?, MoveMountFlags::empty())
-                }
-                Err(error) => Err(error),
-            }?;
+            put(&clone, &target, MoveMountFlags::MOVE_MOUNT_BENEATH)?;
+            take_off(at)?;
             if mount_id(open(at)?)? == id { Ok(()) } else { Err(Errno::STALE) }
         };
         match within(self.process.as_fd(), swap)? {

@@ -1,5 +1,6 @@
 //! The layers of an overlay in their directory: `layers/0` is the lowest, `work/N` is the kernel's own.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -19,8 +20,11 @@ use crate::backends::disk::tree::{make_directory, remove_all};
 
 const LAYERS: &str = "layers";
 const WORK: &str = "work";
-/// Says since which start of the machine the layers are whole.
-const BOOT: &str = "boot";
+/// Says which layers make up the files, and since which start of the machine they are whole: that start's identity,
+/// then their numbers, the lowest first, a line each. Whatever else lies beside them is nobody's.
+const LIST: &str = "list";
+/// The list that is to replace it.
+const NEXT_LIST: &str = "list.next";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// A layer that is being made.
 const UNFINISHED: &str = "unfinished";
@@ -40,6 +44,7 @@ pub(super) struct Stack {
 #[derive(Debug)]
 struct Directories {
     root: PathBuf,
+    top: OwnedFd,
     layers: OwnedFd,
     work: OwnedFd,
 }
@@ -56,59 +61,95 @@ impl Stack {
     pub(super) fn create(root: &Path) -> io::Result<Self> {
         make_directory(CWD, root, PRIVATE).map_err(failed("make", root))?;
         let top = open_in(CWD, root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", root))?;
-        for name in [BOOT, LAYERS, WORK] {
+        for name in [LIST, LAYERS, WORK] {
             remove_all(top.as_fd(), name.as_bytes()).map_err(failed("remove", &root.join(name)))?;
         }
         for name in [LAYERS, WORK] {
             make_directory(&top, name, PRIVATE).map_err(failed("make", &root.join(name)))?;
         }
-        let boot = boot_id()?;
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(&top, BOOT, flags, Mode::RUSR | Mode::WUSR).map_err(failed("make", &root.join(BOOT)))?;
-        File::from(file).write_all(&boot)?;
-        Self::of(root, &top)
+        Self::of(root, top)
     }
 
-    /// What an earlier process has left in a directory since the machine was started; none if that is nothing.
+    /// What an earlier process has left in a directory since the machine was started; none if that is nothing whole.
+    ///
+    /// What is no part of it, and what the kernel kept for its mounts, is removed.
     pub(super) fn open(root: &Path) -> io::Result<Option<Self>> {
         let top = match open_in(CWD, root, OFlags::RDONLY | OFlags::DIRECTORY) {
             Err(Errno::NOENT) => return Ok(None),
             other => other.map_err(failed("open", root))?,
         };
-        let mut boot = Vec::new();
-        match open_in(&top, BOOT, OFlags::RDONLY) {
+        let mut list = Vec::new();
+        match open_in(&top, LIST, OFlags::RDONLY) {
             Err(Errno::NOENT) => return Ok(None),
-            other => File::from(other.map_err(failed("open", &root.join(BOOT)))?).read_to_end(&mut boot)?,
+            other => File::from(other.map_err(failed("open", &root.join(LIST)))?).read_to_end(&mut list)?,
         };
-        if boot != boot_id()? {
+        let Some(listed) = listed(&list, &boot_id()?) else { return Ok(None) };
+        let mut stack = Self::of(root, top)?;
+        let present = stack.present().map_err(failed("read", &root.join(LAYERS)))?;
+        let is_whole = listed.iter().all(|number| present.contains(number));
+        stack.next = present.last().map_or(0, |last| last + 1);
+        stack.lower = if is_whole { stack.with_files(&listed)? } else { Vec::new() };
+        if stack.lower.is_empty() || stack.lower.first() != listed.first() {
+            tracing::warn!(root = %root.display(), "a layer is gone, so the files are made again");
             return Ok(None);
         }
-        let mut stack = Self::of(root, &top)?;
-        stack.lower = stack.present().map_err(failed("read", &root.join(LAYERS)))?;
-        stack.next = stack.lower.last().map_or(0, |last| last + 1);
-        // What has no base was not finished.
-        let has_base = stack.lower.first().is_some_and(|base| stack.layer(*base, &format!("{base}/{TREE}")).is_ok());
-        Ok(has_base.then_some(stack))
+        stack.remove(&present.into_iter().filter(|number| !stack.lower.contains(number)).collect::<Vec<_>>());
+        stack.empty_work();
+        Ok(Some(stack))
     }
 
-    fn of(root: &Path, top: &OwnedFd) -> io::Result<Self> {
+    /// Those of the layers that have any of the session's files: in an upper one nothing may have been changed.
+    fn with_files(&self, listed: &[u32]) -> io::Result<Vec<u32>> {
+        let mut kept = Vec::new();
+        for number in listed {
+            match self.layer(*number, &format!("{number}/{TREE}")) {
+                Ok(_) => kept.push(*number),
+                Err(Errno::NOENT) => {}
+                Err(error) => return Err(failed("open", &self.directories.root.join(LAYERS))(error)),
+            }
+        }
+        Ok(kept)
+    }
+
+    /// Notes that these layers, and an upper one above them, are the files from now on. What it did not name before
+    /// means nothing until then, and what it does not name any more means nothing from then on.
+    pub(super) fn commit(&self, upper: &Layer) -> io::Result<()> {
+        let Directories { root, top, .. } = &*self.directories;
+        let mut text = boot_id()?;
+        for number in self.lower.iter().chain([&upper.number]) {
+            text.extend_from_slice(format!("{number}\n").as_bytes());
+        }
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR).map_err(failed("make", &root.join(LIST)))?;
+        File::from(file).write_all(&text)?;
+        renameat(top, NEXT_LIST, top, LIST).map_err(failed("replace", &root.join(LIST)))
+    }
+
+    fn of(root: &Path, top: OwnedFd) -> io::Result<Self> {
         let open = |name: &str| {
-            open_in(top, name, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root.join(name)))
+            open_in(&top, name, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root.join(name)))
         };
-        let directories = Directories { root: root.to_owned(), layers: open(LAYERS)?, work: open(WORK)? };
-        let notes = Notes::on(directories.work.as_fd());
+        let (layers, work) = (open(LAYERS)?, open(WORK)?);
+        let notes = Notes::on(work.as_fd());
+        let directories = Directories { root: root.to_owned(), top, layers, work };
         Ok(Self { directories: Arc::new(directories), lower: Vec::new(), next: 0, notes })
     }
 
+    /// The numbers of all layers that lie there, the lowest first.
     fn present(&self) -> Result<Vec<u32>, Errno> {
-        let mut numbers = Vec::new();
-        let handle = open_in(&self.directories.layers, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-        Lister::new().each(handle.as_fd(), |name, _| {
-            numbers.extend(name.to_str().ok().and_then(|name| name.parse::<u32>().ok()));
-            Ok(())
-        })?;
+        let mut numbers: Vec<u32> =
+            names_in(&self.directories.layers)?.iter().filter_map(|name| name.to_str().ok()?.parse().ok()).collect();
         numbers.sort_unstable();
         Ok(numbers)
+    }
+
+    /// Removes what the kernel kept for mounts of earlier processes, and a layer that was not finished.
+    fn empty_work(&self) {
+        let work = &self.directories.work;
+        let remove = |name: &CString| remove_all(work.as_fd(), name.to_bytes());
+        if let Err(error) = names_in(work).and_then(|names| names.iter().try_for_each(remove)) {
+            tracing::debug!(%error, root = %self.directories.root.display(), "old working directories stay");
+        }
     }
 
     /// Makes an empty layer, which belongs to no stack yet.
@@ -166,7 +207,7 @@ impl Stack {
     ///
     /// `tree` shows what they show. Gives the numbers of those that are not needed any more.
     pub(super) fn squash_if_many(&mut self, many: usize, tree: &Tree) -> io::Result<Vec<u32>> {
-        if self.lower.len() <= many.max(2) {
+        if !self.is_many(many) {
             return Ok(Vec::new());
         }
         let work = self.directories.work.as_fd();
@@ -210,7 +251,12 @@ impl Stack {
         Ok(trees)
     }
 
-    /// Removes layers that no mount uses. What can't be removed is only a waste of space.
+    /// Whether the layers are so many that they should be made one.
+    pub(super) fn is_many(&self, many: usize) -> bool {
+        self.lower.len() > many.max(2)
+    }
+
+    /// Removes layers that no mount uses and that the list does not name. What can't be removed is a waste of space.
     pub(super) fn remove(&self, numbers: &[u32]) {
         for number in numbers {
             self.remove_from(&self.directories.layers, *number);
@@ -242,8 +288,30 @@ impl Layer {
         if let Some((user, group)) = options.owner {
             fchown(&top, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
         }
-        Ok(Tree::new(options.backend, top, subdirectory(&self.directory, ASIDE)?, options.owner))
+        let aside = (subdirectory(&self.directory, ASIDE)?, self.aside_place(options));
+        Ok(Tree::new(options.backend, top, aside, options.owner))
     }
+
+    /// Where what is aside lies while this is the upper layer.
+    pub(super) fn aside_place(&self, options: &OverlayOptions) -> PathBuf {
+        options.root.join(LAYERS).join(self.number.to_string()).join(ASIDE)
+    }
+}
+
+fn names_in(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    let handle = open_in(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Lister::new().each(handle.as_fd(), |name, _| {
+        names.push(name.to_owned());
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// The numbers in a list that was written since the machine was started.
+fn listed(list: &[u8], boot: &[u8]) -> Option<Vec<u32>> {
+    let numbers = std::str::from_utf8(list.strip_prefix(boot)?).ok()?;
+    numbers.lines().map(|line| line.parse().ok()).collect()
 }
 
 fn subdirectory(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {

@@ -13,8 +13,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
+use super::apply::Made;
 use super::beneath::open_in;
-use super::index::Index;
+use super::index::{Index, Missing};
 use super::scan::{Look, scan};
 use super::{Disk, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
@@ -61,6 +62,7 @@ pub(crate) struct OverlayDisk {
     seen: Option<Seen>,
     /// What was touched in layers that are sealed by now.
     carried: Vec<Touched>,
+    missing: Missing,
     pub(super) places: Vec<Place>,
 }
 
@@ -108,14 +110,21 @@ impl OverlayDisk {
         let Some(stack) = Stack::open(&options.root)? else { return Ok(None) };
         let mut disk = Self::start(options, stack)?;
         disk.carried.push(Touched::Subtree(EntryPath::root()));
+        // Each process adds a layer, and the kernel takes 500.
+        if disk.stack.is_many(disk.options.squash_above)
+            && let Err(error) = disk.seal()
+        {
+            tracing::warn!(%error, "the layers stay many");
+        }
         Ok(Some(disk))
     }
 
     fn start(options: OverlayOptions, mut stack: Stack) -> io::Result<Self> {
         let upper = stack.add()?;
         let mounted = Mounted::new(&options, &stack, upper)?;
+        stack.commit(&mounted.upper)?;
         let (known, seen, carried, places) = (Index::default(), None, Vec::new(), Vec::new());
-        Ok(Self { options, stack, mounted, known, seen, carried, places })
+        Ok(Self { options, stack, mounted, known, seen, carried, missing: Missing::default(), places })
     }
 
     /// Shows the files at `at` in the mount namespace of a running process, on top of what is there.
@@ -159,7 +168,11 @@ impl OverlayDisk {
                 Vec::new()
             }
         };
-        let added = stack.add().and_then(|upper| Mounted::new(&self.options, &stack, upper));
+        let added = stack.add().and_then(|upper| {
+            let mounted = Mounted::new(&self.options, &stack, upper)?;
+            stack.commit(&mounted.upper)?;
+            Ok(mounted)
+        });
         let mounted = added.inspect_err(|_| stack.abandon(&self.stack))?;
         let placed = self.place_again(&mounted);
         if replaced.is_empty() {
@@ -191,7 +204,7 @@ impl OverlayDisk {
 
     fn look(&self) -> io::Result<Look> {
         let Some(upper) = self.upper()? else { return Ok(Look { index: Index::default(), touched: Vec::new() }) };
-        Ok(scan(upper.as_fd(), &self.known, self.stack.notes.forms())?)
+        scan(upper.as_fd(), &self.known, self.stack.notes.forms(), None)
     }
 
     /// The files of the upper layer; none before anything has changed.
@@ -203,13 +216,13 @@ impl OverlayDisk {
         }
     }
 
-    fn learn(&mut self, changes: &[FileChange]) -> Result<(), Errno> {
+    fn learn(&mut self, changes: &[FileChange], made: &[Made]) -> Result<(), Errno> {
         let Some(upper) = self.upper()? else { return Ok(()) };
-        let paths: Vec<EntryPath> = changes.iter().map(|change| change.path().clone()).collect();
         let seen = self.seen.as_mut().map(|seen| &mut seen.index);
-        std::iter::once(&mut self.known)
-            .chain(seen)
-            .try_for_each(|index| index.learn(upper.as_fd(), &paths, self.stack.notes.forms()))
+        for index in std::iter::once(&mut self.known).chain(seen) {
+            self.missing.add(index.learn(upper.as_fd(), changes, made, self.stack.notes.forms())?);
+        }
+        Ok(())
     }
 }
 
@@ -217,7 +230,7 @@ impl Mounted {
     fn new(options: &OverlayOptions, stack: &Stack, upper: Layer) -> io::Result<Self> {
         let mount = stack.mount(&upper)?;
         let open = |name| open_in(&mount, name, OFlags::RDONLY | OFlags::DIRECTORY);
-        let tree = Tree::new(options.backend, open(TREE)?, open(ASIDE)?, options.owner);
+        let tree = Tree::new(options.backend, open(TREE)?, (open(ASIDE)?, upper.aside_place(options)), options.owner);
         tree.empty_aside()?;
         Ok(Self { tree, mount, upper })
     }
@@ -232,22 +245,24 @@ impl Disk for OverlayDisk {
         let Look { index, mut touched } = self.look()?;
         self.seen = Some(Seen { index, news: !touched.is_empty() });
         touched.extend(self.carried.iter().cloned());
+        self.missing.name(&mut touched);
         Ok(touched)
     }
 
     fn settle(&mut self) -> io::Result<()> {
         let Some(Seen { index, news }) = self.seen.take() else { return Ok(()) };
         self.known = index;
+        self.missing.settle();
         // Who looked at a subtree of a sealed layer may have seen entries there that have come and gone since.
         self.carried.retain(|carried| news && matches!(carried, Touched::Subtree(_)));
         Ok(())
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.mounted.tree.apply(changes)?;
+        let made = self.mounted.tree.apply(changes)?;
         let is_ours = |path: &EntryPath| changes.iter().any(|change| change.path() == path);
         self.carried.retain(|carried| !matches!(carried, Touched::Entry(path) if is_ours(path)));
-        if let Err(error) = self.learn(changes) {
+        if let Err(error) = self.learn(changes, &made) {
             tracing::debug!(%error, "what was applied will be looked at again");
         }
         Ok(())

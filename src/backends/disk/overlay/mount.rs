@@ -1,7 +1,7 @@
 //! Mounting an overlay where nobody sees it: all that holds it is a handle.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use rustix::fs::XattrFlags;
 use rustix::io::Errno;
@@ -69,47 +69,19 @@ pub(super) fn mount(layers: &Layers<'_>, notes: Notes) -> io::Result<OwnedFd> {
 
 fn configure(context: &OwnedFd, layers: &Layers<'_>, notes: Notes) -> Result<(), Errno> {
     fsconfig_set_string(context, "source", "foldspace")?;
-    lower(context, layers.lower)?;
-    directory(context, "upperdir", layers.upper)?;
-    directory(context, "workdir", layers.work)?;
+    for layer in layers.lower {
+        fsconfig_set_fd(context, "lowerdir+", layer)?;
+    }
+    fsconfig_set_fd(context, "upperdir", layers.upper)?;
+    fsconfig_set_fd(context, "workdir", layers.work)?;
     fsconfig_set_string(context, "index", "off")?;
     fsconfig_set_string(context, "metacopy", "off")?;
     match notes {
         Notes::Trusted => fsconfig_set_string(context, "redirect_dir", "on")?,
         Notes::User => fsconfig_set_flag(context, "userxattr")?,
     }
-    // Nothing is synced: the journal holds every content. An older kernel syncs.
-    match fsconfig_set_flag(context, "volatile") {
-        Ok(()) | Err(Errno::INVAL) => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Gives the lower layers one by one, or, to a kernel before 6.5, in one string.
-fn lower(context: &OwnedFd, layers: &[BorrowedFd<'_>]) -> Result<(), Errno> {
-    for (at, layer) in layers.iter().enumerate() {
-        match directory(context, "lowerdir+", *layer) {
-            Err(Errno::INVAL) if at == 0 => {
-                let all: Vec<String> = layers.iter().map(through).collect();
-                return fsconfig_set_string(context, "lowerdir", all.join(":"));
-            }
-            other => other?,
-        }
-    }
-    Ok(())
-}
-
-/// Gives a directory by handle, or, to a kernel before 6.13, by the path that leads through the handle: paths given
-/// here have 255 bytes at most.
-fn directory(context: &OwnedFd, key: &str, directory: BorrowedFd<'_>) -> Result<(), Errno> {
-    match fsconfig_set_fd(context, key, directory) {
-        Err(Errno::INVAL) => fsconfig_set_string(context, key, through(&directory)),
-        other => other,
-    }
-}
-
-fn through(directory: &BorrowedFd<'_>) -> String {
-    format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd())
+    // Nothing is synced: the journal holds every content.
+    fsconfig_set_flag(context, "volatile")
 }
 
 /// The error with what the kernel has to say about it.

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::attach::Place;
+use super::attach::{NEEDED, Place};
 use super::{OverlayDisk, OverlayOptions, TREE};
 use crate::backends::disk::{Disk, Touched};
 use crate::backends::{BackendError, FileChange, Observed};
@@ -35,10 +35,11 @@ fn attempt(root: &Path) -> Result<(), String> {
         Ok(FileChange::Write { path: path(text)?, node: Node::file(b"x", false), bytes: "x".into() })
     };
     let base = [write("directory/kept")?, write("directory/removed")?];
-    let fill = |tree: &crate::backends::disk::Tree| -> Result<(), BackendError> { tree.apply(&base) };
-    let mut disk = OverlayDisk::create(OverlayOptions::new("overlay", root), fill).map_err(|error| error.reason)?;
-    let attachable = Place::can_attach(disk.mounted.mount.as_fd(), TREE);
-    attachable.map_err(|error| format!("{error}; attaching to a container needs Linux 6.15"))?;
+    let fill = |tree: &crate::backends::disk::Tree| -> Result<(), BackendError> { tree.apply(&base).map(drop) };
+    let needed = |reason: String| format!("{reason}; overlays need {NEEDED}");
+    let created = OverlayDisk::create(OverlayOptions::new("overlay", root), fill);
+    let mut disk = created.map_err(|error| needed(error.reason))?;
+    Place::can_attach(disk.mounted.mount.as_fd(), TREE).map_err(|error| needed(error.to_string()))?;
     let changes = [write("directory/new")?, FileChange::Delete { path: path("directory/removed")? }];
     disk.tree().apply(&changes).map_err(|error| error.reason)?;
     let mut text = String::new();

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr,
     fsetxattr, futimens, linkat, mknodat, openat, symlinkat,
 };
 use rustix::io::Errno;
@@ -14,11 +14,11 @@ use rustix::time::Timespec;
 
 use super::mount::Notes;
 use crate::backends::Observed;
-use crate::backends::disk::Tree;
 use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
 use crate::backends::disk::listing::{Lister, look, look_at};
 use crate::backends::disk::stamp::Stamp;
 use crate::backends::disk::tree::{kind_of, make_directory};
+use crate::backends::disk::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Tree, too_much};
 use crate::engine::path::EntryPath;
 
 /// Whether layers could be put together name by name.
@@ -34,9 +34,10 @@ pub(super) enum Merged {
 ///
 /// The result hides of the base, the only layer below, what the given ones hid. Where a directory shows nothing of the
 /// base there are no marks of deletion either: the kernel expects none there, and would list them.
-pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: Notes) -> Result<Merged, Errno> {
+pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: Notes) -> io::Result<Merged> {
     let mut left = vec![Job { path: Vec::new(), sources: (0..layers.len()).collect(), hides: true }];
     let mut lister = Lister::new();
+    let (mut links, mut bytes) = (Links::default(), 0);
     while let Some(job) = left.pop() {
         let target = open_directory(into.as_fd(), &job.path, OFlags::RDONLY)?;
         let mut sources = Vec::new();
@@ -45,7 +46,7 @@ pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: N
                 Ok(directory) => sources.push((at, directory)),
                 // A layer in which nothing was changed has not even its top.
                 Err(Errno::NOENT) if job.path.is_empty() => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error.into()),
             }
         }
         let names = gather(&sources, notes, &mut lister)?;
@@ -53,7 +54,7 @@ pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: N
             match found {
                 Found::Redirected => return Ok(Merged::Redirected),
                 Found::Leaf(source) if job.hides || !is_mark(&sources[source].1, &name)? => {
-                    link(&sources[source].1, &name, &target)?;
+                    links.link(&sources[source].1, &name, &target)?;
                 }
                 Found::Leaf(_) => {}
                 Found::Directory { sources: below, opaque, .. } => {
@@ -64,6 +65,14 @@ pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: N
                     }
                     let path = if job.path.is_empty() { name } else { [&job.path[..], &name].join(&b'/') };
                     let sources = below.iter().map(|source| sources[*source].0).collect();
+                    bytes += path.len();
+                    if bytes > LOOK_BYTES_MAX {
+                        return Err(too_much(&path));
+                    }
+                    if path.len() > PATH_BYTES_MAX {
+                        // What is below it is in no history, and so is not kept for ever.
+                        continue;
+                    }
                     let hides = job.hides && !opaque && is_directory(base, &path)?;
                     left.push(Job { path, sources, hides });
                 }
@@ -79,7 +88,12 @@ pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: N
 pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<()> {
     fsetxattr(into, notes.opaque(), b"y", XattrFlags::empty())?;
     let mut found = Vec::new();
-    tree.walk(&EntryPath::root(), &mut |path, seen| found.push((path, seen.kind)))?;
+    let closed = tree.walk(&EntryPath::root(), &mut |path, seen| found.push((path, seen.kind)))?;
+    // What is too deep is not kept, but what may not be read is in the layers that would be removed.
+    if let Some(closed) = closed.iter().find(|path| path.as_bytes().len() <= PATH_BYTES_MAX) {
+        let words = format!("{} can't be read, so the layers that it is in are needed", closed.rooted());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+    }
     for (path, kind) in found {
         let parent = path.parent().unwrap_or_else(EntryPath::root);
         let from = open_directory(tree.root.as_fd(), parent.as_bytes(), OFlags::PATH)?;
@@ -200,11 +214,40 @@ fn is_mark(directory: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
     look(directory, name).map(|stat| Stamp::of(&stat).is_mark())
 }
 
-fn link(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Result<(), Errno> {
-    match linkat(from, name, to, name, AtFlags::empty()) {
-        // All marks of deletion are links to one.
-        Err(Errno::MLINK) if is_mark(from, name)? => mknodat(to, name, FileType::CharacterDevice, Mode::empty(), 0),
-        other => other,
+/// Files that have as many links as their file system allows, with the copies that take the rest.
+#[derive(Default)]
+struct Links {
+    copies: BTreeMap<(u64, u64), OwnedFd>,
+}
+
+impl Links {
+    fn link(&mut self, from: &OwnedFd, name: &[u8], to: &OwnedFd) -> io::Result<()> {
+        match linkat(from, name, to, name, AtFlags::empty()) {
+            // All marks of deletion are links to one.
+            Err(Errno::MLINK) if is_mark(from, name)? => {
+                Ok(mknodat(to, name, FileType::CharacterDevice, Mode::empty(), 0)?)
+            }
+            Err(Errno::MLINK) => self.link_to_copy(from, name, to),
+            other => Ok(other?),
+        }
+    }
+
+    fn link_to_copy(&mut self, from: &OwnedFd, name: &[u8], to: &OwnedFd) -> io::Result<()> {
+        let stat = look(from, name)?;
+        if kind_of(&stat) != FileType::RegularFile {
+            return Err(Errno::MLINK.into());
+        }
+        let file = (u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor), stat.stx_ino);
+        if let Some(copy) = self.copies.get(&file) {
+            let itself = format!("/proc/self/fd/{}", copy.as_raw_fd());
+            match linkat(CWD, itself, to, name, AtFlags::SYMLINK_FOLLOW) {
+                Err(Errno::MLINK) => {}
+                other => return Ok(other?),
+            }
+        }
+        copy_file(File::from(open_in(from, name, OFlags::RDONLY)?), &stat, to, name)?;
+        self.copies.insert(file, open_in(to, name, OFlags::PATH)?);
+        Ok(())
     }
 }
 
@@ -230,4 +273,30 @@ fn set_times(handle: &OwnedFd, stat: &Statx) -> Result<(), Errno> {
     let last_access = time(stat.stx_atime.tv_sec, stat.stx_atime.tv_nsec);
     let last_modification = time(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec);
     futimens(handle, &Timestamps { last_access, last_modification })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_with_as_many_links_as_can_be_is_copied_once() {
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let open = |at: &std::path::Path| open_in(CWD, at, OFlags::RDONLY | OFlags::DIRECTORY).unwrap();
+        let (from, to) = (open(from.path()), open(to.path()));
+        let file = openat(&from, "0", OFlags::WRONLY | OFlags::CREATE, Mode::RUSR | Mode::WUSR).unwrap();
+        rustix::io::write(&file, b"text").unwrap();
+        // ext4 has 65,000; where there is no limit there is nothing to be copied.
+        let next = |number: u32| linkat(&from, "0", &from, number.to_string(), AtFlags::empty());
+        let limit = (1..70_000).find(|number| next(*number) == Err(Errno::MLINK));
+        let mut links = Links::default();
+        let inode = |name: &str| look(&to, name).map(|stat| (stat.stx_ino, stat.stx_size)).unwrap();
+        for name in ["1", "2", "3"] {
+            links.link(&from, name.as_bytes(), &to).unwrap();
+            assert_eq!(inode(name).1, 4);
+        }
+        assert_eq!(links.copies.len(), usize::from(limit.is_some()));
+        assert!(inode("1") == inode("2") && inode("2") == inode("3"));
+        assert_eq!(limit.is_none(), inode("1").0 == look(&from, "0").unwrap().stx_ino);
+    }
 }

@@ -12,7 +12,10 @@ use rustix::fs::{Mode, OFlags, mkdirat};
 
 use super::rig::{IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through};
 use crate::backends::disk::beneath::open_in;
+use crate::backends::disk::index::Index;
+use crate::backends::disk::scan::{Forms, scan};
 use crate::backends::disk::tree::Found;
+use crate::backends::disk::{Disk, PlainDisk, Tree};
 use crate::backends::{Observed, Touched};
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
@@ -203,6 +206,106 @@ fn trees_may_be_a_thousand_levels_deep() {
         rig.disk.apply(&[delete]).unwrap();
         assert_eq!(rig.disk.tree().observe(&path("level")).unwrap(), None);
     });
+}
+
+#[test]
+fn what_is_too_deep_is_named_and_not_looked_into() {
+    on_each(|rig| {
+        let name = "n".repeat(200);
+        let mut at = open_in(rustix::fs::CWD, format!("{}/.", rig.view().display()), OFlags::PATH).unwrap();
+        for _ in 0..120 {
+            mkdirat(&at, name.as_str(), Mode::RWXU).unwrap();
+            fs::write(through(at.as_fd()).join("file"), "").unwrap();
+            at = open_in(&at, name.as_str(), OFlags::PATH).unwrap();
+        }
+        let deepest = path(&vec![name.as_str(); 82].join("/"));
+        let touched = rig.take();
+        assert!(touched.iter().all(|one| {
+            let (Touched::Entry(path) | Touched::Subtree(path)) = one;
+            path == &deepest || !path.is_below(&deepest)
+        }));
+        let mut walked = Vec::new();
+        let closed = rig.disk.tree().walk(&EntryPath::root(), &mut |path, _| walked.push(path)).unwrap();
+        assert_eq!((closed, walked.len()), (vec![deepest.clone()], 2 * 82));
+        assert_eq!(rig.disk.tree().walk(&deepest, &mut |_, _| panic!()).unwrap(), std::slice::from_ref(&deepest));
+        rig.rest();
+        if rig.kind != SEALED {
+            fs::write(through(at.as_fd()).join("late"), "").unwrap();
+            assert_eq!(rig.take(), [], "{}", rig.kind);
+        }
+        let delete = crate::backends::FileChange::Delete { path: path(&name) };
+        let deleted = rig.disk.apply(&[delete]);
+        if rig.kind == SEALED && std::env::var_os(IN_NAMESPACE).is_some() {
+            // There it would be taken apart, path by path.
+            assert!(deleted.is_err());
+            return;
+        }
+        deleted.unwrap();
+        assert_eq!(rig.world().len(), 1);
+        let aside = through(rig.disk.tree().aside.as_fd());
+        assert_eq!(fs::read_dir(aside).unwrap().count(), 0);
+    });
+}
+
+/// Somebody reacts to what was put in place before it is looked at.
+#[test]
+fn what_others_change_before_our_look_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join("files").join(name);
+    for name in ["files", "aside", "files/again"] {
+        fs::create_dir(directory.path().join(name)).unwrap();
+    }
+    let tree = Tree::beneath("host", &at(""), &directory.path().join("aside"), None).unwrap();
+    let file = |name: &str| crate::backends::FileChange::Write {
+        path: path(name),
+        node: crate::engine::event::Node::file(b"ours", false),
+        bytes: "ours".into(),
+    };
+    let delete = |name: &str| crate::backends::FileChange::Delete { path: path(name) };
+    let changes = ["same", "theirs", "gone", "in/gone", "directory", "twice"].map(file).into_iter().chain([
+        delete("again"),
+        delete("twice"),
+        file("twice/in"),
+    ]);
+    let changes: Vec<_> = changes.collect();
+    let mut index = scan(tree.root.as_fd(), &Index::default(), Forms::Plain, None).unwrap().index;
+    let made = tree.apply(&changes).unwrap();
+    fs::write(at("theirs"), "them").unwrap();
+    fs::remove_file(at("gone")).unwrap();
+    fs::remove_dir_all(at("in")).unwrap();
+    fs::remove_file(at("directory")).unwrap();
+    fs::create_dir(at("directory")).unwrap();
+    fs::create_dir(at("again")).unwrap();
+    let mut missing = index.learn(tree.root.as_fd(), &changes, &made, Forms::Plain).unwrap();
+    missing.sort();
+    assert_eq!(missing, ["again", "directory", "gone", "in/gone"].map(path));
+    let touched = scan(tree.root.as_fd(), &index, Forms::Plain, None).unwrap().touched;
+    assert!(names(&touched, "theirs") && !names(&touched, "same") && !names(&touched, "twice/in"), "{touched:?}");
+}
+
+/// The caller of a first look knows of entries that came after it and are in no listing.
+#[test]
+fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
+    let directory = tempfile::tempdir().unwrap();
+    let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
+    fs::create_dir_all(files.join("in")).unwrap();
+    fs::create_dir(&aside).unwrap();
+    let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
+    pause();
+    let mut disk = PlainDisk::new(Tree::beneath("host", &files, &aside, None).unwrap()).unwrap();
+    disk.touched().unwrap();
+    fs::write(files.join("in/.x.swp"), "").unwrap();
+    pause();
+    // Here the caller walks, and sees it.
+    disk.settle().unwrap();
+    fs::remove_file(files.join("in/.x.swp")).unwrap();
+    assert_eq!(disk.touched().unwrap(), [Touched::Subtree(path("in"))]);
+    disk.settle().unwrap();
+    pause();
+    for named in [1, 0] {
+        assert!(disk.touched().unwrap().len() <= named);
+        disk.settle().unwrap();
+    }
 }
 
 #[test]

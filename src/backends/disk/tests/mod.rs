@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "the tests do what programs in a workspace do")]
 
 mod applying;
+mod asides;
 mod looking;
 mod model;
 mod overlays;

@@ -107,6 +107,34 @@ fn requests_out_of_turn_end_the_connection_and_its_command() {
 }
 
 #[test]
+fn a_command_that_has_ended_is_not_ended_again() {
+    let world = World::new();
+    let mut stream = greeted(&world);
+    // It fills all that is between it and a peer that does not read, and ends.
+    let fill = b"echo $$ > pid; exec python3 -c 'import os, time\n\
+        os.set_blocking(1, False)\n\
+        idle = 0\n\
+        while idle < 30:\n\
+        \x20   try: idle = 0 * os.write(1, bytes(4096))\n\
+        \x20   except BlockingIOError: idle += 1; time.sleep(0.01)\n'";
+    send(&mut stream, &running(fill));
+    let pid = world.root().join("pid");
+    eventually("the command runs", || std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
+    let pid = std::fs::read_to_string(&pid).unwrap();
+    eventually("the command has ended", || !Path::new("/proc").join(pid.trim()).exists());
+    send(&mut stream, &Request::Cancel);
+    let ended = loop {
+        let body = receive(&mut stream);
+        match Reply::decode(&body) {
+            Ok(Reply::Output { .. }) => {}
+            Ok(Reply::Ended(ended)) => break ended,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!((ended.exit_code, ended.cancelled, ended.sent), (Some(0), false, None));
+}
+
+#[test]
 fn a_peer_that_vanishes_takes_its_command_along() {
     let world = World::new();
     let mut stream = greeted(&world);

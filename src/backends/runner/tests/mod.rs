@@ -73,10 +73,13 @@ impl Drop for Killed {
     }
 }
 
-/// Whether a process lives; one that has ended and was not waited for does not.
+/// Whether a process lives, or a thread of it; one that has ended and was not waited for does not.
 pub(super) fn lives(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    threads.into_iter().any(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| !fields.starts_with(['Z', 'X']))
+    })
 }
 
 /// Waits until something is so, for as long as it takes on a slow machine.

@@ -130,13 +130,25 @@ fn a_command_that_is_cancelled_before_it_began_ends_at_once() {
     assert!(ended.cancelled);
 }
 
+/// Leaves a process whose first thread has ended, and whose child is in a session of its own.
+const HEADLESS: &str = "setsid python3 -c 'import ctypes, os, threading, time\n\
+    pid = os.getpid()\n\
+    def stay():\n\
+    \x20   while open(\"/proc/%d/stat\" % pid).read().split()[2] != \"Z\": time.sleep(0.01)\n\
+    \x20   if os.fork() == 0: os.setsid()\n\
+    \x20   else: open(\"pid\", \"w\").write(str(pid))\n\
+    \x20   time.sleep(1000)\n\
+    threading.Thread(target=stay).start()\n\
+    ctypes.CDLL(None).pthread_exit(None)' & while [ ! -s pid ]; do :; done";
+
 /// Ways to leave somebody behind; each writes that process's id into a file.
-const ESCAPES: [&str; 5] = [
+const ESCAPES: [&str; 6] = [
     "sleep 1000 & echo $! > pid",
     "(sleep 1000 & echo $! > pid) & wait",
     "setsid sh -c 'echo $$ > pid; exec sleep 1000' & while [ ! -s pid ]; do :; done",
     "setsid sh -c '(sh -c \"echo \\$\\$ > pid; exec setsid sleep 1000\" &) &'; while [ ! -s pid ]; do :; done",
     "trap '' TERM HUP; setsid sh -c 'echo $$ > pid; while :; do sleep 1; done' & while [ ! -s pid ]; do :; done",
+    HEADLESS,
 ];
 
 #[test]
@@ -361,6 +373,18 @@ fn which_looks_as_a_shell_does() {
     assert_eq!(which("no-such-program", "/usr/bin:/bin").unwrap(), None);
     assert_eq!(which("etc", "/").unwrap(), None);
     assert!(matches!(which("", "/bin"), Err(RunnerError::Invalid(_))));
+    // Relative ones are found where a command finds them that starts in the root.
+    std::fs::create_dir(world.root().join("tools")).unwrap();
+    for own in ["build.sh", "tools/own"] {
+        std::fs::write(world.root().join(own), "#!/bin/sh\n").unwrap();
+        std::fs::set_permissions(world.root().join(own), std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    assert_eq!(which("./build.sh", "/bin").unwrap(), Some("./build.sh".into()));
+    assert_eq!(which("own", "tools:/bin").unwrap(), Some("tools/own".into()));
+    for path in ["", "/bin:", ":/bin"] {
+        assert_eq!(which("build.sh", path).unwrap(), Some("./build.sh".into()), "{path:?}");
+    }
+    assert_eq!(which("./own", "tools").unwrap(), None);
 }
 
 #[test]

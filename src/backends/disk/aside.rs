@@ -1,0 +1,156 @@
+//! A place aside of a directory that is the user's own: beside it, or within it where entries can't be moved to there.
+
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, unlinkat};
+use rustix::io::Errno;
+
+use super::beneath::{context, open_in};
+use super::listing::{Lister, look_at};
+use super::tree::{KEPT, make_directory, mount_id, remove_all};
+
+/// The place of all processes that have a directory open, within it. Beside it the directory's name is added.
+pub(crate) const WITHIN: &str = ".foldspace";
+/// Nobody else on the machine gets there.
+const PRIVATE: u32 = 0o700;
+
+/// A directory of this process alone, with one of all processes above it. What a process leaves that was killed is
+/// removed by the next, but for what could not be put back.
+#[derive(Debug)]
+pub(crate) struct Aside {
+    home: PathBuf,
+    all: OwnedFd,
+    name: String,
+    /// Locked, so that others see that it is in use.
+    own: OwnedFd,
+    is_within: bool,
+}
+
+impl Aside {
+    /// Makes one for a directory.
+    ///
+    /// # Errors
+    /// When it can be made neither beside the directory nor within it.
+    pub(crate) fn of(directory: &Path) -> io::Result<Self> {
+        let mut beside = OsString::from(WITHIN);
+        beside.push("-");
+        beside.push(directory.file_name().unwrap_or_default());
+        // A parent may be another mount, or not this user's to write.
+        if let Some(parent) = directory.parent()
+            && let Ok(aside) = Self::at(directory, &parent.join(beside), false)
+        {
+            return Ok(aside);
+        }
+        let home = directory.join(WITHIN);
+        Self::at(directory, &home, true).map_err(context("make", &home.display().to_string()))
+    }
+
+    fn at(directory: &Path, home: &Path, is_within: bool) -> Result<Self, Errno> {
+        let made = make_directory(CWD, home, PRIVATE)?;
+        let opened = Self::open(directory, home, is_within);
+        if made && opened.is_err() {
+            remove_directory(CWD, home);
+        }
+        opened
+    }
+
+    fn open(directory: &Path, home: &Path, is_within: bool) -> Result<Self, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let (top, all) = (open_in(CWD, directory, flags)?, open_in(CWD, home, flags)?);
+        let (one, other) = (look_at(&top)?, look_at(&all)?);
+        if other.stx_uid != rustix::process::geteuid().as_raw() {
+            return Err(Errno::PERM);
+        }
+        // Two volumes may be in one mount.
+        let device = |stat: &rustix::fs::Statx| (stat.stx_dev_major, stat.stx_dev_minor);
+        if device(&one) != device(&other) || mount_id(&top)? != mount_id(&all)? {
+            return Err(Errno::XDEV);
+        }
+        // While it is held, nobody makes a directory there or takes one that is not locked yet for left behind.
+        flock(&all, FlockOperation::LockExclusive)?;
+        let made = remove_left_behind(&all).and_then(|()| make_own(&all));
+        flock(&all, FlockOperation::Unlock)?;
+        let (name, own) = made?;
+        Ok(Self { home: home.to_owned(), all, name, own, is_within })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.home.join(&self.name)
+    }
+
+    /// A directory that all processes have which open the same one.
+    pub(crate) fn home(&self) -> &Path {
+        &self.home
+    }
+
+    /// Whether it is within the directory, where no look should find it.
+    pub(crate) fn is_within(&self) -> bool {
+        self.is_within
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        if let Err(error) = empty(&self.own) {
+            tracing::debug!(%error, path = %self.path().display(), "what was kept aside is removed later");
+        }
+        remove_directory(&self.all, self.name.as_str());
+        remove_directory(CWD, &self.home);
+    }
+}
+
+fn make_own(all: &OwnedFd) -> Result<(String, OwnedFd), Errno> {
+    let mut number = 0_u32;
+    while !make_directory(all, number.to_string(), PRIVATE)? {
+        number += 1;
+    }
+    let name = number.to_string();
+    let own = open_in(all, name.as_str(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+    flock(&own, FlockOperation::NonBlockingLockExclusive)?;
+    Ok((name, own))
+}
+
+fn remove_left_behind(all: &OwnedFd) -> Result<(), Errno> {
+    for name in names(all)? {
+        let own = match open_in(all, name.as_c_str(), OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(own) => own,
+            // A note, which is no directory.
+            Err(Errno::NOTDIR | Errno::NOENT) => continue,
+            Err(error) => return Err(error),
+        };
+        if flock(&own, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            empty(&own)?;
+            remove_directory(all, name.as_c_str());
+        }
+    }
+    Ok(())
+}
+
+/// Removes all but what could not be put back in its place.
+pub(super) fn empty(directory: &OwnedFd) -> Result<(), Errno> {
+    let names = names(directory)?;
+    let unneeded = names.iter().filter(|name| !name.to_bytes().starts_with(KEPT.as_bytes()));
+    unneeded.into_iter().try_for_each(|name| remove_all(directory.as_fd(), name.to_bytes()))
+}
+
+fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    let handle = open_in(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Lister::new().each(handle.as_fd(), |name, _| {
+        names.push(name.to_owned());
+        Ok(())
+    })?;
+    Ok(names)
+}
+
+/// Removes a directory if it is empty.
+fn remove_directory(parent: impl AsFd, name: impl rustix::path::Arg) {
+    match unlinkat(parent, name, AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOTEMPTY | Errno::NOENT) => {}
+        Err(error) => tracing::debug!(%error, "an empty directory could not be removed"),
+    }
+}
