@@ -307,7 +307,7 @@ fn everything_holds_in_a_user_namespace() {
         command.args(["--user", "--map-root-user", "--mount"]).args(args).env(IN_NAMESPACE, "1").output()
     };
     if !inside(&["true"]).is_ok_and(|output| output.status.success()) {
-        println!("not tried: no user namespace can be made here");
+        assert!(std::env::var_os("CI").is_none(), "no user namespace can be made here");
         return;
     }
     let program = std::env::current_exe().unwrap();
@@ -315,7 +315,4 @@ fn everything_holds_in_a_user_namespace() {
     let output = inside(&[&[program.to_str().unwrap()], &suite[..]].concat()).unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
-    if said.contains("not tried on an overlay") {
-        println!("no overlay can be mounted in a user namespace here");
-    }
 }
