@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use foldspace::compliance::{Means, Outcome, Report, canned_answers, check_shell, check_workspace};
 use foldspace::{
-    HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanSandbox, Registry, Sessions,
-    Workspace,
+    HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanOptions, PodmanSandbox, Registry,
+    Sessions, Workspace,
 };
+
+use crate::rig::{Kind, Rig};
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
@@ -62,10 +64,21 @@ fn host() {
 
 #[test]
 fn podman() {
-    let Some(options) = crate::engine::options() else { return };
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    check_podman(&options);
+}
+
+#[test]
+fn podman_on_a_plain_directory() {
+    let Some(options) = Rig::options(Kind::Plain) else { return };
+    check_podman(&options);
+}
+
+fn check_podman(options: &PodmanOptions) {
     let directory = tempfile::tempdir().unwrap();
     // Containers are named after sessions, so the session must be one that nobody else has.
     let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let session = sessions.create(NewSession::default()).unwrap().id();
-    check_all(Arc::new(PodmanSandbox::open(session, &options).unwrap()));
+    check_all(Arc::new(PodmanSandbox::open(session, options).unwrap()));
+    PodmanSandbox::open(session, options).unwrap().remove_files().unwrap();
 }
