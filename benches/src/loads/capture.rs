@@ -118,6 +118,8 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
 fn overlay(files: u64, rounds: u64) -> Result<Row> {
     let session = SessionId::from_bytes(u128::from(std::process::id()).wrapping_add(u128::from(files)).to_be_bytes());
     let sandbox = PodmanSandbox::open(session, &options()?)?;
+    let capture = sandbox.capture().context("the workspace can't tell what has changed")?;
+    ensure!(capture.is_quick(), "no overlay can be mounted here, so it would be measured as what it is not");
     fill(&sandbox, files)?;
     let shell = sandbox.shell().context("a sandbox has a shell")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

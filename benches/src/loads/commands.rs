@@ -1,5 +1,6 @@
 //! Commands in a container, beside the host's own spawn and the engine's command line.
 
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -31,7 +32,24 @@ pub fn options() -> Result<PodmanOptions> {
 pub struct Bench {
     dispatcher: Dispatcher,
     runtime: tokio::runtime::Runtime,
+    /// Where a container's things are, gone with this.
+    cache: Option<PathBuf>,
     _scratch: Scratch,
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        self.dispatcher.workspace().close();
+        if let Some(cache) = &self.cache {
+            drop(std::fs::remove_dir_all(cache));
+        }
+    }
+}
+
+/// Where the library puts the things of containers.
+fn cache() -> Option<PathBuf> {
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    set("FOLDSPACE_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/foldspace/podman")))
 }
 
 impl Bench {
@@ -44,11 +62,12 @@ impl Bench {
         let sessions = journal::open(scratch.path(), Durability::Buffered, true, SnapshotPolicy::default())?;
         let session = sessions.create(NewSession::default())?.as_agent("agent-1");
         let workspace = open(&session)?;
+        let cache = workspace.container().and(cache()).map(|cache| cache.join(session.id().to_string()));
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
         let dispatcher = Dispatcher::new(session, Tools::standard(), workspace)?.with_rules(rules);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        Ok(Self { dispatcher, runtime, _scratch: scratch })
+        Ok(Self { dispatcher, runtime, cache, _scratch: scratch })
     }
 
     /// Makes a call, and gives how long it took.
@@ -130,11 +149,21 @@ fn podman(arguments: &[&str]) -> Result<Duration> {
     spawn(&program, &all)
 }
 
+/// A container of the engine's command line, gone with this.
+struct Removed<'a>(&'a str);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        drop(podman(&["rm", "-f", "-t", "0", self.0]));
+    }
+}
+
 fn cold(size: Size) -> Result<Table> {
     let options = options()?;
     let (mut ours, mut theirs, mut exec) = (Vec::new(), Vec::new(), Vec::new());
     let name = format!("foldspace-bench-{}", std::process::id());
     podman(&["run", "-d", "--name", &name, &options.image, "sleep", "600"])?;
+    let _removed = Removed(&name);
     for _ in 0..size.of(3, 15) {
         let bench = Bench::open(|session| Ok(Arc::new(PodmanSandbox::open(session.id(), &options)?)))?;
         ours.push(bench.call("shell_execute", json!({ "command": ["/bin/true"] }))?);
@@ -142,7 +171,6 @@ fn cold(size: Size) -> Result<Table> {
         theirs.push(podman(&["run", "--rm", "--memory", "1g", &options.image, "/bin/true"])?);
         exec.push(podman(&["exec", &name, "/bin/true"])?);
     }
-    podman(&["rm", "-f", "-t", "0", &name])?;
     let middle = |times: &mut Vec<Duration>| quantile(times, 0.5).map_or(f64::NAN, |time| micros(time) / 1000.0);
     let (ours, theirs, exec) = (middle(&mut ours), middle(&mut theirs), middle(&mut exec));
     let mut table = Table::new(
