@@ -1,8 +1,9 @@
 //! A file system that is full: under the files, and under the journal.
 
+use foldspace::{CallFinished, CallStatus, CaptureBudget, EntryPath, HostOptions, Recorded, ToolCall, WorkspaceSpec};
 use serde_json::json;
 
-use crate::rig::{Disk, Kind, Rig};
+use crate::rig::{Disk, Kind, Rig, walk};
 
 /// A session whose files lie on a small file system.
 fn on_a_small_disk(kind: Kind) -> Option<(Disk, Rig)> {
@@ -89,5 +90,41 @@ fn files_that_can_t_come_back_to_the_host_come_back_later() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
     files_that_can_t_come_back_come_back_later(&disk, &mut rig);
     rig.close();
+    drop(disk);
+}
+
+/// The command has run when there is no room for what it did; nothing is lost but that call's own record.
+#[test]
+fn a_journal_without_room_for_what_a_command_did() {
+    let Some(disk) = Disk::new(320) else { return };
+    let data = tempfile::tempdir_in(disk.root()).unwrap();
+    let mut rig = Rig::within(&WorkspaceSpec::Host(HostOptions::default()), CaptureBudget::default(), data);
+    rig.ok("echo kept > f");
+    let known = rig.known();
+    let (root, fill) = (rig.root(), "for n in 1 2 3; do head -c 50M /dev/urandom > $n; done; cat /dev/zero > filler");
+    let params = json!({ "command": fill, "timeout_seconds": 100 });
+    let call = ToolCall::new("shell_execute", params);
+    let error = rig.runtime.block_on(rig.dispatcher().call(call)).unwrap_err().to_string();
+    assert!(error.contains("No space left"), "{error}");
+    std::fs::remove_file(root.join("filler")).unwrap();
+    // It is not known what was written of it, so nothing more is until the store is opened again.
+    rig.close();
+    for file in ["1", "2"] {
+        std::fs::remove_file(root.join(file)).unwrap();
+    }
+    let copy = walk(&root);
+    rig.reopen();
+    assert_eq!(rig.known(), copy, "what is there is found");
+    let three = EntryPath::lookup("3").unwrap();
+    assert!(
+        copy.len() == 2 && copy.contains_key(&three) && known.iter().all(|(path, seen)| copy.get(path) == Some(seen))
+    );
+    let events = rig.session().events(1, 1000).unwrap();
+    let ends: Vec<_> =
+        events.iter().filter_map(Recorded::typed::<CallFinished>).map(|e| e.unwrap().event.status).collect();
+    assert_eq!(ends, [CallStatus::Ok, CallStatus::Interrupted]);
+    assert_eq!(rig.ok("cat f").stdout(), "kept");
+    rig.verify();
+    drop(rig);
     drop(disk);
 }

@@ -109,8 +109,12 @@ impl Rig {
     }
 
     pub(crate) fn of(spec: &WorkspaceSpec, budget: CaptureBudget) -> Self {
+        Self::within(spec, budget, tempfile::tempdir().unwrap())
+    }
+
+    /// With everything in that directory.
+    pub(crate) fn within(spec: &WorkspaceSpec, budget: CaptureBudget, data: tempfile::TempDir) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let data = tempfile::tempdir().unwrap();
         let sessions = sessions(data.path());
         let new = NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
         let id = sessions.create(new).unwrap().id();
