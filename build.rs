@@ -33,10 +33,13 @@ fn build() -> Result<(), String> {
         compiler.arg("-C").arg(format!("linker={linker}"));
     }
     let output = compiler.output().map_err(|error| format!("rustc could not be started: {error}"))?;
+    let said = String::from_utf8_lossy(&output.stderr);
     if output.status.success() {
+        for line in said.lines() {
+            println!("cargo::warning={line}");
+        }
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
     Err(format!(
         "the resident runner (runner/main.rs) could not be built as a static program for {target}.\n\
          It needs a linker and a static C library: on Debian, `apt-get install gcc libc6-dev`; on Fedora, \

@@ -93,7 +93,7 @@ impl Filesystem {
     pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
         let entry = self.entry(path)?;
         match entry.map(|entry| &entry.node) {
-            Some(Node::File { size, incomplete: true, .. }) => Err(not_kept(path, *size)),
+            Some(Node::File { content, size, incomplete: true, .. }) => Err(not_kept(path, content, *size)),
             Some(Node::File { content, .. }) => self.content(content),
             Some(Node::Special { special }) => {
                 Err(ToolError::new(format!("{} is a {}; it has no contents", path.rooted(), special.name())))
@@ -160,7 +160,7 @@ impl Filesystem {
     pub fn set_executable(&mut self, path: &EntryPath, executable: bool) -> Result<(), ToolError> {
         let path = self.resolve(path)?;
         match self.tree.get(&path).map(|entry| entry.node.clone()) {
-            Some(Node::File { size, incomplete: true, .. }) => Err(not_kept(&path, size)),
+            Some(Node::File { content, size, incomplete: true, .. }) => Err(not_kept(&path, &content, size)),
             Some(Node::File { content, size, text, .. }) => {
                 let node = Node::File { content, size, executable, text, incomplete: false };
                 self.stage(WriteFile { path, mode: WriteMode::Overwrite, node });
@@ -333,11 +333,12 @@ impl Filesystem {
     }
 }
 
-fn not_kept(path: &EntryPath, size: u64) -> ToolError {
-    ToolError::new(format!(
-        "the contents of {} were not kept: its {size} bytes are over the budget; look at it with a shell command",
-        path.rooted()
-    ))
+fn not_kept(path: &EntryPath, content: &Digest, size: u64) -> ToolError {
+    let why = match *content == Digest::from_bytes([0; 32]) {
+        true => "the file could not be read; allow reading it (chmod u+r) with a shell command".to_owned(),
+        false => format!("its {size} bytes are over the budget; look at it with a shell command"),
+    };
+    ToolError::new(format!("the contents of {} were not kept: {why}", path.rooted()))
 }
 
 impl std::fmt::Debug for Filesystem {

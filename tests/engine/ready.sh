@@ -45,12 +45,22 @@ runs() {
 # All commands of one store have to see the same mounts as its service.
 podman_there() { nsenter --target "$(cat "$state/pid")" --mount -- podman "$@" 9>&-; }
 
+# When a process was started, which tells it from a later one with its number; nothing of one that has ended,
+# whether or not its parent has noticed.
+started() {
+    local fields
+    fields=$(sed 's/^.*) //' "/proc/$1/stat" 2>/dev/null) || return 0
+    case "$fields" in [ZX]* | "") return 0 ;; esac
+    cut -d ' ' -f 20 <<<"$fields"
+}
+
 # Forgets users that have ended.
 count_users() {
-    local one count=0
+    local one start count=0
     for one in "$state"/users/*; do
         [ -e "$one" ] || continue
-        if [ -d "/proc/${one##*/}" ]; then count=$((count + 1)); else rm -f "$one"; fi
+        start=$(started "${one##*/}")
+        if [ -n "$start" ] && [ "$start" = "$(cat "$one")" ]; then count=$((count + 1)); else rm -f "$one"; fi
     done
     echo "$count"
 }
@@ -124,7 +134,7 @@ start_service() {
     local _
     for _ in $(seq 600); do
         [ -S "$socket" ] && return
-        [ -d "/proc/$(cat "$state/pid")" ] || break
+        [ -n "$(started "$(cat "$state/pid")")" ] || break
         sleep 0.05
     done
     fail "the service did not start: $(tail -n 3 "$state/service.log")"
@@ -166,7 +176,8 @@ make_image() {
         --change 'WORKDIR /workspace' - "$image" >/dev/null || fail "the image could not be imported"
     rm -rf "$state/build"
     for other in $(podman_there images --format '{{.Repository}}:{{.Tag}}'); do
-        [ "$other" = "$image" ] || podman_there rmi --force "$other" >/dev/null
+        # One that somebody uses stays, as long as it is used.
+        [ "$other" = "$image" ] || podman_there rmi "$other" >/dev/null 2>&1 || true
     done
 }
 
@@ -176,7 +187,12 @@ stop() {
     local pid
     pid=$(cat "$state/pid")
     kill "$pid"
-    while [ -d "/proc/$pid" ]; do sleep 0.05; done
+    local _
+    for _ in $(seq 200); do
+        [ -n "$(started "$pid")" ] || break
+        sleep 0.05
+    done
+    [ -z "$(started "$pid")" ] || { say "the service did not end in ten seconds"; kill -9 "$pid"; }
     rm -f "$state/pid" "$socket"
 }
 
@@ -186,10 +202,15 @@ if [ "$mode" = stop ]; then
     exit
 fi
 
+# What was started here and did not become ready is not left running.
+began=
+gave_up() { if [ -n "$began" ] && [ "$(count_users)" = 0 ]; then stop; fi; }
+trap gave_up EXIT
+
 install_podman
 configure
-if ! runs; then start_service; fi
+if ! runs; then began=1; start_service; fi
 if ! podman_there image exists "$image"; then make_image; fi
 podman_there run --rm --user 65534:65534 "$image" python3 -c '' >&2 || fail "a container can't be run on this machine"
-touch "$state/users/$user"
+started "$user" >"$state/users/$user"
 printf 'export CONTAINER_HOST=%q FOLDSPACE_IMAGE=%q\n' "unix://$socket" "$image"

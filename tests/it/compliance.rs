@@ -8,6 +8,8 @@ use foldspace::{
     RunnerUse, Sessions, Workspace,
 };
 
+use crate::rig::{Kind, Rig};
+
 fn block_on<T>(work: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(work)
 }
@@ -62,7 +64,7 @@ fn host() {
 
 #[test]
 fn podman() {
-    let Some(options) = crate::engine::options() else { return };
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
     check_podman(&options);
 }
 
@@ -72,10 +74,17 @@ fn podman_without_the_runner() {
     check_podman(&PodmanOptions { runner: RunnerUse::Never, ..options });
 }
 
+#[test]
+fn podman_on_a_plain_directory() {
+    let Some(options) = Rig::options(Kind::Plain) else { return };
+    check_podman(&options);
+}
+
 fn check_podman(options: &PodmanOptions) {
     let directory = tempfile::tempdir().unwrap();
     // Containers are named after sessions, so the session must be one that nobody else has.
     let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let session = sessions.create(NewSession::default()).unwrap().id();
     check_all(Arc::new(PodmanSandbox::open(session, options).unwrap()));
+    PodmanSandbox::open(session, options).unwrap().remove_files().unwrap();
 }

@@ -8,6 +8,7 @@
     reason = "a test stops at what it does not expect, and looks at files and processes itself"
 )]
 
+mod asking;
 mod attacks;
 mod calls;
 mod capture;
@@ -16,6 +17,7 @@ mod compliance;
 mod engine;
 mod golden;
 mod house;
+mod podman_shell;
 mod policy;
 mod rig;
 mod rootless;

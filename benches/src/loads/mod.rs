@@ -37,6 +37,9 @@ impl Size {
 /// A load by its name.
 pub type Report = fn(Size) -> Result<Vec<Table>>;
 
+/// The loads that start containers.
+pub const NEED_AN_ENGINE: [&str; 2] = ["commands", "capture"];
+
 /// All loads.
 pub const ALL: [(&str, Report); 10] = [
     ("append", append::report),

@@ -84,7 +84,8 @@ fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes)
     let real = files.resolve(asked)?;
     let shown = asked.rooted();
     match files.tree().get(&real).map(|entry| &entry.node) {
-        Some(Node::File { text: false, size, .. }) => Err(not_text(asked, *size)),
+        // Of one that was not kept nobody knows what it is; reading it says why.
+        Some(Node::File { text: false, incomplete: false, size, .. }) => Err(not_text(asked, *size)),
         Some(Node::File { .. }) => files.read(&real).map(|bytes| (real, bytes)),
         Some(Node::Special { special }) => Err(ToolError::new(format!("{shown} is a {}", special.name()))),
         Some(_) => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),

@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use foldspace::{ContainerStarted, ContainerStopped, DispatchError, Dispatcher, PodmanOptions, Recorded, Tools};
+use foldspace::{
+    CallStatus, ContainerStarted, ContainerStopped, DispatchError, Dispatcher, PodmanOptions, Recorded, ToolCall, Tools,
+};
+use podman_api::Podman;
 use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};
+use serde_json::json;
 
-use crate::rig::{Kind, Rig, named, podman, process_of};
+use crate::rig::{Kind, Rig, Step, eventually, named, podman, process_of};
 
 /// Waits until the container does not run.
 pub(super) fn until_stopped(rig: &Rig) {
@@ -68,37 +72,73 @@ fn one_whose_first_process_was_killed_is_made_again() {
 
 #[test]
 fn one_that_was_paused_is_made_again() {
-    let Some(rig) = begun(Kind::Overlay) else { return };
-    podman(async |podman| podman.containers().get(rig.name()).pause().await).unwrap();
-    goes_on(&rig, "paused");
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let Some(rig) = begun(kind) else { return };
+        podman(async |podman| podman.containers().get(rig.name()).pause().await).unwrap();
+        goes_on(&rig, "paused");
+    }
+}
+
+/// Does something to the container while a command runs in it.
+fn meanwhile(rig: &Rig, seconds: u64, act: impl AsyncFnOnce(Podman, String) + Send) -> Step {
+    let params = json!({ "command": "echo begun > g; sleep 60", "timeout_seconds": seconds });
+    let (dispatcher, root) = (rig.dispatcher().clone(), rig.root());
+    let called = rig.runtime.spawn(async move { dispatcher.call(ToolCall::new("shell_execute", params)).await });
+    eventually("the command has begun", || root.join("g").exists());
+    podman(async |podman| act(podman, rig.name()).await);
+    let outcome = rig.runtime.block_on(called).unwrap().unwrap();
+    rig.recorded(outcome, "a command whose container was changed")
+}
+
+/// That command failed, what it had done is recorded, and the next one finds everything in a new container.
+fn failed_alone(rig: &Rig, step: &Step, what: &str) {
+    assert_eq!(step.outcome.status, CallStatus::Error, "{what}: {}", step.outcome.text);
+    assert_eq!(step.paths().0, ["g"], "{what}: what it had done is recorded");
+    let step = rig.ok("cat f g");
+    assert_eq!((step.stdout(), step.of::<ContainerStarted>().len()), ("kept\nbegun", 1), "{what}");
+    assert_eq!(named(&rig.name()).len(), 1, "{what}");
+    rig.verify();
 }
 
 #[test]
-fn one_that_vanishes_under_a_command_fails_that_command_only() {
-    let Some(rig) = begun(Kind::Overlay) else { return };
-    let outcome = rig.runtime.block_on(async {
-        let dispatcher = rig.dispatcher().clone();
-        let params = serde_json::json!({ "command": "echo begun > g; sleep 60", "timeout_seconds": 100 });
-        let called =
-            tokio::spawn(async move { dispatcher.call(foldspace::ToolCall::new("shell_execute", params)).await });
-        let root = tokio::task::block_in_place(|| rig.root());
-        while !root.join("g").exists() {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        }
-        let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
-        tokio::task::block_in_place(|| {
-            std::thread::scope(|scope| {
-                let delete = || podman(async |podman| podman.containers().get(rig.name()).delete(&options).await);
-                scope.spawn(delete).join().unwrap().unwrap();
-            });
+fn one_that_is_removed_under_a_command_fails_that_command_only() {
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let Some(rig) = begun(kind) else { return };
+        let step = meanwhile(&rig, 100, async |podman, name| {
+            let options = ContainerDeleteOpts::builder().force(true).timeout(0).build();
+            podman.containers().get(name).delete(&options).await.unwrap();
         });
-        called.await.unwrap().unwrap()
-    });
-    assert_eq!(outcome.status, foldspace::CallStatus::Error);
-    let step = rig.recorded(outcome, "a container that vanished");
-    assert_eq!(step.paths().0, ["g"], "what it had done is recorded");
-    assert_eq!(rig.ok("cat f g").stdout(), "kept\nbegun");
-    rig.verify();
+        failed_alone(&rig, &step, "removed");
+    }
+}
+
+#[test]
+fn one_that_is_stopped_under_a_command_fails_that_command_only() {
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let Some(rig) = begun(kind) else { return };
+        let step = meanwhile(&rig, 100, async |podman, name| {
+            let options = ContainerStopOpts::builder().timeout(0).build();
+            podman.containers().get(name).stop(&options).await.unwrap();
+        });
+        failed_alone(&rig, &step, "stopped");
+    }
+}
+
+/// Nobody in it answers any more, so that only the clock outside ends the command.
+#[test]
+fn one_that_is_paused_under_a_command_on_an_overlay_fails_that_command_only() {
+    paused_under_a_command(Kind::Overlay);
+}
+
+#[test]
+fn one_that_is_paused_under_a_command_on_a_plain_directory_fails_that_command_only() {
+    paused_under_a_command(Kind::Plain);
+}
+
+fn paused_under_a_command(kind: Kind) {
+    let Some(rig) = begun(kind) else { return };
+    let step = meanwhile(&rig, 2, async |podman, name| podman.containers().get(name).pause().await.unwrap());
+    failed_alone(&rig, &step, "paused");
 }
 
 #[test]
@@ -134,9 +174,9 @@ fn nothing_is_left_of_a_session_that_ended() {
     assert_eq!(named(&name), Vec::<String>::new());
     rig.reopen();
     rig.ok("cat f");
-    // Without a word, as when the last owner goes.
+    assert_eq!(named(&name).len(), 1);
     let workspace = std::sync::Arc::downgrade(rig.dispatcher().workspace());
-    drop(rig);
+    rig.abandon();
     assert!(workspace.upgrade().is_none());
     assert_eq!(named(&name), Vec::<String>::new());
 }

@@ -63,10 +63,41 @@ fn a_missing_image_is_named_with_how_to_get_it() {
     fails_clearly(&rig, &["localhost/there-is-none:1", "podman pull"]);
 }
 
-/// A socket before the engine's, which can be closed.
+#[test]
+fn an_engine_that_accepts_and_never_answers() {
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Gate::open(&directory.path().join("gate.sock"), None);
+    gate.mute.store(true, Ordering::Relaxed);
+    let rig = with(PodmanOptions { connection: Some(gate.url()), ..PodmanOptions::default() });
+    fails_clearly(&rig, &[&gate.url(), "10 s", "podman system service"]);
+    // Nobody waits for it to say that there is nothing to remove.
+    drop(rig);
+}
+
+#[test]
+fn an_engine_that_falls_silent() {
+    let Some(options) = crate::engine::options() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Gate::open(&directory.path().join("gate.sock"), None);
+    let rig = with(PodmanOptions { connection: Some(gate.url()), ..options });
+    rig.ok("echo kept > f");
+    gate.mute.store(true, Ordering::Relaxed);
+    assert_eq!(rig.ok("cat f").stdout(), "kept", "a container that runs needs no engine");
+    let delete = ContainerDeleteOpts::builder().force(true).timeout(0).build();
+    podman(async |podman| podman.containers().get(rig.name()).delete(&delete).await).unwrap();
+    fails_clearly(&rig, &["engine", "10 s"]);
+    gate.mute.store(false, Ordering::Relaxed);
+    assert_eq!(rig.ok("cat f").stdout(), "kept");
+    rig.verify();
+}
+
+/// A socket before the engine's, which can be closed, or go mute.
 struct Gate {
     path: PathBuf,
+    /// Who connects is hung up on.
     shut: Arc<AtomicBool>,
+    /// Who connects is not answered.
+    mute: Arc<AtomicBool>,
 }
 
 impl Gate {
@@ -75,18 +106,22 @@ impl Gate {
         let listener = UnixListener::bind(path).unwrap();
         let shut = Arc::new(AtomicBool::new(false));
         let is_shut = Arc::clone(&shut);
+        let mute = Arc::new(AtomicBool::new(false));
+        let is_mute = Arc::clone(&mute);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if is_shut.load(Ordering::Relaxed) {
                     continue;
                 }
                 match answer.clone() {
+                    // It is held for as long as the test runs.
+                    _ if is_mute.load(Ordering::Relaxed) => std::mem::forget(stream),
                     None => drop(std::thread::spawn(move || relayed(stream))),
                     Some(answer) => drop(std::thread::spawn(move || answered(stream, &answer))),
                 }
             }
         });
-        Self { path: path.to_owned(), shut }
+        Self { path: path.to_owned(), shut, mute }
     }
 
     fn url(&self) -> String {

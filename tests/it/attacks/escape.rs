@@ -3,35 +3,39 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustix::fs::{CWD, RenameFlags};
 use serde_json::{Value, json};
 
 use crate::rig::{Kind, Rig, walk};
 
 /// A directory beside everything, with a secret in it that must stay one, and stay as it is.
-struct Victim(tempfile::TempDir);
+pub(super) struct Victim(tempfile::TempDir);
 
-const SECRET: &str = "the secret of the victim";
+pub(super) const SECRET: &str = "the secret of the victim";
+/// The name of an entry that nobody names: whoever says it has looked.
+pub(super) const ENTRY: &str = "seen-by-nobody";
 
 impl Victim {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("secret"), SECRET).unwrap();
         std::fs::create_dir(directory.path().join("sub")).unwrap();
+        std::fs::create_dir(directory.path().join(ENTRY)).unwrap();
         Self(directory)
     }
 
-    fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         self.0.path()
     }
 
-    fn assert_untouched(&self) {
+    pub(super) fn assert_untouched(&self) {
         assert_eq!(std::fs::read_to_string(self.path().join("secret")).unwrap(), SECRET);
-        assert_eq!(walk(self.path()).len(), 2);
+        assert_eq!(walk(self.path()).len(), 3);
     }
 }
 
 /// Every file tool, at a path that leads out by a link to a directory and one to a file.
-fn calls(directory: &str, file: &str) -> Vec<(&'static str, Value)> {
+pub(super) fn calls(directory: &str, file: &str) -> Vec<(&'static str, Value)> {
     let below = |name: &str| format!("{directory}/{name}");
     vec![
         ("read_file", json!({ "file_path": below("secret") })),
@@ -65,7 +69,8 @@ fn links_lead_nowhere(rig: &Rig) {
         {
             for (tool, params) in calls(&directory, &file) {
                 let step = rig.call(tool, params.clone());
-                assert!(!step.outcome.text.contains(SECRET), "{tool} {params}: {}", step.outcome.text);
+                let shown = &step.outcome.text;
+                assert!(!shown.contains(SECRET) && !shown.contains(ENTRY), "{tool} {params}: {shown}");
                 let only_looks = ["glob", "grep", "ls"].contains(&tool);
                 assert!(only_looks || !step.outcome.is_ok(), "{tool} {params}: {}", step.outcome.text);
                 victim.assert_untouched();
@@ -93,41 +98,81 @@ fn links_lead_nowhere_from_a_container() {
     }
 }
 
-/// Flips `d` between a directory and a link to the victim, as fast as it can, while tools use it.
+/// Ends a loop of another thread, also when a test fails: else that would be waited for without end.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Makes `d` a directory, a link to the victim, and nothing, as fast as it can. Gives how often it was a link.
+fn flip(root: &Path, done: &AtomicBool) -> usize {
+    let mut links = 0;
+    let (d, link, kept) = (root.join("d"), root.join("link"), root.join("kept"));
+    let rename = |from: &Path, to: &Path, how| rustix::fs::renameat_with(CWD, from, CWD, to, how).is_ok();
+    while !done.load(Ordering::Relaxed) {
+        if rename(&d, &link, RenameFlags::EXCHANGE) {
+            links += 1;
+            rename(&d, &link, RenameFlags::EXCHANGE);
+        }
+        let is_gone = rename(&d, &kept, RenameFlags::NOREPLACE);
+        while is_gone && !rename(&kept, &d, RenameFlags::NOREPLACE) && !done.load(Ordering::Relaxed) {
+            // A tool has made one of its own where there was none.
+            drop(std::fs::remove_dir_all(&d));
+        }
+    }
+    links
+}
+
+fn tools_of_round(n: usize) -> Vec<(&'static str, Value)> {
+    vec![
+        ("write_file", json!({ "file_path": format!("d/{n}"), "content": "x" })),
+        ("edit_file", json!({ "file_path": "d/secret", "old_string": "the secret", "new_string": "an open secret" })),
+        ("edit_file", json!({ "file_path": "d/secret", "old_string": "an open secret", "new_string": "the secret" })),
+        ("read_file", json!({ "file_path": "d/secret" })),
+        ("ls", json!({ "path": "d" })),
+        ("glob", json!({ "pattern": "**" })),
+        ("grep", json!({ "pattern": "of the victim" })),
+        ("shell_execute", json!({ "command": "cat secret; pwd -P", "cwd": "d" })),
+        ("rm", json!({ "path": format!("d/{n}") })),
+        ("rm", json!({ "path": "d/sub" })),
+    ]
+}
+
+/// Uses `d` with every tool while it changes.
 fn flipping_leads_nowhere(rig: &Rig) {
     let victim = Victim::new();
-    rig.ok("mkdir d && echo inside > d/secret && mkdir d/sub");
+    rig.ok("mkdir d && echo 'the secret of nobody' > d/secret && mkdir d/sub");
     let root = rig.root();
     std::os::unix::fs::symlink(victim.path(), root.join("link")).unwrap();
     let done = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                for (from, to) in [("d", "kept"), ("link", "d"), ("d", "link"), ("kept", "d")] {
-                    drop(std::fs::rename(root.join(from), root.join(to)));
-                }
+    let (mut inside, mut refused) = (0, 0);
+    let links = std::thread::scope(|scope| {
+        let flipping = scope.spawn(|| flip(&root, &done));
+        let ends = Ends(&done);
+        // For long enough that what is raced for was met in both its states.
+        for n in 0..600 {
+            if n >= 40 && inside > 0 && refused > 0 {
+                break;
             }
-        });
-        for n in 0..60 {
-            let tools = [
-                ("write_file", json!({ "file_path": format!("d/{n}"), "content": "x" })),
-                ("edit_file", json!({ "file_path": "d/secret", "old_string": "inside", "new_string": "inside" })),
-                ("read_file", json!({ "file_path": "d/secret" })),
-                ("grep", json!({ "pattern": "of the victim" })),
-                ("shell_execute", json!({ "command": "cat secret; pwd -P", "cwd": "d" })),
-                ("rm", json!({ "path": format!("d/{n}") })),
-            ];
-            for (tool, params) in tools {
+            for (tool, params) in tools_of_round(n) {
                 let outcome = rig.bare(tool, params);
                 // On the host a command may follow links itself; where it begins is what is checked.
-                assert!(!outcome.text.contains(SECRET) || tool == "shell_execute", "{tool}: {}", outcome.text);
+                let shown = if tool == "shell_execute" { "" } else { &outcome.text };
+                assert!(!shown.contains(SECRET) && !shown.contains(ENTRY), "{tool}: {shown}");
                 let began = outcome.result["stdout"].as_str().unwrap_or_default();
                 assert!(!began.contains(&*victim.path().to_string_lossy()), "{began}");
+                inside += usize::from(tool == "read_file" && outcome.text.contains("secret of nobody"));
+                refused += usize::from(tool == "read_file" && !outcome.is_ok());
+                victim.assert_untouched();
             }
         }
-        done.store(true, Ordering::Relaxed);
+        drop(ends);
+        flipping.join().unwrap()
     });
-    victim.assert_untouched();
+    assert!(links > 0 && inside > 0 && refused > 0, "there was no race: {links} links, {inside} reads, {refused} not");
     rig.ok("true");
     rig.verify();
 }

@@ -1,15 +1,17 @@
 //! Commands that take all there is: processes, memory, disk, output; and such that do not want to end.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use foldspace::{ContainerStarted, PodmanOptions};
+use foldspace::{CommandResult, ContainerStarted, PodmanOptions, Recorded, Registry, Sessions};
 use serde_json::json;
 
 use crate::rig::{Kind, Rig, walk};
 
 const SURVIVORS: &str = "
 import os, signal, time
+here = os.getcwd()
 for how in range(4):
     if os.fork() == 0:
         if how != 0: os.setsid()
@@ -22,7 +24,7 @@ for how in range(4):
             os.chdir('/')
         while True:
             time.sleep(0.05)
-            open('/workspace/alive', 'a').write('x') if os.path.isdir('/workspace') else None
+            open(here + '/alive', 'a').write('x')
 print('left')
 ";
 
@@ -34,17 +36,71 @@ for entry in os.listdir('/proc'):
         except OSError: pass
 ";
 
-#[test]
-fn nobody_survives_a_command() {
-    let Some(rig) = Rig::new(Kind::Overlay) else { return };
-    rig.python(SURVIVORS);
-    assert_eq!(rig.python(OTHERS).stdout(), "");
+/// The processes of this machine, in containers too, that have this in their environment.
+fn marked(mark: &str) -> Vec<String> {
+    let mark = format!("MARK={mark}");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+    let is_marked = |process: &std::path::PathBuf| {
+        let environment = std::fs::read(process.join("environ")).unwrap_or_default();
+        environment.split(|byte| *byte == 0).any(|variable| variable == mark.as_bytes())
+    };
+    let shown = |process: std::path::PathBuf| {
+        let line = std::fs::read(process.join("cmdline")).unwrap_or_default();
+        format!("{}: {}", process.display(), String::from_utf8_lossy(&line).replace('\0', " "))
+    };
+    processes.filter(is_marked).map(shown).collect()
+}
+
+fn nobody_survives(rig: &Rig) {
+    let mark = rig.name();
+    let params = |command: &str| json!({ "command": command, "env": { "MARK": mark }, "timeout_seconds": 100 });
+    // It is seen where it is to be seen, or nobody would ever be found.
+    let root = {
+        rig.ok("true");
+        rig.root()
+    };
+    let dispatcher = rig.dispatcher().clone();
+    let call = foldspace::ToolCall::new("shell_execute", params("touch begun; exec sleep 100"));
+    let cancel = call.cancel.clone();
+    let called = rig.runtime.spawn(async move { dispatcher.call(call).await });
+    crate::rig::eventually("the command has begun", || root.join("begun").exists());
+    crate::rig::eventually("it is found", || !marked(&mark).is_empty());
+    cancel.cancel();
+    rig.runtime.block_on(called).unwrap().unwrap();
+    assert_eq!(marked(&mark), Vec::<String>::new(), "cancelled");
+    let with_input = |program: &str| {
+        let mut params = params("python3 -");
+        params["stdin"] = json!(program);
+        params
+    };
+    let step = rig.call("shell_execute", with_input(SURVIVORS));
+    step.assert_ok("survivors");
+    assert_eq!(marked(&mark), Vec::<String>::new());
     let alive = walk(&rig.root());
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(walk(&rig.root()), alive, "somebody still writes");
-    rig.sh("setsid sleep 1000 & (sleep 1000 &) ; nohup sleep 1000 > /dev/null 2>&1 & exit 3");
-    assert_eq!(rig.python(OTHERS).stdout(), "");
+    let text = "setsid sleep 1000 & (sleep 1000 &) ; setsid setsid sh -c 'sleep 1000 & sleep 1000' & nohup sleep 1000 > /dev/null 2>&1 & exit 3";
+    assert_eq!(rig.call("shell_execute", params(text)).exit_code(), 3);
+    assert_eq!(marked(&mark), Vec::<String>::new());
+    let mut too_long = with_input(&SURVIVORS.replace("print('left')", "time.sleep(1000)"));
+    too_long["timeout_seconds"] = json!(1);
+    assert_eq!(rig.call("shell_execute", too_long).exit_code(), 124);
+    assert_eq!(marked(&mark), Vec::<String>::new());
     rig.verify();
+}
+
+#[test]
+fn nobody_survives_a_command_on_the_host() {
+    nobody_survives(&Rig::new(Kind::Host).unwrap());
+}
+
+#[test]
+fn nobody_survives_a_command_in_a_container() {
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let Some(rig) = Rig::new(kind) else { return };
+        nobody_survives(&rig);
+        assert_eq!(rig.python(OTHERS).stdout(), "");
+    }
 }
 
 #[test]
@@ -109,14 +165,27 @@ fn memory_for_a_gibibyte(options: &[&str]) -> u64 {
         std::thread::sleep(Duration::from_millis(5));
     };
     assert!(status.success(), "{status}");
+    assert_printed_a_gibibyte(&data.path().join("data"));
     most
+}
+
+/// Else there was nothing to measure.
+fn assert_printed_a_gibibyte(data: &Path) {
+    let sessions = Sessions::open(data, Registry::standard()).unwrap();
+    let id = sessions.list().unwrap()[0].id;
+    let events = sessions.session(id).unwrap().events(1, 100).unwrap();
+    let results: Vec<_> = events.iter().filter_map(Recorded::typed::<CommandResult>).collect();
+    let [result] = &results[..] else { panic!("one command ran: {events:?}") };
+    let result = &result.as_ref().unwrap().event;
+    assert_eq!((result.exit_code, result.stdout.bytes), (0, 1 << 30), "{result:?}");
 }
 
 #[test]
 fn a_gibibyte_of_output_takes_little_memory() {
+    let engine = std::env::var("CONTAINER_HOST").unwrap_or_default();
     let mut ways = vec![vec!["--backend", "host"]];
     if crate::engine::options().is_some() {
-        ways.push(vec!["--backend", "podman"]);
+        ways.push(vec!["--backend", "podman", "--engine", &engine]);
     }
     for options in ways {
         let most = memory_for_a_gibibyte(&options);

@@ -4,6 +4,8 @@ mod confinement;
 mod container;
 mod engine;
 mod escape;
+mod full;
 mod hunger;
 mod leftovers;
+mod magic;
 mod runner;

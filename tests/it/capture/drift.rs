@@ -11,6 +11,7 @@ everywhere!(
     it_is_found_after_the_process_ended,
     a_session_goes_on_after_its_process_ended,
     lost_files_come_back,
+    what_was_never_kept_is_gone_after_a_loss,
 );
 
 /// What was written and deleted from outside, by nobody and in no call.
@@ -95,14 +96,22 @@ fn lost_files_come_back(mut rig: Rig) {
 }
 
 /// What can't be made again is missed after a loss, and that is recorded as drift once.
-#[test]
-fn what_was_never_kept_is_gone_after_a_loss() {
-    let mut rig = Rig::new(Kind::Host).unwrap();
+fn what_was_never_kept_is_gone_after_a_loss(mut rig: Rig) {
     rig.ok("mkfifo pipe && echo kept > kept");
-    let root = rig.root();
+    let (root, head) = (rig.root(), rig.session().head().unwrap());
+    let at = if rig.kind() == Kind::Host { root } else { rig.cache() };
     rig.close();
-    std::fs::remove_dir_all(root).unwrap();
+    std::fs::remove_dir_all(at).unwrap();
     rig.reopen();
-    assert_eq!(rig.ok("ls").stdout(), "kept");
+    let found = rig.session().events(head + 1, 100).unwrap();
+    let kinds: Vec<_> = found.iter().map(crate::rig::kind).collect();
+    assert_eq!((kinds, paths(&found).1), (vec!["DriftFound", "DeleteEntry"], vec!["pipe".to_owned()]), "{found:?}");
+    assert_eq!(found[0].typed::<DriftFound>().unwrap().unwrap().event.entries, 1);
+    assert!(found.iter().all(|event| event.call.is_none() && event.agent.is_empty()), "{found:?}");
+    let head = rig.session().head().unwrap();
+    rig.reopen();
+    assert_eq!(rig.session().events(head + 1, 100).unwrap(), [], "once is enough");
+    let step = rig.ok("ls");
+    assert_eq!((step.stdout(), step.drift.len()), ("kept", 0));
     rig.verify();
 }

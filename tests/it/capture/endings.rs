@@ -6,7 +6,7 @@ use foldspace::{CallFinished, CallStatus, CommandResult, EvalResult, ToolCall};
 use serde_json::json;
 
 use super::everywhere;
-use crate::rig::{Rig, kind};
+use crate::rig::{Rig, eventually, kind};
 
 everywhere!(
     a_command_that_fails,
@@ -43,11 +43,10 @@ fn slow() -> ToolCall {
 }
 
 /// Waits until the slow command has done the first part.
-async fn until_begun(rig: &Rig) {
+fn until_begun(rig: &Rig) {
     let root = tokio::task::block_in_place(|| rig.root());
-    while !root.join("f").exists() || root.join("old").exists() {
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let begun = || root.join("f").exists() && !root.join("old").exists();
+    tokio::task::block_in_place(|| eventually("the command has begun", begun));
 }
 
 fn a_command_that_is_cancelled(rig: Rig) {
@@ -57,7 +56,7 @@ fn a_command_that_is_cancelled(rig: Rig) {
     let outcome = rig.runtime.block_on(async {
         let dispatcher = rig.dispatcher().clone();
         let called = tokio::spawn(async move { dispatcher.call(call).await });
-        until_begun(&rig).await;
+        until_begun(&rig);
         cancel.cancel();
         called.await.unwrap().unwrap()
     });
@@ -77,10 +76,10 @@ fn a_call_whose_future_is_dropped(rig: Rig) {
     let finished = rig.runtime.block_on(async {
         let dispatcher = rig.dispatcher().clone();
         let called = tokio::spawn(async move { dispatcher.call(slow()).await });
-        until_begun(&rig).await;
+        until_begun(&rig);
         called.abort();
         assert!(called.await.unwrap_err().is_cancelled());
-        until_finished(&rig, before).await
+        until_finished(&rig, before)
     });
     let events = rig.session().events(before + 1, 100).unwrap();
     let of_command: Vec<_> = events.iter().skip(1).map(|event| (event.call, event.time)).collect();
@@ -95,14 +94,15 @@ fn a_call_whose_future_is_dropped(rig: Rig) {
     rig.verify();
 }
 
-async fn until_finished(rig: &Rig, from: u64) -> CallFinished {
-    loop {
+fn until_finished(rig: &Rig, from: u64) -> CallFinished {
+    let mut found = None;
+    let mut is_there = || {
         let events = rig.session().events(from + 1, 100).unwrap();
-        if let Some(finished) = events.iter().find_map(|event| event.typed::<CallFinished>()) {
-            return finished.unwrap().event;
-        }
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+        found = events.iter().find_map(|event| event.typed::<CallFinished>());
+        found.is_some()
+    };
+    tokio::task::block_in_place(|| eventually("the call has finished", &mut is_there));
+    found.unwrap().unwrap().event
 }
 
 fn python_that_fails_or_takes_too_long(rig: Rig) {

@@ -31,10 +31,13 @@ fn a_file_that_can_t_be_read_is_noted_and_stops_nothing() {
         "chmod 000 f && echo new > h && chmod 000 h",
         "echo next > next",
         "chmod 600 f && echo readable >> f && chmod 000 g",
-        "rm -f h && cat f",
+        "cat f",
     ];
-    let call = |command| json!({ "tool": "shell_execute", "params": { "command": command } }).to_string();
-    std::fs::write(world.path().join("story.jsonl"), commands.map(call).join("\n")).unwrap();
+    let call = |command| json!({ "tool": "shell_execute", "params": { "command": command } });
+    let calls = commands.map(|command| call(command).to_string());
+    std::fs::write(world.path().join("story.jsonl"), calls.join("\n")).unwrap();
+    let read = json!({ "tool": "read_file", "params": { "file_path": "h" } });
+    std::fs::write(world.path().join("read.jsonl"), read.to_string()).unwrap();
     if rustix::process::geteuid().is_root() {
         chown(world.path(), Some(NOBODY), Some(NOBODY)).unwrap();
     }
@@ -42,10 +45,15 @@ fn a_file_that_can_t_be_read_is_noted_and_stops_nothing() {
     let told = String::from_utf8_lossy(&ran.stdout).into_owned() + &String::from_utf8_lossy(&ran.stderr);
     assert!(ran.status.success(), "{told}");
     assert!(told.contains("known") && told.contains("readable"), "{told}");
-    let files = program(world.path(), &["--json", "ls", "s"]);
-    let files = String::from_utf8_lossy(&files.stdout);
-    for name in ["f", "g", "next"] {
-        assert!(files.contains(&format!("\"{name}\"")), "{name} is not in {files}");
-    }
+    let read = program(world.path(), &["run", "--session", "s", "read.jsonl"]);
+    let told = String::from_utf8_lossy(&read.stdout).into_owned() + &String::from_utf8_lossy(&read.stderr);
+    assert!(!read.status.success() && told.contains("h were not kept: the file could not be read"), "{told}");
+    let listed = program(world.path(), &["--json", "ls", "s"]);
+    let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
+    let incomplete = |name: &str| {
+        let entry = listed.as_array().unwrap().iter().find(|entry| entry["path"] == name);
+        entry.unwrap_or_else(|| panic!("{name} is not in {listed}"))["incomplete"] == true
+    };
+    assert_eq!(["f", "g", "h", "next"].map(incomplete), [false, true, true, false], "{listed}");
     assert!(program(world.path(), &["verify"]).status.success());
 }

@@ -4,6 +4,7 @@
 
 mod changes;
 mod commands;
+mod containers;
 mod first_run;
 mod help;
 mod json;
@@ -33,6 +34,8 @@ const STORY: &str = r#"
 /// A directory of its own, and an environment with nothing of this machine in it.
 struct World {
     directory: tempfile::TempDir,
+    /// Variables of the engine, where the program is to use one.
+    engine: Vec<(&'static str, String)>,
     _filters: insta::internals::SettingsBindDropGuard,
 }
 
@@ -53,7 +56,7 @@ impl World {
         settings.add_filter(r"(\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d(\.\d{3})?", "[time]");
         settings.add_filter(r" *\b\d+(\.\d)? (ms|s)\b", " [duration]");
         settings.add_filter(r"process \d+ \([^)]*\)", "[process]");
-        Self { directory, _filters: settings.bind_to_scope() }
+        Self { directory, engine: Vec::new(), _filters: settings.bind_to_scope() }
     }
 
     /// A world in which the story has been run, as session `story`.
@@ -84,6 +87,8 @@ impl World {
         let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.path("home")).env("TZ", "UTC").env("FOLDSPACE_DATA", self.data());
+        // Else it would find this machine's own engine.
+        command.env("CONTAINER_HOST", "unix:///nowhere").envs(self.engine.iter().cloned());
         command.current_dir(self.directory.path()).args(arguments).stdin(Stdio::null());
         command
     }

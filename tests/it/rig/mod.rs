@@ -1,22 +1,25 @@
 //! A session with a workspace of any kind, whose files are looked at without the library after each call.
 
 mod container;
+mod disk;
 mod tree;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use foldspace::{
-    CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, Dispatcher, DriftFound, Event,
-    HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse, PodmanOptions, Recorded, Registry, Seq,
-    Session, SessionId, Sessions, ShellRules, SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, Tools,
-    VirtualFileSystem, WorkspaceSpec, WriteFile,
+    CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, ContainerStarted, DispatchError,
+    Dispatcher, DriftFound, Event, Health, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse,
+    PodmanOptions, PodmanShellTool, Recorded, Registry, Seq, Session, SessionId, Sessions, ShellRules, SnapshotPolicy,
+    SystemClock, Timestamp, ToolCall, ToolOutcome, Tools, VirtualFileSystem, WorkspaceSpec, WriteFile,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 pub(crate) use container::{named, named_at, podman, process_of};
+pub(crate) use disk::Disk;
 pub(crate) use tree::{Files, Seen, differences, walk};
 
 /// Where a session's files lie, and where its commands run.
@@ -52,7 +55,7 @@ pub(crate) struct Rig {
     pub(crate) runtime: Runtime,
     data: tempfile::TempDir,
     id: SessionId,
-    budget: CaptureBudget,
+    rules: ShellRules,
     open: Option<Opened>,
 }
 
@@ -85,12 +88,18 @@ impl Rig {
     pub(crate) fn with_budget(kind: Kind, budget: CaptureBudget) -> Option<Self> {
         let spec = match kind {
             Kind::Host => WorkspaceSpec::Host(HostOptions::default()),
-            Kind::Overlay => WorkspaceSpec::Podman(crate::engine::options()?),
-            Kind::Plain => {
-                WorkspaceSpec::Podman(PodmanOptions { overlay: OverlayUse::Never, ..crate::engine::options()? })
-            }
+            Kind::Overlay | Kind::Plain => WorkspaceSpec::Podman(Self::options(kind)?),
         };
         Some(Self::of(&spec, budget))
+    }
+
+    /// What makes a container of that kind; none where there can't be one.
+    pub(crate) fn options(kind: Kind) -> Option<PodmanOptions> {
+        let options = crate::engine::options()?;
+        match kind {
+            Kind::Plain => Some(PodmanOptions { overlay: OverlayUse::Never, ..options }),
+            Kind::Overlay | Kind::Host => has_overlays().then_some(options),
+        }
     }
 
     /// A container of its own; none where there is no engine.
@@ -100,26 +109,60 @@ impl Rig {
     }
 
     pub(crate) fn of(spec: &WorkspaceSpec, budget: CaptureBudget) -> Self {
+        Self::within(spec, budget, tempfile::tempdir().unwrap())
+    }
+
+    /// With everything in that directory.
+    pub(crate) fn within(spec: &WorkspaceSpec, budget: CaptureBudget, data: tempfile::TempDir) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let data = tempfile::tempdir().unwrap();
         let sessions = sessions(data.path());
         let new = NewSession { name: None, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
         let id = sessions.create(new).unwrap().id();
         sessions.close();
-        let mut rig = Self { runtime, data, id, budget, open: None };
+        let mut rig = Self { runtime, data, id, rules: rules(budget), open: None };
         rig.reopen();
         rig
     }
 
     /// Closes everything as the end of a process does, and opens it again.
     pub(crate) fn reopen(&mut self) {
+        self.try_reopen().unwrap();
+    }
+
+    /// The same where the workspace may fail.
+    pub(crate) fn try_reopen(&mut self) -> Result<(), DispatchError> {
         self.close();
         let sessions = sessions(self.data.path());
         let session = sessions.session(self.id).unwrap();
-        let workspace = self.spec(&session).open(self.id, self.data.path()).unwrap();
-        let rules = rules(self.budget);
-        let dispatcher = Dispatcher::with_rules(session, Tools::standard(), workspace, rules).unwrap();
-        self.open = Some(Opened { sessions, dispatcher });
+        let opened = self.spec(&session).open(self.id, self.data.path()).map_err(DispatchError::from);
+        let tools = Tools::standard().with(PodmanShellTool).unwrap();
+        let rules = self.rules.clone();
+        match opened.and_then(|workspace| Dispatcher::with_rules(session, tools, workspace, rules)) {
+            Ok(dispatcher) => {
+                self.open = Some(Opened { sessions, dispatcher });
+                Ok(())
+            }
+            Err(error) => {
+                sessions.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// Opens everything again, with other rules from now on.
+    pub(crate) fn reopen_with(&mut self, rules: ShellRules) {
+        self.rules = rules;
+        self.reopen();
+    }
+
+    /// Where the journal is, and where the files of the host's sessions are.
+    pub(crate) fn data(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// Lets go of everything without a word, as when its last owner goes.
+    pub(crate) fn abandon(&mut self) {
+        drop(self.open.take());
     }
 
     /// Lets go of the store, the workspace and what runs in it.
@@ -153,7 +196,8 @@ impl Rig {
     pub(crate) fn kind(&self) -> Kind {
         match self.spec(self.session()) {
             WorkspaceSpec::Podman(PodmanOptions { overlay: OverlayUse::Never, .. }) => Kind::Plain,
-            WorkspaceSpec::Podman(_) => Kind::Overlay,
+            WorkspaceSpec::Podman(_) if has_overlays() => Kind::Overlay,
+            WorkspaceSpec::Podman(_) => Kind::Plain,
             _ => Kind::Host,
         }
     }
@@ -252,7 +296,15 @@ impl Rig {
         }
         let ends: Vec<_> = of_call.iter().filter(|event| kind(event) == CallFinished::KIND).map(|e| e.seq).collect();
         assert_eq!(ends, [outcome.finished], "{what}");
-        Step { outcome, drift: events, events: of_call }
+        let step = Step { outcome, drift: events, events: of_call };
+        for started in step.of::<ContainerStarted>() {
+            assert_eq!(
+                started.overlay,
+                self.kind() == Kind::Overlay,
+                "{what}: the files lie elsewhere than they should"
+            );
+        }
+        step
     }
 
     /// Checks that the files are what the slice says, entry by entry.
@@ -327,6 +379,30 @@ fn sessions(directory: &Path) -> Sessions {
     let store = LocalStore::open(directory, LocalStoreOptions::default()).unwrap();
     let clock = Ticking { now: AtomicI64::new(SystemClock::default().now().0), machine: SystemClock::default() };
     Sessions::new(Arc::new(store), Registry::standard(), Arc::new(clock), SnapshotPolicy::default()).unwrap()
+}
+
+/// Whether overlays can be mounted here. In CI they have to be: else half of the tests would be tests of something else.
+fn has_overlays() -> bool {
+    static FOUND: OnceLock<bool> = OnceLock::new();
+    *FOUND.get_or_init(|| {
+        let nowhere = PodmanOptions { connection: Some("unix:///nowhere".to_owned()), ..PodmanOptions::default() };
+        let findings = foldspace::diagnose(&nowhere);
+        let overlay = findings.iter().find(|finding| finding.what == "overlay").unwrap();
+        let works = overlay.state == Health::Ok;
+        assert!(works || !crate::engine::in_ci(), "no overlay: {}", overlay.found);
+        works
+    })
+}
+
+/// Waits until something is so, for as long as it takes on a slow machine, and not for ever.
+pub(crate) fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if so() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    panic!("not within two minutes: {what}");
 }
 
 pub(crate) fn kind(event: &Recorded) -> &str {

@@ -11,6 +11,7 @@ use foldspace::{
 };
 
 use super::{Random, fresh, note, small, with_content};
+use crate::rig::eventually;
 
 /// Long enough for anything that comes at all.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -139,15 +140,11 @@ fn a_watcher_that_panics_harms_nobody() {
     });
     let (bad, good) = (bad.unwrap(), good.unwrap());
     record(&session, 300);
-    while bad.is_watching() || seen.lock().unwrap().len() < 301 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the first 301", || !bad.is_watching() && seen.lock().unwrap().len() >= 301);
     assert!(good.is_watching());
     record(&session, 10);
     drop(bad);
-    while seen.lock().unwrap().len() < 311 {
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    eventually("the next ten", || seen.lock().unwrap().len() >= 311);
     drop(good);
     assert_eq!(*seen.lock().unwrap(), (1..=311).collect::<Vec<u64>>());
     record(&session, 1);

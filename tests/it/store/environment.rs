@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use foldspace::{Digest, Durability, EventStore, LocalStore, LocalStoreOptions, StoreError};
 
 use super::{Random, assert_same, fresh, history, note, open, record, session, small, try_history, with_content};
+use crate::rig::Disk;
 
 fn refused<T>(outcome: Result<T, StoreError>) -> StoreError {
     outcome.err().expect("it should have been refused")
@@ -49,9 +50,7 @@ fn a_store_in_use_names_its_holder() {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    while !directory.path().join("held").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    crate::rig::eventually("the child holds it", || directory.path().join("held").exists());
     let error = refused(LocalStore::open(directory.path(), small()));
     assert!(error.to_string().contains(&format!("process {}", child.id())), "{error}");
     child.kill().unwrap();
@@ -59,56 +58,22 @@ fn a_store_in_use_names_its_holder() {
     assert_eq!(history(&open(directory.path())).len(), 1, "a dead holder holds nothing");
 }
 
-/// A small file system of its own; none where the machine does not let us have one.
-struct Disk(tempfile::TempDir);
-
-impl Disk {
-    fn new(megabytes: u64) -> Option<Self> {
-        let disk = Self(tempfile::tempdir().unwrap());
-        let mounted = disk.mount(&format!("size={megabytes}m"), &[]);
-        assert!(mounted || std::env::var("CI").as_deref() != Ok("true"), "no file system can be mounted");
-        mounted.then_some(disk)
-    }
-
-    fn mount(&self, options: &str, more: &[&str]) -> bool {
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", options]).args(more).arg("tmpfs").arg(self.0.path());
-        mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
-    }
-
-    fn remount(&self, how: &str) {
-        let mut mount = Command::new("mount");
-        assert!(mount.args(["-o", &format!("remount,{how}")]).arg(self.0.path()).status().unwrap().success());
-    }
-
-    fn path(&self) -> std::path::PathBuf {
-        self.0.path().join("store")
-    }
-}
-
-impl Drop for Disk {
-    fn drop(&mut self) {
-        let unmounted = Command::new("umount").arg("-l").arg(self.0.path()).status();
-        assert!(std::thread::panicking() || unmounted.is_ok_and(|status| status.success()));
-    }
-}
-
 #[test]
 fn a_directory_that_cannot_be_written_can_be_read() {
     let Some(disk) = Disk::new(16) else { return };
-    let store = open(&disk.path());
+    let store = open(&disk.root().join("store"));
     record(&store, note(session(1), b"one"));
     let expected = history(&store);
     drop(store);
     disk.remount("ro");
-    let error = refused(LocalStore::open(disk.path(), small()));
+    let error = refused(LocalStore::open(disk.root().join("store"), small()));
     let StoreError::Io { path, .. } = &error else { panic!("{error:?}") };
-    assert!(path.starts_with(disk.path()) && error.to_string().contains("Read-only"), "{error}");
-    let error = refused(LocalStore::open(disk.0.path().join("another"), small()));
+    assert!(path.starts_with(disk.root().join("store")) && error.to_string().contains("Read-only"), "{error}");
+    let error = refused(LocalStore::open(disk.root().join("another"), small()));
     assert!(error.to_string().contains("another"), "{error}");
-    assert_same(&history(&LocalStore::open_reading(disk.path()).unwrap()), &expected, "reading only");
+    assert_same(&history(&LocalStore::open_reading(disk.root().join("store")).unwrap()), &expected, "reading only");
     disk.remount("rw");
-    assert_same(&history(&open(&disk.path())), &expected, "writable again");
+    assert_same(&history(&open(&disk.root().join("store"))), &expected, "writable again");
 }
 
 #[test]
@@ -162,11 +127,11 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
     for (megabytes, durability) in (4..9).map(|n| (n, Durability::Synced)).chain([(6, Durability::Buffered)]) {
         let Some(disk) = Disk::new(megabytes) else { return };
         let context = format!("{megabytes} MiB, {durability:?}");
-        let ballast = disk.0.path().join("ballast");
+        let ballast = disk.root().join("ballast");
         std::fs::write(&ballast, vec![1; 1 << 20]).unwrap();
         let mut random = Random(80 + megabytes);
         let options = || LocalStoreOptions { durability, ..small() };
-        let store = LocalStore::open(disk.path(), options()).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let store = LocalStore::open(disk.root().join("store"), options()).unwrap_or_else(|e| panic!("{context}: {e}"));
         let (mut done, error) = fill(&store, &mut random);
         if durability == Durability::Buffered {
             // Taken is not written: only what was written is safe.
@@ -184,23 +149,27 @@ fn a_full_disk_loses_nothing_that_was_acknowledged() {
         drop(store);
         still_full(&disk, done, &context);
         std::fs::remove_file(&ballast).unwrap();
-        let store = LocalStore::open(disk.path(), options()).unwrap_or_else(|e| panic!("{context}: {e}"));
+        let store = LocalStore::open(disk.root().join("store"), options()).unwrap_or_else(|e| panic!("{context}: {e}"));
         check(&store, done, &format!("{context}, room made"));
         let head = store.head(session(1)).unwrap();
         assert_eq!(record(&store, note(session(2), b"usable again")).first, 1);
         assert_eq!(record(&store, with_content(session(1), &b"usable again"[..]).0).first, head + 1);
         drop(store);
-        check(&LocalStore::open(disk.path(), options()).unwrap(), head + 1, &format!("{context}, opened again"));
+        check(
+            &LocalStore::open(disk.root().join("store"), options()).unwrap(),
+            head + 1,
+            &format!("{context}, opened again"),
+        );
     }
 }
 
 /// While the disk is full a store opens or says why not, and is no worse afterwards.
 fn still_full(disk: &Disk, done: u64, context: &str) {
     for _ in 0..3 {
-        match LocalStore::open(disk.path(), small()) {
+        match LocalStore::open(disk.root().join("store"), small()) {
             Ok(store) => check(&store, done, &format!("{context}, still full")),
             Err(error) => assert!(error.to_string().contains("No space left"), "{context}: {error}"),
         }
     }
-    check(&LocalStore::open_reading(disk.path()).unwrap(), done, &format!("{context}, reading only"));
+    check(&LocalStore::open_reading(disk.root().join("store")).unwrap(), done, &format!("{context}, reading only"));
 }

@@ -23,9 +23,10 @@ fn fixture(seed: u64) -> Fixture {
     drop(store);
     let raw = copied(directory.path(), false);
     let store = LocalStore::open(directory.path(), LocalStoreOptions { pack: true, ..small() }).unwrap();
-    while !segments(directory.path()).iter().rev().skip(1).all(|path| path.extension().unwrap() == "pak") {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let packed = |path: &PathBuf| path.extension().unwrap() == "pak";
+    crate::rig::eventually("all but the last segment are packed", || {
+        segments(directory.path()).iter().rev().skip(1).all(packed)
+    });
     drop(store);
     Fixture { directory, recording, raw }
 }

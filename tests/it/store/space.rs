@@ -9,6 +9,7 @@ use super::{
     History, Random, assert_same, copied, fresh, history, note, open, record, rounds, session, small, snapshot_of_disk,
     with_content,
 };
+use crate::rig::eventually;
 
 fn packing() -> LocalStoreOptions {
     LocalStoreOptions { pack: true, ..small() }
@@ -126,9 +127,7 @@ fn a_collection_that_is_killed_leaves_a_whole_store() {
             .spawn()
             .unwrap();
         // The index goes when the rewriting begins.
-        while copy.path().join("index").exists() {
-            std::thread::sleep(std::time::Duration::from_millis(1));
-        }
+        eventually("the rewriting begins", || !copy.path().join("index").exists());
         std::thread::sleep(std::time::Duration::from_millis(random.below(150)));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -211,9 +210,8 @@ fn packed_segments_read_as_before() {
     let raw = segments(directory.path());
     let store = LocalStore::open(directory.path(), packing()).unwrap();
     let packed = |number: u32| directory.path().join(format!("journal/{number:08}.pak"));
-    while !packed(1).exists() || !packed(2).exists() || raw[0].exists() || raw[1].exists() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let done = || packed(1).exists() && packed(2).exists() && !raw[0].exists() && !raw[1].exists();
+    eventually("two segments are packed", done);
     assert_same(&history(&store), &expected, "while open");
     assert!(raw[2].exists(), "the last one is not packed");
     record(&store, note(session(0), b"more"));
@@ -241,9 +239,8 @@ fn leftovers_of_a_packing_are_cleared() {
     let raw = copied(directory.path(), false);
     let journal = directory.path().join("journal");
     let packing = LocalStore::open(directory.path(), packing()).unwrap();
-    while !journal.join("00000001.pak").exists() || journal.join("00000001.seg").exists() {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    let done = || journal.join("00000001.pak").exists() && !journal.join("00000001.seg").exists();
+    eventually("the first segment is packed", done);
     drop(packing);
     std::fs::copy(raw.path().join("journal/00000001.seg"), journal.join("00000001.seg")).unwrap();
     std::fs::write(journal.join("00000002.tmp"), b"unfinished").unwrap();

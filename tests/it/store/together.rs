@@ -134,9 +134,7 @@ fn what_nobody_waits_for_is_recorded_too() {
         drop(store.submit(note(session(1), b"dropped")).unwrap());
     }
     // It is visible only when it is durable.
-    while store.head(session(1)).unwrap_or(0) < 100 {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
+    crate::rig::eventually("all are recorded", || store.head(session(1)).unwrap_or(0) >= 100);
     let crashed = super::copied(directory.path(), false);
     assert_eq!(events(&open(crashed.path()), session(1), 1).unwrap().len(), 100);
 }

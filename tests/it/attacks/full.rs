@@ -1,0 +1,130 @@
+//! A file system that is full: under the files, and under the journal.
+
+use foldspace::{CallFinished, CallStatus, CaptureBudget, EntryPath, HostOptions, Recorded, ToolCall, WorkspaceSpec};
+use serde_json::json;
+
+use crate::rig::{Disk, Kind, Rig, walk};
+
+/// A session whose files lie on a small file system.
+fn on_a_small_disk(kind: Kind) -> Option<(Disk, Rig)> {
+    let mut rig = Rig::new(kind)?;
+    rig.close();
+    // What an engine binds it would not find there; the layers of an overlay only this process mounts.
+    let at = if kind == Kind::Host { rig.data().join("workspaces") } else { rig.cache().join("layers") };
+    let disk = Disk::over(&at, 8)?;
+    rig.reopen();
+    Some((disk, rig))
+}
+
+fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Disk, rig: &mut Rig) {
+    rig.ok("echo kept > f && mkdir d && seq 1000 > d/g");
+    // A command fills it by itself, and then another finds it full.
+    let step = rig.sh("head -c 20M /dev/zero > big; echo after");
+    assert!(step.outcome.text.contains("No space left"), "{}", step.outcome.text);
+    assert_eq!((step.stdout(), step.paths().0), ("after", vec!["big".to_owned()]));
+    let step = rig.sh("seq 100000 > more");
+    assert!(step.exit_code() != 0 && step.outcome.text.contains("No space left"), "{}", step.outcome.text);
+    rig.ok("rm -f big more");
+    // What a tool writes does not fit.
+    let filler = disk.fill();
+    let large = "x".repeat(40_000);
+    let known = rig.known();
+    for (tool, params) in [
+        ("write_file", json!({ "file_path": "new", "content": large })),
+        ("write_file", json!({ "file_path": "a/b/new", "content": large })),
+        ("edit_file", json!({ "file_path": "f", "old_string": "kept", "new_string": large })),
+    ] {
+        let step = rig.call(tool, params);
+        assert!(!step.outcome.is_ok() && step.outcome.text.contains("No space left"), "{tool}: {}", step.outcome.text);
+        assert_eq!((step.writes_and_deletes(), rig.known() == known), ((0, 0), true), "{tool}: it is as it was");
+    }
+    assert!(rig.call("read_file", json!({ "file_path": "f" })).outcome.text.contains("kept"));
+    assert_eq!(rig.ok("cat f").stdout(), "kept");
+    std::fs::remove_file(filler).unwrap();
+    assert!(rig.call("write_file", json!({ "file_path": "a/b/new", "content": large })).outcome.is_ok());
+    assert_eq!(rig.ok("cat f && wc -c < a/b/new").stdout(), "kept\n40000");
+    rig.reopen();
+    assert_eq!(rig.ok("cat f").drift, []);
+    rig.verify();
+}
+
+#[test]
+fn what_does_not_fit_on_the_host_is_an_error_and_harms_nothing() {
+    let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
+    what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
+    rig.close();
+    drop(disk);
+}
+
+#[test]
+fn what_does_not_fit_in_an_upper_layer_is_an_error_and_harms_nothing() {
+    let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
+    what_does_not_fit_is_an_error_and_harms_nothing(&disk, &mut rig);
+    rig.close();
+    drop(disk);
+}
+
+/// What came only halfway onto the disk is not taken for the files later.
+fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
+    rig.python("import os\nfor n in range(20):\n    open(f'f{n:02}', 'wb').write(os.urandom(100_000))\n");
+    let (known, head) = (rig.known(), rig.session().head().unwrap());
+    rig.close();
+    for entry in std::fs::read_dir(disk.root()).unwrap() {
+        std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
+    }
+    let filler = disk.fill();
+    std::fs::OpenOptions::new().write(true).open(&filler).unwrap().set_len((8 << 20) - 1_200_000).unwrap();
+    let error = rig.try_reopen().unwrap_err().to_string();
+    assert!(error.contains("No space left"), "{error}");
+    std::fs::remove_file(filler).unwrap();
+    rig.reopen();
+    let since = rig.session().events(head + 1, 100).unwrap();
+    assert!(since.iter().all(|event| crate::rig::kind(event) == "ContainerStopped"), "they are the same: {since:?}");
+    assert_eq!(rig.ok("ls").drift, []);
+    assert_eq!(rig.known(), known);
+    rig.verify();
+}
+
+#[test]
+fn files_that_can_t_come_back_to_the_host_come_back_later() {
+    let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
+    files_that_can_t_come_back_come_back_later(&disk, &mut rig);
+    rig.close();
+    drop(disk);
+}
+
+/// The command has run when there is no room for what it did; nothing is lost but that call's own record.
+#[test]
+fn a_journal_without_room_for_what_a_command_did() {
+    let Some(disk) = Disk::new(320) else { return };
+    let data = tempfile::tempdir_in(disk.root()).unwrap();
+    let mut rig = Rig::within(&WorkspaceSpec::Host(HostOptions::default()), CaptureBudget::default(), data);
+    rig.ok("echo kept > f");
+    let known = rig.known();
+    let (root, fill) = (rig.root(), "for n in 1 2 3; do head -c 50M /dev/urandom > $n; done; cat /dev/zero > filler");
+    let params = json!({ "command": fill, "timeout_seconds": 100 });
+    let call = ToolCall::new("shell_execute", params);
+    let error = rig.runtime.block_on(rig.dispatcher().call(call)).unwrap_err().to_string();
+    assert!(error.contains("No space left"), "{error}");
+    std::fs::remove_file(root.join("filler")).unwrap();
+    // It is not known what was written of it, so nothing more is until the store is opened again.
+    rig.close();
+    for file in ["1", "2"] {
+        std::fs::remove_file(root.join(file)).unwrap();
+    }
+    let copy = walk(&root);
+    rig.reopen();
+    assert_eq!(rig.known(), copy, "what is there is found");
+    let three = EntryPath::lookup("3").unwrap();
+    assert!(
+        copy.len() == 2 && copy.contains_key(&three) && known.iter().all(|(path, seen)| copy.get(path) == Some(seen))
+    );
+    let events = rig.session().events(1, 1000).unwrap();
+    let ends: Vec<_> =
+        events.iter().filter_map(Recorded::typed::<CallFinished>).map(|e| e.unwrap().event.status).collect();
+    assert_eq!(ends, [CallStatus::Ok, CallStatus::Interrupted]);
+    assert_eq!(rig.ok("cat f").stdout(), "kept");
+    rig.verify();
+    drop(rig);
+    drop(disk);
+}

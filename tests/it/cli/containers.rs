@@ -1,0 +1,123 @@
+//! The program with containers: `exec`, `doctor`, `gc`, and what ends it.
+
+use std::path::Path;
+use std::process::ExitStatus;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Running, World};
+use crate::rig::{eventually, named, process_of};
+
+impl World {
+    /// A world with the engine of the tests, and a session `work` in a container, in which one file is.
+    fn with_podman() -> Option<Self> {
+        let options = crate::engine::options()?;
+        let mut world = Self::new();
+        let cache = world.path("cache").to_string_lossy().into_owned();
+        let engine = options.connection.unwrap_or_default();
+        world.engine = vec![("CONTAINER_HOST", engine), ("FOLDSPACE_IMAGE", options.image), ("FOLDSPACE_CACHE", cache)];
+        let write = r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\n"}}"#;
+        let ran = world.run(&["run", &world.file("work.jsonl", write), "--backend", "podman", "--session", "work"]);
+        assert!(ran.ends_with("[exit 0]"), "{ran}");
+        Some(world)
+    }
+
+    /// The name of the session's container.
+    fn container(&self) -> String {
+        let sessions = self.json(&["sessions"]);
+        let sessions = sessions.as_array().cloned().unwrap_or_else(|| panic!("a list: {sessions}"));
+        assert_eq!(sessions.len(), 1);
+        format!("foldspace-{}", sessions[0]["session"].as_str().unwrap())
+    }
+
+    /// Runs a command that takes long, and waits until it is on its way.
+    fn slow(&self) -> (Running, String) {
+        let name = self.container();
+        let running = self.spawn(&["exec", "work", "--timeout", "100", "--sh", "--", "echo begun > g; sleep 90"]);
+        let begun = |process: i64| Path::new(&format!("/proc/{process}/root/workspace/g")).exists();
+        eventually("the command has begun", || process_of(&name).is_some_and(begun));
+        (running, name)
+    }
+}
+
+#[test]
+fn a_command_runs_in_a_container_and_leaves_none() {
+    let Some(world) = World::with_podman() else { return };
+    let told = world.run(&["exec", "work", "--sh", "--", "cat a.txt; id -u; pwd; echo two >> a.txt; exit 7"]);
+    assert_eq!(told, "one\n65534\n/workspace\n[exit 7]");
+    assert_eq!(world.printed(&["cat", "work", "a.txt"]), "one\ntwo\n");
+    assert_eq!(named(&world.container()), Vec::<String>::new());
+    // Another process goes on where that one ended.
+    assert_eq!(world.run(&["exec", "work", "--", "cat", "a.txt"]), "one\ntwo\n[exit 0]");
+    assert_eq!(world.run(&["exec", "work", "--", "no-such-program"]), "no-such-program: not found\n[exit 127]");
+    assert_eq!(named(&world.container()), Vec::<String>::new());
+    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn the_doctor_tries_a_container_and_leaves_nothing() {
+    let Some(world) = World::with_podman() else { return };
+    let sessions = std::fs::read_dir(world.path("cache")).unwrap().count();
+    let findings = world.json(&["doctor"]);
+    let state = |what: &str| {
+        let finding = findings.as_array().unwrap().iter().find(|finding| finding["what"] == what);
+        finding.unwrap_or_else(|| panic!("nothing is said of {what}: {findings}"))["state"].clone()
+    };
+    for what in ["host commands", "engine", "image", "container", "limits", "runner"] {
+        assert_eq!(state(what), "ok", "{what}: {findings}");
+    }
+    assert_eq!(state("overlay") == "ok", state("workspace") == "ok", "{findings}");
+    assert_eq!(std::fs::read_dir(world.path("cache")).unwrap().count(), sessions, "it removed what it made");
+    // One that can't be started leaves nothing either.
+    let output = world.output(&["--json", "doctor", "--image", "localhost/there-is-none:1"]);
+    let told = super::told(&output);
+    assert!(told.contains("the engine has no localhost/there-is-none:1") && told.ends_with("[exit 1]"), "{told}");
+    assert_eq!(std::fs::read_dir(world.path("cache")).unwrap().count(), sessions);
+}
+
+#[test]
+fn gc_removes_the_container_of_a_killed_process() {
+    let Some(world) = World::with_podman() else { return };
+    let (running, name) = world.slow();
+    // A process that lives keeps it.
+    let told = world.run(&["gc", "--dry-run"]);
+    assert!(!told.contains(&name), "{told}");
+    drop(running);
+    assert_eq!(named(&name).len(), 1);
+    let told = world.run(&["gc", "--dry-run"]);
+    let shown = format!("would remove container {name} (running), whose process has ended");
+    assert!(told.contains(&shown) || named(&name).is_empty(), "{told}");
+    let told = world.run(&["gc"]);
+    assert!(told.ends_with("[exit 0]"), "{told}");
+    assert_eq!(named(&name), Vec::<String>::new());
+    // What the killed process had begun is known, and the session goes on.
+    assert_eq!(world.run(&["exec", "work", "--", "cat", "a.txt", "g"]), "one\nbegun\n[exit 0]");
+    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+}
+
+fn signalled(running: &mut Running, signal: Signal) -> ExitStatus {
+    kill_process(Pid::from_child(&running.0), signal).unwrap();
+    let mut status = None;
+    eventually("the program ends", || {
+        status = running.0.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+/// What a signal ended is recorded with what it had done, and nothing of it is left.
+fn assert_recorded_and_gone(world: &World, name: &str) {
+    assert_eq!(named(name), Vec::<String>::new(), "the container went with the program");
+    let log = world.printed(&["log", "work", "--no-pager"]);
+    assert!(log.contains("create /g") && log.contains("interrupted"), "{log}");
+    assert_eq!(world.run(&["exec", "work", "--", "cat", "a.txt", "g"]), "one\nbegun\n[exit 0]");
+    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn ctrl_c_ends_the_command_and_removes_its_container() {
+    let Some(world) = World::with_podman() else { return };
+    let (mut running, name) = world.slow();
+    assert_eq!(signalled(&mut running, Signal::INT).code(), Some(130));
+    assert_recorded_and_gone(&world, &name);
+}
