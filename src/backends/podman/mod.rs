@@ -11,7 +11,7 @@ mod paths;
 mod sandbox;
 
 pub(crate) use diagnosis::{cache_directory, diagnose};
-pub use leftovers::{Leftover, remove_leftovers};
+pub use leftovers::{Leftover, Leftovers, remove_leftovers};
 pub use options::{OverlayUse, PodmanOptions};
 pub(crate) use paths::session_directory;
 pub use sandbox::PodmanSandbox;

@@ -33,15 +33,15 @@ fn what_a_killed_process_left_is_removed() {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = Ends(command.spawn().unwrap());
     let name = begun(&data.path().join("cache"));
-    let alive = remove_leftovers(true).unwrap();
-    assert!(alive.iter().all(|one| one.name != name), "it belongs to a process that lives: {alive:?}");
+    let alive = remove_leftovers(None, true).unwrap();
+    assert!(alive.removed.iter().all(|one| one.name != name), "it belongs to a process that lives: {alive:?}");
     child.0.kill().unwrap();
     child.0.wait().unwrap();
     assert_eq!(named(&name).len(), 1);
-    let found = remove_leftovers(true).unwrap().into_iter().find(|one| one.name == name).unwrap();
+    let found = remove_leftovers(None, true).unwrap().removed.into_iter().find(|one| one.name == name).unwrap();
     assert!(found.running && name == format!("foldspace-{}", found.session), "{found:?}");
     assert_eq!(named(&name).len(), 1, "it was only looked for");
-    assert!(remove_leftovers(false).unwrap().iter().any(|one| one.name == name));
+    assert!(remove_leftovers(None, false).unwrap().removed.iter().any(|one| one.name == name));
     assert_eq!(named(&name), Vec::<String>::new());
 }
 
