@@ -11,7 +11,10 @@ mod live;
 mod look;
 mod positions;
 mod run;
+mod signals;
 mod store;
+mod terminal;
+mod trust;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
