@@ -79,6 +79,35 @@ fn being_told_to_end_is_like_ctrl_c() {
 }
 
 #[test]
+fn who_is_told_twice_ends_at_once_but_takes_the_container_along() {
+    let Some(options) = crate::engine::options() else { return };
+    let world = World::new();
+    let url = options.connection.unwrap();
+    let around = |mut command: Command| {
+        command.env("FOLDSPACE_CACHE", world.path("cache"));
+        command
+    };
+    let script = world.file("box.jsonl", "");
+    let mut run = around(world.command(&["run", &script, "--backend", "podman", "--image", &options.image]));
+    assert!(run.args(["--engine", &url]).output().unwrap().status.success());
+    let name = format!("foldspace-{}", world.json(&["sessions"])[0]["session"].as_str().unwrap());
+    let stubborn = "trap '' TERM; echo begun; while :; do sleep 0.1; done";
+    let mut exec = around(world.command(&["exec", "box", "--sh", "--", stubborn]));
+    let mut exec = super::Running(exec.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap());
+    let mut begun = [0; 6];
+    exec.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+    assert_eq!(crate::rig::named(&name).len(), 1);
+    signal(exec.0.id(), "-TERM");
+    signal(exec.0.id(), "-INT");
+    assert_eq!(exec.0.wait().unwrap().code(), Some(130));
+    assert_eq!(crate::rig::named(&name), Vec::<String>::new());
+    let calls = world.json_lines(&["log", "box", "--calls"]);
+    assert_eq!(calls[0]["status"], "interrupted");
+    assert!(calls[0]["finished"].is_null(), "the program did not wait for the command: {calls:?}");
+    assert!(around(world.command(&["remove", "box", "--yes"])).output().unwrap().status.success());
+}
+
+#[test]
 fn who_is_not_to_hang_up_goes_on() {
     let world = World::with_work();
     let mut command = Command::new("nohup");
