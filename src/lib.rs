@@ -44,7 +44,7 @@ mod tools;
 pub use backends::compliance;
 pub use backends::{
     BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
-    HostOptions, HostWorkspace, Leftover, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
+    HostOptions, HostWorkspace, Leftover, Leftovers, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions, MockRule, MockWorkspace,
     Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch, RunnerUse, Running, Shell,
     ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec,
@@ -64,7 +64,7 @@ pub use engine::event::{
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
-pub use engine::portable::{PortableError, PortableSummary, export_session, import_session};
+pub use engine::portable::{PortableError, PortableSummary, export_session, import_session, import_session_if};
 pub use engine::recorded::{EventRef, Payload, Recorded, Seq};
 pub use engine::reducer::{Folding, Opener, Reducer};
 pub use engine::registry::{Registry, RegistryError, SliceSummary};

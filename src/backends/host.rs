@@ -25,8 +25,40 @@ const NAME: &str = "host";
 #[serde(deny_unknown_fields)]
 pub struct HostOptions {
     /// Its directory; one of its own when nothing is said.
-    #[serde(default)]
+    #[serde(default, with = "recorded_path")]
     pub directory: Option<PathBuf>,
+}
+
+/// A path as it is recorded: its text, or its bytes where it is none.
+mod recorded_path {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    use std::path::PathBuf;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    #[derive(Serialize, Deserialize)]
+    #[serde(untagged)]
+    enum Recorded {
+        Text(String),
+        Bytes(Vec<u8>),
+    }
+
+    pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
+        let recorded = path.as_ref().map(|path| match path.to_str() {
+            Some(text) => Recorded::Text(text.to_owned()),
+            None => Recorded::Bytes(path.as_os_str().as_bytes().to_vec()),
+        });
+        recorded.serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+        let recorded = Option::<Recorded>::deserialize(deserializer)?;
+        Ok(recorded.map(|recorded| match recorded {
+            Recorded::Text(text) => PathBuf::from(text),
+            Recorded::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
+        }))
+    }
 }
 
 /// A directory of this machine. Its commands run as this program's user, reach the network and whatever

@@ -172,18 +172,19 @@ impl Shell for MockShell {
                 () = tokio::time::sleep(takes.min(timeout)) => (false, takes > timeout),
                 () = cancel.cancelled() => (true, false),
             };
-            watch(OutputStream::Stdout, answer.stdout.as_bytes());
-            watch(OutputStream::Stderr, answer.stderr.as_bytes());
-            let collected = |text: &str| {
-                let mut collector = Collector::new(if command.capture_output { command.keep } else { 0 });
-                collector.add(text.as_bytes());
+            let collected = |stream, text: &str| {
+                let mut collector = Collector::new(command.keep);
+                if command.capture_output {
+                    watch(stream, text.as_bytes());
+                    collector.add(text.as_bytes());
+                }
                 collector.finish()
             };
             let killed = timed_out || cancelled;
             Ok(ShellResult {
                 exit_code: if killed { SIGNALLED + SIGKILL } else { answer.exit_code },
-                stdout: collected(&answer.stdout),
-                stderr: collected(&answer.stderr),
+                stdout: collected(OutputStream::Stdout, &answer.stdout),
+                stderr: collected(OutputStream::Stderr, &answer.stderr),
                 command: command.command,
                 cwd: command.cwd,
                 duration: takes.min(timeout),

@@ -39,7 +39,7 @@ pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
-pub use podman::{Leftover, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, remove_leftovers};
+pub use podman::{Leftover, Leftovers, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, remove_leftovers};
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,

@@ -19,6 +19,11 @@ use super::{BackendError, Workspace};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 
+/// The directory of all workspaces that were not given one.
+const WORKSPACES: &str = "workspaces";
+/// Processors that a container has at least: the kernel counts no less.
+const CPUS_MIN: f64 = 0.01;
+
 /// What a session's workspace is to be. It is recorded when the session begins, so that whoever goes on
 /// with the session opens the same workspace.
 ///
@@ -87,12 +92,37 @@ pub struct MockOptions {
 
 /// An answer for commands that fit a pattern.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "WrittenRule")]
 pub struct MockRule {
     /// A glob over the command's text, in which `*` fits anything.
     pub command: String,
     /// What the mock says.
     #[serde(flatten)]
     pub answer: MockAnswer,
+}
+
+/// A rule as somebody wrote it: a field that is none of these is refused, which a flattened one can't.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenRule {
+    command: String,
+    #[serde(default)]
+    exit_code: i32,
+    #[serde(default)]
+    stdout: String,
+    #[serde(default)]
+    stderr: String,
+    #[serde(default)]
+    millis: u64,
+    #[serde(default)]
+    failure: Option<String>,
+}
+
+impl From<WrittenRule> for MockRule {
+    fn from(rule: WrittenRule) -> Self {
+        let WrittenRule { command, exit_code, stdout, stderr, millis, failure } = rule;
+        Self { command, answer: MockAnswer { exit_code, stdout, stderr, millis, failure } }
+    }
 }
 
 impl WorkspaceSpec {
@@ -114,19 +144,20 @@ impl WorkspaceSpec {
             Self::Podman(options) => serde_json::to_value(options),
             Self::Mock(options) => serde_json::to_value(options),
         };
-        // Plain structs of texts and numbers have a JSON form.
+        // Plain structs of texts, bytes and numbers have a JSON form.
         options.unwrap_or_default()
     }
 
     /// Reads what was recorded.
     ///
     /// # Errors
-    /// [`BackendError`] for a backend that this program does not know, and options that make no sense.
+    /// [`BackendError`] for a backend that this program does not know, and options that make no sense or
+    /// are out of range.
     pub fn parse(backend: &str, options: &Value) -> Result<Self, BackendError> {
         let options = if options.is_null() { Value::Object(Default::default()) } else { options.clone() };
         let wrong =
             |backend| move |error: serde_json::Error| BackendError { backend, reason: format!("its options: {error}") };
-        match backend {
+        let spec = match backend {
             "memory" => Ok(Self::Memory),
             "host" => serde_json::from_value(options).map(Self::Host).map_err(wrong("host")),
             "podman" => serde_json::from_value(options).map(Self::Podman).map_err(wrong("podman")),
@@ -135,7 +166,50 @@ impl WorkspaceSpec {
                 let reason = format!("there is no backend {other:?}; there are memory, host, podman and mock");
                 Err(BackendError { backend: "requested", reason })
             }
+        }?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Beyond these ranges an engine would take a limit for none.
+    fn check(&self) -> Result<(), BackendError> {
+        let Self::Podman(options) = self else { return Ok(()) };
+        let cpus = options.cpus.is_finite() && options.cpus >= CPUS_MIN;
+        let ranges = [
+            (cpus, "cpus", "0.01"),
+            (options.memory_bytes > 0, "memory_bytes", "1"),
+            (options.pids > 0, "pids", "1"),
+            (options.tmp_bytes > 0, "tmp_bytes", "1"),
+        ];
+        match ranges.into_iter().find(|(is_right, ..)| !is_right) {
+            None => Ok(()),
+            Some((_, name, least)) => {
+                let reason = format!("its options: {name} must be a number of at least {least}");
+                Err(BackendError { backend: self.backend_name(), reason })
+            }
         }
+    }
+
+    /// What it names of the machine on which it is opened, for a person: directories, engines, networks. Who
+    /// opens what somebody else has recorded gives them that.
+    pub fn reaches(&self) -> Vec<String> {
+        let mut reached = Vec::new();
+        match self {
+            Self::Memory | Self::Mock(_) => {}
+            Self::Host(HostOptions { directory }) => {
+                reached.extend(directory.iter().map(|directory| format!("the directory {}", directory.display())));
+            }
+            Self::Podman(options) => {
+                reached.extend(options.connection.iter().map(|url| format!("the engine at {url}")));
+                if options.network {
+                    reached.push("the network".to_owned());
+                }
+                if options.pull {
+                    reached.push(format!("pulling the image {}", options.image));
+                }
+            }
+        }
+        reached
     }
 
     /// The workspace of a session, as its first event tells.
@@ -152,6 +226,7 @@ impl WorkspaceSpec {
     /// # Errors
     /// [`BackendError`].
     pub fn open(&self, session: SessionId, home: &Path) -> Result<Arc<dyn Workspace>, BackendError> {
+        self.check()?;
         Ok(match self {
             Self::Memory => Arc::new(MemoryWorkspace),
             Self::Host(options) => {
@@ -174,19 +249,96 @@ impl WorkspaceSpec {
     /// # Errors
     /// [`BackendError`] when it can't be removed.
     pub fn remove(&self, session: SessionId, home: &Path) -> Result<(), BackendError> {
-        let removed = match self {
-            Self::Host(HostOptions { directory: None }) => match Self::directory(session, home).parent() {
-                Some(directory) => remove(directory),
-                None => Ok(()),
-            },
-            Self::Podman(_) => super::podman::session_directory(session).and_then(|directory| remove(&directory)),
-            Self::Host(_) | Self::Memory | Self::Mock(_) => Ok(()),
+        let failed = |reason| BackendError { backend: self.backend_name(), reason };
+        let directory = match self {
+            Self::Host(HostOptions { directory: None }) => home.join(WORKSPACES).join(session.to_string()),
+            Self::Podman(_) => super::podman::session_directory(session).map_err(|error| failed(error.to_string()))?,
+            Self::Host(_) | Self::Memory | Self::Mock(_) => return Ok(()),
         };
-        removed.map_err(|error| BackendError { backend: self.backend_name(), reason: error.to_string() })
+        remove(&directory).map_err(|error| failed(format!("can't remove {}: {error}", directory.display())))
+    }
+
+    /// The directories below `home` with files of sessions that are not there any more.
+    ///
+    /// # Errors
+    /// [`BackendError`] when they can't be looked for.
+    pub fn abandoned(home: &Path, is_there: impl Fn(SessionId) -> bool) -> Result<Vec<PathBuf>, BackendError> {
+        let place = home.join(WORKSPACES);
+        let failed =
+            |error| BackendError { backend: "host", reason: format!("can't read {}: {error}", place.display()) };
+        #[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
+        let entries = match std::fs::read_dir(&place) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            other => other.map_err(failed)?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(failed)?;
+            let session = entry.file_name().to_str().and_then(|name| name.parse().ok());
+            if session.is_some_and(|session| !is_there(session)) {
+                found.push(entry.path());
+            }
+        }
+        found.sort();
+        Ok(found)
     }
 
     /// Where the files of a session lie on this machine, when nothing else was said.
     pub fn directory(session: SessionId, home: &Path) -> PathBuf {
-        home.join("workspaces").join(session.to_string()).join("files")
+        home.join(WORKSPACES).join(session.to_string()).join("files")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_recorded_is_what_was_meant() {
+        let odd = PathBuf::from(OsStr::from_bytes(b"/tmp/\xff"));
+        let specs = [
+            WorkspaceSpec::Memory,
+            WorkspaceSpec::Host(HostOptions { directory: None }),
+            WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }),
+            WorkspaceSpec::Host(HostOptions { directory: Some(odd) }),
+            WorkspaceSpec::Podman(PodmanOptions::default()),
+            WorkspaceSpec::Mock(MockOptions {
+                answers: vec![MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") }],
+            }),
+        ];
+        for spec in specs {
+            assert_eq!(WorkspaceSpec::parse(spec.backend_name(), &spec.options()), Ok(spec));
+        }
+        assert_eq!(
+            WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()) }).options(),
+            json!({ "directory": "/a" })
+        );
+    }
+
+    #[test]
+    fn limits_that_would_be_none_are_refused() {
+        let wrong = [("cpus", json!(0)), ("cpus", json!(-1.5)), ("cpus", json!(0.001)), ("memory_bytes", json!(0))];
+        let wrong = wrong.into_iter().chain([("pids", json!(0)), ("tmp_bytes", json!(0)), ("cpus", json!(null))]);
+        for (name, value) in wrong {
+            let refused = WorkspaceSpec::parse("podman", &json!({ name: value })).unwrap_err();
+            assert!(refused.reason.contains("its options"), "{name}: {refused}");
+        }
+        let direct = WorkspaceSpec::Podman(PodmanOptions { cpus: f64::NAN, ..PodmanOptions::default() });
+        let opened = direct.open(SessionId::from_bytes([7; 16]), Path::new("/nowhere"));
+        assert!(opened.err().unwrap().reason.contains("cpus"));
+        assert!(WorkspaceSpec::parse("podman", &json!({ "cpus": 0.01, "pids": 1 })).is_ok());
+    }
+
+    #[test]
+    fn a_misspelt_answer_is_refused() {
+        let rule = |text: serde_json::Value| serde_json::from_value::<MockRule>(text);
+        assert_eq!(rule(json!({ "command": "make", "exit_code": 1 })).unwrap().answer.exit_code, 1);
+        let error = rule(json!({ "command": "make", "exitcode": 1 })).unwrap_err().to_string();
+        assert!(error.contains("exitcode"), "{error}");
     }
 }

@@ -3,9 +3,8 @@
 use std::io::Read;
 use std::time::Duration;
 
-use foldspace::{CallStatus, Durability, ToolCall, ToolOutcome};
+use foldspace::{CallStatus, Durability, Session, ToolCall, ToolOutcome};
 use serde_json::{Value, json};
-use tokio_util::sync::CancellationToken;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -15,7 +14,9 @@ use super::workspace::{self, RuleArgs};
 use super::{interrupt, open};
 
 /// Characters that a command reads on its standard input at most.
-const STDIN_MAX: u64 = 48_000;
+const STDIN_MAX: usize = 48_000;
+/// What the call may take: who reads the output may take their time, and the command has a limit of its own.
+const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Runs a command in a session's workspace, and records it with everything that it changes
 ///
@@ -49,7 +50,7 @@ pub(super) struct Exec {
     #[arg(long, value_name = "SECS")]
     timeout: Option<f64>,
     /// Who runs it
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     #[command(flatten)]
     rules: RuleArgs,
@@ -72,22 +73,33 @@ impl Exec {
             Some(agent) => found.session.as_agent(agent.as_str()),
             None => found.session,
         };
-        let runtime = super::runtime()?;
         out.go_live_for_good()?;
-        let outcome = runtime.block_on(async {
-            let workspace = workspace::of_session(globals, &session)?;
-            let dispatcher = workspace::dispatcher(session.clone(), workspace.clone(), self.rules.rules(true))?;
-            let cancel = CancellationToken::new();
-            interrupt::watch(cancel.clone());
-            let mut call = ToolCall::new("shell_execute", params);
-            call.cancel = cancel;
-            let live = (!out.is_json()).then(|| Live::begin(&session));
-            let outcome = dispatcher.call(call).await;
-            drop(live);
-            workspace.close();
-            Ok::<ToolOutcome, Failure>(outcome?)
-        })?;
-        report(&outcome, out)
+        let (outcome, shown) = super::block_on(self.call(globals, &session, params, out.is_json()))??;
+        let exit = report(&outcome, out)?;
+        shown.map(|()| exit)
+    }
+
+    /// Gives what came of the call, and whether all output could be shown.
+    async fn call(
+        &self,
+        globals: &Globals,
+        session: &Session,
+        params: Value,
+        is_json: bool,
+    ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
+        let workspace = workspace::of_session(globals, session)?;
+        let dispatcher = workspace::dispatcher(session.clone(), workspace.clone(), self.rules.typed())?;
+        let mut call = ToolCall::new("shell_execute", params);
+        call.limit = Some(CALL_MAX);
+        interrupt::watch(call.cancel.clone(), &workspace);
+        let live = if is_json { None } else { Some(Live::begin(session, &call.cancel)?) };
+        let outcome = dispatcher.call(call).await;
+        let shown = match live {
+            Some(live) => live.end().await,
+            None => Ok(()),
+        };
+        dispatcher.close()?;
+        Ok((outcome?, shown))
     }
 
     fn params(&self) -> Result<Value, Failure> {
@@ -110,11 +122,23 @@ impl Exec {
 }
 
 fn standard_input() -> Result<String, Failure> {
-    let mut input = String::new();
+    let mut input = Vec::new();
     // A character has at most four bytes.
-    let read = std::io::stdin().lock().take(STDIN_MAX * 4 + 1).read_to_string(&mut input);
+    let limit = STDIN_MAX * 4 + 1;
+    let read = std::io::stdin().lock().take(limit as u64).read_to_end(&mut input);
     read.map_err(|error| Failure::io("read", "standard input", &error))?;
-    Ok(input)
+    let too_long = || {
+        let what = format!("standard input has more than {STDIN_MAX} characters");
+        Failure::new(Exit::Usage, what).with_hint("put it into a file of the workspace, and let the command read that")
+    };
+    if input.len() == limit {
+        return Err(too_long());
+    }
+    let input = String::from_utf8(input).map_err(|error| {
+        let at = error.utf8_error().valid_up_to() + 1;
+        Failure::new(Exit::Usage, format!("standard input is no text: byte {at} of it is not UTF-8"))
+    })?;
+    if input.chars().count() > STDIN_MAX { Err(too_long()) } else { Ok(input) }
 }
 
 /// Tells how the program is to end after a call of `shell_execute`.

@@ -31,7 +31,7 @@ impl Exit {
         (Self::Busy, 4, "another process has the store"),
         (Self::Damaged, 5, "the store or the file to import is damaged"),
         (Self::Io, 6, "the operating system or the container engine refused"),
-        (Self::Interrupted, 130, "stopped by Ctrl-C"),
+        (Self::Interrupted, 130, "stopped by Ctrl-C, or told to end"),
     ];
 
     pub(super) fn code(self) -> u8 {
@@ -148,6 +148,7 @@ impl From<PortableError> for Failure {
                 return Self::Closed;
             }
             PortableError::Io { .. } => Exit::Io,
+            PortableError::Refused(_) => Exit::Usage,
             PortableError::Damaged(_) => Exit::Damaged,
             PortableError::Differs { .. } => Exit::Failed,
         };
@@ -181,6 +182,6 @@ mod tests {
     fn every_exit_has_its_code() {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, ..)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 130]);
-        assert!(Exit::table().contains("  130  stopped by Ctrl-C"));
+        assert!(Exit::table().contains("  130  stopped by Ctrl-C, or told to end"));
     }
 }

@@ -1,10 +1,13 @@
 //! `foldspace gc`: space that nobody needs any more.
 
-use foldspace::{LocalStore, remove_leftovers};
+use std::path::PathBuf;
+
+use foldspace::{Leftovers, LocalStore, WorkspaceSpec, remove_leftovers};
+use serde_json::{Value, json};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::output::Out;
+use super::output::{self, Out};
 use super::{open, text};
 
 /// Frees the space of removed sessions, of contents that nothing refers to, and of old repairs; removes
@@ -14,18 +17,20 @@ pub(super) struct Gc {
     /// Only tells what it would do
     #[arg(long)]
     dry_run: bool,
+    /// Where the engine listens whose containers are looked at [default: as `run` finds it]
+    #[arg(long, value_name = "URL")]
+    engine: Option<String>,
 }
 
 impl Gc {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
         let report = open::patiently(|| LocalStore::collect(&directory, self.dry_run))?;
-        let containers = remove_leftovers(self.dry_run)?;
+        let abandoned = abandoned(globals)?;
+        let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;
         if out.is_json() {
-            let mut report = serde_json::to_value(&report).unwrap_or_default();
-            report["containers"] = serde_json::to_value(&containers).unwrap_or_default();
-            out.document(&report)?;
-            return Ok(Exit::Ok);
+            out.document(&as_json(serde_json::to_value(&report).unwrap_or_default(), &containers, &abandoned))?;
+            return Ok(exit(&containers));
         }
         let found = [
             text::count(report.commits, "commit"),
@@ -36,13 +41,59 @@ impl Gc {
         let verb = if self.dry_run { "would free" } else { "freed" };
         out.line(format!("{verb} {} of the journal: {}", text::size(report.bytes), found.join(", ")))?;
         let verb = if self.dry_run { "would remove" } else { "removed" };
-        for container in &containers {
+        for container in &containers.removed {
             let state = if container.running { "running" } else { "stopped" };
-            out.line(format!(
-                "{verb} container {} ({state}), whose process has ended",
-                text::one_line(&container.name, 200)
-            ))?;
+            let name = text::one_line(&container.name, 200);
+            out.line(format!("{verb} container {name} ({state}), whose process has ended"))?;
         }
-        Ok(Exit::Ok)
+        tell(&containers, &abandoned);
+        Ok(exit(&containers))
     }
+}
+
+/// Directories of sessions that are gone.
+fn abandoned(globals: &Globals) -> Result<Vec<PathBuf>, Failure> {
+    let opened = open::reading(globals)?;
+    let sessions = opened.sessions.list()?;
+    let is_there = |id| sessions.iter().any(|entry| entry.id == id);
+    Ok(WorkspaceSpec::abandoned(&open::directory(globals)?, is_there)?)
+}
+
+fn as_json(mut report: Value, containers: &Leftovers, abandoned: &[PathBuf]) -> Value {
+    let Leftovers { removed, elsewhere, failed, unasked } = containers;
+    let paths: Vec<_> = abandoned.iter().map(|path| path.to_string_lossy()).collect();
+    report["containers"] = json!(removed);
+    report["containers_elsewhere"] = json!(elsewhere);
+    report["containers_failed"] = json!(failed);
+    report["engine_unasked"] = json!(unasked);
+    report["abandoned"] = json!(paths);
+    report
+}
+
+/// Says what is left for the person to do.
+fn tell(containers: &Leftovers, abandoned: &[PathBuf]) {
+    for container in &containers.elsewhere {
+        output::note(&format!(
+            "container {name} was made by a process that can't be seen from here and may live; if it does not, \
+             `podman rm -f {name}`",
+            name = container.name
+        ));
+    }
+    for directory in abandoned {
+        let shown = directory.to_string_lossy();
+        output::note(&format!(
+            "{shown} has files of a session that is not there any more; if nobody needs them, `rm -r {}`",
+            text::shell_word(&shown)
+        ));
+    }
+    if let Some(why) = &containers.unasked {
+        output::note(&format!("containers were not looked for: {why}"));
+    }
+    for failed in &containers.failed {
+        output::note(&format!("can't remove {failed}"));
+    }
+}
+
+fn exit(containers: &Leftovers) -> Exit {
+    if containers.failed.is_empty() { Exit::Ok } else { Exit::Io }
 }

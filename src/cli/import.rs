@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Durability, import_session};
+use foldspace::{Durability, PortableError, SessionStarted, WorkspaceSpec, import_session_if};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, Out};
-use super::{export, files, open};
+use super::{export, files, open, text};
 
 /// Takes a session out of a file that `export` wrote; everything in it is checked first
 #[derive(Debug, clap::Args)]
@@ -18,13 +18,23 @@ pub(super) struct Import {
     /// Gives the session another name
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// Takes a session whose workspace is a directory of this machine, or reaches an engine or the network
+    #[arg(long)]
+    trust_workspace: bool,
 }
 
 impl Import {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let mut file = files::reader(&self.file)?;
         let opened = open::writing(globals, Durability::Synced)?;
-        let summary = import_session(&opened.sessions, &mut file, self.name.as_deref())?;
+        let accept = |started: &SessionStarted| if self.trust_workspace { Ok(()) } else { harmless(started) };
+        let summary = import_session_if(&opened.sessions, &mut file, self.name.as_deref(), &accept);
+        let summary = summary.map_err(|error| match error {
+            PortableError::Refused(_) => {
+                Failure::from(error).with_hint("if you know where the file is from, --trust-workspace takes it")
+            }
+            error => error.into(),
+        })?;
         if self.name.as_ref().is_some_and(|name| *name != summary.name) {
             output::note(&format!("the session was here already and is called {}", summary.name));
         }
@@ -33,5 +43,15 @@ impl Import {
             false => out.line(format!("{} read, {} events were new", export::told(&summary), summary.added))?,
         }
         Ok(Exit::Ok)
+    }
+}
+
+/// Whether opening the workspace gives whoever wrote the file nothing of this machine.
+fn harmless(started: &SessionStarted) -> Result<(), String> {
+    // One that makes no sense can't be opened.
+    let reached = WorkspaceSpec::of_session(started).map(|spec| spec.reaches()).unwrap_or_default();
+    match reached.is_empty() {
+        true => Ok(()),
+        false => Err(format!("its workspace would use {}", text::one_line(&reached.join(", "), 1000))),
     }
 }

@@ -1,18 +1,128 @@
-//! Ctrl-C while calls are made.
+//! Ctrl-C, and other ways of telling the program to end, while calls are made.
 
+use std::future::pending;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use foldspace::Workspace;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::Exit;
 
-/// Cancels the token at the first Ctrl-C: the call under way is recorded as interrupted. A second one
+/// How long a workspace may take to close when the program is to end at once.
+const CLOSING: Duration = Duration::from_secs(3);
+
+/// What somebody wants of the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// That it stops what it is doing: Ctrl-C.
+    Stop,
+    /// That it ends: it was told so, or its terminal is gone.
+    End,
+}
+
+/// The signals that end a program.
+pub(super) struct Signals {
+    interrupt: Option<Signal>,
+    terminate: Option<Signal>,
+    hang_up: Option<Signal>,
+    is_to_end: bool,
+}
+
+impl Signals {
+    /// From now on they do not end the program by themselves. It must be called within a runtime.
+    pub(super) fn listen() -> Self {
+        let listen = |kind| signal(kind).ok();
+        Self {
+            interrupt: listen(SignalKind::interrupt()),
+            terminate: listen(SignalKind::terminate()),
+            // Who was started by `nohup` is to go on.
+            hang_up: if hang_up_is_ignored() { None } else { listen(SignalKind::hangup()) },
+            is_to_end: false,
+        }
+    }
+
+    /// Whether the program was told to end.
+    pub(super) fn is_to_end(&self) -> bool {
+        self.is_to_end
+    }
+
+    /// The next one. Nothing is lost when this is dropped while it waits.
+    pub(super) async fn next(&mut self) -> Wish {
+        let wish = tokio::select! {
+            () = received(&mut self.interrupt) => Wish::Stop,
+            () = received(&mut self.terminate) => Wish::End,
+            () = received(&mut self.hang_up) => Wish::End,
+        };
+        self.is_to_end |= wish == Wish::End;
+        wish
+    }
+}
+
+async fn received(signal: &mut Option<Signal>) {
+    let received = match signal {
+        Some(signal) => signal.recv().await,
+        None => None,
+    };
+    if received.is_none() {
+        pending::<()>().await;
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+fn hang_up_is_ignored() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0);
+    mask >> (SignalKind::hangup().as_raw_value() - 1) & 1 == 1
+}
+
+/// Cancels the token at the first signal: the call under way is recorded as interrupted. A second one
 /// ends the program at once; the next run records the interruption then.
-pub(super) fn watch(token: CancellationToken) {
+pub(super) fn watch(token: CancellationToken, workspace: &Arc<dyn Workspace>) {
+    let (mut signals, workspace) = (Signals::listen(), Arc::downgrade(workspace));
     tokio::spawn(async move {
-        if tokio::signal::ctrl_c().await.is_ok() {
-            token.cancel();
-        }
-        if tokio::signal::ctrl_c().await.is_ok() {
-            std::process::exit(i32::from(Exit::Interrupted.code()));
-        }
+        signals.next().await;
+        token.cancel();
+        signals.next().await;
+        end_now(&workspace);
     });
+}
+
+/// Does some work, whose token the first signal cancels; a second one ends the program at once.
+pub(super) async fn minding<T>(
+    signals: &mut Signals,
+    token: &CancellationToken,
+    workspace: &Arc<dyn Workspace>,
+    work: impl Future<Output = T>,
+) -> T {
+    let mut work = std::pin::pin!(work);
+    loop {
+        tokio::select! {
+            done = &mut work => return done,
+            _ = signals.next() => {
+                if token.is_cancelled() {
+                    end_now(&Arc::downgrade(workspace));
+                }
+                token.cancel();
+            }
+        }
+    }
+}
+
+/// Ends the program, whatever else it does. The workspace is given a moment to let go of its container.
+pub(super) fn end_now(workspace: &Weak<dyn Workspace>) -> ! {
+    if let Some(workspace) = workspace.upgrade() {
+        let (done, closed) = std::sync::mpsc::channel();
+        let closing = std::thread::Builder::new().spawn(move || {
+            workspace.close();
+            // Nobody may wait any more.
+            let _ = done.send(());
+        });
+        if closing.is_ok() {
+            let _ = closed.recv_timeout(CLOSING);
+        }
+    }
+    std::process::exit(i32::from(Exit::Interrupted.code()))
 }

@@ -1,69 +1,114 @@
 //! What commands print, passed on while they run.
 
-use std::io::Write;
+use std::io::{self, ErrorKind, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use foldspace::{CommandOutput, OutputStream, OutputSubscription, Session};
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::exit::{Exit, Failure};
 use super::output;
 
 /// How often the thread looks whether it is to end.
 const PATIENCE: Duration = Duration::from_millis(20);
+/// How long a reader who takes nothing is waited for once the call is taken back.
+const LAST: Duration = Duration::from_secs(1);
 
-/// Passes on what a session's commands print, until it is dropped.
+/// Passes on what a session's commands print, all of it: they wait for who reads it, until the call is
+/// taken back.
 pub(super) struct Live {
+    subscription: Arc<OutputSubscription>,
     done: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    passed: oneshot::Receiver<io::Result<()>>,
+    cancel: CancellationToken,
+    _watched: DropGuard,
 }
 
 impl Live {
-    pub(super) fn begin(session: &Session) -> Self {
-        let (subscription, done) = (session.watch_output(), Arc::new(AtomicBool::new(false)));
-        let ended = Arc::clone(&done);
+    /// `cancel` takes the call back whose command is shown. It must be called within a runtime.
+    pub(super) fn begin(session: &Session, cancel: &CancellationToken) -> Result<Self, Failure> {
+        let (subscription, done) = (Arc::new(session.watch_all_output()), Arc::new(AtomicBool::new(false)));
+        let (tell, passed) = oneshot::channel();
+        let (printed, ended) = (Arc::clone(&subscription), Arc::clone(&done));
         let thread = std::thread::Builder::new().name("foldspace-output".to_owned());
-        let thread = thread.spawn(move || pass_on(&subscription, &ended)).ok();
-        Self { done, thread }
+        let thread = thread.spawn(move || {
+            // Nobody may wait for it any more.
+            drop(tell.send(pass_on(&printed, &ended)));
+        });
+        thread.map_err(|error| Failure::io("start", "the thread that shows output", &error))?;
+        let (watched, waiting, taken_back) = (CancellationToken::new(), Arc::clone(&subscription), cancel.clone());
+        let over = watched.clone();
+        tokio::spawn(async move {
+            tokio::select! {
+                () = taken_back.cancelled() => waiting.let_go(),
+                () = over.cancelled() => {}
+            }
+        });
+        Ok(Self { subscription, done, passed, cancel: cancel.clone(), _watched: watched.drop_guard() })
+    }
+
+    /// Waits until everything is passed on; after the call was taken back not for long.
+    ///
+    /// # Errors
+    /// When it could not be written. That nobody reads it any more is no error.
+    pub(super) async fn end(mut self) -> Result<(), Failure> {
+        self.done.store(true, Ordering::Release);
+        let taken_back = async {
+            self.cancel.cancelled().await;
+            tokio::time::sleep(LAST).await;
+        };
+        let passed = tokio::select! {
+            passed = &mut self.passed => passed.unwrap_or_else(|_| Err(io::Error::other("its thread ended"))),
+            () = taken_back => Ok(()),
+        };
+        if self.subscription.missed_bytes() > 0 {
+            let missed = super::text::size(self.subscription.missed_bytes());
+            output::note(&format!("{missed} of what it printed were not shown; `foldspace show` has what was kept"));
+        }
+        passed.map_err(|error| {
+            let failure = Failure::new(Exit::Io, format!("can't write what the command printed: {error}"));
+            failure.with_hint("the command has run and is recorded; `foldspace show` has what was kept of its output")
+        })
     }
 }
 
 impl Drop for Live {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been printed.
-            drop(thread.join());
-        }
+        self.subscription.let_go();
     }
 }
 
-fn pass_on(subscription: &OutputSubscription, done: &AtomicBool) {
+/// Gives the first error of writing; what comes after it is taken all the same, so that no command waits.
+fn pass_on(subscription: &OutputSubscription, done: &AtomicBool) -> io::Result<()> {
+    let mut passed = Ok(());
     loop {
         // Looked at first: what was printed before the end is there by then.
         let last = done.load(Ordering::Acquire);
         match subscription.next_within(if last { Duration::ZERO } else { PATIENCE }) {
-            Some(output) => show(&output),
+            Some(output) if passed.is_ok() => passed = show(&output),
+            Some(_) => {}
             None if last => break,
             None => {}
         }
     }
-    if subscription.missed_bytes() > 0 {
-        let missed = super::text::size(subscription.missed_bytes());
-        output::note(&format!("{missed} came faster than they could be shown; `foldspace show` has what was kept"));
+    match passed {
+        // Nobody reads any more; the command goes on all the same.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 
 /// As it is: the command was asked for by the person who looks.
-fn show(output: &CommandOutput) {
-    let written = match output.stream {
+fn show(output: &CommandOutput) -> io::Result<()> {
+    match output.stream {
         OutputStream::Stdout => {
-            let mut stdout = std::io::stdout().lock();
+            let mut stdout = io::stdout().lock();
             stdout.write_all(&output.bytes).and_then(|()| stdout.flush())
         }
-        OutputStream::Stderr => std::io::stderr().lock().write_all(&output.bytes),
-    };
-    // Nobody may read any more; the command goes on all the same.
-    drop(written);
+        OutputStream::Stderr => io::stderr().lock().write_all(&output.bytes),
+    }
 }

@@ -1,5 +1,7 @@
 //! The program `foldspace`: it parses and prints, and holds no rule.
 
+mod asking;
+mod bar;
 mod calls;
 mod cat;
 mod completions;
@@ -17,6 +19,7 @@ mod gc;
 mod grep;
 mod import;
 mod interrupt;
+mod lines;
 mod live;
 mod log;
 mod ls;
@@ -42,6 +45,7 @@ mod workspace;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
@@ -164,10 +168,16 @@ impl Command {
     }
 }
 
-/// What runs calls. The watcher of Ctrl-C has a thread of its own, whatever a tool does meanwhile.
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+/// How long what nobody waits for any more may take to end.
+const LAST: Duration = Duration::from_secs(1);
+
+/// Makes calls. The watcher of Ctrl-C has a thread of its own, whatever a tool does meanwhile.
+fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    runtime.map_err(|error| Failure::io("start", "the runtime", &error))
+    let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
+    let done = runtime.block_on(work);
+    runtime.shutdown_timeout(LAST);
+    Ok(done)
 }
 
 /// The program's definition, from which help, completions and man pages come.

@@ -130,7 +130,8 @@ fn default_directory() -> Option<PathBuf> {
 
 /// How to call the program again on the same data: its name, and `--data` where it was given.
 pub(super) fn same_program(globals: &Globals) -> String {
-    let called = std::env::args().next().filter(|word| word.contains('/'));
+    let called = std::env::args_os().next().map(|word| word.to_string_lossy().into_owned());
+    let called = called.filter(|word| word.contains('/'));
     let program = called.unwrap_or_else(|| "foldspace".to_owned());
     let mut words = text::shell_word(&program).into_owned();
     if let Some(data) = &globals.data {

@@ -190,8 +190,13 @@ fn aside(label: &str, style: Style, words: &str) {
 
 /// Asks a question on the terminal; none when there is no terminal.
 pub(super) fn confirmed(question: &str) -> Option<bool> {
-    let answer = choice(question, "[y/N]")?;
-    Some(matches!(answer.as_str(), "y" | "Y" | "yes" | "Yes"))
+    if !can_ask() {
+        return None;
+    }
+    ask(question, "[y/N]");
+    let mut answer = String::new();
+    let read = io::stdin().read_line(&mut answer);
+    Some(read.is_ok() && matches!(answer.trim(), "y" | "Y" | "yes" | "Yes"))
 }
 
 /// Whether there is a terminal to ask on.
@@ -199,17 +204,15 @@ pub(super) fn can_ask() -> bool {
     io::stdin().is_terminal() && io::stderr().is_terminal()
 }
 
-/// Asks a question on the terminal and gives the answer, empty when there is none; none when there is no
-/// terminal.
-pub(super) fn choice(question: &str, choices: &str) -> Option<String> {
-    if !can_ask() {
-        return None;
-    }
+/// Puts a question on the terminal.
+pub(super) fn ask(question: &str, choices: &str) {
     let lines: Vec<_> = question.lines().map(text::visible).collect();
     drop(write!(anstream::stderr(), "{} {choices} ", lines.join("\n")));
-    let mut answer = String::new();
-    let read = io::stdin().read_line(&mut answer);
-    Some(if read.is_ok() { answer.trim().to_owned() } else { String::new() })
+}
+
+/// Ends the line of a question that nobody has answered.
+pub(super) fn end_question() {
+    drop(writeln!(anstream::stderr()));
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! `foldspace remove`: a session that is to go.
 
-use foldspace::WorkspaceSpec;
 use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, Out};
-use super::{open, text};
+use super::{open, text, workspace};
 
 /// Removes a session with its whole history; `gc` frees its space
 #[derive(Debug, clap::Args)]
@@ -40,11 +39,13 @@ impl Remove {
             }
         }
         let opened = open::changing(globals)?;
-        let spec = opened.sessions.session(id)?.started().map(WorkspaceSpec::of_session);
-        opened.sessions.remove(id)?;
-        if let Some(Ok(spec)) = spec {
-            spec.remove(id, &open::directory(globals)?)?;
+        // The files first: without the session nobody could name them any more.
+        match workspace::spec_of(&opened.sessions.session(id)?) {
+            Ok(spec) => spec.remove(id, &open::directory(globals)?)?,
+            Err(Failure::Told { message, .. }) => output::note(&format!("{message}; its files are left")),
+            Err(Failure::Closed) => {}
         }
+        opened.sessions.remove(id)?;
         match out.is_json() {
             true => out.document(&json!({ "removed": id, "name": name, "events": head }))?,
             false => out.line(format!("removed {shown} ({}), {events}; `gc` frees its space", id.short()))?,

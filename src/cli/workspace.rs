@@ -5,15 +5,26 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use foldspace::{
-    Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Dispatcher, HostOptions, MockOptions,
-    MockRule, OverlayUse, PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    Asker, CaptureBudget, CommandPolicy, Dispatcher, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
+    PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 
+use super::asking::AtTerminal;
+use super::bar::Bar;
 use super::exit::{Exit, Failure};
 use super::{Globals, files, open, output, text};
 
 /// MiB that can be asked for: a PiB.
 const MIB_MAX: u64 = 1 << 30;
+
+/// Checks an agent's name on the command line.
+pub(super) fn agent_name(name: &str) -> Result<String, String> {
+    match name.len() {
+        0 => Err("a name is needed".to_owned()),
+        1..=MAX_AGENT_BYTES => Ok(name.to_owned()),
+        _ => Err(format!("an agent's name has at most {MAX_AGENT_BYTES} bytes")),
+    }
+}
 
 /// What a new session's workspace is to be.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -200,12 +211,21 @@ pub(super) fn environment_image() -> Option<String> {
 }
 
 impl RuleArgs {
-    /// The rules; `typed` says that a person typed each command, which is answer enough to a question.
-    pub(super) fn rules(&self, typed: bool) -> ShellRules {
+    /// The rules for commands that somebody else thought of. The person at the terminal is asked; the bar, if
+    /// there is one, steps aside for that.
+    pub(super) fn asking(&self, bar: Option<Bar>) -> ShellRules {
+        let asker = output::can_ask().then(|| Arc::new(AtTerminal::new(bar)) as Arc<dyn Asker>);
+        self.rules(self.yes, asker)
+    }
+
+    /// The rules for commands that a person typed, which is answer enough to a question.
+    pub(super) fn typed(&self) -> ShellRules {
+        self.rules(true, None)
+    }
+
+    fn rules(&self, auto_confirm: bool, asker: Option<Arc<dyn Asker>>) -> ShellRules {
         let defaults = CaptureBudget::default();
-        let policy =
-            CommandPolicy { allow: self.allow.clone(), auto_confirm: self.yes || typed, ..CommandPolicy::default() };
-        let asker = output::can_ask().then(|| Arc::new(AtTerminal) as Arc<dyn Asker>);
+        let policy = CommandPolicy { allow: self.allow.clone(), auto_confirm, ..CommandPolicy::default() };
         let budget = CaptureBudget {
             file_bytes: self.keep_file_bytes.unwrap_or(defaults.file_bytes),
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
@@ -215,35 +235,23 @@ impl RuleArgs {
     }
 }
 
-/// Asks the person at the terminal.
-struct AtTerminal;
-
-impl Asker for AtTerminal {
-    fn ask(&self, question: CommandQuestion) -> Asking {
-        Box::pin(async move {
-            let asked = tokio::task::spawn_blocking(move || answer(&question)).await;
-            asked.unwrap_or_else(|_| Answer::Refuse("the question was not answered".to_owned()))
-        })
-    }
-}
-
-fn answer(question: &CommandQuestion) -> Answer {
-    let who = if question.agent.is_empty() { "the agent" } else { question.agent.as_str() };
-    let (who, command) = (text::one_line(who, 80), text::one_line(&question.command.to_string(), 2000));
-    let programs = text::one_line(&question.programs.join(", "), 200);
-    let words = format!("{who} wants to run: {command}\nallow it? y: this once, n: no, a: {programs} for this session");
-    match output::choice(&words, "[y/n/a]").as_deref() {
-        Some("y" | "Y" | "yes") => Answer::Once,
-        Some("a" | "A" | "always") => Answer::Session,
-        _ => Answer::Refuse("the person said no".to_owned()),
+/// What the first event of a session says of its workspace.
+pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
+    match session.started() {
+        Some(started) => Ok(WorkspaceSpec::of_session(started)?),
+        None => {
+            let name = text::one_line(session.name(), 80);
+            let what = format!("how session {name} began can't be read, so neither can what its workspace is");
+            let failure = Failure::new(Exit::Damaged, what);
+            Err(failure.with_hint("a newer foldspace may have begun it: use that one; `foldspace fsck` finds damage"))
+        }
     }
 }
 
 /// Opens the workspace of a session as its first event describes it; what it waits for is shown.
 pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn Workspace>, Failure> {
     let home = open::directory(globals)?;
-    let spec = session.started().map_or(Ok(WorkspaceSpec::Memory), WorkspaceSpec::of_session)?;
-    let workspace = spec.open(session.id(), &home)?;
+    let workspace = spec_of(session)?.open(session.id(), &home)?;
     workspace.watch_progress(Arc::new(output::progress));
     Ok(workspace)
 }

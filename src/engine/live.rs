@@ -1,17 +1,21 @@
 //! What commands print while they run: shown to whoever watches, and forgotten.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crossbeam_channel::{Receiver, Sender, TrySendError, bounded};
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use serde::{Deserialize, Serialize};
 
 use super::recorded::Seq;
 
 /// Pieces that wait for one subscriber.
 const WAITING_MAX: usize = 1024;
+/// Pieces that wait for a subscriber who misses none: the rest waits in the command's pipes.
+const HELD_MAX: usize = 64;
+/// How often a command that waits for a subscriber looks whether it still has to.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A piece of what a command prints, while it runs. The command's result has the digest of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,9 +44,12 @@ pub(super) struct Outputs {
     subscribers: Mutex<Vec<Subscriber>>,
 }
 
+#[derive(Clone)]
 struct Subscriber {
     sender: Sender<CommandOutput>,
     missed: Arc<AtomicU64>,
+    /// Whether commands wait for it.
+    waited_for: Arc<AtomicBool>,
 }
 
 /// Shows what a session's commands print, as it comes.
@@ -59,32 +66,61 @@ struct Subscriber {
 pub struct OutputSubscription {
     receiver: Receiver<CommandOutput>,
     missed: Arc<AtomicU64>,
+    waited_for: Arc<AtomicBool>,
 }
 
 impl Outputs {
+    /// A command never waits for this subscriber.
     pub(super) fn subscribe(&self) -> OutputSubscription {
-        let (sender, receiver) = bounded(WAITING_MAX);
-        let missed = Arc::new(AtomicU64::new(0));
-        let subscriber = Subscriber { sender, missed: Arc::clone(&missed) };
-        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(subscriber);
-        OutputSubscription { receiver, missed }
+        self.subscriber(WAITING_MAX, false)
     }
 
-    /// A command never waits for a subscriber.
+    /// A command waits for this one, until it is dropped or lets go.
+    pub(super) fn subscribe_to_all(&self) -> OutputSubscription {
+        self.subscriber(HELD_MAX, true)
+    }
+
+    fn subscriber(&self, pieces: usize, is_waited_for: bool) -> OutputSubscription {
+        let (sender, receiver) = bounded(pieces);
+        let (missed, waited_for) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(is_waited_for)));
+        let subscriber = Subscriber { sender, missed: Arc::clone(&missed), waited_for: Arc::clone(&waited_for) };
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(subscriber);
+        OutputSubscription { receiver, missed, waited_for }
+    }
+
+    /// Blocks while a subscriber that misses nothing is behind.
     pub(super) fn show(&self, output: impl FnOnce() -> CommandOutput) {
-        let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
-        if subscribers.is_empty() {
-            return;
-        }
-        let output = output();
-        subscribers.retain(|subscriber| match subscriber.sender.try_send(output.clone()) {
-            Ok(()) => true,
-            Err(TrySendError::Full(output)) => {
-                subscriber.missed.fetch_add(output.bytes.len() as u64, Ordering::Relaxed);
-                true
+        let mut behind = Vec::new();
+        let output = {
+            let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+            if subscribers.is_empty() {
+                return;
             }
-            Err(TrySendError::Disconnected(_)) => false,
-        });
+            let output = output();
+            subscribers.retain(|subscriber| match subscriber.sender.try_send(output.clone()) {
+                Ok(()) => true,
+                Err(TrySendError::Full(_)) => {
+                    behind.push(subscriber.clone());
+                    true
+                }
+                Err(TrySendError::Disconnected(_)) => false,
+            });
+            output
+        };
+        // Not while others wait for the list.
+        behind.iter().for_each(|subscriber| subscriber.wait(output.clone()));
+    }
+}
+
+impl Subscriber {
+    fn wait(&self, mut output: CommandOutput) {
+        while self.waited_for.load(Ordering::Acquire) {
+            match self.sender.send_timeout(output, LOOK) {
+                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
+                Err(SendTimeoutError::Timeout(still)) => output = still,
+            }
+        }
+        self.missed.fetch_add(output.bytes.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -99,6 +135,11 @@ impl OutputSubscription {
         self.receiver.recv_timeout(patience).ok()
     }
 
+    /// Makes commands wait for this no longer; what comes faster than it is taken is missed from now on.
+    pub fn let_go(&self) {
+        self.waited_for.store(false, Ordering::Release);
+    }
+
     /// Bytes that came faster than they were taken, and were not shown.
     pub fn missed_bytes(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
@@ -108,5 +149,54 @@ impl OutputSubscription {
 impl std::fmt::Debug for OutputSubscription {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("OutputSubscription").field("missed_bytes", &self.missed_bytes()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(text: &str) -> CommandOutput {
+        CommandOutput { call: 1, stream: OutputStream::Stdout, bytes: Bytes::copy_from_slice(text.as_bytes()) }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_subscriber_unless_it_is_to_miss_nothing() {
+        let outputs = Outputs::default();
+        let (some, all) = (outputs.subscribe(), outputs.subscribe_to_all());
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..WAITING_MAX + 10).for_each(|n| outputs.show(|| piece(&n.to_string()))));
+            for n in 0..WAITING_MAX + 10 {
+                let found = all.next_within(Duration::from_secs(60)).unwrap();
+                assert_eq!(found, piece(&n.to_string()));
+            }
+        });
+        assert_eq!(all.missed_bytes(), 0);
+        assert_eq!((some.receiver.len(), some.missed_bytes()), (WAITING_MAX, 10 * 4));
+    }
+
+    #[test]
+    fn who_lets_go_or_goes_away_is_not_waited_for() {
+        let outputs = Outputs::default();
+        let all = outputs.subscribe_to_all();
+        std::thread::scope(|scope| {
+            let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
+            while all.receiver.len() < HELD_MAX {
+                std::thread::yield_now();
+            }
+            all.let_go();
+            shown.join().unwrap();
+        });
+        assert_eq!(all.missed_bytes(), 1);
+        drop(all);
+        let gone = outputs.subscribe_to_all();
+        std::thread::scope(|scope| {
+            let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
+            while gone.receiver.len() < HELD_MAX {
+                std::thread::yield_now();
+            }
+            drop(gone);
+            shown.join().unwrap();
+        });
     }
 }

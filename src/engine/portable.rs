@@ -62,6 +62,9 @@ pub enum PortableError {
     /// The file is not what it should be; nothing was imported.
     #[error("the file can't be imported: {0}")]
     Damaged(String),
+    /// Whoever imports does not want the session as it began, and why; nothing was imported.
+    #[error("the session was not imported: {0}")]
+    Refused(String),
     /// The session is there already, with another history.
     #[error("session {session} is here already and has another history from event {seq} on")]
     Differs {
@@ -213,12 +216,29 @@ impl<W: Write> FlushNow for W {
 /// A session that is here already with the same history is left as it is; a longer history in the
 /// file is added.
 ///
+/// The file tells what the session's workspace is: who opens it gives the file that directory, engine or
+/// network. [`import_session_if`] asks first.
+///
 /// # Errors
 /// [`PortableError::Damaged`] when the file is not whole and right, and others.
 pub fn import_session(
     sessions: &Sessions,
     input: &mut dyn Read,
     rename: Option<&str>,
+) -> Result<PortableSummary, PortableError> {
+    import_session_if(sessions, input, rename, &|_| Ok(()))
+}
+
+/// The same, when the way in which a session that is new here began is accepted; otherwise `accept` says why
+/// not. One whose beginning can't be read is not asked about, as its workspace can't be opened.
+///
+/// # Errors
+/// As [`import_session`], and [`PortableError::Refused`].
+pub fn import_session_if(
+    sessions: &Sessions,
+    input: &mut dyn Read,
+    rename: Option<&str>,
+    accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
 ) -> Result<PortableSummary, PortableError> {
     let file = Imported::read(input)?;
     let mut first = file.events.first().ok_or_else(|| damaged("it holds no events"))?.clone();
@@ -227,6 +247,11 @@ pub fn import_session(
         let event = view.events().next().and_then(Result::ok);
         event.and_then(|event| event.typed::<SessionStarted>()).and_then(Result::ok)
     };
+    let entry = sessions.store().entry(file.session)?;
+    let here = entry.as_ref().map_or(0, |entry| entry.head);
+    if let (0, Some(started)) = (here, &started) {
+        accept(&started.event).map_err(PortableError::Refused)?;
+    }
     let mut name = started.as_ref().map_or_else(|| file.session.short(), |started| started.event.name.clone());
     if let (Some(wanted), Some(started)) = (rename, started) {
         check_name(wanted)?;
@@ -236,8 +261,6 @@ pub fn import_session(
         first = Vec::new();
         commit.encode(1, started.time, &mut first);
     }
-    let entry = sessions.store().entry(file.session)?;
-    let here = entry.as_ref().map_or(0, |entry| entry.head);
     let taken = sessions.list()?.into_iter().any(|entry| entry.id != file.session && name_of(&entry) == name);
     if here == 0 && taken {
         return Err(SessionError::NameTaken { name }.into());

@@ -253,7 +253,13 @@ impl Session {
         self.core.outputs.subscribe()
     }
 
-    /// Shows subscribers what a command has printed.
+    /// The same, and nothing is missed: a command waits when the subscriber is behind, until that is dropped
+    /// or [lets go](OutputSubscription::let_go).
+    pub fn watch_all_output(&self) -> OutputSubscription {
+        self.core.outputs.subscribe_to_all()
+    }
+
+    /// Shows subscribers what a command has printed. It blocks while one is behind that misses nothing.
     pub(crate) fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
         self.core.outputs.show(output);
     }

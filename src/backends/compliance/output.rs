@@ -23,7 +23,9 @@ pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("output-whole", "an output that is not longer than what is kept is whole", whole).await;
     suite.check("output-binary", "binary output arrives as it is, and is recognised", binary).await;
     suite.check("output-invalid", "invalid UTF-8 arrives as it is, and is replaced in the text", invalid).await;
-    suite.check("output-disregarded", "nothing is kept with `capture_output = false`", disregarded).await;
+    suite
+        .check("output-disregarded", "nothing is kept, counted or shown with `capture_output = false`", disregarded)
+        .await;
     suite.check("output-watched", "what is printed is shown to the watcher, stream by stream", watched).await;
     suite.check("output-live", "it is shown before the command ends", live).await;
 }
@@ -72,8 +74,13 @@ async fn invalid(rig: Rig) -> Found {
 
 async fn disregarded(rig: Rig) -> Found {
     let command = ShellCommand { capture_output: false, ..ShellCommand::shell(BOTH) };
-    let result = rig.run(command).await?;
-    ensure(result.success() && result.stdout.kept.is_empty() && result.stderr.kept.is_empty(), || shown(&result))
+    let (watch, seen) = watching();
+    let result = rig.run_watched(command, watch, CancellationToken::new()).await?;
+    let nothing = result.stdout.kept.is_empty() && result.stderr.kept.is_empty();
+    let uncounted = result.stdout.bytes == 0 && result.stderr.bytes == 0 && !result.truncated();
+    ensure(result.success() && nothing && uncounted, || shown(&result))?;
+    let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    ensure(seen.stdout.is_empty() && seen.stderr.is_empty(), || "the watcher was shown something".to_owned())
 }
 
 /// What a watcher has seen.
@@ -83,7 +90,8 @@ struct Watched {
     stderr: Vec<u8>,
 }
 
-async fn watched(rig: Rig) -> Found {
+/// A watcher, and what it has seen.
+fn watching() -> (OutputWatch, Arc<Mutex<Watched>>) {
     let seen = Arc::new(Mutex::new(Watched::default()));
     let noted = Arc::clone(&seen);
     let watch: OutputWatch = Arc::new(move |stream, bytes| {
@@ -93,6 +101,11 @@ async fn watched(rig: Rig) -> Found {
             OutputStream::Stderr => seen.stderr.extend_from_slice(bytes),
         }
     });
+    (watch, seen)
+}
+
+async fn watched(rig: Rig) -> Found {
+    let (watch, seen) = watching();
     rig.run_watched(ShellCommand::shell(BOTH), watch, CancellationToken::new()).await?;
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     let show = String::from_utf8_lossy;

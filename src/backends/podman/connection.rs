@@ -1,8 +1,18 @@
 //! Where the engine listens: what was said, then what the environment says, then the usual places.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use serde::Deserialize;
+
+/// How long `podman` may take to tell its connections.
+const LIST_LIMIT: Duration = Duration::from_secs(10);
+/// How often it is looked whether it has.
+const LOOK: Duration = Duration::from_millis(5);
+/// Bytes of its answer.
+const LIST_MAX: u64 = 1 << 20;
 
 /// Where an engine listens, and how that was found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,8 +37,12 @@ impl Connection {
 pub(crate) trait Surroundings {
     /// A variable of the environment; none when it is not set, or empty.
     fn variable(&self, name: &str) -> Option<String>;
-    /// What `podman system connection list --format json` prints; none when it can't be run.
-    fn connection_list(&self) -> Option<String>;
+    /// What `podman system connection list --format json` prints; none when there is no such program, or it
+    /// has nothing to tell.
+    ///
+    /// # Errors
+    /// Why it gave no answer.
+    fn connection_list(&self) -> Result<Option<String>, String>;
     /// Whether a socket is there.
     fn has_socket(&self, path: &Path) -> bool;
 }
@@ -57,12 +71,15 @@ pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Resu
         }
     }
     let wanted = around.variable("PODMAN_CONNECTION");
-    let listed = around.connection_list().map(|text| serde_json::from_str::<Vec<Listed>>(&text).unwrap_or_default());
-    let listed = listed.unwrap_or_default();
+    // Without the list another engine may be meant than the one that is found: that is said with it.
+    let (listed, fault) = match listed(around) {
+        Ok(listed) => (listed, String::new()),
+        Err(fault) => (Vec::new(), format!("; `podman system connection list` {fault}")),
+    };
     if let Some(wanted) = wanted {
         let found = listed.into_iter().find(|one| one.name == wanted);
         let found = found.ok_or_else(|| {
-            format!("PODMAN_CONNECTION names {wanted:?}, which `podman system connection list` does not have")
+            format!("PODMAN_CONNECTION names {wanted:?}, which `podman system connection list` does not have{fault}")
         })?;
         return usable(found.uri, format!("PODMAN_CONNECTION ({wanted})"));
     }
@@ -73,12 +90,19 @@ pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Resu
     let places = [(user, "the user's socket"), (Some(PathBuf::from("/run/podman/podman.sock")), "the system's socket")];
     for (path, source) in places {
         if let Some(path) = path.filter(|path| around.has_socket(path)) {
-            return usable(format!("unix://{}", path.display()), source.to_owned());
+            return usable(format!("unix://{}", path.display()), format!("{source}{fault}"));
         }
     }
-    Err("no Podman engine was found; start one with `systemctl --user start podman.socket`, or \
-         `podman system service --time=0 unix:///path/to.sock` and CONTAINER_HOST=unix:///path/to.sock"
-        .to_owned())
+    Err(format!(
+        "no Podman engine was found; start one with `systemctl --user start podman.socket`, or \
+         `podman system service --time=0 unix:///path/to.sock` and CONTAINER_HOST=unix:///path/to.sock{fault}"
+    ))
+}
+
+fn listed(around: &dyn Surroundings) -> Result<Vec<Listed>, String> {
+    let Some(text) = around.connection_list()? else { return Ok(Vec::new()) };
+    let listed = serde_json::from_str::<Option<Vec<Listed>>>(&text);
+    listed.map(Option::unwrap_or_default).map_err(|error| format!("was not understood: {error}"))
 }
 
 /// The connection, when the engine's library can use it.
@@ -87,10 +111,12 @@ fn usable(url: String, source: String) -> Result<Connection, String> {
         Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(Connection { url, source }),
         None if url.starts_with('/') => Ok(Connection { url: format!("unix://{url}"), source }),
         Some(("ssh", _)) => Err(format!(
-            "{source} names {url}; connections over ssh can't be used. Forward the engine's socket, such as \
-             `ssh -nNT -L /tmp/podman.sock:/run/podman/podman.sock HOST`, and set CONTAINER_HOST=unix:///tmp/podman.sock"
+            "{source} names {url}; connections over ssh can't be used: the engine must be on this machine, whose \
+             files its containers are shown. Name a local one, such as CONTAINER_HOST=unix:///run/podman/podman.sock"
         )),
-        _ => Err(format!("{source} names {url:?}; it must be unix:///PATH, tcp://HOST:PORT or http://HOST:PORT")),
+        _ => Err(format!(
+            "{source} names {url:?}; it must be unix:///PATH, or tcp://HOST:PORT or http://HOST:PORT of this machine"
+        )),
     }
 }
 
@@ -103,11 +129,10 @@ impl Surroundings for Here {
     }
 
     #[expect(clippy::disallowed_methods, reason = "Podman itself knows its connections")]
-    fn connection_list(&self) -> Option<String> {
-        let mut command = std::process::Command::new("podman");
-        command.args(["system", "connection", "list", "--format", "json"]).stdin(std::process::Stdio::null());
-        let output = command.output().ok().filter(|output| output.status.success())?;
-        String::from_utf8(output.stdout).ok()
+    fn connection_list(&self) -> Result<Option<String>, String> {
+        let mut command = Command::new("podman");
+        command.args(["system", "connection", "list", "--format", "json"]);
+        printed_within(command, LIST_LIMIT)
     }
 
     fn has_socket(&self, path: &Path) -> bool {
@@ -116,7 +141,49 @@ impl Surroundings for Here {
     }
 }
 
+/// What a program prints that ends well; none when there is no such program, or it prints nothing.
+fn printed_within(mut command: Command, limit: Duration) -> Result<Option<String>, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("can't be run: {error}")),
+    };
+    let (give, printed) = std::sync::mpsc::channel();
+    let stdout = child.stdout.take();
+    let reading = std::thread::Builder::new().spawn(move || {
+        let mut text = String::new();
+        let read = stdout.map_or(Ok(0), |stdout| stdout.take(LIST_MAX).read_to_string(&mut text));
+        // Nobody may wait for it any more.
+        let _ = give.send(read.map(|_| text));
+    });
+    let mut left = limit;
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Ok(status),
+            Ok(None) if left.is_zero() => break Err(format!("gave no answer within {} s", limit.as_secs())),
+            Ok(None) => std::thread::sleep(LOOK),
+            Err(error) => break Err(format!("can't be waited for: {error}")),
+        }
+        left = left.saturating_sub(LOOK);
+    };
+    if ended.is_err() {
+        // Whether it was there still or not, it is waited for.
+        let _ = child.kill().and_then(|()| child.wait());
+    }
+    let status = ended?;
+    if !status.success() {
+        return Err(format!("failed: {status}"));
+    }
+    reading.map_err(|error| format!("can't be read: {error}"))?;
+    // What it started may hold its output open.
+    let printed = printed.recv_timeout(limit).map_err(|_| "does not end its output".to_owned())?;
+    let text = printed.map_err(|error| format!("can't be read: {error}"))?;
+    Ok(Some(text).filter(|text| !text.trim().is_empty()))
+}
+
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "programs are started to see how they are waited for")]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -134,8 +201,11 @@ mod tests {
             self.variables.get(name).map(|value| (*value).to_owned())
         }
 
-        fn connection_list(&self) -> Option<String> {
-            self.list.map(str::to_owned)
+        fn connection_list(&self) -> Result<Option<String>, String> {
+            match self.list {
+                Some("hangs") => Err("gave no answer within 10 s".to_owned()),
+                list => Ok(list.map(str::to_owned)),
+            }
         }
 
         fn has_socket(&self, path: &Path) -> bool {
@@ -177,9 +247,38 @@ mod tests {
         let told =
             Told { variables: BTreeMap::from([("PODMAN_CONNECTION", "c")]), list: Some(LIST), ..Told::default() };
         assert!(resolve(None, &told).unwrap_err().contains("names \"c\""));
-        assert!(resolve(Some("ssh://host/run"), &Told::default()).unwrap_err().contains("ssh -nNT"));
+        assert!(resolve(Some("ssh://host/run"), &Told::default()).unwrap_err().contains("must be on this machine"));
         assert!(resolve(Some("nonsense"), &Told::default()).unwrap_err().contains("unix:///PATH"));
-        let garbage = Told { list: Some("{"), ..Told::default() };
-        assert!(resolve(None, &garbage).is_err());
+    }
+
+    #[test]
+    fn a_list_that_is_no_answer_is_said_with_what_is_found_instead() {
+        for (list, why) in [("{", "was not understood"), ("hangs", "gave no answer")] {
+            let mut told = Told { list: Some(list), ..Told::default() };
+            assert!(resolve(None, &told).unwrap_err().contains(why));
+            told.sockets = vec!["/run/podman/podman.sock"];
+            let found = resolve(None, &told).unwrap();
+            assert!(found.url == "unix:///run/podman/podman.sock" && found.source.contains(why), "{found:?}");
+            told.variables.insert("PODMAN_CONNECTION", "a");
+            assert!(resolve(None, &told).unwrap_err().contains(why));
+        }
+        let empty = Told { list: Some("null"), sockets: vec!["/run/podman/podman.sock"], ..Told::default() };
+        assert_eq!(resolve(None, &empty).unwrap().source, "the system's socket");
+    }
+
+    #[test]
+    fn a_program_is_not_waited_for_without_end() {
+        let sh = |text: &str| {
+            let mut command = Command::new("/bin/sh");
+            command.args(["-c", text]);
+            command
+        };
+        let long = Duration::from_secs(60);
+        assert_eq!(printed_within(sh("echo [1]"), long), Ok(Some("[1]\n".to_owned())));
+        assert_eq!(printed_within(sh("true"), long), Ok(None));
+        assert_eq!(printed_within(Command::new("/no/such/program"), long), Ok(None));
+        assert!(printed_within(sh("exit 3"), long).unwrap_err().contains("failed"));
+        let hangs = printed_within(sh("exec sleep 1000"), Duration::from_millis(50));
+        assert!(hangs.unwrap_err().contains("no answer"));
     }
 }

@@ -65,17 +65,23 @@ fn cgroups(engine: &Engine) -> Finding {
     }
 }
 
+/// Starts a container, and removes it with everything that was made for it, whether it started or not.
+fn try_container(session: SessionId, options: &PodmanOptions) -> Result<Vec<MachineNews>, String> {
+    let opened = PodmanSandbox::open(session, options).map_err(|error| error.to_string());
+    let tried = opened.and_then(|sandbox| {
+        let started = sandbox.container().map_or(Ok(()), |container| container.start());
+        started.map(|()| sandbox.news()).map_err(|error| error.to_string())
+    });
+    let removed = paths::session_directory(session).and_then(|directory| crate::backends::spec::remove(&directory));
+    let news = tried?;
+    removed.map(|()| news).map_err(|error| error.to_string())
+}
+
 /// Starts a container for nobody, and tells what the kernel says of it.
 fn container(options: &PodmanOptions) -> Vec<Finding> {
     let mut id = [0; 16];
-    let tried = getrandom::fill(&mut id).map_err(|error| error.to_string()).and_then(|()| {
-        let sandbox = PodmanSandbox::open(SessionId::from_bytes(id), options).map_err(|error| error.to_string())?;
-        let started = sandbox.container().map_or(Ok(()), |container| container.start());
-        started.map_err(|error| error.to_string())?;
-        let news = sandbox.news();
-        sandbox.remove_files().map_err(|error| error.to_string())?;
-        Ok(news)
-    });
+    let tried = getrandom::fill(&mut id).map_err(|error| error.to_string());
+    let tried = tried.and_then(|()| try_container(SessionId::from_bytes(id), options));
     let news = match tried {
         Ok(news) => news,
         Err(error) => {

@@ -1,11 +1,13 @@
 //! Containers whose process ended without removing them.
 
+use std::os::unix::fs::MetadataExt;
+
 use serde::Serialize;
 
-use super::engine::Engine;
+use super::engine::{Engine, EngineError};
 use crate::backends::BackendError;
 
-/// A container that nobody needs any more.
+/// A container of foldspace's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leftover {
     /// Its name.
@@ -16,10 +18,64 @@ pub struct Leftover {
     pub running: bool,
 }
 
-/// This process, told apart from a later one with its number.
+/// What became of the containers of an engine.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Leftovers {
+    /// Their process has ended, and they are removed, or would be.
+    pub removed: Vec<Leftover>,
+    /// Whether their process lives can't be seen from here: it is one of another machine, or of another
+    /// container. They are left.
+    pub elsewhere: Vec<Leftover>,
+    /// What could not be removed, and why.
+    pub failed: Vec<String>,
+    /// Why no engine was asked.
+    pub unasked: Option<String>,
+}
+
+/// What can be said of the process that made a container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Lives,
+    Ended,
+    Elsewhere,
+}
+
+/// Where processes are counted: numbers of others mean nothing here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Place {
+    boot: String,
+    pid_namespace: u64,
+}
+
+impl Place {
+    #[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+    fn here() -> Self {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
+        Self { boot: boot.trim().to_owned(), pid_namespace }
+    }
+
+    /// Labels of older programs have no place; they are taken for ones of here.
+    fn owner(&self, label: &str, running: bool) -> Owner {
+        let mut fields = label.split(':');
+        let (pid, start) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        if let (Some(boot), Some(pid_namespace)) = (fields.next(), fields.next()) {
+            match (boot == self.boot, pid_namespace == self.pid_namespace.to_string()) {
+                (true, true) => {}
+                // It was made before this machine started last, or on another one; either way nothing runs in it.
+                (false, _) if !running => return Owner::Ended,
+                _ => return Owner::Elsewhere,
+            }
+        }
+        let began = pid.parse().ok().and_then(start_of);
+        if began.is_some_and(|began| began == start) { Owner::Lives } else { Owner::Ended }
+    }
+}
+
+/// This process, told apart from a later one with its number, and from those of other places.
 pub(crate) fn owner_of_this_process() -> String {
-    let pid = std::process::id();
-    format!("{pid}:{}", start_of(pid).unwrap_or_default())
+    let (pid, Place { boot, pid_namespace }) = (std::process::id(), Place::here());
+    format!("{pid}:{}:{boot}:{pid_namespace}", start_of(pid).unwrap_or_default())
 }
 
 /// When a process of this machine was started, in the kernel's ticks; none when there is none.
@@ -31,31 +87,38 @@ fn start_of(pid: u32) -> Option<String> {
     after.split_whitespace().nth(19).map(str::to_owned)
 }
 
-fn is_alive(owner: &str) -> bool {
-    let Some((pid, start)) = owner.split_once(':') else { return false };
-    let alive = pid.parse().ok().and_then(start_of);
-    alive.is_some_and(|began| began == start)
-}
-
-/// Removes the containers of processes that have ended; with `dry_run` only finds them. Where no engine
-/// answers there are none.
+/// Removes the containers of processes that have ended, of the engine at `connection`, or of the one that the
+/// surroundings name; with `dry_run` only finds them.
 ///
 /// # Errors
-/// [`BackendError`] when the engine answers and can't list or remove them.
-pub fn remove_leftovers(dry_run: bool) -> Result<Vec<Leftover>, BackendError> {
-    let Ok(engine) = Engine::connect(None) else { return Ok(Vec::new()) };
-    let failed = |error: super::engine::EngineError| BackendError { backend: "podman", reason: error.to_string() };
-    let mut removed = Vec::new();
-    for container in engine.ours().map_err(failed)? {
-        if is_alive(&container.owner) {
-            continue;
+/// [`BackendError`] when the engine answers and can't list them.
+pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Leftovers, BackendError> {
+    let mut found = Leftovers::default();
+    let engine = match Engine::connect(connection) {
+        Ok(engine) => engine,
+        Err(error) => {
+            found.unasked = Some(error.to_string());
+            return Ok(found);
         }
-        if !dry_run {
-            engine.remove(&container.id).map_err(failed)?;
+    };
+    let here = Place::here();
+    let ours = engine.ours().map_err(|error| BackendError { backend: "podman", reason: error.to_string() })?;
+    for container in ours {
+        let owner = here.owner(&container.owner, container.running);
+        let leftover = Leftover { name: container.name, session: container.session, running: container.running };
+        match owner {
+            Owner::Lives => {}
+            Owner::Elsewhere => found.elsewhere.push(leftover),
+            Owner::Ended if dry_run => found.removed.push(leftover),
+            Owner::Ended => match engine.remove(&container.id) {
+                Ok(()) => found.removed.push(leftover),
+                // Somebody else has removed it meanwhile.
+                Err(EngineError::NoContainer) => {}
+                Err(error) => found.failed.push(format!("container {}: {error}", leftover.name)),
+            },
         }
-        removed.push(Leftover { name: container.name, session: container.session, running: container.running });
     }
-    Ok(removed)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -63,10 +126,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_is_alive_and_others_are_not() {
-        assert!(is_alive(&owner_of_this_process()));
-        assert!(!is_alive(&format!("{}:1", std::process::id())));
-        assert!(!is_alive("4194305:1"));
-        assert!(!is_alive("") && !is_alive("x:y"));
+    fn this_process_lives_and_others_do_not() {
+        let here = Place::here();
+        assert!(!here.boot.is_empty() && here.pid_namespace > 0);
+        assert_eq!(here.owner(&owner_of_this_process(), true), Owner::Lives);
+        for ended in [&format!("{}:1", std::process::id()), "4194305:1", "", "x:y", "x"] {
+            assert_eq!(here.owner(ended, true), Owner::Ended, "{ended}");
+        }
+    }
+
+    #[test]
+    fn a_label_without_a_place_is_of_here() {
+        let (pid, start) = (std::process::id(), start_of(std::process::id()).unwrap());
+        assert_eq!(Place::here().owner(&format!("{pid}:{start}"), true), Owner::Lives);
+    }
+
+    #[test]
+    fn of_processes_elsewhere_nothing_is_known() {
+        let here = Place::here();
+        let label = owner_of_this_process();
+        let other_container = Place { pid_namespace: here.pid_namespace + 1, ..here.clone() };
+        assert_eq!(other_container.owner(&label, true), Owner::Elsewhere);
+        assert_eq!(other_container.owner(&label, false), Owner::Elsewhere, "it may be stopped for a while");
+        let other_machine = Place { boot: "another".to_owned(), ..here };
+        assert_eq!(other_machine.owner(&label, true), Owner::Elsewhere);
+        assert_eq!(other_machine.owner(&label, false), Owner::Ended, "this machine may have started anew");
     }
 }

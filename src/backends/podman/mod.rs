@@ -15,7 +15,7 @@ mod sandbox;
 mod way;
 
 pub(crate) use diagnosis::{cache_directory, diagnose};
-pub use leftovers::{Leftover, remove_leftovers};
+pub use leftovers::{Leftover, Leftovers, remove_leftovers};
 pub use options::{OverlayUse, PodmanOptions, RunnerUse};
 pub(crate) use paths::session_directory;
 pub use sandbox::PodmanSandbox;

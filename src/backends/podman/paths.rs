@@ -129,11 +129,19 @@ pub(crate) fn session_directory(session: SessionId) -> io::Result<PathBuf> {
     Ok(cache()?.join(session.to_string()))
 }
 
-/// Makes a directory, and those above it, with that mode.
+/// Makes a directory, and those above it, with that mode. One that is there stays as it is: it may be
+/// somebody else's.
+#[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
 pub(crate) fn directory(path: &Path, mode: u32) -> io::Result<()> {
-    #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
-    std::fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+    if let Some(above) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(mode).create(above)?;
+    }
+    match std::fs::DirBuilder::new().mode(mode).create(path) {
+        // Whatever this process leaves out of modes.
+        Ok(()) => std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
 }
 
 /// Writes a file whole.
@@ -141,4 +149,23 @@ pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     #[expect(clippy::disallowed_methods, reason = "a backend writes its own files")]
     std::fs::write(path, bytes)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_is_there_keeps_its_mode() {
+        let place = tempfile::tempdir().unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
+        std::fs::set_permissions(place.path(), std::fs::Permissions::from_mode(0o1777)).unwrap();
+        directory(place.path(), 0o700).unwrap();
+        assert_eq!(mode(place.path()), 0o1777);
+        let made = place.path().join("a/b");
+        directory(&made, 0o755).unwrap();
+        assert_eq!(mode(&made), 0o755);
+        write(&place.path().join("file"), b"", 0o644).unwrap();
+        assert!(directory(&place.path().join("file"), 0o700).is_err());
+    }
 }

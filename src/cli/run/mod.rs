@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::{
-    CallStatus, Dispatcher, Durability, MAX_AGENT_BYTES, MountHydrated, ToolCall, ToolOutcome, Workspace, hydrate,
+    CallStatus, Dispatcher, Durability, MountHydrated, ToolCall, ToolOutcome, Workspace, WorkspaceSpec, hydrate,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -51,7 +51,7 @@ pub(super) struct Run {
     #[command(flatten)]
     rules: RuleArgs,
     /// Who makes the calls for which the script names nobody
-    #[arg(long, value_name = "NAME", value_parser = agent_name)]
+    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
     /// Goes on after a call that went wrong
     #[arg(long)]
@@ -62,14 +62,6 @@ pub(super) struct Run {
     /// How long one call may take, in seconds
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<Duration>,
-}
-
-fn agent_name(name: &str) -> Result<String, String> {
-    match name.len() {
-        0 => Err("a name is needed".to_owned()),
-        1..=MAX_AGENT_BYTES => Ok(name.to_owned()),
-        _ => Err(format!("an agent's name has at most {MAX_AGENT_BYTES} bytes")),
-    }
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -86,39 +78,35 @@ impl Run {
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
         let opened = open::writing(globals, durability)?;
         let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
-        let runtime = super::runtime()?;
-        let workspace = workspace::of_session(globals, &begun.session)?;
+        let workspace = match workspace::of_session(globals, &begun.session) {
+            Ok(workspace) => workspace,
+            Err(failure) => return Err(discarded(globals, &opened, &begun, failure)),
+        };
         out.go_live_for_good()?;
-        runtime.block_on(async {
-            self.mount(&opened, &begun, &workspace, &mounts, out).await?;
-            let summary = self.calls(&begun, &workspace, &script, out).await?;
+        let mounted = super::block_on(self.mount(&begun, &workspace, &mounts, out))?;
+        if let Err(failure) = mounted {
             workspace.close();
-            // What was not waited for is on the disk before anything is said of it.
-            opened.sessions.store().sync()?;
-            summary.show(&begun, globals, out)?;
-            Ok(summary.exit())
-        })
+            drop(workspace);
+            return Err(discarded(globals, &opened, &begun, failure));
+        }
+        let summary = super::block_on(self.calls(&begun, &workspace, &script, out))?;
+        workspace.close();
+        // What was not waited for is on the disk before anything is said of it.
+        opened.sessions.store().sync()?;
+        let summary = summary?;
+        summary.show(&begun, globals, out)?;
+        Ok(summary.exit())
     }
 
     /// Copies host directories into a workspace that is empty.
     async fn mount(
         &self,
-        opened: &Opened,
         begun: &Begun,
         workspace: &Arc<dyn Workspace>,
         mounts: &mounts::Chosen,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let hydrated = hydrate(&begun.session, workspace.as_ref(), &mounts.specs, &mounts.roots).await;
-        let hydrated = match hydrated {
-            Ok(hydrated) => hydrated,
-            Err(error) => {
-                if begun.is_new {
-                    opened.sessions.remove(begun.session.id())?;
-                }
-                return Err(error.into());
-            }
-        };
+        let hydrated = hydrate(&begun.session, workspace.as_ref(), &mounts.specs, &mounts.roots).await?;
         if hydrated.is_empty() && !mounts.specs.is_empty() {
             output::note("the workspace is not new; the mounts were not copied again");
         }
@@ -140,11 +128,11 @@ impl Run {
             Some(agent) => begun.session.as_agent(agent.as_str()),
             None => begun.session.clone(),
         };
-        let dispatcher = workspace::dispatcher(session, Arc::clone(workspace), self.rules.rules(false))?;
-        let cancel = CancellationToken::new();
-        interrupt::watch(cancel.clone());
         let mut report = Report::new(out, script);
         report.watch(workspace.as_ref());
+        let dispatcher = workspace::dispatcher(session, Arc::clone(workspace), self.rules.asking(report.bar()))?;
+        let cancel = CancellationToken::new();
+        interrupt::watch(cancel.clone(), workspace);
         for step in &script.steps {
             if cancel.is_cancelled() {
                 break;
@@ -162,6 +150,7 @@ impl Run {
         }
         report.finish();
         summary.interrupted = cancel.is_cancelled();
+        dispatcher.close()?;
         Ok(summary)
     }
 
@@ -179,6 +168,25 @@ impl Run {
             None => dispatcher.call(call).await?,
         })
     }
+}
+
+/// Takes back a session that was begun and can't be used; gives why it can't.
+fn discarded(globals: &Globals, opened: &Opened, begun: &Begun, failure: Failure) -> Failure {
+    if !begun.is_new {
+        return failure;
+    }
+    let spec = begun.session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
+    let take_back = || -> Result<(), Failure> {
+        if let Some(spec) = spec {
+            spec.remove(begun.session.id(), &open::directory(globals)?)?;
+        }
+        Ok(opened.sessions.remove(begun.session.id())?)
+    };
+    let removed = take_back();
+    if let Err(Failure::Told { message, .. }) = removed {
+        output::note(&format!("the session that was begun could not be taken back: {message}"));
+    }
+    failure
 }
 
 fn is_right(step: &Step, status: CallStatus) -> bool {

@@ -2,53 +2,47 @@
 
 use std::io::IsTerminal;
 use std::sync::Arc;
-use std::time::Duration;
 
 use foldspace::{CallStatus, ToolOutcome, Workspace};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::json;
 
+use super::super::bar::Bar;
 use super::super::exit::Failure;
 use super::super::output::{BAD, DIM, GOOD, ODD, Out};
 use super::super::{events, text};
 use super::script::{Expect, Script, Step};
 
-/// How often a bar moves by itself.
-const TICK: Duration = Duration::from_millis(120);
-
 /// Tells of calls as they are made.
 pub(super) struct Report<'a> {
     out: &'a mut Out,
-    bar: Option<ProgressBar>,
+    bar: Option<Bar>,
     place: &'a str,
 }
 
 impl<'a> Report<'a> {
     pub(super) fn new(out: &'a mut Out, script: &'a Script) -> Self {
         let watched = out.is_terminal() && std::io::stderr().is_terminal() && !out.is_json();
-        let bar = watched.then(|| {
-            let bar = ProgressBar::new(script.steps.len() as u64);
-            // The template is known to be right; the bar's own style would do, too.
-            let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {wide_msg}");
-            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.enable_steady_tick(TICK);
-            bar
-        });
+        let bar = watched.then(|| Bar::new(script.steps.len()));
         Self { out, bar, place: &script.place }
     }
 
     /// What a workspace waits for is shown beside the bar, where one can be drawn.
     pub(super) fn watch(&self, workspace: &dyn Workspace) {
-        if let Some(bar) = self.bar.clone().filter(|bar| !bar.is_hidden()) {
-            workspace.watch_progress(Arc::new(move |line: &str| bar.set_message(text::one_line(line, 200))));
+        if let Some(bar) = self.bar.clone().filter(Bar::is_drawn) {
+            workspace.watch_progress(Arc::new(move |line: &str| bar.tell(text::one_line(line, 200))));
         }
+    }
+
+    /// The bar on the terminal, if there is one.
+    pub(super) fn bar(&self) -> Option<Bar> {
+        self.bar.clone()
     }
 
     /// A call is under way.
     pub(super) fn begin(&self, step: &Step) {
         if let Some(bar) = &self.bar {
             let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&step.params));
-            bar.set_message(format!("{tool} {subject}"));
+            bar.tell(format!("{tool} {subject}"));
         }
     }
 
@@ -60,8 +54,8 @@ impl<'a> Report<'a> {
         match &self.bar {
             None => self.show(step, outcome, right),
             Some(bar) => {
-                bar.inc(1);
-                if right { Ok(()) } else { bar.clone().suspend(|| self.show(step, outcome, right)) }
+                bar.advance();
+                if right { Ok(()) } else { bar.clone().above(|| self.show(step, outcome, right)) }
             }
         }
     }
@@ -95,7 +89,7 @@ impl<'a> Report<'a> {
     /// All calls are made.
     pub(super) fn finish(self) {
         if let Some(bar) = self.bar {
-            bar.finish_and_clear();
+            bar.finish();
         }
     }
 }

@@ -41,7 +41,8 @@ impl StoreLock {
             }
             Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &path)(error)),
         }
-        let words: String = std::env::args().collect::<Vec<_>>().join(" ").chars().take(HOLDER_CHARS).collect();
+        let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let words: String = words.join(" ").chars().take(HOLDER_CHARS).collect();
         let holder = format!("process {} ({words})\n", std::process::id());
         let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes()));
         // On a full disk the lock still holds; only its message is missing.

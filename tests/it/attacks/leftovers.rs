@@ -18,7 +18,7 @@ impl Drop for Ends {
 }
 
 fn leftovers(dry_run: bool) -> Vec<Leftover> {
-    remove_leftovers(dry_run).unwrap()
+    remove_leftovers(None, dry_run).unwrap().removed
 }
 
 #[test]

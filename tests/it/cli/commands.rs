@@ -161,9 +161,9 @@ fn a_prompt_records_every_line() {
     let typed = b"mkdir sub\ncd sub\npwd | sed 's:.*/files::'\necho hi > here.txt\ncd nowhere\ncd ..\nls\nfalse\n";
     assert_snapshot!(world.fed(&["shell", "work"], typed), @"
     /sub
-    /bin/sh: 1: cd: can't cd to nowhere
     a.txt
     sub
+    /bin/sh: 1: cd: can't cd to nowhere
     [exit 1]
     ");
     assert_snapshot!(world.run(&["ls", "work", "-R"]), @"
@@ -175,6 +175,37 @@ fn a_prompt_records_every_line() {
     let calls = world.json_lines(&["log", "work", "--calls"]);
     assert_eq!(calls.len(), 9);
     assert!(calls[1..].iter().all(|call| call["agent"] == "person" && call["tool"] == "shell_execute"));
+}
+
+#[test]
+fn a_prompt_goes_where_the_shell_goes() {
+    let world = World::with_host();
+    let made =
+        r#"mkdir 'x\x41' xA sub "$(printf 'n\nm')"; touch xA/wrong 'x\x41/right' sub/below; cd n* && touch inner"#;
+    world.printed(&["exec", "work", "--sh", "--", made]);
+    let typed = |text: &[u8]| world.fed(&["shell", "work"], text);
+    assert_snapshot!(typed(b"cd 'x\\x41'\nls\n"), @"
+    right
+    [exit 0]
+    ");
+    assert_snapshot!(typed(b"cd sub # a note\nls\n"), @"
+    below
+    [exit 0]
+    ");
+    assert_snapshot!(typed(b"cd n*\nls\n"), @"
+    inner
+    [exit 0]
+    ");
+    assert_snapshot!(typed(b"echo \xff\nls sub\n"), @"
+    below
+    note: the line is not UTF-8 and was not run
+    [exit 0]
+    ");
+    assert_snapshot!(typed(b"cd /\ncd sub; true\nls sub\n"), @r"
+    below
+    note: / is outside of the workspace; the prompt stays where it is
+    [exit 0]
+    ");
 }
 
 #[test]

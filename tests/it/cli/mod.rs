@@ -13,7 +13,10 @@ mod look;
 mod positions;
 mod pulling;
 mod run;
+mod signals;
 mod store;
+mod terminal;
+mod trust;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

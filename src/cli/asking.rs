@@ -1,0 +1,80 @@
+//! The person at the terminal, who is asked whether a command may run.
+
+use std::sync::Arc;
+
+use foldspace::{Answer, Asker, Asking, CommandQuestion};
+use tokio::sync::Mutex;
+
+use super::bar::{Aside, Bar};
+use super::lines::Lines;
+use super::{output, text};
+
+/// How often somebody is asked who does not answer what was asked.
+const TRIES: usize = 3;
+
+/// Asks the person at the terminal, one question at a time.
+pub(super) struct AtTerminal {
+    lines: Arc<Mutex<Lines>>,
+    bar: Option<Bar>,
+}
+
+impl AtTerminal {
+    /// The bar, if there is one, steps aside for questions.
+    pub(super) fn new(bar: Option<Bar>) -> Self {
+        Self { lines: Arc::default(), bar }
+    }
+}
+
+impl Asker for AtTerminal {
+    fn ask(&self, question: CommandQuestion) -> Asking {
+        let (lines, bar) = (Arc::clone(&self.lines), self.bar.clone());
+        Box::pin(async move {
+            let mut lines = lines.lock().await;
+            let mut open = Open { is_answered: false, _aside: bar.as_ref().map(Bar::step_aside) };
+            lines.forget();
+            let answer = answer(&question, &mut lines).await;
+            open.is_answered = true;
+            answer
+        })
+    }
+}
+
+/// A question that stands on the terminal.
+struct Open {
+    is_answered: bool,
+    _aside: Option<Aside>,
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            output::end_question();
+        }
+    }
+}
+
+async fn answer(question: &CommandQuestion, lines: &mut Lines) -> Answer {
+    let who = if question.agent.is_empty() { "the agent" } else { question.agent.as_str() };
+    let (who, command) = (text::one_line(who, 80), text::one_line(&question.command.to_string(), 2000));
+    let programs = text::one_line(&question.programs.join(", "), 200);
+    let mut words =
+        format!("{who} wants to run: {command}\nallow it? y: this once, n: no, a: {programs} for this session");
+    for _ in 0..TRIES {
+        output::ask(&words, "[y/n/a]");
+        let line = match lines.next().await {
+            Ok(line) => String::from_utf8_lossy(&line).into_owned(),
+            Err(error) => return Answer::Refuse(format!("the answer could not be read: {error}")),
+        };
+        if line.is_empty() {
+            output::end_question();
+            return Answer::Refuse("the person did not answer: the input has ended".to_owned());
+        }
+        match line.trim().to_lowercase().as_str() {
+            "y" | "yes" => return Answer::Once,
+            "a" | "always" => return Answer::Session,
+            "n" | "no" => return Answer::Refuse("the person said no".to_owned()),
+            _ => words = "that is none of the answers".to_owned(),
+        }
+    }
+    Answer::Refuse("the person gave no clear answer".to_owned())
+}

@@ -1,0 +1,79 @@
+//! The bar that shows how far a run is, and steps aside while somebody is asked.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// How often it moves by itself.
+const TICK: Duration = Duration::from_millis(120);
+
+/// A bar on the terminal. Clones are the same one.
+#[derive(Clone)]
+pub(super) struct Bar(Arc<Mutex<ProgressBar>>);
+
+/// Keeps a bar away until it is dropped.
+pub(super) struct Aside(Bar);
+
+impl Bar {
+    pub(super) fn new(length: usize) -> Self {
+        Self(Arc::new(Mutex::new(drawn(length as u64))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ProgressBar> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the terminal can show it.
+    pub(super) fn is_drawn(&self) -> bool {
+        !self.lock().is_hidden()
+    }
+
+    /// Something is under way.
+    pub(super) fn tell(&self, words: String) {
+        self.lock().set_message(words);
+    }
+
+    /// It has ended.
+    pub(super) fn advance(&self) {
+        self.lock().inc(1);
+    }
+
+    /// Prints above the bar.
+    pub(super) fn above<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.lock().suspend(print)
+    }
+
+    /// Takes the bar away until the value is dropped.
+    pub(super) fn step_aside(&self) -> Aside {
+        let bar = self.lock();
+        let position = bar.position();
+        bar.disable_steady_tick();
+        bar.finish_and_clear();
+        // Finishing moves it to its end.
+        bar.set_position(position);
+        Aside(self.clone())
+    }
+
+    /// Takes it away for good.
+    pub(super) fn finish(&self) {
+        self.lock().finish_and_clear();
+    }
+}
+
+impl Drop for Aside {
+    fn drop(&mut self) {
+        let mut bar = self.0.lock();
+        let again = drawn(bar.length().unwrap_or_default()).with_position(bar.position());
+        *bar = again.with_message(bar.message());
+    }
+}
+
+fn drawn(length: u64) -> ProgressBar {
+    let bar = ProgressBar::new(length);
+    // The template is known to be right; the bar's own style would do, too.
+    let style = ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {wide_msg}");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.enable_steady_tick(TICK);
+    bar
+}

@@ -1,0 +1,72 @@
+//! Lines of standard input, read by a thread of their own, so that nothing has to wait for a person who
+//! does not answer.
+
+use std::io::{self, BufRead};
+use std::sync::mpsc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+/// The lines of standard input. Only what is asked for is read.
+#[derive(Default)]
+pub(super) struct Lines {
+    reader: Option<Reader>,
+}
+
+struct Reader {
+    wanted: mpsc::Sender<()>,
+    read: UnboundedReceiver<io::Result<Vec<u8>>>,
+    /// Whether a line was asked for and has not come yet.
+    is_reading: bool,
+}
+
+impl Lines {
+    /// The next line with its end; empty at the end of the input. Dropped while it waits, it leaves the line
+    /// to who asks next.
+    pub(super) async fn next(&mut self) -> io::Result<Vec<u8>> {
+        let reader = match &mut self.reader {
+            Some(reader) => reader,
+            None => self.reader.insert(Reader::start()?),
+        };
+        reader.next().await
+    }
+
+    /// Forgets what was typed until now: nobody can have meant it as an answer to what is asked next.
+    pub(super) fn forget(&mut self) {
+        if let Some(reader) = &mut self.reader
+            && reader.read.try_recv().is_ok()
+        {
+            reader.is_reading = false;
+        }
+        // What is no terminal has nothing typed.
+        let _ = rustix::termios::tcflush(io::stdin(), rustix::termios::QueueSelector::IFlush);
+    }
+}
+
+impl Reader {
+    fn start() -> io::Result<Self> {
+        let (wanted, asked) = mpsc::channel();
+        let (give, read) = unbounded_channel();
+        let thread = std::thread::Builder::new().name("foldspace-lines".to_owned());
+        thread.spawn(move || {
+            while asked.recv().is_ok() {
+                let mut line = Vec::new();
+                let line = io::stdin().lock().read_until(b'\n', &mut line).map(|_| line);
+                if give.send(line).is_err() {
+                    return;
+                }
+            }
+        })?;
+        Ok(Self { wanted, read, is_reading: false })
+    }
+
+    async fn next(&mut self) -> io::Result<Vec<u8>> {
+        let ended = || io::Error::other("the thread that reads it has ended");
+        if !self.is_reading {
+            self.wanted.send(()).map_err(|_| ended())?;
+            self.is_reading = true;
+        }
+        let line = self.read.recv().await;
+        self.is_reading = false;
+        line.unwrap_or_else(|| Err(ended()))
+    }
+}

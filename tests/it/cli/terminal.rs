@@ -1,0 +1,221 @@
+//! At a terminal: questions, their answers, and the prompt.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
+
+use super::World;
+
+/// A program at a terminal of its own; it ends with this.
+struct Terminal {
+    child: Child,
+    keys: File,
+    shown: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Terminal {
+    fn of(mut command: Command) -> Self {
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keys).unwrap();
+        unlockpt(&keys).unwrap();
+        tcsetwinsize(&keys, Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let path = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
+        let side = || Stdio::from(File::options().read(true).write(true).open(&path).unwrap());
+        command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side());
+        let child = command.spawn().unwrap();
+        // Its ends of the terminal go with it.
+        drop(command);
+        let keys = File::from(keys);
+        let (mut screen, shown) = (keys.try_clone().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let seen = Arc::clone(&shown);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(read @ 1..) = screen.read(&mut buffer) {
+                seen.lock().unwrap().extend_from_slice(&buffer[..read]);
+            }
+        });
+        Self { child, keys, shown }
+    }
+
+    fn shown(&self) -> String {
+        String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
+    }
+
+    /// Waits until something was shown that often.
+    fn wait_for(&self, text: &str, times: usize) -> String {
+        for _ in 0..1500 {
+            let shown = self.shown();
+            if shown.matches(text).count() >= times {
+                return shown;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("{text:?} was not shown {times} times:\n{}", self.shown());
+    }
+
+    fn type_in(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn signal(&self, name: &str) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    }
+
+    fn end(mut self) -> i32 {
+        self.child.wait().unwrap().code().unwrap()
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+const QUESTION: &str = "[y/n/a] ";
+const ASKED: &str = r#"{"tool": "shell_execute", "params": {"command": "make all"}}"#;
+
+impl World {
+    /// A run of that many calls, each of which is asked about, on a mock that takes a while.
+    fn asked(&self, calls: usize, more: &[&str]) -> Terminal {
+        let answers = self.file("answers.json", r#"[{"command": "make*", "stdout": "built\n", "millis": 300}]"#);
+        let script = self.file("asked.jsonl", format!("{ASKED}\n").repeat(calls));
+        let arguments = ["run", &script, "--backend", "mock", "--answers", &answers, "--keep-going"];
+        Terminal::of(self.command(&[&arguments, more].concat()))
+    }
+
+    /// What was decided about the commands of the session `asked`, and why.
+    fn decisions(&self) -> Vec<String> {
+        let events = self.json_lines(&["log", "asked"]);
+        let decided = events.iter().filter(|event| event["kind"] == "CommandDecided");
+        decided.map(|event| told(&event["event"])).collect()
+    }
+}
+
+fn told(decided: &serde_json::Value) -> String {
+    let text = |name: &str| decided[name].as_str().unwrap_or_default();
+    format!("{}: {}", text("decision"), text("reason"))
+}
+
+#[test]
+fn yes_is_for_once_and_no_is_no() {
+    let world = World::new();
+    let mut run = world.asked(2, &[]);
+    let shown = run.wait_for(QUESTION, 1);
+    assert!(shown.contains("the agent wants to run: make all"), "{shown}");
+    run.type_in("y\n");
+    run.wait_for(QUESTION, 2);
+    run.type_in("no\n");
+    assert_eq!(run.end(), 1);
+    assert_eq!(world.decisions(), ["allow: ", "deny: the person said no"]);
+}
+
+#[test]
+fn an_answer_for_the_session_is_not_asked_for_again() {
+    let world = World::new();
+    let mut run = world.asked(3, &[]);
+    run.wait_for(QUESTION, 1);
+    run.type_in("A\n");
+    assert_eq!(run.end(), 0);
+    let again = "allow: ";
+    assert_eq!(world.decisions(), ["allow: for the session", again, again]);
+}
+
+#[test]
+fn what_is_no_answer_is_asked_again_but_not_for_ever() {
+    let world = World::new();
+    let mut run = world.asked(2, &[]);
+    run.wait_for(QUESTION, 1);
+    run.type_in("what?\n");
+    run.wait_for(QUESTION, 2);
+    run.type_in("yes\n");
+    for (asked, nonsense) in [(3, "\n"), (4, "yy\n"), (5, "\u{e4}\n")] {
+        run.wait_for(QUESTION, asked);
+        run.type_in(nonsense);
+    }
+    assert_eq!(run.end(), 1);
+    assert_eq!(world.decisions(), ["allow: ", "deny: the person gave no clear answer"]);
+}
+
+#[test]
+fn the_end_of_the_input_is_a_no() {
+    let world = World::new();
+    let mut run = world.asked(1, &[]);
+    run.wait_for(QUESTION, 1);
+    run.type_in("\u{4}");
+    assert_eq!(run.end(), 1);
+    assert_eq!(world.decisions(), ["deny: the person did not answer: the input has ended"]);
+}
+
+#[test]
+fn what_was_typed_before_a_question_is_no_answer_to_it() {
+    let world = World::new();
+    let mut run = world.asked(2, &["--timeout", "8"]);
+    run.wait_for(QUESTION, 1);
+    // The first question is given up before its answer is whole.
+    run.type_in("y");
+    run.wait_for(QUESTION, 2);
+    run.type_in("n\n");
+    assert_eq!(run.end(), 1);
+    assert_eq!(world.decisions(), ["deny: the person said no"]);
+}
+
+#[test]
+fn the_bar_steps_aside_for_a_question() {
+    let world = World::new();
+    let mut run = world.asked(2, &[]);
+    run.wait_for(QUESTION, 1);
+    // The bar moves eight times a second.
+    std::thread::sleep(Duration::from_millis(500));
+    let shown = run.shown();
+    assert!(shown.ends_with(QUESTION), "something was drawn over the question: {shown:?}");
+    run.type_in("a\n");
+    let shown = run.wait_for("1/2", 1);
+    assert!(shown.split(QUESTION).nth(1).unwrap().contains("1/2"), "{shown:?}");
+    assert_eq!(run.end(), 0);
+}
+
+#[test]
+fn ctrl_c_at_a_question_ends_the_run() {
+    let world = World::new();
+    let run = world.asked(2, &[]);
+    run.wait_for(QUESTION, 1);
+    run.signal("-INT");
+    assert_eq!(run.end(), 130);
+    let calls = world.json_lines(&["log", "asked", "--calls"]);
+    assert_eq!((calls.len(), calls[0]["status"].as_str()), (1, Some("interrupted")));
+    assert!(world.run(&["gc"]).ends_with("[exit 0]"), "the store is free");
+}
+
+#[test]
+fn a_prompt_outlives_ctrl_c_but_not_two() {
+    let world = World::new();
+    let script = world.file("work.jsonl", "");
+    world.printed(&["run", &script, "--backend", "host", "--session", "work"]);
+    let mut shell = Terminal::of(world.command(&["shell", "work"]));
+    shell.wait_for("$ ", 1);
+    shell.signal("-INT");
+    shell.wait_for("$ ", 2);
+    shell.type_in("echo al''ive\n");
+    shell.wait_for("alive", 1);
+    shell.wait_for("$ ", 3);
+    shell.type_in("trap '' TERM; echo be''gun; while :; do sleep 0.05; done\n");
+    shell.wait_for("begun", 1);
+    shell.signal("-INT");
+    shell.wait_for("interrupted", 1);
+    shell.wait_for("$ ", 4);
+    shell.type_in("trap '' TERM; echo ag''ain; while :; do sleep 0.05; done\n");
+    shell.wait_for("again", 1);
+    shell.signal("-INT");
+    // Signals of one kind that come at once are one.
+    std::thread::sleep(Duration::from_millis(200));
+    shell.signal("-INT");
+    assert_eq!(shell.end(), 130);
+}
