@@ -175,8 +175,9 @@ make_image() {
     tar -C "$root" -c . | podman_there import --quiet --change 'ENV PATH=/usr/local/bin:/usr/bin:/bin' \
         --change 'WORKDIR /workspace' - "$image" >/dev/null || fail "the image could not be imported"
     rm -rf "$state/build"
+    # Whoever uses the engine meanwhile may need another one, also while no container has it.
+    [ "$(count_users)" = 0 ] || return 0
     for other in $(podman_there images --format '{{.Repository}}:{{.Tag}}'); do
-        # One that somebody uses stays, as long as it is used.
         [ "$other" = "$image" ] || podman_there rmi "$other" >/dev/null 2>&1 || true
     done
 }
