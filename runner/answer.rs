@@ -1,4 +1,4 @@
-//! Requests that need no process: files, the environment, counters.
+//! Requests that need no process.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use crate::connection::Connection;
 use crate::exec::candidates;
 use crate::files::{Refused, Root, small_file};
 use crate::server::fail;
-use crate::wire::{Failure, MAX_FRAME, Reply, Request, Usage};
+use crate::wire::{Failure, MAX_FRAME, Reply, Request};
 
 /// What answers are made from.
 pub(crate) struct Answerer {
@@ -26,24 +26,12 @@ impl Answerer {
     }
 
     pub(crate) fn answer(&self, request: &Request<'_>, connection: &mut Connection) {
-        let done = |out: &mut Vec<u8>| Reply::Done { count: 0 }.encode(out);
         let out = connection.out();
         let answered = match request {
             Request::Which { program, path } => self.which(program, path, out),
             Request::Env => self.env(out),
-            Request::Read { path, offset, limit } => self.root.read(path, *offset, *limit, out),
-            Request::Write { path, mode, executable, content } => {
-                self.root.write(path, *mode, *executable, content).map(|()| done(out))
-            }
-            Request::List { path } => self.root.list(path, out),
-            Request::Remove { path, recursive } => self.root.remove(path, *recursive).map(|()| done(out)),
-            Request::Stat { path } => self.root.stat(path, out),
             Request::Ping => {
-                done(out);
-                Ok(())
-            }
-            Request::Usage => {
-                Reply::Usage(usage()).encode(out);
+                Reply::Done { count: 0 }.encode(out);
                 Ok(())
             }
             // It came after the command had ended.
@@ -83,23 +71,6 @@ impl Answerer {
         let variables = variables.iter().map(Vec::as_slice).collect();
         Reply::Env { variables, root: self.root.path().as_os_str().as_bytes() }.encode(out);
         Ok(())
-    }
-}
-
-/// What the control group says, in its second version or the first.
-fn usage() -> Usage {
-    let number = |path: &str| small_file(path)?.trim().parse().ok();
-    let field = |path: &str, name: &str| {
-        let text = small_file(path)?;
-        text.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok())
-    };
-    let oom_kills = field("/sys/fs/cgroup/memory.events", "oom_kill ");
-    let memory_bytes = number("/sys/fs/cgroup/memory.current");
-    let processes = number("/sys/fs/cgroup/pids.current");
-    Usage {
-        oom_kills: oom_kills.or_else(|| field("/sys/fs/cgroup/memory/memory.oom_control", "oom_kill ")),
-        memory_bytes: memory_bytes.or_else(|| number("/sys/fs/cgroup/memory/memory.usage_in_bytes")),
-        processes: processes.or_else(|| number("/sys/fs/cgroup/pids/pids.current")),
     }
 }
 

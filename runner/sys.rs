@@ -16,20 +16,13 @@ pub(crate) const SIGSTOP: i32 = 19;
 pub(crate) const EAGAIN: i32 = 11;
 pub(crate) const EXDEV: i32 = 18;
 
-pub(crate) const O_WRONLY: i32 = 0o1;
-pub(crate) const O_CREAT: i32 = 0o100;
-pub(crate) const O_APPEND: i32 = 0o2000;
-pub(crate) const O_NONBLOCK: i32 = 0o4000;
+const O_NONBLOCK: i32 = 0o4000;
 pub(crate) const O_PATH: i32 = 0o10_000_000;
 const O_CLOEXEC: i32 = 0o2_000_000;
 #[cfg(target_arch = "aarch64")]
 pub(crate) const O_DIRECTORY: i32 = 0o40_000;
-#[cfg(target_arch = "aarch64")]
-pub(crate) const O_NOFOLLOW: i32 = 0o100_000;
 #[cfg(not(target_arch = "aarch64"))]
 pub(crate) const O_DIRECTORY: i32 = 0o200_000;
-#[cfg(not(target_arch = "aarch64"))]
-pub(crate) const O_NOFOLLOW: i32 = 0o400_000;
 
 pub(crate) const POLLIN: i16 = 0x1;
 pub(crate) const POLLOUT: i16 = 0x4;
@@ -51,11 +44,6 @@ const MSG_CMSG_CLOEXEC: c_int = 0x4000_0000;
 const SIG_BLOCK: c_int = 0;
 const SI_USER: c_int = 0;
 const SIG_DFL: usize = 0;
-#[cfg(not(target_arch = "x86_64"))]
-const SYS_RENAMEAT2: c_long = 276;
-#[cfg(target_arch = "x86_64")]
-const SYS_RENAMEAT2: c_long = 316;
-const RENAME_EXCHANGE: c_uint = 2;
 const SYS_CLOSE_RANGE: c_long = 436;
 const SYS_OPENAT2: c_long = 437;
 const RESOLVE_NO_MAGICLINKS: u64 = 0x02;
@@ -404,9 +392,9 @@ pub(crate) fn receive_descriptor(socket: impl AsFd) -> io::Result<Passed> {
 }
 
 /// Opens a path below a directory. No link, `..` or mount leads out of it.
-pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
     let flags = u64::from((flags | O_CLOEXEC).cast_unsigned());
-    let how = OpenHow { flags, mode: u64::from(mode), resolve: RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
+    let how = OpenHow { flags, mode: 0, resolve: RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS };
     let pointer: *const c_char = path.as_ptr();
     let mut tries = 0;
     loop {
@@ -421,15 +409,6 @@ pub(crate) fn open_beneath(root: BorrowedFd<'_>, path: &CStr, flags: i32, mode: 
             other => return other,
         }
     }
-}
-
-/// Exchanges two entries of a directory in one step.
-pub(crate) fn exchange(directory: BorrowedFd<'_>, one: &CStr, other: &CStr) -> io::Result<()> {
-    let fd = directory.as_raw_fd();
-    #[expect(unsafe_code, reason = "renameat2 has no wrapper in std")]
-    // SAFETY: both names end in NUL.
-    let done = unsafe { syscall(SYS_RENAMEAT2, fd, one.as_ptr(), fd, other.as_ptr(), RENAME_EXCHANGE) };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// A descriptor that a system call has just made, or its error.

@@ -58,11 +58,6 @@ impl<'a> Rest<'a> {
         }
     }
 
-    pub(super) fn maybe(&mut self) -> Result<Option<u64>, Malformed> {
-        let (known, value) = (self.flag()?, self.u64()?);
-        Ok(known.then_some(value))
-    }
-
     pub(super) fn bytes(&mut self) -> Result<&'a [u8], Malformed> {
         let length = self.u32()? as usize;
         self.take(length)

@@ -6,17 +6,15 @@ mod bytes;
 mod reply;
 mod request;
 
-pub(crate) use reply::{Ended, Entry, EntryKind, Failure, Reply, Stream, Usage};
-pub(crate) use request::{Cwd, Request, Run, WriteMode};
+pub(crate) use reply::{Ended, Failure, Reply, Stream};
+pub(crate) use request::{Cwd, Request, Run};
 
 /// The protocol's version: both sides must have the same.
 pub(crate) const VERSION: u16 = 1;
 /// The first bytes of a greeting.
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
 /// Bytes of a frame after its length.
-pub(crate) const MAX_FRAME: usize = MAX_PIECE + 64 * 1024;
-/// Bytes of a file in one frame.
-pub(crate) const MAX_PIECE: usize = 4 * 1024 * 1024;
+pub(crate) const MAX_FRAME: usize = 4 * 1024 * 1024 + 64 * 1024;
 /// Bytes of a command's standard input.
 pub(crate) const MAX_STDIN: usize = 64 * 1024;
 /// Bytes of a command's arguments and variables together.

@@ -1,6 +1,6 @@
 //! What the runner answers.
 
-use super::bytes::{Rest, put_bytes, put_length, put_list};
+use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAX_FRAME, Malformed, OUTPUT, frame};
 
 /// What the runner answers. All but `Output` end a request.
@@ -12,9 +12,6 @@ pub(crate) enum Reply<'a> {
     Done { count: u32 },
     Found { path: Option<&'a [u8]> },
     Env { variables: Vec<&'a [u8]>, root: &'a [u8] },
-    Piece { size: u64, bytes: &'a [u8] },
-    Entries(Vec<Entry<'a>>),
-    Usage(Usage),
     Failed { kind: Failure, errno: i32, message: &'a [u8] },
 }
 
@@ -44,34 +41,6 @@ pub(crate) struct Ended {
     pub(crate) user_us: u64,
     pub(crate) system_us: u64,
     pub(crate) max_rss_kib: u64,
-}
-
-/// One entry of a directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Entry<'a> {
-    /// Empty where the entry's own path was asked for.
-    pub(crate) name: &'a [u8],
-    pub(crate) kind: EntryKind,
-    pub(crate) mode: u32,
-    pub(crate) size: u64,
-    pub(crate) modified_ns: i64,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum EntryKind {
-    File,
-    Directory,
-    Symlink,
-    Other,
-}
-
-/// What the container's control group counts, where it can be read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Usage {
-    /// Processes that were killed for want of memory.
-    pub(crate) oom_kills: Option<u64>,
-    pub(crate) memory_bytes: Option<u64>,
-    pub(crate) processes: Option<u64>,
 }
 
 /// Why a request was not served.
@@ -130,25 +99,6 @@ impl Reply<'_> {
                 put_list(out, variables);
                 put_bytes(out, root);
             }
-            Self::Piece { size, bytes } => {
-                out.push(134);
-                out.extend_from_slice(&size.to_le_bytes());
-                put_bytes(out, bytes);
-            }
-            Self::Entries(entries) => {
-                out.push(135);
-                put_length(out, entries.len());
-                for entry in entries {
-                    entry.encode(out);
-                }
-            }
-            Self::Usage(usage) => {
-                out.push(136);
-                for value in [usage.oom_kills, usage.memory_bytes, usage.processes] {
-                    out.push(u8::from(value.is_some()));
-                    out.extend_from_slice(&value.unwrap_or(0).to_le_bytes());
-                }
-            }
             Self::Failed { kind, errno, message } => {
                 out.extend_from_slice(&[255, *kind as u8]);
                 out.extend_from_slice(&errno.to_le_bytes());
@@ -179,14 +129,6 @@ impl<'a> Reply<'a> {
                 Self::Found { path: known.then_some(path) }
             }
             133 => Self::Env { variables: rest.list(MAX_FRAME)?, root: rest.bytes()? },
-            134 => Self::Piece { size: rest.u64()?, bytes: rest.bytes()? },
-            135 => {
-                let count = rest.u32()?;
-                Self::Entries((0..count).map(|_| Entry::decode(&mut rest)).collect::<Result<_, _>>()?)
-            }
-            136 => {
-                Self::Usage(Usage { oom_kills: rest.maybe()?, memory_bytes: rest.maybe()?, processes: rest.maybe()? })
-            }
             255 => {
                 let kind = Failure::decode(rest.u8()?)?;
                 Self::Failed { kind, errno: rest.u32()?.cast_signed(), message: rest.bytes()? }
@@ -232,28 +174,6 @@ impl Ended {
             system_us,
             max_rss_kib,
         })
-    }
-}
-
-impl<'a> Entry<'a> {
-    fn encode(&self, out: &mut Vec<u8>) {
-        put_bytes(out, self.name);
-        out.push(self.kind as u8);
-        out.extend_from_slice(&self.mode.to_le_bytes());
-        out.extend_from_slice(&self.size.to_le_bytes());
-        out.extend_from_slice(&self.modified_ns.to_le_bytes());
-    }
-
-    fn decode(rest: &mut Rest<'a>) -> Result<Self, Malformed> {
-        let name = rest.bytes()?;
-        let kind = match rest.u8()? {
-            0 => EntryKind::File,
-            1 => EntryKind::Directory,
-            2 => EntryKind::Symlink,
-            3 => EntryKind::Other,
-            _ => return Err(Malformed("the entry's kind is unknown")),
-        };
-        Ok(Self { name, kind, mode: rest.u32()?, size: rest.u64()?, modified_ns: rest.u64()?.cast_signed() })
     }
 }
 

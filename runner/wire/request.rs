@@ -21,29 +21,7 @@ pub(crate) enum Request<'a> {
         path: &'a [u8],
     },
     Env,
-    Read {
-        path: &'a [u8],
-        offset: u64,
-        limit: u32,
-    },
-    Write {
-        path: &'a [u8],
-        mode: WriteMode,
-        executable: bool,
-        content: &'a [u8],
-    },
-    List {
-        path: &'a [u8],
-    },
-    Remove {
-        path: &'a [u8],
-        recursive: bool,
-    },
-    Stat {
-        path: &'a [u8],
-    },
     Ping,
-    Usage,
 }
 
 /// One command.
@@ -70,17 +48,6 @@ pub(crate) enum Cwd<'a> {
     At(&'a [u8]),
 }
 
-/// What becomes of a file that is there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WriteMode {
-    /// It is an error.
-    New,
-    /// It is replaced, at once or not at all.
-    Replace,
-    /// It grows.
-    Append,
-}
-
 impl Request<'_> {
     /// Appends the frame, its length first.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -103,31 +70,7 @@ impl Request<'_> {
                 put_bytes(out, path);
             }
             Self::Env => out.push(6),
-            Self::Read { path, offset, limit } => {
-                out.push(7);
-                put_bytes(out, path);
-                out.extend_from_slice(&offset.to_le_bytes());
-                out.extend_from_slice(&limit.to_le_bytes());
-            }
-            Self::Write { path, mode, executable, content } => {
-                out.extend_from_slice(&[8, *mode as u8, u8::from(*executable)]);
-                put_bytes(out, path);
-                put_bytes(out, content);
-            }
-            Self::List { path } => {
-                out.push(9);
-                put_bytes(out, path);
-            }
-            Self::Remove { path, recursive } => {
-                out.extend_from_slice(&[10, u8::from(*recursive)]);
-                put_bytes(out, path);
-            }
-            Self::Stat { path } => {
-                out.push(11);
-                put_bytes(out, path);
-            }
             Self::Ping => out.push(12),
-            Self::Usage => out.push(13),
         });
     }
 }
@@ -148,19 +91,7 @@ impl<'a> Request<'a> {
             4 => Self::KillAll { spare_running: rest.flag()? },
             5 => Self::Which { program: rest.bytes()?, path: rest.bytes()? },
             6 => Self::Env,
-            7 => Self::Read { path: rest.bytes()?, offset: rest.u64()?, limit: rest.u32()? },
-            8 => {
-                let (mode, executable) = (WriteMode::decode(rest.u8()?)?, rest.flag()?);
-                Self::Write { path: rest.bytes()?, mode, executable, content: rest.bytes()? }
-            }
-            9 => Self::List { path: rest.bytes()? },
-            10 => {
-                let recursive = rest.flag()?;
-                Self::Remove { path: rest.bytes()?, recursive }
-            }
-            11 => Self::Stat { path: rest.bytes()? },
             12 => Self::Ping,
-            13 => Self::Usage,
             _ => return Err(Malformed("the request's kind is unknown")),
         };
         rest.end(request)
@@ -191,16 +122,5 @@ impl<'a> Run<'a> {
         };
         let (argv, env, stdin) = (rest.list(MAX_WORDS)?, rest.list(MAX_WORDS)?, rest.bytes()?);
         Ok(Self { cwd, argv, env, stdin, timeout_ms: rest.u32()?, grace_ms: rest.u32()?, discard_output })
-    }
-}
-
-impl WriteMode {
-    fn decode(byte: u8) -> Result<Self, Malformed> {
-        match byte {
-            0 => Ok(Self::New),
-            1 => Ok(Self::Replace),
-            2 => Ok(Self::Append),
-            _ => Err(Malformed("the mode of writing is unknown")),
-        }
     }
 }

@@ -62,8 +62,8 @@ pub enum Touched {
 pub struct Below {
     /// The entries, in no order.
     pub entries: Vec<(EntryPath, Observed)>,
-    /// Directories among them, or the one that was asked about, into which this process may not look: of
-    /// what is below them nothing is known.
+    /// Directories among them, or the one that was asked about, into which this process may not look, or that
+    /// are too deep to look into (a path of 16 KiB): of what is below them nothing is known.
     pub closed: Vec<EntryPath>,
 }
 

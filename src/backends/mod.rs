@@ -13,14 +13,6 @@ mod mock;
 mod on_disk;
 mod output;
 mod podman;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        unused_imports,
-        reason = "the runner does more than commands, for files that this machine does not have"
-    )
-)]
 mod runner;
 mod shell;
 mod spec;

@@ -78,6 +78,7 @@ impl HostRunner {
     }
 
     /// The process.
+    #[cfg(test)]
     pub(super) fn id(&self) -> u32 {
         self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
     }

@@ -8,7 +8,6 @@ mod child;
 mod connection;
 mod error;
 mod executor;
-mod files;
 mod run;
 mod socket;
 #[cfg(test)]
@@ -30,7 +29,7 @@ pub(crate) use cancel::Cancel;
 pub(crate) use error::RunnerError;
 
 pub(crate) use run::{Directory, RunSpec};
-pub(crate) use wire::{Ended, EntryKind, MAX_PIECE, MAX_STDIN, Stream, Usage, WriteMode};
+pub(crate) use wire::{Ended, Stream};
 
 use child::HostRunner;
 use connection::{Connection, MARGIN};
@@ -110,6 +109,7 @@ impl Runner {
     ///
     /// # Errors
     /// When the runner is gone or silent.
+    #[cfg(test)]
     pub(crate) fn kill_all(&self, spare_running: bool) -> Result<u32, RunnerError> {
         self.ask(&Request::KillAll { spare_running }, |reply| match reply {
             Reply::Done { count } => Some(count),
@@ -148,17 +148,6 @@ impl Runner {
         Ok(self.shared.environment.get_or_init(|| asked))
     }
 
-    /// What the container's control group counts.
-    ///
-    /// # Errors
-    /// When the runner is gone or silent.
-    pub(crate) fn usage(&self) -> Result<Usage, RunnerError> {
-        self.ask(&Request::Usage, |reply| match reply {
-            Reply::Usage(usage) => Some(usage),
-            _ => None,
-        })
-    }
-
     /// Whether the runner answers.
     ///
     /// # Errors
@@ -177,6 +166,7 @@ impl Runner {
     }
 
     /// The runner's process on the host; in a container it is what was given to [`Runner::connect`].
+    #[cfg(test)]
     pub(crate) fn process(&self) -> Option<u32> {
         match &self.shared.origin {
             Origin::Host(child) => Some(child.id()),

@@ -2,11 +2,10 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::connection::{MARGIN, Waited, now};
-use super::files::below;
 use super::wire::{Cwd, MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, Reply, Request, Run};
 use super::{Cancel, Ended, Runner, RunnerError, Stream, keeps_connection};
 
@@ -35,6 +34,7 @@ pub(crate) enum Directory {
     /// Below the root, which no link leads out of. Empty is the root itself.
     Below(PathBuf),
     /// Anywhere; refused on the host.
+    #[cfg_attr(not(test), expect(dead_code, reason = "commands start in the workspace, but the runner can do more"))]
     At(PathBuf),
 }
 
@@ -161,4 +161,10 @@ impl OutsideClock {
     fn passed(&self) -> Duration {
         now().saturating_duration_since(self.started)
     }
+}
+
+/// The path as the runner takes it: a leading slash means the root.
+fn below(path: &Path) -> &[u8] {
+    let bytes = path.as_os_str().as_bytes();
+    bytes.iter().position(|&byte| byte != b'/').and_then(|start| bytes.get(start..)).unwrap_or_default()
 }

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::wire::{Cwd, Entry, Failure, Reply, Request, Run, frame_length};
+use super::wire::{Cwd, Failure, Reply, Request, Run, frame_length};
 use super::*;
 
 fn requests() -> Vec<Request<'static>> {
@@ -23,13 +23,7 @@ fn requests() -> Vec<Request<'static>> {
         Request::KillAll { spare_running: true },
         Request::Which { program: b"sh", path: b"/bin" },
         Request::Env,
-        Request::Read { path: b"p", offset: u64::MAX, limit: 9 },
-        Request::Write { path: b"p", mode: WriteMode::Append, executable: true, content: b"\0\xff" },
-        Request::List { path: b"" },
-        Request::Remove { path: b"p", recursive: true },
-        Request::Stat { path: b"p" },
         Request::Ping,
-        Request::Usage,
     ]
 }
 
@@ -47,7 +41,6 @@ fn replies() -> Vec<Reply<'static>> {
         system_us: 5,
         max_rss_kib: u64::MAX,
     };
-    let entry = Entry { name: b"n", kind: EntryKind::Symlink, mode: 0o755, size: 5, modified_ns: -1 };
     vec![
         Reply::Welcome { version: 1, pid: 2, features: 3 },
         Reply::Output { stream: Stream::Stderr, bytes: b"text" },
@@ -56,9 +49,6 @@ fn replies() -> Vec<Reply<'static>> {
         Reply::Found { path: None },
         Reply::Found { path: Some(b"/bin/sh") },
         Reply::Env { variables: vec![b"A=B", b""], root: b"/" },
-        Reply::Piece { size: 10, bytes: b"x" },
-        Reply::Entries(vec![entry, Entry { name: b"", kind: EntryKind::Other, ..entry }]),
-        Reply::Usage(Usage { oom_kills: Some(1), memory_bytes: None, processes: Some(0) }),
         Reply::Failed { kind: Failure::TooLarge, errno: -1, message: b"why" },
     ]
 }
@@ -108,7 +98,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flipped_byte_is_noticed_or_harmless(which in 0_usize..14, at in any::<prop::sample::Index>(), flip in 1_u8..) {
+    fn a_flipped_byte_is_noticed_or_harmless(which in 0_usize..8, at in any::<prop::sample::Index>(), flip in 1_u8..) {
         let mut frame = Vec::new();
         requests()[which].encode(&mut frame);
         let body = &mut frame[4..];

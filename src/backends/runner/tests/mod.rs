@@ -2,7 +2,6 @@
 #![expect(clippy::disallowed_methods, reason = "tests look at files and processes by themselves")]
 
 mod contained;
-mod files;
 mod frames;
 mod hostile;
 mod processes;

@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use super::wire::MAX_STDIN;
 use super::*;
 
 #[test]
@@ -115,7 +116,6 @@ fn a_cancelled_command_ends_and_the_runner_goes_on() {
         wish.cancel();
     };
     let ended = world.runner.run(&shell("echo begun; sleep 1000"), &mut output, &cancel).unwrap();
-    assert!(cancel.is_cancelled());
     assert_eq!((ended.cancelled, ended.timed_out, ended.signal, ended.sent), (true, false, Some(15), Some(15)));
     assert_eq!(seen, b"begun\n");
     assert_eq!(run(&world.runner, &shell("echo next")).unwrap().stdout, "next\n");
@@ -289,7 +289,7 @@ fn the_directory_is_below_the_root_or_refused() {
 }
 
 #[test]
-fn many_commands_run_at_once_and_files_are_served_meanwhile() {
+fn many_commands_run_at_once_and_others_are_served_meanwhile() {
     let world = World::new();
     std::thread::scope(|scope| {
         let commands: Vec<_> = (0..24)
@@ -304,16 +304,11 @@ fn many_commands_run_at_once_and_files_are_served_meanwhile() {
             })
             .collect();
         eventually("all commands run at once", || {
-            world
-                .runner
-                .list(Path::new(""))
-                .unwrap()
-                .iter()
-                .filter(|entry| entry.name.as_bytes().starts_with(b"up-"))
-                .count()
-                == 24
+            let entries = std::fs::read_dir(world.root()).unwrap();
+            entries.filter(|entry| entry.as_ref().unwrap().file_name().as_bytes().starts_with(b"up-")).count() == 24
         });
-        world.runner.write(Path::new("go"), WriteMode::New, false, b"").unwrap();
+        world.runner.ping().unwrap();
+        std::fs::write(world.root().join("go"), "").unwrap();
         for (number, command) in commands.into_iter().enumerate() {
             let ran = command.join().unwrap();
             assert_eq!((ran.stdout, ran.ended.exit_code), (format!("{number}\n"), Some(number as u8)));
@@ -394,5 +389,4 @@ fn the_environment_is_told() {
     assert_eq!(environment.root, world.root());
     let path = [b"PATH=", std::env::var_os("PATH").unwrap().as_bytes()].concat();
     assert!(environment.variables.iter().any(|variable| variable.as_bytes() == path));
-    world.runner.usage().unwrap();
 }
