@@ -22,6 +22,8 @@ struct Guarded {
     wish: Arc<Wish>,
     /// Bytes that must stay free on the place's disk for it to go on.
     floor: u64,
+    /// Whether less was free at the last look.
+    is_starving: bool,
 }
 
 /// Whether somebody wants a command to end, and whether it has begun at all. Either is decided once.
@@ -78,7 +80,7 @@ impl UnderWay {
         let mut commands = self.lock();
         commands.last += 1;
         let number = commands.last;
-        commands.by_number.insert(number, Guarded { wish, floor });
+        commands.by_number.insert(number, Guarded { wish, floor, is_starving: false });
         Ongoing { all: Arc::clone(self), number }
     }
 
@@ -86,9 +88,14 @@ impl UnderWay {
         self.lock().by_number.is_empty()
     }
 
-    /// Ends the commands for which that many free bytes are too few.
+    /// Ends the commands for which that many free bytes are too few, for the second time: one that meets a full
+    /// disk may well end by itself.
     pub(crate) fn end_starving(&self, free: u64) {
-        for guarded in self.lock().by_number.values().filter(|guarded| free < guarded.floor) {
+        for guarded in self.lock().by_number.values_mut() {
+            let was_starving = std::mem::replace(&mut guarded.is_starving, free < guarded.floor);
+            if !(was_starving && guarded.is_starving) {
+                continue;
+            }
             let reason = format!(
                 "ended: the disk that holds the workspace has less than {} MiB left; remove files before you write more",
                 guarded.floor >> 20
@@ -126,7 +133,9 @@ mod tests {
         let (modest, hungry) = (Arc::new(Wish::new().unwrap()), Arc::new(Wish::new().unwrap()));
         let first = all.begin(Arc::clone(&modest), 1 << 20);
         let second = all.begin(Arc::clone(&hungry), 64 << 20);
-        all.end_starving(64 << 20);
+        for free in [64 << 20, 2 << 20, 64 << 20, 2 << 20] {
+            all.end_starving(free);
+        }
         assert!(modest.ended_for().is_none() && hungry.ended_for().is_none());
         all.end_starving(2 << 20);
         assert!(modest.ended_for().is_none() && !modest.cancel().is_cancelled());

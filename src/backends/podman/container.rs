@@ -21,7 +21,7 @@ use crate::engine::event::{ContainerStarted, ContainerStopped};
 use crate::engine::id::SessionId;
 
 /// How often an idle container, and one that fills the disk, is looked for.
-const WATCHING: Duration = Duration::from_millis(200);
+const WATCHING: Duration = Duration::from_millis(100);
 
 /// A session's container, whether or not there is one now.
 pub(super) struct SessionContainer {
@@ -317,7 +317,8 @@ impl SessionContainer {
 
     /// Bytes that are free on the disk of the files.
     fn free(&self) -> Option<u64> {
-        let stat = rustix::fs::statvfs(&self.paths.root).ok()?;
+        let files = if self.files.is_overlay() { &self.paths.layers } else { &self.paths.files };
+        let stat = rustix::fs::statvfs(files).ok()?;
         Some(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 

@@ -1,6 +1,8 @@
 //! A file system that is full: under the files, and under the journal.
 
-use foldspace::{CallFinished, CallStatus, CaptureBudget, EntryPath, HostOptions, Recorded, ToolCall, WorkspaceSpec};
+use foldspace::{
+    CallFinished, CallStatus, CaptureBudget, CommandResult, EntryPath, HostOptions, Recorded, ToolCall, WorkspaceSpec,
+};
 use serde_json::json;
 
 use crate::rig::{Disk, Kind, Rig, walk};
@@ -64,6 +66,21 @@ fn what_does_not_fit_in_an_upper_layer_is_an_error_and_harms_nothing() {
     drop(disk);
 }
 
+#[test]
+fn a_command_that_leaves_the_host_s_disk_too_little_is_ended() {
+    let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
+    let step = rig.sh("while :; do head -c 200k /dev/zero >> big; sleep 0.01; done");
+    assert!(step.outcome.text.contains("the disk that holds the workspace has less than"), "{}", step.outcome.text);
+    let results = step.of::<CommandResult>();
+    assert_eq!((results[0].cancelled, results[0].timed_out, results[0].signal.is_some()), (false, false, true));
+    assert_eq!(step.paths().0, ["big"]);
+    // It says what to do, and that can be done.
+    rig.ok("rm big && echo x > f");
+    rig.verify();
+    rig.close();
+    drop(disk);
+}
+
 /// What came only halfway onto the disk is not taken for the files later.
 fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
     rig.python("import os\nfor n in range(20):\n    open(f'f{n:02}', 'wb').write(os.urandom(100_000))\n");
@@ -88,6 +105,14 @@ fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
 #[test]
 fn files_that_can_t_come_back_to_the_host_come_back_later() {
     let Some((disk, mut rig)) = on_a_small_disk(Kind::Host) else { return };
+    files_that_can_t_come_back_come_back_later(&disk, &mut rig);
+    rig.close();
+    drop(disk);
+}
+
+#[test]
+fn files_that_can_t_come_back_to_an_overlay_come_back_later() {
+    let Some((disk, mut rig)) = on_a_small_disk(Kind::Overlay) else { return };
     files_that_can_t_come_back_come_back_later(&disk, &mut rig);
     rig.close();
     drop(disk);

@@ -121,3 +121,11 @@ fn ctrl_c_ends_the_command_and_removes_its_container() {
     assert_eq!(signalled(&mut running, Signal::INT).code(), Some(130));
     assert_recorded_and_gone(&world, &name);
 }
+
+#[test]
+fn a_request_to_end_removes_the_container_too() {
+    let Some(world) = World::with_podman() else { return };
+    let (mut running, name) = world.slow();
+    signalled(&mut running, Signal::TERM);
+    assert_recorded_and_gone(&world, &name);
+}
