@@ -146,7 +146,7 @@ impl<'p> Judge<'p> {
         expansion: &Expansion<'_>,
         around: Around<'_>,
         is_function: bool,
-    ) -> Judged<Called> {
+    ) -> Judged<()> {
         let (words, guess) = expansion.guessed_words(command, &mut self.fuel)?;
         let writes = self.writes(command, expansion)?;
         if words.is_empty() && writes {
@@ -161,11 +161,10 @@ impl<'p> Judge<'p> {
         let place = Place { input, writes, reading, variables: expansion.variables, depth, is_suffix: false };
         if guess != Some(0) && is_function {
             self.calls_function = true;
-            self.rules(&words, &place)?;
+            self.rules(&words, &place)
         } else {
-            self.program(&words, guess, &place)?;
+            self.program(&words, guess, &place)
         }
-        Ok(words.into_iter().next())
     }
 
     /// Checks where a command writes to; tells whether that is a file.
@@ -243,6 +242,7 @@ impl<'p> Judge<'p> {
         self.unclear |= guess == Some(0);
         let known = program.replace(marker::UNKNOWN, "");
         let name = base_name(&known);
+        self.fuel.take(self.places.weight())?;
         self.directory(name, arguments);
         self.builtin(name, arguments, place)?;
         self.interpreter(name, arguments, place)?;
@@ -321,7 +321,7 @@ impl<'p> Judge<'p> {
     }
 
     pub(super) fn rules(&mut self, words: &[String], place: &Place<'_>) -> Judged<()> {
-        self.fuel.take(words.len() + 1)?;
+        self.fuel.take((words.len() + 1).saturating_mul(self.places.weight()))?;
         let Some(program) = words.first() else { return Ok(()) };
         if program.contains(marker::FETCHED) && self.rules.contains(&DenyRule::RunFetched) {
             return Err(Denied(RUNS_FETCHED.to_owned()));
@@ -350,9 +350,6 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 }
-
-/// The name that a command calls.
-pub(super) type Called = Option<String>;
 
 /// What surrounds a command.
 #[derive(Clone, Copy)]

@@ -6,7 +6,7 @@ use super::shell::marker;
 /// Directories that are followed at a time.
 const DIRECTORIES_MAX: usize = 8;
 /// Bytes of a directory's path; a longer one is unknown.
-const PATH_MAX: usize = 4096;
+const PATH_MAX: usize = 512;
 
 /// The directories in which a command may run: below `/`, below home, or below the workspace's root.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,11 @@ impl Places {
         let mut next = Self { now: Vec::new(), before: Vec::new() };
         self.now.iter().for_each(|directory| next.add(joined(directory, target)));
         self.before = std::mem::replace(&mut self.now, next.now);
+    }
+
+    /// Steps that it takes to look at a path from each directory.
+    pub(super) fn weight(&self) -> usize {
+        1 + self.now.iter().map(String::len).sum::<usize>() / 16
     }
 
     /// Goes back to where it was before.

@@ -114,6 +114,7 @@ impl Judge<'_> {
         let command = &way.script.commands[index];
         let (choices, all) = way.variables.choices(command, way.script, &mut self.fuel)?;
         self.unclear |= !all;
+        self.fuel.take(choices.len() * way.script.functions.len() / 8)?;
         for choice in choices {
             let expansion = Expansion { script: way.script, variables: way.variables, choice };
             let (words, _) = expansion.guessed_words(command, &mut self.fuel)?;

@@ -136,7 +136,9 @@ pub(super) fn runs(name: &str, arguments: &[String], outer: Reading) -> Vec<Runs
         "trap" | "alias" => scripts_of(name, arguments, outer),
         "source" | "." => vec![file(arguments.first())],
         "su" | "script" => dash_c(arguments, outer),
-        "runuser" if arguments.iter().take_while(|word| *word != "--").any(is_c) => dash_c(arguments, outer),
+        "runuser" if arguments.iter().take_while(|word| *word != "--").any(|word| is_c(word)) => {
+            dash_c(arguments, outer)
+        }
         "find" => find(arguments),
         "watch" => match after_options(name, arguments) {
             (rest, clear) if !rest.is_empty() => with_clarity(text(rest.join(" "), outer, false), clear),
@@ -265,7 +267,7 @@ fn scripts_of(name: &str, arguments: &[String], reading: Reading) -> Vec<Runs> {
 /// The text after `-c`, wherever that stands.
 fn dash_c(arguments: &[String], reading: Reading) -> Vec<Runs> {
     let attached = arguments.iter().find_map(|word| word.strip_prefix("--command="));
-    let next = arguments.iter().position(is_c).and_then(|at| arguments.get(at + 1)).map(String::as_str);
+    let next = arguments.iter().position(|word| is_c(word)).and_then(|at| arguments.get(at + 1)).map(String::as_str);
     match attached.or(next) {
         Some(script) => vec![text(script.to_owned(), reading, false)],
         None => vec![Runs::Anywhere],
@@ -273,7 +275,7 @@ fn dash_c(arguments: &[String], reading: Reading) -> Vec<Runs> {
 }
 
 /// Whether an option is `-c`, perhaps with others before it.
-fn is_c(word: &String) -> bool {
+fn is_c(word: &str) -> bool {
     word.starts_with("--command") || (word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))
 }
 
