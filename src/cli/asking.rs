@@ -57,8 +57,9 @@ async fn answer(question: &CommandQuestion, lines: &mut Lines) -> Answer {
     let who = if question.agent.is_empty() { "the agent" } else { question.agent.as_str() };
     let (who, command) = (text::one_line(who, 80), text::one_line(&question.command.to_string(), 2000));
     let programs = text::one_line(&question.programs.join(", "), 200);
+    let with = run_with(question);
     let mut words =
-        format!("{who} wants to run: {command}\nallow it? y: this once, n: no, a: {programs} for this session");
+        format!("{who} wants to run: {command}{with}\nallow it? y: this once, n: no, a: {programs} for this session");
     for _ in 0..TRIES {
         output::ask(&words, "[y/n/a]");
         let line = match lines.next().await {
@@ -77,4 +78,17 @@ async fn answer(question: &CommandQuestion, lines: &mut Lines) -> Answer {
         }
     }
     Answer::Refuse("the person gave no clear answer".to_owned())
+}
+
+/// The variables and the standard input that the command would have.
+fn run_with(question: &CommandQuestion) -> String {
+    let mut words = String::new();
+    for (name, value) in &question.env {
+        words.push_str(&format!("\n  with {}", text::one_line(&format!("{name}={value}"), 300)));
+    }
+    if !question.stdin.is_empty() {
+        let input = String::from_utf8_lossy(&question.stdin);
+        words.push_str(&format!("\n  with the standard input: {}", text::one_line(&input, 1000)));
+    }
+    words
 }

@@ -1,7 +1,10 @@
 //! Who is asked whether a command may run.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+
+use bytes::Bytes;
 
 use crate::engine::event::CommandLine;
 use crate::engine::recorded::Seq;
@@ -38,8 +41,12 @@ pub struct CommandQuestion {
     pub call: Seq,
     /// Who makes the call.
     pub agent: String,
-    /// The command.
+    /// The command; of an evaluation the interpreter with all of the code.
     pub command: CommandLine,
+    /// The variables that the call gives it.
+    pub env: BTreeMap<String, String>,
+    /// What it reads on its standard input.
+    pub stdin: Bytes,
     /// What would have to be allowed for it.
     pub programs: Vec<String>,
 }

@@ -33,6 +33,8 @@ use crate::reducers::VirtualFileSystem;
 /// ```
 pub struct ToolContext {
     session: Session,
+    /// What was allowed for the session in this call.
+    pub(super) allowed: Vec<String>,
     call: Seq,
     files: Filesystem,
     machine: Machine,
@@ -82,6 +84,7 @@ impl ToolContext {
         let tree = session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
         Ok(Self {
             session: session.clone(),
+            allowed: Vec::new(),
             call,
             files: Filesystem::new(session.clone(), tree),
             machine: machine.clone(),

@@ -11,12 +11,15 @@ use super::error::ToolError;
 use super::policy::{AllowedBy, Decision};
 use super::ran::RecordAs;
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
+use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, DecidedBy, PolicyDecision, SessionAllow};
 use crate::engine::live::CommandOutput;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::reducers::Allowances;
 
+/// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
+const CODE_SHOWN: usize = 1000;
 /// How long an evaluation may run.
 pub(super) const EVALUATION: Duration = Duration::from_secs(5);
 
@@ -45,12 +48,12 @@ impl<'a> ToolShell<'a> {
     /// [`ToolError::Shell`] when the command is not right, not allowed, or the backend failed.
     pub async fn execute(&mut self, command: ShellCommand) -> Result<ShellResult, ToolError> {
         command.check()?;
-        self.decide(&command.command).await?;
+        self.decide(&command, None).await?;
         let backend = self.shell.properties().backend_name;
         self.run(command, RecordAs::Command { backend }).await
     }
 
-    /// Runs code by an interpreter, and records it; the policy is asked about the interpreter.
+    /// Runs code by an interpreter, and records it; the policy is asked about both.
     pub(super) async fn evaluate(
         &mut self,
         language: &'static str,
@@ -58,19 +61,19 @@ impl<'a> ToolShell<'a> {
         code: &str,
     ) -> Result<ShellResult, ToolError> {
         let mut args: Vec<String> = interpreter.iter().map(|&word| word.to_owned()).collect();
-        self.decide(&CommandLine::Args(args.clone())).await?;
         args.push(code.to_owned());
         let mut command = ShellCommand { is_code: true, ..ShellCommand::args(args) };
         command.timeout = Some(EVALUATION);
-        // So that what was printed before the end is there.
-        command.env.insert("PYTHONUNBUFFERED".to_owned(), "1".to_owned());
         command.check()?;
+        self.decide(&command, Some(code)).await?;
         self.run(command, RecordAs::Evaluation { language, code: code.to_owned() }).await
     }
 
-    async fn run(&mut self, command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
+    async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
         // One that nobody waits for any more.
         self.context.stop_running().await;
+        // So that what a script printed before it was ended is there.
+        command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         self.context.land()?;
         let (session, call) = (self.context.session().clone(), self.context.call());
         let watch = shown_to_subscribers(session, call);
@@ -97,51 +100,99 @@ impl<'a> ToolShell<'a> {
     }
 
     /// Asks the policy, and whoever may know where it does not. The decision is recorded.
-    async fn decide(&mut self, command: &CommandLine) -> Result<(), ToolError> {
+    async fn decide(&mut self, command: &ShellCommand, code: Option<&str>) -> Result<(), ToolError> {
         let rules = Arc::clone(self.context.rules());
         let session = self.context.session().clone();
-        let allowances = session.state()?.slice::<Allowances>().cloned().unwrap_or_default();
-        let decided = |decision, by, reason: String| CommandDecided { command: command.clone(), decision, by, reason };
-        let (event, programs) = match rules.policy.check(command, &allowances.programs) {
-            Decision::Allow { because } => (decided(PolicyDecision::Allow, by(because), String::new()), Vec::new()),
-            Decision::Deny { reason } => (decided(PolicyDecision::Deny, DecidedBy::Policy, reason), Vec::new()),
-            Decision::Ask { programs } => match &rules.asker {
-                None => {
-                    let names = programs.join(", ");
-                    let reason = format!(
-                        "nothing allows {names}, and there is nobody to ask; allow what is missing (--allow PROGRAM), or \
-                         have every question answered with yes (--yes)"
-                    );
-                    (decided(PolicyDecision::Deny, DecidedBy::Nobody, reason), Vec::new())
-                }
-                Some(asker) => {
-                    let question = CommandQuestion {
-                        session: session.name().to_owned(),
-                        call: self.context.call(),
-                        agent: session.agent().to_string(),
-                        command: command.clone(),
-                        programs: programs.clone(),
-                    };
-                    match asker.ask(question).await {
-                        Answer::Once => (decided(PolicyDecision::Allow, DecidedBy::Answer, String::new()), Vec::new()),
-                        Answer::Session => {
-                            (decided(PolicyDecision::Allow, DecidedBy::Answer, "for the session".to_owned()), programs)
-                        }
-                        Answer::Refuse(why) => (decided(PolicyDecision::Deny, DecidedBy::Answer, why), Vec::new()),
+        let mut allowed =
+            session.state()?.slice::<Allowances>().map(|known| known.programs.clone()).unwrap_or_default();
+        // What was answered to this call is not recorded yet.
+        allowed.extend(self.context.allowed.iter().cloned());
+        let allow = |by| (PolicyDecision::Allow, by, String::new());
+        let mut programs = Vec::new();
+        let (decision, by, reason) = match rules.policy.check(command, &allowed) {
+            Decision::Allow { because } => allow(by(because)),
+            Decision::Deny { reason } => (PolicyDecision::Deny, DecidedBy::Policy, reason),
+            Decision::Ask { programs: names } => match &rules.asker {
+                None => (PolicyDecision::Deny, DecidedBy::Nobody, nobody(&names)),
+                Some(asker) => match asker.ask(self.question(&session, command, names.clone())).await {
+                    Answer::Once => allow(DecidedBy::Answer),
+                    Answer::Session => {
+                        programs = names;
+                        (PolicyDecision::Allow, DecidedBy::Answer, "for the session".to_owned())
                     }
-                }
+                    Answer::Refuse(why) => (PolicyDecision::Deny, DecidedBy::Answer, why),
+                },
             },
         };
-        let facts = &mut self.context.facts;
-        facts.push(&event).map_err(|e| ToolError::new(e.to_string()))?;
-        if !programs.is_empty() {
-            facts.push(&SessionAllow { programs }).map_err(|e| ToolError::new(e.to_string()))?;
-        }
-        match event.decision {
+        self.record_decision(command, code, decision, by, reason.clone(), programs)?;
+        match decision {
             PolicyDecision::Allow => Ok(()),
-            PolicyDecision::Deny => Err(ShellError::Blocked(event.reason).into()),
+            PolicyDecision::Deny => Err(ShellError::Blocked(reason).into()),
         }
     }
+
+    fn question(&self, session: &Session, command: &ShellCommand, programs: Vec<String>) -> CommandQuestion {
+        CommandQuestion {
+            session: session.name().to_owned(),
+            call: self.context.call(),
+            agent: session.agent().to_string(),
+            command: command.command.clone(),
+            env: command.env.clone(),
+            stdin: command.stdin.clone(),
+            programs,
+        }
+    }
+
+    fn record_decision(
+        &mut self,
+        command: &ShellCommand,
+        code: Option<&str>,
+        decision: PolicyDecision,
+        by: DecidedBy,
+        reason: String,
+        programs: Vec<String>,
+    ) -> Result<(), ToolError> {
+        let facts = &mut self.context.facts;
+        let mut keep = |bytes: Bytes| {
+            let content = Content::of(bytes);
+            let digest = content.digest;
+            facts.keep(content);
+            digest
+        };
+        let stdin = (!command.stdin.is_empty()).then(|| keep(command.stdin.clone()));
+        let code = code.map(|code| keep(Bytes::copy_from_slice(code.as_bytes())));
+        let shown = match code {
+            Some(_) => beginning(&command.command),
+            None => command.command.clone(),
+        };
+        let env = command.env.clone();
+        let event = CommandDecided { command: shown, env, stdin, code, decision, by, reason };
+        facts.push(&event).map_err(|e| ToolError::new(e.to_string()))?;
+        if !programs.is_empty() {
+            let event = SessionAllow { programs };
+            facts.push(&event).map_err(|e| ToolError::new(e.to_string()))?;
+            self.context.allowed.extend(event.programs);
+        }
+        Ok(())
+    }
+}
+
+fn nobody(programs: &[String]) -> String {
+    let names = programs.join(", ");
+    format!(
+        "nothing allows {names}, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every \
+         question answered with yes (--yes)"
+    )
+}
+
+/// A command whose long words are cut.
+fn beginning(command: &CommandLine) -> CommandLine {
+    let CommandLine::Args(words) = command else { return command.clone() };
+    let cut = |word: &String| match word.char_indices().nth(CODE_SHOWN) {
+        Some((end, _)) => format!("{}…", &word[..end]),
+        None => word.clone(),
+    };
+    CommandLine::Args(words.iter().map(cut).collect())
 }
 
 fn by(because: AllowedBy) -> DecidedBy {

@@ -147,8 +147,6 @@ fn command(params: Params) -> Result<ShellCommand, ToolError> {
     command.stdin = params.stdin.into();
     check_env(&params.env)?;
     command.env = params.env;
-    // So that what a script printed before it was ended is there.
-    command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
     command.timeout = params.timeout_seconds.map(timeout).transpose()?;
     command.capture_output = params.capture_output;
     Ok(command)

@@ -118,7 +118,22 @@ fn commands() {
     check("python", &evaluated);
     let command = CommandLine::Shell(text("make && make install"));
     let reason = text("the person said no");
-    check("refused", &CommandDecided { command, decision: PolicyDecision::Deny, by: DecidedBy::Answer, reason });
+    let refused = CommandDecided {
+        command,
+        env: Default::default(),
+        stdin: None,
+        code: None,
+        decision: PolicyDecision::Deny,
+        by: DecidedBy::Answer,
+        reason,
+    };
+    // Written before there were variables, standard input and code in it.
+    check("refused", &refused);
+    let env = [(text("PYTHONPATH"), text("lib"))].into();
+    let stdin = Some(Digest::of(b"1 2\n"));
+    check("variables", &CommandDecided { env, stdin, reason: text("no"), ..refused.clone() });
+    let command = CommandLine::Args(vec![text("python3"), text("-c"), text("print(1)")]);
+    check("code", &CommandDecided { command, code: Some(Digest::of(b"print(1)")), ..refused });
     check("programs", &SessionAllow { programs: vec![text("cargo test"), text("git")] });
 }
 

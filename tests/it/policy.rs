@@ -1,18 +1,35 @@
 //! The command policy over its fixture, through the public interface.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use foldspace::{CommandLine, CommandPolicy, Decision};
+use foldspace::{CommandLine, CommandPolicy, Decision, EntryPath, ShellCommand};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Case {
-    command: String,
+    command: CommandLine,
     decision: String,
     why: String,
     #[serde(default)]
     allow: Vec<String>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    stdin: String,
+    #[serde(default)]
+    cwd: String,
+}
+
+impl Case {
+    fn run_with(&self) -> ShellCommand {
+        ShellCommand {
+            env: self.env.clone(),
+            stdin: self.stdin.clone().into(),
+            cwd: EntryPath::lookup(&self.cwd).unwrap(),
+            ..ShellCommand::new(self.command.clone())
+        }
+    }
 }
 
 fn cases() -> Vec<Case> {
@@ -32,9 +49,10 @@ fn name_of(decision: &Decision) -> &'static str {
 #[test]
 fn every_command_of_the_fixture_is_decided_as_it_says() {
     let mut wrong = Vec::new();
-    for Case { command, decision, why, allow } in cases() {
-        let policy = CommandPolicy { allow, ..CommandPolicy::default() };
-        let actual = policy.check(&CommandLine::Shell(command.clone()), &BTreeSet::new());
+    for case in cases() {
+        let policy = CommandPolicy { allow: case.allow.clone(), ..CommandPolicy::default() };
+        let actual = policy.check(&case.run_with(), &BTreeSet::new());
+        let Case { command, decision, why, .. } = case;
         if name_of(&actual) != decision {
             wrong.push(format!("{command:?} ({why}): {actual:?} instead of {decision}"));
         }
@@ -44,12 +62,13 @@ fn every_command_of_the_fixture_is_decided_as_it_says() {
 
 #[test]
 fn no_confirmation_and_no_entry_lifts_a_denial() {
-    for Case { command, .. } in cases().into_iter().filter(|case| case.decision == "deny") {
+    for case in cases().into_iter().filter(|case| case.decision == "deny") {
+        let command = case.command.to_string();
         let programs = ["rm", "sh", "bash", "sudo", "curl", "dd", "chmod", command.as_str()];
         let allow: Vec<String> = programs.iter().map(|&program| program.to_owned()).collect();
         let session = allow.iter().cloned().collect();
         let policy = CommandPolicy { allow, auto_confirm: true, ..CommandPolicy::default() };
-        let actual = policy.check(&CommandLine::Shell(command.clone()), &session);
+        let actual = policy.check(&case.run_with(), &session);
         assert_eq!(name_of(&actual), "deny", "{command:?}");
     }
 }

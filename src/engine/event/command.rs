@@ -1,5 +1,7 @@
 //! Commands and evaluations: what ran, who allowed it, and what came of it.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::Event;
@@ -133,8 +135,17 @@ impl Event for EvalResult {
 /// A policy decided about a command, before it ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandDecided {
-    /// The command.
+    /// The command; of longer code the beginning.
     pub command: CommandLine,
+    /// The variables that the call gave it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Under this digest the store keeps what it was to read on its standard input, where that was not empty.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stdin: Option<Digest>,
+    /// Under this digest the store keeps the code, where it was one to be evaluated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<Digest>,
     /// What was decided.
     pub decision: PolicyDecision,
     /// Who decided.

@@ -23,19 +23,21 @@ pub(super) fn covers(entry: &str, found: &Found) -> bool {
     let mut entry = entry.split_whitespace();
     let Some(program) = entry.next() else { return false };
     let Some((word, arguments)) = found.words.split_first() else { return false };
-    let is_program = marker::written(word) == program || is_standard(word, program);
-    let mut arguments = arguments.iter();
+    let is_program = marker::written(word) == program || (is_standard(word) && base_name(word) == program);
+    // What is only guessed at matches no word of an entry.
+    let mut arguments = arguments.iter().take(found.sure.saturating_sub(1));
     is_program && entry.all(|wanted| arguments.next().is_some_and(|word| word == wanted))
 }
 
-fn is_standard(word: &str, program: &str) -> bool {
+/// Whether a program is found by its name, or in a standard directory.
+pub(super) fn is_standard(word: &str) -> bool {
     let directory = &word[..word.len() - base_name(word).len()];
-    STANDARD.contains(&directory) && base_name(word) == program
+    directory.is_empty() || STANDARD.contains(&directory)
 }
 
 /// What somebody would have to allow for this program.
 pub(super) fn name_of(found: &Found) -> String {
     let word = found.words.first().map_or("", String::as_str);
     let base = base_name(word);
-    shown(if is_standard(word, base) { base } else { word })
+    shown(if is_standard(word) { base } else { word })
 }

@@ -1,8 +1,10 @@
 //! The built-in rules for one program and its arguments.
 
-use super::paths::{Whole, is_disk, tidied, whole};
+use super::find::{Aim, aim_of, removers};
+use super::paths::{Whole, is_disk, may_be, whole};
+use super::places::Places;
 use super::rule::{DenyRule, matches};
-use super::shell::marker;
+use super::shell::{base_name, marker};
 
 /// What is known of a program that is about to run.
 pub(super) struct Program<'a> {
@@ -10,8 +12,8 @@ pub(super) struct Program<'a> {
     pub(super) name: &'a str,
     /// All of its words, the first being the program.
     pub(super) words: &'a [String],
-    /// Relative paths begin at `/` or at home.
-    pub(super) at_whole: bool,
+    /// Where relative paths begin.
+    pub(super) places: &'a Places,
     /// What it reads are paths below `/` or home.
     pub(super) fed_whole: bool,
     /// It reads `/dev/zero`.
@@ -27,13 +29,16 @@ pub(super) enum Verdict {
     Fine,
 }
 
+/// Programs that make a file system, or something else over all of a disk.
+const MAKERS: [&str; 8] = ["mkdosfs", "mke2fs", "mkexfatfs", "mkfs", "mkntfs", "mkreiserfs", "mkswap", "mkudffs"];
+
 /// Applies a rule to a program.
 pub(super) fn judge(rule: &DenyRule, program: &Program<'_>) -> Verdict {
     match rule {
         DenyRule::RemoveRoot => removes_whole(program),
         DenyRule::ChangeRoot => changes_whole(program),
         DenyRule::MakeFilesystem => denied_if(
-            program.name == "mkfs" || program.name.starts_with("mkfs.") || program.name == "mke2fs",
+            MAKERS.contains(&program.name) || program.name.starts_with("mkfs."),
             "it would make a file system over what is there",
         ),
         DenyRule::DdFromZero => denied_if(is_dd_from_zero(program), "it would write zeros with dd"),
@@ -59,7 +64,7 @@ fn denied_if(denied: bool, reason: &'static str) -> Verdict {
 fn has_option(arguments: &[String], letters: &[char], long: &str) -> bool {
     let options = arguments.iter().take_while(|word| *word != "--");
     options.filter_map(|word| word.strip_prefix('-')).any(|option| match option.starts_with('-') {
-        true => option.len() > 2 && long.starts_with(&option[1..]),
+        true => option.len() > 1 && long.starts_with(&option[1..]),
         false => option.contains(letters),
     })
 }
@@ -67,7 +72,7 @@ fn has_option(arguments: &[String], letters: &[char], long: &str) -> bool {
 fn aims(program: &Program<'_>, arguments: &[String]) -> Whole {
     let mut aim = Whole::No;
     for argument in arguments.iter().filter(|word| !word.starts_with('-')) {
-        match whole(argument, program.at_whole && !argument.is_empty()) {
+        match whole(argument, program.places) {
             Whole::Yes => return Whole::Yes,
             Whole::Perhaps => aim = Whole::Perhaps,
             Whole::No => {}
@@ -85,22 +90,16 @@ fn verdict(aim: Whole, reason: &'static str) -> Verdict {
 }
 
 fn removes_whole(program: &Program<'_>) -> Verdict {
-    let reason = "it would remove everything below / or the home directory";
+    let reason = "it would remove everything below /, the home directory or what is above the workspace";
     let arguments = program.words.get(1..).unwrap_or_default();
     let recursive = has_option(arguments, &['r', 'R'], "recursive");
     match program.name {
         "rm" if program.fed_whole => Verdict::Denied(reason),
         "rm" if recursive => verdict(aims(program, arguments), reason),
-        "find" => {
-            let removes =
-                |word: &String| matches!(word.rsplit('/').next(), Some("-delete" | "rm" | "unlink" | "shred"));
-            let paths = arguments.iter().skip_while(|word| matches!(word.as_str(), "-H" | "-L" | "-P"));
-            let paths: Vec<String> = paths.take_while(|word| !word.starts_with(['-', '(', '!'])).cloned().collect();
-            match arguments.iter().any(removes) {
-                true => verdict(aims(program, &paths), reason),
-                false => Verdict::Fine,
-            }
-        }
+        "find" if removers(arguments) => match aim_of(arguments, program.places) {
+            Aim { whole: Whole::Yes, narrowed: true } => Verdict::Unsure,
+            aim => verdict(aim.whole, reason),
+        },
         // Whatever program it is, with these words it may only be rm.
         "" if recursive && has_option(arguments, &['f'], "force") => match aims(program, arguments) {
             Whole::Yes => Verdict::Denied(reason),
@@ -111,7 +110,8 @@ fn removes_whole(program: &Program<'_>) -> Verdict {
 }
 
 fn changes_whole(program: &Program<'_>) -> Verdict {
-    let reason = "it would change the modes or owners of everything below / or the home directory";
+    let reason =
+        "it would change the modes or owners of everything below /, the home directory or what is above the workspace";
     let arguments = program.words.get(1..).unwrap_or_default();
     if !matches!(program.name, "chmod" | "chown" | "chgrp") || !has_option(arguments, &['R'], "recursive") {
         return Verdict::Fine;
@@ -127,16 +127,32 @@ fn changes_whole(program: &Program<'_>) -> Verdict {
 }
 
 fn is_dd_from_zero(program: &Program<'_>) -> bool {
-    let from_zero = |word: &String| word.strip_prefix("if=").is_some_and(|path| tidied(path) == "/dev/zero");
+    let from_zero =
+        |word: &String| word.strip_prefix("if=").is_some_and(|path| may_be(path, "/dev/zero", program.places));
     program.name == "dd" && (program.reads_zero || program.words.iter().any(from_zero))
 }
 
 fn writes_to_disk(program: &Program<'_>) -> bool {
     let arguments = program.words.get(1..).unwrap_or_default();
+    let is_disk = |path: &str| is_disk(path, program.places);
     match program.name {
         "dd" => arguments.iter().any(|word| word.strip_prefix("of=").is_some_and(is_disk)),
         "tee" | "shred" | "wipefs" | "blkdiscard" | "sponge" | "truncate" => arguments.iter().any(|word| is_disk(word)),
-        "cp" | "mv" | "install" => arguments.last().is_some_and(|word| is_disk(word)),
+        "cp" | "mv" | "install" => {
+            let operands: Vec<&String> = arguments.iter().filter(|word| !word.starts_with('-')).collect();
+            let named = arguments.iter().filter_map(|word| {
+                word.strip_prefix("--target-directory=")
+                    .or_else(|| word.strip_prefix("-t").filter(|path| !path.is_empty()))
+            });
+            // `-t` takes the next word, which is an operand here; whatever is given may be where it goes.
+            let given = arguments.iter().any(|word| word == "-t" || word.starts_with("--target-d"));
+            let last = operands.last().map(|word| word.as_str());
+            let mut targets = named.chain(last).chain(operands.iter().map(|word| word.as_str()).filter(|_| given));
+            targets.any(|target| {
+                let into = |from: &&String| is_disk(&format!("{target}/{}", base_name(from)));
+                is_disk(target) || operands.iter().any(into)
+            })
+        }
         _ => false,
     }
 }

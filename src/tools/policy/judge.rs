@@ -1,28 +1,35 @@
 //! Looks at every program that a command may run.
 
-use super::bomb::has_fork_bomb;
+use std::rc::Rc;
+
 use super::danger::{Program, Verdict, judge};
-use super::interpreters::code_of;
-use super::paths::{Whole, is_disk, is_sink, tidied, whole};
+use super::find::{Aim, aim_of};
+use super::names::{holds_subscript, may_change_programs};
+use super::paths::{Whole, is_disk, is_sink, may_be, whole};
+use super::places::Places;
 use super::refusal::{Denied, Fuel, check_depth};
 use super::rule::DenyRule;
-use super::shell::{Command, Expansion, Piece, Reading, RedirectKind, Script, Variables, Word, base_name, marker};
-use super::wrappers::{Runs, is_shell, is_stdin, runs};
+use super::shell::{Command, Expansion, Piece, Reading, RedirectKind, Variables, Word, base_name, marker};
+use super::walk::Walked;
+use super::wrappers::{Runs, is_shell, runs};
+use super::{With, interpreters::code_of};
 
-type Judged<T> = Result<T, Denied>;
+pub(super) type Judged<T> = Result<T, Denied>;
 
 /// Looks at a command and gathers what would have to be allowed.
 pub(super) struct Judge<'p> {
-    rules: &'p [DenyRule],
-    fuel: Fuel,
-    /// Relative paths may begin at `/` or at home.
-    at_whole: bool,
+    pub(super) rules: &'p [DenyRule],
+    pub(super) fuel: Fuel,
+    /// Where relative paths begin.
+    pub(super) places: Places,
+    /// What was followed through the script that is looked at.
+    pub(super) walked: Walked,
     /// The programs found.
     pub(super) found: Vec<Found>,
     /// Something was not understood, so `found` may lack programs.
-    unclear: bool,
+    pub(super) unclear: bool,
     /// A function stood for a program; something takes functions or variables back.
-    calls_function: bool,
+    pub(super) calls_function: bool,
     unsets: bool,
 }
 
@@ -30,38 +37,55 @@ pub(super) struct Judge<'p> {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) words: Vec<String>,
+    /// How many of them are no guess.
+    pub(super) sure: usize,
     /// Its output goes to a file.
     pub(super) writes: bool,
 }
 
 /// What a program can read.
 #[derive(Clone, Debug, Default)]
-struct Input {
+pub(super) struct Input {
     /// Texts that are known.
-    texts: Vec<String>,
+    pub(super) texts: Vec<Rc<str>>,
     /// Comes from the network.
-    fetched: bool,
+    pub(super) fetched: bool,
     /// Is a list of what is below `/` or home.
     whole: bool,
     zero: bool,
 }
 
+impl Input {
+    /// A text, if there is one.
+    pub(super) fn of(text: &str) -> Self {
+        let texts = if text.is_empty() { Vec::new() } else { vec![Rc::from(text)] };
+        Self { texts, ..Self::default() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.texts.is_empty() && !self.fetched && !self.whole && !self.zero
+    }
+}
+
 /// Where a program runs.
 #[derive(Clone)]
-struct Place<'v> {
-    input: Input,
-    writes: bool,
-    reading: Reading,
-    variables: &'v Variables,
-    depth: usize,
+pub(super) struct Place<'v> {
+    pub(super) input: Input,
+    pub(super) writes: bool,
+    pub(super) reading: Reading,
+    pub(super) variables: &'v Variables,
+    pub(super) depth: usize,
+    /// The program may begin elsewhere: this is one of the places.
+    pub(super) is_suffix: bool,
 }
 
 impl<'p> Judge<'p> {
-    pub(super) fn new(rules: &'p [DenyRule], chars: usize) -> Self {
+    pub(super) fn new(rules: &'p [DenyRule], chars: usize, directory: &str) -> Self {
         Self {
             rules,
             fuel: Fuel::for_chars(chars),
-            at_whole: false,
+            places: Places::at(directory),
+            walked: Walked::default(),
             found: Vec::new(),
             unclear: false,
             calls_function: false,
@@ -75,80 +99,72 @@ impl<'p> Judge<'p> {
     }
 
     /// Looks at shell text.
-    pub(super) fn text(&mut self, text: &str, reading: Reading) -> Judged<()> {
-        self.script(text, reading, Variables::with_arguments(&[]), &Input::default(), 0)
+    pub(super) fn text(&mut self, text: &str, reading: Reading, with: &With<'_>) -> Judged<()> {
+        let outer = Input::of(&with.stdin);
+        let around = Around { outer: &outer, reading, depth: 0, same_shell: false };
+        self.script(text, with.variables(), around)
     }
 
     /// Looks at a program and its arguments.
-    pub(super) fn arguments(&mut self, words: &[String]) -> Judged<()> {
-        let variables = Variables::with_arguments(&[]);
-        let input = Input::default();
+    pub(super) fn arguments(&mut self, words: &[String], reading: Reading, with: &With<'_>) -> Judged<()> {
+        let variables = with.variables();
+        self.unclear |= variables.is_unclear();
         // Nobody expands it here, but nobody means it otherwise either.
         let home = |word: &String| match word.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", marker::HOME),
             _ => word.chars().map(|c| if marker::is(c) { marker::UNKNOWN } else { c }).collect(),
         };
         let words: Vec<String> = words.iter().map(home).collect();
-        let place = Place { input, writes: false, reading: Reading::Posix, variables: &variables, depth: 0 };
+        let input = Input::of(&with.stdin);
+        let place = Place { input, writes: false, reading, variables: &variables, depth: 0, is_suffix: false };
         self.program(&words, None, &place)
     }
 
-    fn script(
-        &mut self,
-        text: &str,
-        reading: Reading,
-        mut variables: Variables,
-        outer: &Input,
-        depth: usize,
-    ) -> Judged<()> {
-        let script = Script::read(text, reading, depth, &mut self.fuel)?;
-        self.unclear |= script.unclear || text.contains([marker::UNKNOWN, marker::FETCHED]);
-        variables.learn(&script, &mut self.fuel)?;
-        let expansion = Expansion { script: &script, variables: &variables, choice: Default::default() };
-        if self.rules.contains(&DenyRule::ForkBomb) && has_fork_bomb(&expansion, &mut self.fuel)? {
-            return Err(Denied("it defines a function that starts itself over and over (a fork bomb)".to_owned()));
-        }
-        for (index, command) in script.commands.iter().enumerate() {
-            let (choices, all) = variables.choices(command, &script, &mut self.fuel)?;
-            self.unclear |= !all;
-            for choice in choices {
-                let expansion = Expansion { script: &script, variables: &variables, choice };
-                self.command(index, command, &expansion, Around { outer, reading, depth })?;
-            }
+    /// Looks at the interpreter of a script, which needs an entry where it is none of the system's.
+    pub(super) fn interpreter_of_script(&mut self, interpreter: &str, with: &With<'_>) -> Judged<()> {
+        let variables = with.variables();
+        self.unclear |= variables.is_unclear();
+        let place = Place {
+            input: Input::default(),
+            writes: false,
+            reading: Reading::Posix,
+            variables: &variables,
+            depth: 0,
+            is_suffix: false,
+        };
+        let words = [interpreter.to_owned()];
+        self.rules(&words, &place)?;
+        if !super::allow::is_standard(interpreter) {
+            self.found.push(Found { words: words.to_vec(), sure: 1, writes: false });
         }
         Ok(())
     }
 
-    fn command(
+    pub(super) fn command(
         &mut self,
-        index: usize,
         command: &Command,
         expansion: &Expansion<'_>,
         around: Around<'_>,
+        is_function: bool,
     ) -> Judged<()> {
         let (words, guess) = expansion.guessed_words(command, &mut self.fuel)?;
         let writes = self.writes(command, expansion)?;
         if words.is_empty() && writes {
-            self.found.push(Found { words: vec![">".to_owned()], writes });
+            self.found.push(Found { words: vec![">".to_owned()], sure: 1, writes });
         }
         let input =
             match words.iter().any(|word| reads_input(base_name(word))) || words.iter().any(|w| !marker::none_in(w)) {
                 true => self.input(command, expansion, around.outer)?,
                 false => Input::default(),
             };
-        let assigned = command.assignments.iter().map(|(name, _)| name.as_str());
-        self.unclear |= assigned.into_iter().any(changes_programs);
         let (reading, depth) = (around.reading, around.depth);
-        let place = Place { input, writes, reading, variables: expansion.variables, depth };
-        for (_, word) in &command.assignments {
-            let value = expansion.text(word, &mut self.fuel)?;
-            self.unclear |= holds_subscript(&value);
-        }
-        if guess != Some(0) && is_call_of_function(&words, index, expansion.script) {
+        let place = Place { input, writes, reading, variables: expansion.variables, depth, is_suffix: false };
+        if guess != Some(0) && is_function {
             self.calls_function = true;
-            return self.rules(&words, &place);
+            self.rules(&words, &place)
+        } else {
+            self.program(&words, guess, &place)
         }
-        self.program(&words, guess, &place)
     }
 
     /// Checks where a command writes to; tells whether that is a file.
@@ -156,7 +172,7 @@ impl<'p> Judge<'p> {
         let mut writes = false;
         for redirect in command.redirects.iter().filter(|redirect| redirect.kind == RedirectKind::Write) {
             let path = expansion.text(&redirect.target, &mut self.fuel)?;
-            if is_disk(&path) && self.rules.contains(&DenyRule::WriteToDisk) {
+            if is_disk(&path, &self.places) && self.rules.contains(&DenyRule::WriteToDisk) {
                 return Err(Denied(format!("it would write to a disk's device file, {}", marker::written(&path))));
             }
             writes |= !is_sink(&path);
@@ -165,18 +181,18 @@ impl<'p> Judge<'p> {
     }
 
     /// What a command can read, from all that is connected to it.
-    fn input(&mut self, command: &Command, expansion: &Expansion<'_>, outer: &Input) -> Judged<Input> {
+    pub(super) fn input(&mut self, command: &Command, expansion: &Expansion<'_>, outer: &Input) -> Judged<Input> {
         let mut input = outer.clone();
         for redirect in &command.redirects {
             let text = expansion.text(&redirect.target, &mut self.fuel)?;
             match redirect.kind {
                 RedirectKind::Text => {
                     input.fetched |= text.contains(marker::FETCHED);
-                    input.texts.push(text);
+                    input.texts.push(text.into());
                 }
                 RedirectKind::Read => {
                     input.fetched |= text.contains(marker::FETCHED);
-                    input.zero |= tidied(&text) == "/dev/zero";
+                    input.zero |= may_be(&text, "/dev/zero", &self.places);
                 }
                 RedirectKind::Write => {}
             }
@@ -186,7 +202,7 @@ impl<'p> Judge<'p> {
         for range in command.upstream.iter().cloned().chain(inner) {
             for source in &expansion.script.commands[range] {
                 input.fetched |= expansion.fetches(source, &mut self.fuel)?;
-                input.texts.extend(expansion.printed(source, &mut self.fuel)?);
+                input.texts.extend(expansion.printed(source, &mut self.fuel)?.map(Rc::from));
                 input.whole |= self.lists_whole(source, expansion)?;
             }
         }
@@ -196,47 +212,88 @@ impl<'p> Judge<'p> {
     fn lists_whole(&mut self, command: &Command, expansion: &Expansion<'_>) -> Judged<bool> {
         let words = expansion.words(command, &mut self.fuel)?;
         let Some((program, arguments)) = words.split_first() else { return Ok(false) };
-        let is_whole = |word: &String| whole(word, false) == Whole::Yes;
-        Ok(matches!(base_name(program), "find" | "ls") && arguments.iter().any(is_whole))
+        Ok(match base_name(program) {
+            "find" => match aim_of(arguments, &self.places) {
+                Aim { whole: Whole::Yes, narrowed } => {
+                    self.unclear |= narrowed;
+                    !narrowed
+                }
+                _ => false,
+            },
+            "ls" => arguments.iter().any(|word| whole(word, &self.places) == Whole::Yes),
+            _ => false,
+        })
     }
 
     /// Looks at a program and at what it runs in turn. A guess is the place of the first word that is one.
-    fn program(&mut self, words: &[String], guess: Option<usize>, place: &Place<'_>) -> Judged<()> {
+    pub(super) fn program(&mut self, words: &[String], guess: Option<usize>, place: &Place<'_>) -> Judged<()> {
         check_depth(place.depth)?;
         let Some((program, arguments)) = words.split_first() else {
             self.unclear |= guess.is_some();
             return Ok(());
         };
         self.rules(words, place)?;
-        self.found.push(Found { words: words.to_vec(), writes: place.writes });
+        let bytes: usize = words.iter().map(String::len).sum();
+        self.fuel.take(bytes / BYTES_PER_STEP)?;
+        let sure = guess.unwrap_or(words.len());
+        self.found.push(Found { words: words.to_vec(), sure, writes: place.writes });
         // Home is known well enough; what else is marked may be any program.
         self.unclear |= program.starts_with('~') || !marker::none_in(&program.replace(marker::HOME, ""));
         self.unclear |= guess == Some(0);
         let known = program.replace(marker::UNKNOWN, "");
         let name = base_name(&known);
-        self.places(name, arguments);
-        self.builtin(name, arguments);
+        self.fuel.take(self.places.weight())?;
+        self.directory(name, arguments);
+        self.builtin(name, arguments, place)?;
         self.interpreter(name, arguments, place)?;
         for run in runs(name, arguments, place.reading) {
             let place = Place { depth: place.depth + 1, ..place.clone() };
             match run {
                 Runs::Words(inner) => self.wrapped(name, words, inner, guess, &place)?,
+                Runs::Anywhere => self.anywhere(name, words, guess, &place)?,
                 run => {
                     self.unclear |= guess.is_some() && matches!(run, Runs::Text { .. });
-                    self.run(run, place)?;
+                    self.run(name, run, place)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Notes what a shell's own commands may change.
-    fn builtin(&mut self, name: &str, arguments: &[String]) {
-        self.unsets |= name == "unset";
-        if matches!(name, "env" | "export" | "sudo" | "declare" | "typeset" | "readonly" | "local") {
-            let names = arguments.iter().filter_map(|word| word.split_once('=')).map(|(name, _)| name);
-            self.unclear |= names.into_iter().any(changes_programs);
+    /// Keeps up with where relative paths begin.
+    fn directory(&mut self, name: &str, arguments: &[String]) {
+        let target = arguments.iter().find(|word| !word.starts_with('-') || *word == "-");
+        match (name, target.map(String::as_str)) {
+            ("popd", _) | ("cd" | "pushd", Some("-")) => self.places.back(),
+            ("cd", None) => self.places.go(&marker::HOME.to_string()),
+            ("pushd", None) => self.places.back(),
+            ("cd" | "pushd", Some(target)) => self.places.go(target),
+            _ => {}
         }
+    }
+
+    /// Notes what a shell's own commands may change, and what they evaluate.
+    fn builtin(&mut self, name: &str, arguments: &[String], place: &Place<'_>) -> Judged<()> {
+        self.unsets |= name == "unset";
+        let left = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
+        let right = |word: &str| word.split_once('=').is_some_and(|(_, value)| may_change_programs(value));
+        let sets = match name {
+            "env" | "sudo" | "doas" => arguments
+                .iter()
+                .any(|word| word.contains('=') && !word.starts_with('-') && may_change_programs(&left(word))),
+            "declare" | "typeset" | "local" => {
+                let refers = arguments.iter().any(|word| word.starts_with('-') && word.contains('n'));
+                arguments.iter().any(|word| may_change_programs(&left(word)) || (refers && right(word)))
+            }
+            "export" | "readonly" => arguments.iter().any(|word| may_change_programs(&left(word))),
+            "read" | "mapfile" | "readarray" | "getopts" => arguments.iter().any(|word| may_change_programs(word)),
+            "printf" | "wait" => {
+                let named = arguments.iter().position(|word| word.starts_with("-v") || word.starts_with("-p"));
+                named.is_some_and(|at| arguments.iter().skip(at).take(2).any(|word| may_change_programs(word)))
+            }
+            _ => false,
+        };
+        self.unclear |= sets;
         let evaluates = matches!(
             name,
             "[" | "[["
@@ -251,91 +308,20 @@ impl<'p> Judge<'p> {
                 | "typeset"
                 | "unset"
         );
-        self.unclear |= evaluates && arguments.iter().any(|word| holds_subscript(word));
-    }
-
-    /// Looks at the program that a wrapper runs.
-    fn wrapped(
-        &mut self,
-        name: &str,
-        words: &[String],
-        mut inner: Vec<String>,
-        guess: Option<usize>,
-        place: &Place<'_>,
-    ) -> Judged<()> {
-        let offset = words.len() - inner.len().min(words.len());
-        let guess = match name {
-            // Its programs stand in the midst of its words.
-            "find" => guess.map(|_| 0),
-            _ => guess.map(|guess| guess.saturating_sub(offset)),
-        };
-        if name == "xargs" {
-            let fetched = place.input.fetched && self.rules.contains(&DenyRule::RunFetched);
-            if fetched && inner.iter().any(|word| is_shell(base_name(word))) {
-                return Err(Denied(RUNS_FETCHED.to_owned()));
-            }
-            let given = place.input.texts.iter().flat_map(|text| text.split_whitespace());
-            inner.extend(given.map(str::to_owned));
-            self.fuel.take(inner.len())?;
+        if matches!(name, "read" | "mapfile" | "readarray") {
+            self.unclear |= place.input.texts.iter().any(|text| holds_subscript(text));
         }
-        self.program(&inner, guess, place)
-    }
-
-    fn run(&mut self, run: Runs, place: Place<'_>) -> Judged<()> {
-        let fetched = self.rules.contains(&DenyRule::RunFetched);
-        match run {
-            Runs::Words(words) => self.program(&words, None, &place),
-            Runs::Text { text, reading, arguments, same_shell } => {
-                if fetched && text.contains(marker::FETCHED) {
-                    return Err(Denied(RUNS_FETCHED.to_owned()));
-                }
-                let variables = match same_shell {
-                    true => place.variables.clone(),
-                    false => place.variables.inherited(&arguments),
-                };
-                self.script(&text, reading, variables, &place.input, place.depth)
-            }
-            Runs::Stdin(reading) => self.stdin(reading, &place),
-            Runs::File(path) if is_stdin(&path) => self.stdin(place.reading, &place),
-            Runs::File(path) => {
-                let reads_process = path.contains([marker::UNKNOWN, marker::FETCHED]);
-                match reads_process {
-                    true => self.stdin(place.reading, &place),
-                    false => Ok(()),
-                }
-            }
-            Runs::Unclear => {
-                self.unclear = true;
-                Ok(())
-            }
-        }
-    }
-
-    /// Looks at the commands that a shell reads.
-    fn stdin(&mut self, reading: Reading, place: &Place<'_>) -> Judged<()> {
-        if place.input.fetched && self.rules.contains(&DenyRule::RunFetched) {
-            return Err(Denied(RUNS_FETCHED.to_owned()));
-        }
-        self.unclear = true;
-        for text in &place.input.texts {
-            let variables = place.variables.inherited(&[]);
-            self.script(&marker::written(text), reading, variables, &Input::default(), place.depth)?;
+        for word in arguments.iter().filter(|word| evaluates && holds_subscript(word)) {
+            self.unclear = true;
+            let around =
+                Around { outer: &place.input, reading: place.reading, depth: place.depth + 1, same_shell: true };
+            self.script(&marker::written(word), place.variables.clone(), around)?;
         }
         Ok(())
     }
 
-    fn interpreter(&mut self, name: &str, arguments: &[String], place: &Place<'_>) -> Judged<()> {
-        let Some(code) = code_of(name, arguments) else { return Ok(()) };
-        let fetched =
-            code.iter().any(|code| code.contains(marker::FETCHED)) || (code.is_empty() && place.input.fetched);
-        match fetched && self.rules.contains(&DenyRule::RunFetched) {
-            true => Err(Denied(RUNS_FETCHED.to_owned())),
-            false => Ok(()),
-        }
-    }
-
-    fn rules(&mut self, words: &[String], place: &Place<'_>) -> Judged<()> {
-        self.fuel.take(words.len() + 1)?;
+    pub(super) fn rules(&mut self, words: &[String], place: &Place<'_>) -> Judged<()> {
+        self.fuel.take((words.len() + 1).saturating_mul(self.places.weight()))?;
         let Some(program) = words.first() else { return Ok(()) };
         if program.contains(marker::FETCHED) && self.rules.contains(&DenyRule::RunFetched) {
             return Err(Denied(RUNS_FETCHED.to_owned()));
@@ -347,7 +333,7 @@ impl<'p> Judge<'p> {
         let program = Program {
             name: base_name(known.first().map_or("", String::as_str)),
             words: &known,
-            at_whole: self.at_whole,
+            places: &self.places,
             fed_whole: place.input.whole,
             reads_zero: place.input.zero,
         };
@@ -363,62 +349,42 @@ impl<'p> Judge<'p> {
         }
         Ok(())
     }
-
-    /// Keeps up with where relative paths begin.
-    fn places(&mut self, name: &str, arguments: &[String]) {
-        if matches!(name, "cd" | "pushd") {
-            let target = arguments.iter().find(|word| !word.starts_with('-') || *word == "-");
-            self.at_whole = target.is_none_or(|path| whole(path, self.at_whole) == Whole::Yes);
-        }
-    }
 }
 
 /// What surrounds a command.
 #[derive(Clone, Copy)]
-struct Around<'a> {
-    outer: &'a Input,
-    reading: Reading,
-    depth: usize,
+pub(super) struct Around<'a> {
+    pub(super) outer: &'a Input,
+    pub(super) reading: Reading,
+    pub(super) depth: usize,
+    /// What it changes about its shell stays.
+    pub(super) same_shell: bool,
 }
 
-const RUNS_FETCHED: &str = "it would run what it has just fetched from the network; save it, look at it, then run it";
+/// Bytes of words that are copied for one step.
+pub(super) const BYTES_PER_STEP: usize = 8;
+pub(super) const RUNS_FETCHED: &str =
+    "it would run what it has just fetched from the network; save it, look at it, then run it";
 
 /// Whether what a program does depends on what it reads.
 fn reads_input(name: &str) -> bool {
     is_shell(name)
-        || matches!(name, "xargs" | "source" | "." | "dd" | "parallel" | "rm" | "chmod" | "chown" | "chgrp")
+        || matches!(
+            name,
+            "xargs"
+                | "source"
+                | "."
+                | "dd"
+                | "parallel"
+                | "rm"
+                | "chmod"
+                | "chown"
+                | "chgrp"
+                | "read"
+                | "mapfile"
+                | "readarray"
+        )
         || code_of(name, &[]).is_some()
-}
-
-/// Whether a variable decides which programs run, or what they load.
-fn changes_programs(name: &str) -> bool {
-    const NAMES: [&str; 13] = [
-        "BASH_ENV",
-        "BROWSER",
-        "EDITOR",
-        "ENV",
-        "HOME",
-        "PAGER",
-        "PATH",
-        "PERL5OPT",
-        "PROMPT_COMMAND",
-        "PS4",
-        "PYTHONSTARTUP",
-        "SHELLOPTS",
-        "VISUAL",
-    ];
-    NAMES.contains(&name) || name.starts_with("LD_") || name.starts_with("GIT_") || name.ends_with("_OPTIONS")
-}
-
-/// Whether a text, taken as a variable's name or a number, may run commands: shells evaluate `a[$(command)]`.
-fn holds_subscript(text: &str) -> bool {
-    text.contains(['[', marker::BRACKET]) && (text.contains("$(") || text.contains('`'))
-}
-
-/// Whether the command calls a function that is surely defined by then.
-fn is_call_of_function(words: &[String], index: usize, script: &Script) -> bool {
-    let Some(name) = words.first() else { return false };
-    script.functions.iter().any(|function| function.sure && function.name == *name && function.body.end <= index)
 }
 
 fn processes(word: &Word) -> Vec<std::ops::Range<usize>> {

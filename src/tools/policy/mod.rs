@@ -3,18 +3,24 @@
 mod allow;
 mod bomb;
 mod danger;
+mod find;
+mod inner;
 mod interpreters;
 mod judge;
+mod names;
 mod paths;
+mod places;
 mod refusal;
 mod rule;
 mod shell;
+mod walk;
 mod wrappers;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,10 +29,12 @@ pub use rule::DenyRule;
 use allow::{covers, is_harmless, name_of};
 use judge::Judge;
 use refusal::Denied;
-use shell::{Reading, base_name};
+use shell::{Reading, Variables, base_name};
 use wrappers::{is_shell, reading_of};
 
+use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
+use crate::engine::id::Digest;
 
 /// Characters of a command, all arguments together, unless a policy says otherwise.
 const MAX_COMMAND_CHARS: usize = crate::backends::MAX_COMMAND_CHARS;
@@ -41,27 +49,28 @@ pub const MAX_SCRIPT_CHARS: usize = 65_536;
 /// no entry unless its output goes to a file. Whatever is neither denied nor allowed is asked for.
 ///
 /// An entry is a program (`git`), a program with its first words (`git status`), a path as it is written
-/// (`./build.sh`), or a whole command, letter by letter. A bare name also means the program in a standard directory
-/// such as `/usr/bin`. A command whose programs are not known beforehand (`$x`, `sh` reading a pipe, a changed `PATH`)
-/// is never allowed by entries for programs, only as a whole.
+/// (`./build.sh`), or a whole command, letter by letter, which is run with no variables and no input. A bare name also means the program in a standard directory
+/// such as `/usr/bin`. A command whose programs are not known beforehand (`$x`, `sh` reading a pipe, a changed `PATH`,
+/// whether the command changes it or the variables do that it is run with) is never allowed by entries for programs,
+/// only as a whole. A word that comes from a variable matches no word of an entry.
 ///
 /// ```
 /// use std::collections::BTreeSet;
-/// use foldspace::{AllowedBy, CommandLine, CommandPolicy, Decision};
+/// use foldspace::{AllowedBy, CommandPolicy, Decision, ShellCommand};
 ///
 /// let policy = CommandPolicy { allow: vec!["git status".into(), "head".into()], ..CommandPolicy::default() };
 /// let none = BTreeSet::new();
 ///
-/// let decision = policy.check(&CommandLine::Shell("git status | head -n 3".into()), &none);
+/// let decision = policy.check(&ShellCommand::shell("git status | head -n 3"), &none);
 /// assert_eq!(decision, Decision::Allow { because: AllowedBy::List });
 ///
-/// let decision = policy.check(&CommandLine::Shell("git status && make -j2".into()), &none);
+/// let decision = policy.check(&ShellCommand::shell("git status && make -j2"), &none);
 /// assert_eq!(decision, Decision::Ask { programs: vec!["make".into()] });
 ///
-/// let decision = policy.check(&CommandLine::Shell("sudo sh -c 'r\\m -fr //'".into()), &none);
+/// let decision = policy.check(&ShellCommand::shell("sudo sh -c 'r\\m -fr //'"), &none);
 /// assert!(matches!(decision, Decision::Deny { .. }));
 ///
-/// let decision = policy.check(&CommandLine::Shell("echo 'rm -rf /'".into()), &none);
+/// let decision = policy.check(&ShellCommand::shell("echo 'rm -rf /'"), &none);
 /// assert_eq!(decision, Decision::Allow { because: AllowedBy::Harmless });
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -89,6 +98,27 @@ enum View<'a> {
     Shell(&'a str),
     Arguments(&'a [String]),
     Script { text: &'a str, interpreter: &'a str },
+}
+
+/// What a command is run with.
+#[derive(Clone, Debug, Default)]
+struct With<'w> {
+    env: Cow<'w, BTreeMap<String, String>>,
+    stdin: Cow<'w, str>,
+    directory: String,
+    is_code: bool,
+}
+
+impl With<'_> {
+    fn variables(&self) -> Variables {
+        let mut variables = Variables::with_arguments(&[]);
+        variables.add_environment(self.env.iter());
+        variables
+    }
+
+    fn chars(&self) -> usize {
+        self.stdin.len() + self.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
+    }
 }
 
 impl<'a> From<&'a CommandLine> for View<'a> {
@@ -137,32 +167,41 @@ pub enum AllowedBy {
 }
 
 impl CommandPolicy {
-    /// Decides about a command, given what was allowed for its session. It looks at nothing but its arguments.
-    pub fn check(&self, command: &CommandLine, allowed_in_session: &BTreeSet<String>) -> Decision {
-        self.decide(command.into(), allowed_in_session)
+    /// Decides about a command, given what was allowed for its session.
+    ///
+    /// It goes by the command, its variables, its standard input and its directory, and looks at nothing else: the same
+    /// arguments give the same decision. Code ([`ShellCommand::is_code`]) may be longer than other commands.
+    pub fn check(&self, command: &ShellCommand, allowed_in_session: &BTreeSet<String>) -> Decision {
+        let with = With {
+            env: Cow::Borrowed(&command.env),
+            stdin: String::from_utf8_lossy(&command.stdin),
+            directory: command.cwd.to_string(),
+            is_code: command.is_code,
+        };
+        self.decide((&command.command).into(), &with, allowed_in_session)
     }
 
-    fn decide(&self, command: View<'_>, allowed_in_session: &BTreeSet<String>) -> Decision {
-        let chars = match self.check_text(command) {
+    fn decide(&self, command: View<'_>, with: &With<'_>, allowed_in_session: &BTreeSet<String>) -> Decision {
+        let chars = match self.check_text(command, with.is_code) {
             Ok(chars) => chars,
             Err(Denied(reason)) => return Decision::Deny { reason },
         };
-        let mut judge = Judge::new(&self.deny, chars);
-        if let Err(Denied(reason)) = look(&mut judge, command) {
+        let mut judge = Judge::new(&self.deny, chars + with.chars(), &with.directory);
+        if let Err(Denied(reason)) = look(&mut judge, command, with) {
             return Decision::Deny { reason };
         }
-        self.compare(&judge, &whole(command), allowed_in_session)
+        self.compare(&judge, &whole(command, with), allowed_in_session)
     }
 
     /// Counts the characters, and refuses too many and such as do not belong in a command.
-    fn check_text(&self, command: View<'_>) -> Result<usize, Denied> {
+    fn check_text(&self, command: View<'_>, is_code: bool) -> Result<usize, Denied> {
         let (texts, limit) = match command {
             View::Shell(text) => (vec![text], self.max_chars),
             View::Arguments(words) => (words.iter().map(String::as_str).collect(), self.max_chars),
             View::Script { text, interpreter } => (vec![text, interpreter], self.max_chars.max(MAX_SCRIPT_CHARS)),
         };
         let chars: usize = texts.iter().map(|text| text.chars().count()).sum();
-        if chars > limit {
+        if chars > limit && !is_code {
             return Err(Denied(format!("it has {chars} characters; at most {limit} are allowed")));
         }
         let is_control = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
@@ -204,36 +243,43 @@ impl CommandPolicy {
     }
 }
 
-fn look(judge: &mut Judge<'_>, command: View<'_>) -> Result<(), Denied> {
+fn look(judge: &mut Judge<'_>, command: View<'_>, with: &With<'_>) -> Result<(), Denied> {
     match command {
-        // Nobody knows which shell /bin/sh is.
-        View::Shell(text) => both(judge, text),
-        View::Arguments(words) => judge.arguments(words),
+        View::Shell(text) => both(|reading| judge.text(text, reading, with)),
+        View::Arguments(words) => both(|reading| judge.arguments(words, reading, with)),
         View::Script { text, interpreter } => {
             let name = base_name(interpreter);
             if !is_shell(name) {
-                return judge.arguments(&[interpreter.to_owned()]);
+                return judge.arguments(&[interpreter.to_owned()], Reading::Posix, with);
             }
+            judge.interpreter_of_script(interpreter, with)?;
             match name {
-                "sh" | "ash" => both(judge, text),
-                name => judge.text(text, reading_of(name, Reading::Posix)),
+                "sh" | "ash" => both(|reading| judge.text(text, reading, with)),
+                name => judge.text(text, reading_of(name, Reading::Posix), with),
             }
         }
     }
 }
 
-fn both(judge: &mut Judge<'_>, text: &str) -> Result<(), Denied> {
-    judge.text(text, Reading::Bash)?;
-    judge.text(text, Reading::Posix)
+/// Nobody knows which shell `sh` is.
+fn both(mut look: impl FnMut(Reading) -> Result<(), Denied>) -> Result<(), Denied> {
+    look(Reading::Bash)?;
+    look(Reading::Posix)
 }
 
 /// A command as an entry of its own, written so that no other command reads the same.
-fn whole(command: View<'_>) -> String {
-    match command {
+fn whole(command: View<'_>, with: &With<'_>) -> String {
+    let line = match command {
         View::Shell(text) => text.trim().to_owned(),
         View::Arguments(words) => words.iter().map(|word| quoted(word)).collect::<Vec<_>>().join(" "),
         View::Script { text, interpreter } => format!("#!{interpreter}\n{}", text.trim()),
-    }
+    };
+    let variables: String = with.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect();
+    let input = match with.stdin.is_empty() {
+        true => String::new(),
+        false => format!(" < stdin {}", Digest::of(with.stdin.as_bytes())),
+    };
+    format!("{variables}{line}{input}")
 }
 
 fn quoted(word: &str) -> String {

@@ -9,11 +9,12 @@ use serde::{Deserialize, Serialize};
 pub enum DenyRule {
     /// Control characters other than newline and tab.
     ControlCharacters,
-    /// Removing `/` or the home directory, or everything in them: `rm -r`, `find -delete`, `find -exec rm`.
+    /// Removing `/`, the home directory or what is above the workspace, or everything in one: `rm -r`, `find -delete`,
+    /// `find -exec rm`.
     RemoveRoot,
-    /// Changing the modes or owners of all that is below `/` or the home directory.
+    /// Changing the modes or owners of all that is below one of these.
     ChangeRoot,
-    /// `mkfs` and its kin.
+    /// `mkfs` and its kin, `mkswap` among them.
     MakeFilesystem,
     /// `dd` from `/dev/zero`.
     DdFromZero,

@@ -1,9 +1,10 @@
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 
 fn check(policy: &CommandPolicy, command: &str) -> Decision {
-    policy.decide(View::Shell(command), &BTreeSet::new())
+    policy.decide(View::Shell(command), &With::default(), &BTreeSet::new())
 }
 
 fn allowing(entries: &[&str]) -> CommandPolicy {
@@ -11,7 +12,7 @@ fn allowing(entries: &[&str]) -> CommandPolicy {
 }
 
 fn reason(policy: &CommandPolicy, command: View<'_>) -> String {
-    match policy.decide(command, &BTreeSet::new()) {
+    match policy.decide(command, &With::default(), &BTreeSet::new()) {
         Decision::Deny { reason } => reason,
         other => panic!("{command:?} is not denied but {other:?}"),
     }
@@ -25,7 +26,7 @@ fn words(words: &[&str]) -> Vec<String> {
 fn a_denial_wins_over_every_allowance() {
     let policy = CommandPolicy { auto_confirm: true, ..allowing(&["rm", "rm -rf /"]) };
     let session = BTreeSet::from(["rm".to_owned(), "rm -rf /".to_owned()]);
-    let decision = policy.decide(View::Shell("rm -rf /"), &session);
+    let decision = policy.decide(View::Shell("rm -rf /"), &With::default(), &session);
     assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
 }
 
@@ -37,8 +38,48 @@ fn what_is_asked_for_is_allowed_once_it_is_in_the_session() {
     {
         let Decision::Ask { programs } = check(&policy, command) else { panic!("{command}") };
         let session: BTreeSet<String> = programs.into_iter().collect();
-        let decision = policy.decide(View::Shell(command), &session);
+        let decision = policy.decide(View::Shell(command), &With::default(), &session);
         assert_eq!(decision, Decision::Allow { because: AllowedBy::Session }, "{command}");
+    }
+}
+
+#[test]
+fn a_whole_command_is_allowed_with_what_it_was_asked_about() {
+    let policy = CommandPolicy::default();
+    let asked = |value: &str, stdin: &str| {
+        let env = BTreeMap::from([("PATH".to_owned(), value.to_owned())]);
+        let with = With { env: Cow::Owned(env), stdin: stdin.to_owned().into(), ..With::default() };
+        move |policy: &CommandPolicy, session: &BTreeSet<String>| policy.decide(View::Shell("sh"), &with, session)
+    };
+    let Decision::Ask { programs } = asked("a", "ls")(&policy, &BTreeSet::new()) else { panic!() };
+    let session: BTreeSet<String> = programs.into_iter().collect();
+    assert_eq!(asked("a", "ls")(&policy, &session), Decision::Allow { because: AllowedBy::Session });
+    for other in [asked("b", "ls"), asked("a", "make"), asked("a", "")] {
+        assert!(matches!(other(&policy, &session), Decision::Ask { .. }));
+    }
+}
+
+#[test]
+fn code_is_looked_at_as_an_argument_and_may_be_long() {
+    let mut policy = allowing(&["python3"]);
+    policy.deny.push(DenyRule::Pattern("*import ctypes*".into()));
+    let check = |code: &str| {
+        let command = ShellCommand { is_code: true, ..ShellCommand::args(["python3", "-c", code]) };
+        policy.check(&command, &BTreeSet::new())
+    };
+    assert_eq!(check(&"print(1)\n".repeat(2_000)), Decision::Allow { because: AllowedBy::List });
+    assert!(matches!(check("import ctypes"), Decision::Deny { .. }));
+    assert!(matches!(check("print('\u{1b}')"), Decision::Deny { .. }));
+}
+
+#[test]
+fn rules_hold_for_the_interpreter_of_a_script() {
+    let mut policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    policy.deny.push(DenyRule::Program("bash".into()));
+    policy.deny.push(DenyRule::Pattern("zsh*".into()));
+    for (interpreter, denied) in [("/bin/bash", true), ("./bash", true), ("/usr/bin/zsh", true), ("/bin/sh", false)] {
+        let decision = policy.decide(View::Script { text: "ls", interpreter }, &With::default(), &BTreeSet::new());
+        assert_eq!(matches!(decision, Decision::Deny { .. }), denied, "{interpreter}: {decision:?}");
     }
 }
 
@@ -59,7 +100,7 @@ fn auto_confirm_answers_every_question() {
 #[test]
 fn a_list_of_arguments_is_read_by_no_shell() {
     let policy = allowing(&["echo", "printf"]);
-    let run = |list: &[&str]| policy.decide(View::Arguments(&words(list)), &BTreeSet::new());
+    let run = |list: &[&str]| policy.decide(View::Arguments(&words(list)), &With::default(), &BTreeSet::new());
     assert_eq!(run(&["printf", "a; make | $(make)\n", "> x"]), Decision::Allow { because: AllowedBy::Harmless });
     assert_eq!(run(&["make", "-j2"]), Decision::Ask { programs: words(&["make"]) });
     for list in [
@@ -79,9 +120,11 @@ fn a_list_of_arguments_is_read_by_no_shell() {
 fn lists_of_arguments_that_read_alike_are_told_apart() {
     let policy = CommandPolicy::default();
     let list = words(&["sh", "-c", "$x"]);
-    let Decision::Ask { programs } = policy.decide(View::Arguments(&list), &BTreeSet::new()) else { panic!() };
+    let Decision::Ask { programs } = policy.decide(View::Arguments(&list), &With::default(), &BTreeSet::new()) else {
+        panic!()
+    };
     let session: BTreeSet<String> = programs.into_iter().collect();
-    let decision = |command| policy.decide(command, &session);
+    let decision = |command| policy.decide(command, &With::default(), &session);
     assert_eq!(decision(View::Arguments(&list)), Decision::Allow { because: AllowedBy::Session });
     for other in [View::Shell("sh -c $x"), View::Arguments(&words(&["sh", "-c", "$x", ""]))] {
         assert!(matches!(decision(other), Decision::Ask { .. }), "{other:?}");
@@ -91,7 +134,7 @@ fn lists_of_arguments_that_read_alike_are_told_apart() {
 #[test]
 fn a_shells_script_is_looked_into_and_others_are_named() {
     let policy = allowing(&["ls", "python3"]);
-    let run = |text, interpreter| policy.decide(View::Script { text, interpreter }, &BTreeSet::new());
+    let run = |text, interpreter| policy.decide(View::Script { text, interpreter }, &With::default(), &BTreeSet::new());
     assert_eq!(run("ls\nls", "/bin/bash"), Decision::Allow { because: AllowedBy::List });
     assert_eq!(run("ls\nmake", "/bin/bash"), Decision::Ask { programs: words(&["make"]) });
     assert!(matches!(run("ls\nrm -rf /", "/usr/bin/dash"), Decision::Deny { .. }));
@@ -108,7 +151,10 @@ fn a_reason_names_the_limit_the_words_and_what_to_do() {
     let pair = words(&["echo", &long[..4_093]]);
     assert_eq!(reason(&policy, View::Arguments(&pair)), "it has 4097 characters; at most 4096 are allowed");
     let removes = reason(&policy, View::Shell("ls; sudo 'rm' -fr $HOME/*"));
-    assert_eq!(removes, "it would remove everything below / or the home directory: rm -fr ~/*");
+    assert_eq!(
+        removes,
+        "it would remove everything below /, the home directory or what is above the workspace: rm -fr ~/*"
+    );
     let control = reason(&policy, View::Shell("ls \u{1b}[2J"));
     assert_eq!(control, "it holds the control character \\u{1b}; leave it out");
     let deep = "(".repeat(100);
@@ -280,6 +326,27 @@ fn values_that_double_do_not_explode() {
     ends(&"echo rm | sh | ".repeat(250));
 }
 
+#[test]
+fn input_that_multiplies_is_bounded() {
+    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let marks = "a".repeat(4_000);
+    for (command, line) in [
+        (format!("xargs -Ia {marks}"), "x".repeat(60_000)),
+        (format!("parallel {}", "{}".repeat(2_000)), "x".repeat(60_000)),
+        ("xargs sh; ".repeat(400), "x ".repeat(30_000)),
+        ("sh; ".repeat(1_000), "ls; ".repeat(15_000)),
+        ("xargs ".repeat(600), "x\n".repeat(30_000)),
+    ] {
+        let with = With { stdin: line.into(), ..With::default() };
+        let decision = policy.decide(View::Shell(&command), &with, &BTreeSet::new());
+        assert!(matches!(decision, Decision::Deny { .. }), "{}: {decision:?}", &command[..20]);
+    }
+    let calls: String = (0..60).map(|n| format!("f{n}() {{ cd a; f{}; f{}; }}; ", n + 1, n + 2)).collect();
+    ends(&format!("{calls} f0"));
+    ends(&"for i in 1; do cd a; ".repeat(30));
+    ends(&format!("{}; f", "f() { cd a; f; f; }; ".repeat(60)));
+}
+
 /// One word, written in one of the ways that mean the same.
 fn spelled(word: &str, ways: &[usize]) -> String {
     let mut out = String::new();
@@ -297,6 +364,8 @@ fn spelled(word: &str, ways: &[usize]) -> String {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
+
     #[test]
     fn any_text_gets_an_answer(text in "\\PC{0,300}") {
         ends(&text);
@@ -307,7 +376,7 @@ proptest! {
         let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &PROGRAMS[at - TOKENS.len()])).copied().collect();
         ends(&text);
         let list: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        CommandPolicy::default().decide(View::Arguments(&list), &BTreeSet::new());
+        CommandPolicy::default().decide(View::Arguments(&list), &With::default(), &BTreeSet::new());
     }
 
     #[test]
@@ -326,9 +395,15 @@ proptest! {
     fn a_program_that_is_not_listed_is_never_allowed(picks in prop::collection::vec(0..TOKENS.len() + 4, 0..20)) {
         let words = ["ls ", "ls x ", "echo ", "x "];
         let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &words[at - TOKENS.len()])).copied().collect();
-        // A newline ends comments and the command before; a quote or a document that is open makes it unclear.
-        let decision = ends(&format!("{text}\nmake"));
-        let open = matches!(ends(&text), Decision::Allow { .. });
-        prop_assert!(!open || !matches!(decision, Decision::Allow { .. }), "{text}");
+        // It runs before a shell reads the text behind it, whatever that is.
+        for before in ["make\n", "ls; make; ", "ls | make\n", "(make)\n", "ls $(make)\n", "make & ", "if make; then ls; fi\n"] {
+            let decision = ends(&format!("{before}{text}"));
+            prop_assert!(!matches!(decision, Decision::Allow { .. }), "{before}{text}");
+        }
+        // A newline ends comments and the command before, unless a backslash joins the lines.
+        if matches!(ends(&text), Decision::Allow { .. }) && !text.ends_with('\\') {
+            let decision = ends(&format!("{text}\nmake"));
+            prop_assert!(!matches!(decision, Decision::Allow { .. }), "{text}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Programs that run other programs: what they run, read from their arguments.
 
+use super::find::command_length;
 use super::shell::Reading;
 use super::shell::marker;
 
@@ -18,7 +19,7 @@ const fn wrapper(name: &'static str, short: &'static str, long: &'static [&'stat
     Wrapper { name, short, long, operands }
 }
 
-const WRAPPERS: [Wrapper; 37] = [
+const WRAPPERS: [Wrapper; 38] = [
     wrapper("builtin", "", &[], 0),
     wrapper("busybox", "", &[], 0),
     wrapper("chronic", "", &[], 0),
@@ -30,7 +31,7 @@ const WRAPPERS: [Wrapper; 37] = [
     wrapper("env", "uCS", &["--unset", "--chdir"], 0),
     wrapper("exec", "a", &[], 0),
     wrapper("fakeroot", "lsbi", &[], 0),
-    wrapper("flock", "wEc", &["--timeout", "--conflict-exit-code"], 1),
+    wrapper("flock", "wEc", &["--timeout", "--wait", "--conflict-exit-code"], 1),
     wrapper("ionice", "cnpPu", &["--class", "--classdata"], 0),
     wrapper("linux32", "", &[], 0),
     wrapper("linux64", "", &[], 0),
@@ -41,6 +42,7 @@ const WRAPPERS: [Wrapper; 37] = [
     wrapper("parallel", "jNnLaSI", &["--jobs", "--arg-file", "--delay", "--timeout"], 0),
     wrapper("prlimit", "po", &["--pid", "--output"], 0),
     wrapper("rlwrap", "", &[], 0),
+    wrapper("runuser", "cgGsuw", &["--user", "--group", "--supp-group", "--shell"], 0),
     wrapper("setarch", "", &[], 1),
     wrapper("setpriv", "", &["--reuid", "--regid", "--groups"], 0),
     wrapper("setsid", "", &[], 0),
@@ -59,7 +61,7 @@ const WRAPPERS: [Wrapper; 37] = [
 ];
 
 /// Long options that are known to take no value.
-const PLAIN_LONG: [&str; 20] = [
+const PLAIN_LONG: [&str; 19] = [
     "--background",
     "--differences",
     "--errexit",
@@ -78,12 +80,14 @@ const PLAIN_LONG: [&str; 20] = [
     "--set-home",
     "--stdin",
     "--verbose",
-    "--wait",
     "--will-cite",
 ];
 
-/// Shells that run text.
-const SHELLS: [&str; 10] = ["ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "sh", "tcsh", "zsh"];
+/// Shells that run text; a version may follow.
+const SHELLS: [&str; 21] = [
+    "ash", "bash", "csh", "dash", "elvish", "fish", "hush", "ksh", "lksh", "mksh", "nu", "oksh", "posh", "pwsh",
+    "rbash", "rksh", "rzsh", "sh", "tcsh", "yash", "zsh",
+];
 
 /// What a program runs.
 #[derive(Debug, PartialEq, Eq)]
@@ -96,13 +100,18 @@ pub(super) enum Runs {
     Stdin(Reading),
     /// A file of commands.
     File(String),
+    /// Shell text with each of these values, and with each line of its standard input.
+    Each { text: String, values: Vec<String>, reading: Reading },
     /// Something that was not understood.
     Unclear,
+    /// The program may begin at any of its words.
+    Anywhere,
 }
 
 /// Whether the program is a shell.
 pub(super) fn is_shell(name: &str) -> bool {
-    SHELLS.contains(&name.trim_start_matches('-'))
+    let plain = name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'));
+    SHELLS.contains(&plain)
 }
 
 /// Whether the program runs the one in its arguments.
@@ -126,7 +135,10 @@ pub(super) fn runs(name: &str, arguments: &[String], outer: Reading) -> Vec<Runs
         "eval" => vec![text(arguments.join(" "), outer, true)],
         "trap" | "alias" => scripts_of(name, arguments, outer),
         "source" | "." => vec![file(arguments.first())],
-        "su" | "runuser" | "script" => dash_c(arguments, outer),
+        "su" | "script" => dash_c(arguments, outer),
+        "runuser" if arguments.iter().take_while(|word| *word != "--").any(|word| is_c(word)) => {
+            dash_c(arguments, outer)
+        }
         "find" => find(arguments),
         "watch" => match after_options(name, arguments) {
             (rest, clear) if !rest.is_empty() => with_clarity(text(rest.join(" "), outer, false), clear),
@@ -145,20 +157,21 @@ pub(super) fn runs(name: &str, arguments: &[String], outer: Reading) -> Vec<Runs
         "flock" if arguments.iter().any(|word| word == "-c" || word == "--command") => dash_c(arguments, outer),
         "parallel" => {
             let (rest, clear) = after_options(name, arguments);
-            let command = rest.iter().take_while(|word| !word.starts_with(":::"));
-            let command = command.map(String::as_str).collect::<Vec<_>>().join(" ");
-            with_clarity(text(command, outer, false), clear)
+            let is_mark = |word: &&String| word.starts_with(":::");
+            let command: Vec<_> = rest.iter().take_while(|word| !is_mark(word)).map(String::as_str).collect();
+            let values = rest.iter().skip(command.len()).filter(|word| !is_mark(word)).cloned().collect();
+            with_clarity(Runs::Each { text: command.join(" "), values, reading: outer }, clear)
         }
         name => match after_options(name, arguments) {
             (rest, clear) if !rest.is_empty() => with_clarity(Runs::Words(rest.to_vec()), clear),
             (_, true) => Vec::new(),
-            (_, false) => vec![Runs::Unclear],
+            (_, false) => vec![Runs::Anywhere],
         },
     }
 }
 
 fn with_clarity(runs: Runs, clear: bool) -> Vec<Runs> {
-    if clear { vec![runs] } else { vec![runs, Runs::Unclear] }
+    if clear { vec![runs] } else { vec![runs, Runs::Anywhere] }
 }
 
 fn text(text: String, reading: Reading, same_shell: bool) -> Runs {
@@ -253,15 +266,57 @@ fn scripts_of(name: &str, arguments: &[String], reading: Reading) -> Vec<Runs> {
 
 /// The text after `-c`, wherever that stands.
 fn dash_c(arguments: &[String], reading: Reading) -> Vec<Runs> {
-    let is_c = |word: &String| {
-        word == "--command" || (word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))
-    };
     let attached = arguments.iter().find_map(|word| word.strip_prefix("--command="));
-    let next = arguments.iter().position(is_c).and_then(|at| arguments.get(at + 1)).map(String::as_str);
+    let next = arguments.iter().position(|word| is_c(word)).and_then(|at| arguments.get(at + 1)).map(String::as_str);
     match attached.or(next) {
         Some(script) => vec![text(script.to_owned(), reading, false)],
-        None => vec![Runs::Unclear],
+        None => vec![Runs::Anywhere],
     }
+}
+
+/// Whether an option is `-c`, perhaps with others before it.
+fn is_c(word: &str) -> bool {
+    word.starts_with("--command") || (word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))
+}
+
+/// The directory in which a wrapper runs its program, where it names one.
+pub(super) fn directory_of<'a>(name: &str, options: &'a [String]) -> Option<&'a str> {
+    let short = match name {
+        "chroot" => return Some("/"),
+        "env" => "-C",
+        "sudo" => "-D",
+        "unshare" | "nsenter" => "-w",
+        "systemd-run" => "-",
+        _ => return None,
+    };
+    let is_long = |word: &str| matches!(word, "--chdir" | "--wd" | "--working-directory");
+    let mut found = None;
+    for (at, word) in options.iter().enumerate() {
+        let next = options.get(at + 1).map(String::as_str);
+        found = match word.split_once('=') {
+            Some((long, value)) if is_long(long) => Some(value),
+            _ if is_long(word) || word == short => next,
+            _ => word.strip_prefix(short).filter(|value| short.len() > 1 && !value.is_empty()).or(found),
+        };
+    }
+    found
+}
+
+/// What `xargs` puts its input in place of, where it does not append it.
+pub(super) fn replaced_by_xargs(options: &[String]) -> Option<&str> {
+    let mut found = None;
+    for (at, word) in options.iter().enumerate() {
+        found = match word.as_str() {
+            "-I" => options.get(at + 1).map(String::as_str),
+            "-i" | "--replace" => Some("{}"),
+            word => word
+                .strip_prefix("-I")
+                .or_else(|| word.strip_prefix("-i"))
+                .or_else(|| word.strip_prefix("--replace="))
+                .or(found),
+        };
+    }
+    found.filter(|mark| !mark.is_empty())
 }
 
 /// The programs that `find` runs.
@@ -274,7 +329,7 @@ fn find(arguments: &[String]) -> Vec<Runs> {
             continue;
         }
         let rest = &arguments[at..];
-        let length = rest.iter().position(|word| word == ";" || word == "+").unwrap_or(rest.len());
+        let length = command_length(rest);
         runs.push(Runs::Words(rest[..length].to_vec()));
         at += length;
     }

@@ -76,7 +76,7 @@ fn a_command_s_exit_status_is_the_program_s() {
 fn wrong_commands_are_told_apart() {
     let world = World::with_host();
     assert_snapshot!(world.run(&["exec", "work", "--", "rm", "-rf", "/"]), @"
-    error: the command is not allowed: it would remove everything below / or the home directory: rm -rf /
+    error: the command is not allowed: it would remove everything below /, the home directory or what is above the workspace: rm -rf /
     [exit 1]
     ");
     assert_snapshot!(world.run(&["exec", "work", "--cwd", "none", "--", "ls"]), @r#"

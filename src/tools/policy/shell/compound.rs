@@ -3,7 +3,7 @@
 use super::lists::plain;
 use super::parser::Parser;
 use super::words::ends_word;
-use super::{Command, Function, Piece, Word};
+use super::{Command, Function, Piece, ScopeKind, Word};
 use crate::tools::policy::refusal::Denied;
 
 type Parsed<T> = Result<T, Denied>;
@@ -15,17 +15,23 @@ impl Parser<'_> {
             self.at += 2;
             self.arithmetic("))")?;
         } else if self.eat("(") {
+            let start = self.script.commands.len();
             self.parenthesized()?;
+            self.scope(ScopeKind::Subshell, start);
         } else if self.eat_reserved("{") {
             self.part("}")?;
         } else if self.eat_reserved("if") {
             self.part("then")?;
             self.branches()?;
         } else if self.eat_reserved("while") || self.eat_reserved("until") {
+            let start = self.script.commands.len();
             self.part("do")?;
             self.part("done")?;
+            self.scope(ScopeKind::Loop, start);
         } else if self.eat_reserved("for") || (self.bash() && self.eat_reserved("select")) {
+            let start = self.script.commands.len();
             self.each()?;
+            self.scope(ScopeKind::Loop, start);
         } else if self.eat_reserved("case") {
             self.case()?;
         } else if self.bash() && self.eat_reserved("[[") {
@@ -88,7 +94,7 @@ impl Parser<'_> {
                     self.blanks();
                 }
             } else {
-                let all = Piece::Variable { name: "@".to_owned(), quoted: false, instead: None };
+                let all = Piece::Variable { name: "@".to_owned(), quoted: false, instead: None, assigns: false };
                 values.assignments.push((name, Word { pieces: vec![all], quoted: false }));
             }
         }
@@ -150,9 +156,11 @@ impl Parser<'_> {
                 }
                 Some(c) if ends_word(c) && !self.sees("<(") && !self.sees(">(") => self.at += 1,
                 Some(_) => {
-                    if plain(&self.word()?).is_some_and(|word| word == "]]") {
+                    let word = self.word()?;
+                    if plain(&word).is_some_and(|word| word == "]]") {
                         return Ok(());
                     }
+                    self.evaluated(&word)?;
                 }
             }
         }
@@ -165,6 +173,7 @@ impl Parser<'_> {
         self.deeper(|parser| parser.command())?;
         self.nest -= 1;
         let body = start..self.script.commands.len();
+        self.scope(ScopeKind::Function, start);
         match plain(name) {
             Some(name) => self.script.functions.push(Function { name, body, nest: self.nest, sure: false }),
             None => self.unclear(),

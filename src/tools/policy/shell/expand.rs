@@ -11,6 +11,8 @@ use crate::tools::policy::wrappers::is_wrapper;
 /// A value beyond this is unknown; so are more words than that from one.
 const VALUE_MAX: usize = 16 * 1024;
 const FIELDS_MAX: usize = 64;
+/// Functions that call each other, as far as they are followed to see whether something is fetched.
+const FUNCTIONS_MAX: usize = 4;
 
 /// Programs that fetch something from the network.
 pub(in crate::tools::policy) const FETCHERS: [&str; 14] = [
@@ -102,10 +104,12 @@ impl Expansion<'_> {
         for piece in &word.pieces {
             match piece {
                 Piece::Text(text) => raw.push_str(text),
-                Piece::Variable { name, quoted, instead } => {
-                    let value = match (self.variables.get(name, &self.choice), instead) {
-                        (Some(value), _) => value.to_owned(),
-                        (None, Some(instead)) => self.raw(instead, fuel)?,
+                Piece::Variable { name, quoted, instead, .. } => {
+                    // Whether it is set is not known for sure, so the operand is one more value.
+                    let operand = instead.as_ref().filter(|_| self.variables.is_operand(name, &self.choice));
+                    let value = match (self.variables.get(name, &self.choice), operand) {
+                        (_, Some(operand)) => self.raw(operand, fuel)?,
+                        (Some(value), None) => value.to_owned(),
                         (None, None) => marker::UNKNOWN.to_string(),
                     };
                     // `"$@"` falls apart even in quotes.
@@ -178,7 +182,7 @@ impl Expansion<'_> {
         let words = self.words(command, fuel)?;
         let Some((program, arguments)) = words.split_first() else { return Ok(None) };
         match base_name(program) {
-            "echo" => Ok(Some(echoed(arguments))),
+            "echo" | "yes" => Ok(Some(echoed(arguments))),
             "printf" => Ok(Some(formatted(arguments))),
             "cat" | "tee" => {
                 let given = command.redirects.iter().find(|redirect| redirect.kind == RedirectKind::Text);
@@ -199,15 +203,37 @@ impl Expansion<'_> {
 
     /// Whether a command brings something from the network.
     pub(in crate::tools::policy) fn fetches(&self, command: &Command, fuel: &mut Fuel) -> Result<bool, Denied> {
-        let words = self.words(command, fuel)?;
-        let Some(program) = words.first().map(|word| base_name(word)) else { return Ok(false) };
-        let mut others = words.iter().skip(1);
-        let is_fetcher = |word: &str| FETCHERS.contains(&base_name(word));
-        Ok(is_fetcher(program)
-            || program.contains(marker::FETCHED)
-            || (is_wrapper(program) && others.any(|word| is_fetcher(word)))
-            || (matches!(program, "echo" | "printf") && others.any(|word| word.contains(marker::FETCHED))))
+        self.fetches_by(command, FUNCTIONS_MAX, fuel)
     }
+
+    /// The same, with so many functions that may call each other.
+    fn fetches_by(&self, command: &Command, functions: usize, fuel: &mut Fuel) -> Result<bool, Denied> {
+        let words = self.words(command, fuel)?;
+        let Some(name) = words.first() else { return Ok(false) };
+        let program = base_name(name);
+        let mut others = words.iter().skip(1);
+        // What it runs may be text in which the fetcher is one word of many.
+        let in_text = |word: &String| word.split(|c: char| " \t\n;&|()`'\"".contains(c)).any(is_fetcher);
+        let runs_others = is_wrapper(program) || program == "eval";
+        if is_fetcher(program)
+            || program.contains(marker::FETCHED)
+            || (runs_others && others.clone().any(in_text))
+            || (matches!(program, "echo" | "printf") && others.any(|word| word.contains(marker::FETCHED)))
+        {
+            return Ok(true);
+        }
+        let called = self.script.functions.iter().filter(|function| functions > 0 && function.name == *name);
+        for command in called.flat_map(|function| &self.script.commands[function.body.clone()]) {
+            if self.fetches_by(command, functions - 1, fuel)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn is_fetcher(word: &str) -> bool {
+    FETCHERS.contains(&base_name(word))
 }
 
 /// The part of a path after the last slash.

@@ -2,7 +2,7 @@
 
 use super::parser::Parser;
 use super::words::ends_word;
-use super::{Command, Piece, Redirect, RedirectKind, Word, marker};
+use super::{Command, Piece, Redirect, RedirectKind, Scope, ScopeKind, Word, marker};
 use crate::tools::policy::refusal::Denied;
 
 type Parsed<T> = Result<T, Denied>;
@@ -100,6 +100,7 @@ impl Parser<'_> {
         }
         if self.peek() == Some('&') {
             alone = false;
+            self.scope(ScopeKind::Subshell, start);
             self.script.commands[start..].iter_mut().for_each(|command| command.background = true);
             self.fuel.take(self.script.commands.len() - start)?;
         }
@@ -109,9 +110,11 @@ impl Parser<'_> {
     fn pipeline(&mut self) -> Parsed<bool> {
         let start = self.script.commands.len();
         let mut alone = true;
+        let mut stages = Vec::new();
         loop {
             let stage = self.script.commands.len();
             self.deeper(|parser| parser.command())?;
+            stages.push(stage..self.script.commands.len());
             if stage > start {
                 let commands = &mut self.script.commands[stage..];
                 self.fuel.take(commands.len())?;
@@ -127,6 +130,9 @@ impl Parser<'_> {
         if !alone {
             self.fuel.take(self.script.commands.len() - start)?;
             self.script.commands[start..].iter_mut().for_each(|command| command.piped = true);
+            let stages = stages.into_iter().filter(|stage| !stage.is_empty());
+            let scopes = stages.map(|commands| Scope { kind: ScopeKind::Subshell, commands });
+            self.script.scopes.extend(scopes);
         }
         Ok(alone)
     }
@@ -235,7 +241,7 @@ impl Parser<'_> {
         }
         let mut value = self.word()?;
         if text.ends_with("+=") {
-            value.pieces.insert(0, Piece::Variable { name: name.clone(), quoted: true, instead: None });
+            value.pieces.insert(0, Piece::Variable { name: name.clone(), quoted: true, instead: None, assigns: false });
         }
         command.assignments.push((name, value));
         Ok(())

@@ -94,6 +94,8 @@ pub(super) struct Script {
     pub(super) functions: Vec<Function>,
     /// The bodies of here-documents.
     pub(super) documents: Vec<Word>,
+    /// Parts of it that run apart, or again.
+    pub(super) scopes: Vec<Scope>,
     /// Something in the text may mean another thing than what was found.
     pub(super) unclear: bool,
 }
@@ -128,6 +130,24 @@ pub(super) enum RedirectKind {
     Text,
 }
 
+/// Commands that stand together.
+#[derive(Clone, Debug)]
+pub(super) struct Scope {
+    pub(super) kind: ScopeKind,
+    pub(super) commands: Range<usize>,
+}
+
+/// How commands run that stand together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ScopeKind {
+    /// In a shell of their own: nothing that they change about it stays.
+    Subshell,
+    /// Over and over.
+    Loop,
+    /// When the function is called.
+    Function,
+}
+
 /// A function and the commands in it.
 #[derive(Debug)]
 pub(super) struct Function {
@@ -155,6 +175,8 @@ pub(super) enum Piece {
         name: String,
         quoted: bool,
         instead: Option<Word>,
+        /// The operand becomes its value.
+        assigns: bool,
     },
     /// What these commands print.
     Output {
@@ -176,6 +198,9 @@ impl Script {
     pub(super) fn read(text: &str, reading: Reading, depth: usize, fuel: &mut Fuel) -> Result<Self, Denied> {
         let mut script = Self::default();
         parser::Parser::new(text, reading, depth, &mut script, fuel)?.text()?;
+        // Outer ones before those in them.
+        script.scopes.reverse();
+        script.scopes.sort_by_key(|scope| (scope.commands.start, std::cmp::Reverse(scope.commands.end)));
         Ok(script)
     }
 }

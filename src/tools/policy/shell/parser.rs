@@ -1,6 +1,6 @@
 //! The reader's position in a text: characters, blanks, comments, here-documents.
 
-use super::{Piece, Reading, Script, Word};
+use super::{Piece, Reading, Scope, ScopeKind, Script, Word};
 use crate::tools::policy::refusal::{Denied, Fuel, check_depth};
 
 /// Reads one text into a script.
@@ -43,6 +43,14 @@ impl<'p> Parser<'p> {
         let mut inner = Parser::new(text, self.reading, self.depth + 1, self.script, self.fuel)?;
         inner.nest = self.nest + 1;
         Ok(inner)
+    }
+
+    /// Notes that the commands from here on to the last one stand together.
+    pub(super) fn scope(&mut self, kind: ScopeKind, start: usize) {
+        let commands = start..self.script.commands.len();
+        if !commands.is_empty() {
+            self.script.scopes.push(Scope { kind, commands });
+        }
     }
 
     /// Runs a part of the grammar one level deeper.

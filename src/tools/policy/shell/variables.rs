@@ -1,9 +1,10 @@
 //! What the variables of a script may be.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::expand::{Choice, Expansion};
 use super::{Command, Piece, Script, Word, marker};
+use crate::tools::policy::names::{changes_programs, holds_subscript};
 use crate::tools::policy::refusal::{Denied, Fuel};
 
 /// Values that one variable is given before it counts as unknown.
@@ -13,7 +14,11 @@ const CHOICES_MAX: usize = 64;
 
 /// Every value that a variable is given somewhere in a script, in whatever order that happens.
 #[derive(Clone, Debug, Default)]
-pub(in crate::tools::policy) struct Variables(BTreeMap<String, Vec<String>>);
+pub(in crate::tools::policy) struct Variables {
+    values: BTreeMap<String, Vec<String>>,
+    /// One that decides which programs run is set, or one holds what shells evaluate as a subscript.
+    unclear: bool,
+}
 
 impl Variables {
     /// Those of a shell that was started with these words after its script.
@@ -25,10 +30,27 @@ impl Variables {
         variables
     }
 
+    /// Adds what the first shell finds in its environment.
+    pub(in crate::tools::policy) fn add_environment<'e>(
+        &mut self,
+        environment: impl Iterator<Item = (&'e String, &'e String)>,
+    ) {
+        for (name, value) in environment {
+            let value: String = value.chars().map(|c| if marker::is(c) { marker::UNKNOWN } else { c }).collect();
+            self.set(name, &value);
+        }
+    }
+
+    /// Whether they may change what a command means.
+    pub(in crate::tools::policy) fn is_unclear(&self) -> bool {
+        self.unclear
+    }
+
     /// What is inherited by a shell below this one.
     pub(in crate::tools::policy) fn inherited(&self, arguments: &[String]) -> Self {
         let mut variables = Self::with_arguments(arguments);
-        for (name, values) in self.0.iter().filter(|(name, _)| !is_positional(name)) {
+        variables.unclear = self.unclear;
+        for (name, values) in self.values.iter().filter(|(name, _)| !is_positional(name)) {
             values.iter().for_each(|value| variables.add(name, value));
         }
         variables
@@ -45,6 +67,11 @@ impl Variables {
                 for (name, word) in &command.assignments {
                     learned.push((name.clone(), expansion.text(word, fuel)?));
                 }
+                let targets = command.redirects.iter().map(|redirect| &redirect.target);
+                let values = command.assignments.iter().map(|(_, value)| value);
+                for word in command.words.iter().chain(targets).chain(values) {
+                    defaults(word, &expansion, &mut learned, fuel)?;
+                }
                 let words = expansion.words(command, fuel)?;
                 match words.first().map(String::as_str) {
                     Some("export" | "readonly" | "declare" | "typeset" | "local" | "env") => {
@@ -52,7 +79,8 @@ impl Variables {
                         learned.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
                     }
                     Some("read" | "mapfile" | "readarray" | "getopts") => {
-                        learned.extend(words[1..].iter().map(|name| (name.clone(), marker::UNKNOWN.to_string())));
+                        let names = words[1..].iter().filter(|word| !word.starts_with('-'));
+                        learned.extend(names.map(|name| (name.clone(), marker::UNKNOWN.to_string())));
                     }
                     Some("set") => {
                         let after = words.iter().position(|word| word == "--").map_or(1, |at| at + 1);
@@ -64,7 +92,7 @@ impl Variables {
                     _ => {}
                 }
             }
-            learned.iter().for_each(|(name, value)| self.add(name, value));
+            learned.iter().for_each(|(name, value)| self.set(name, value));
             calls.iter().for_each(|arguments| self.add_positional(arguments));
         }
         Ok(())
@@ -81,8 +109,15 @@ impl Variables {
         }
     }
 
+    /// Adds a value that a command gives.
+    fn set(&mut self, name: &str, value: &str) {
+        self.unclear |= changes_programs(name);
+        self.add(name, value);
+    }
+
     fn add(&mut self, name: &str, value: &str) {
-        let values = self.0.entry(name.to_owned()).or_default();
+        self.unclear |= holds_subscript(value);
+        let values = self.values.entry(name.to_owned()).or_default();
         if values.iter().any(|known| known == value) {
             return;
         }
@@ -94,21 +129,34 @@ impl Variables {
 
     /// A variable's value; none where it comes from the environment.
     pub(super) fn get(&self, name: &str, choice: &Choice) -> Option<&str> {
-        if let Some(values) = self.0.get(name) {
+        if let Some(values) = self.values.get(name) {
             let index = choice.get(name).copied().unwrap_or_default();
             return values.get(index).or(values.last()).map(String::as_str);
         }
         match name {
             "HOME" => Some("\u{f0002}"),
             "IFS" => Some("\u{f0003}"),
+            "PWD" => Some("."),
+            // `${x+operand}` is the operand, or nothing.
+            "" => Some(""),
             name if is_positional(name) => Some(""),
             _ => None,
         }
     }
 
+    /// Whether the choice for a variable is what stands in for its value.
+    pub(super) fn is_operand(&self, name: &str, choice: &Choice) -> bool {
+        choice.get(name).is_some_and(|&index| index >= self.count(name))
+    }
+
+    /// Values of a variable; one that is not known counts as one.
+    fn count(&self, name: &str) -> usize {
+        self.values.get(name).map_or(1, Vec::len).max(1)
+    }
+
     /// Whether `IFS` may be set to split values at this character.
     pub(super) fn separates(&self, c: char) -> bool {
-        self.0.get("IFS").is_some_and(|values| values.iter().any(|value| value.contains(c)))
+        self.values.get("IFS").is_some_and(|values| values.iter().any(|value| value.contains(c)))
     }
 
     /// The ways to choose values for a command's variables, and whether these are all.
@@ -118,13 +166,13 @@ impl Variables {
         script: &Script,
         fuel: &mut Fuel,
     ) -> Result<(Vec<Choice>, bool), Denied> {
-        let mut names = BTreeSet::new();
+        let mut names = BTreeMap::new();
         used_by(command, script, &mut names, fuel)?;
-        let several = names.iter().filter_map(|&name| Some((name, self.0.get(name)?.len())));
+        let several = names.iter().map(|(&name, &operand)| (name, self.count(name) + usize::from(operand)));
         let several: Vec<_> = several.filter(|&(_, count)| count > 1).collect();
         let product = several.iter().fold(1_usize, |product, (_, count)| product.saturating_mul(*count));
         let all = product <= CHOICES_MAX;
-        let total = if all { product } else { VALUES_MAX };
+        let total = if all { product } else { VALUES_MAX + 1 };
         let choices = (0..total).map(|mut number| {
             let pick = |&(name, count): &(&str, usize)| {
                 let index = if all { number % count } else { number.min(count - 1) };
@@ -141,10 +189,30 @@ fn is_positional(name: &str) -> bool {
     matches!(name, "@" | "*" | "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7" | "8" | "9")
 }
 
+/// The values that `${name:=operand}` gives.
+fn defaults(
+    word: &Word,
+    expansion: &Expansion<'_>,
+    learned: &mut Vec<(String, String)>,
+    fuel: &mut Fuel,
+) -> Result<(), Denied> {
+    fuel.take(1)?;
+    for piece in &word.pieces {
+        if let Piece::Variable { name, instead: Some(operand), assigns, .. } = piece {
+            if *assigns {
+                learned.push((name.clone(), expansion.text(operand, fuel)?));
+            }
+            defaults(operand, expansion, learned, fuel)?;
+        }
+    }
+    Ok(())
+}
+
+/// The names that a command uses, and whether an operand may stand in for their values.
 fn used_by<'s>(
     command: &'s Command,
     script: &'s Script,
-    names: &mut BTreeSet<&'s str>,
+    names: &mut BTreeMap<&'s str, bool>,
     fuel: &mut Fuel,
 ) -> Result<(), Denied> {
     let targets = command.redirects.iter().map(|redirect| &redirect.target);
@@ -158,14 +226,14 @@ fn used_by<'s>(
 fn used_in<'s>(
     word: &'s Word,
     script: &'s Script,
-    names: &mut BTreeSet<&'s str>,
+    names: &mut BTreeMap<&'s str, bool>,
     fuel: &mut Fuel,
 ) -> Result<(), Denied> {
     fuel.take(1)?;
     for piece in &word.pieces {
         match piece {
             Piece::Variable { name, instead, .. } => {
-                names.insert(name);
+                *names.entry(name).or_default() |= instead.is_some();
                 instead.iter().try_for_each(|instead| used_in(instead, script, names, fuel))?;
             }
             Piece::Output { commands, .. } => {

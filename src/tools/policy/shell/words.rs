@@ -1,7 +1,7 @@
 //! Words: quotes, escapes, expansions.
 
 use super::parser::Parser;
-use super::{Piece, Word, marker};
+use super::{Piece, ScopeKind, Word, marker};
 use crate::tools::policy::refusal::Denied;
 
 type Parsed<T> = Result<T, Denied>;
@@ -103,13 +103,15 @@ impl Parser<'_> {
         if self.peek() != Some('~') {
             return;
         }
-        let mut ahead = 1;
-        while self.peek_at(ahead).is_some_and(|c| in_name(c) || c == '-') {
+        // `~+` is the working directory.
+        let here = self.bash() && self.peek_at(1) == Some('+');
+        let mut ahead = 1 + usize::from(here);
+        while !here && self.peek_at(ahead).is_some_and(|c| in_name(c) || c == '-') {
             ahead += 1;
         }
         if self.peek_at(ahead).is_none_or(|c| c == '/' || ends_word(c)) {
             self.at += ahead;
-            word.push_char(marker::HOME);
+            word.push_char(if here { '.' } else { marker::HOME });
         }
     }
 
@@ -133,6 +135,7 @@ impl Parser<'_> {
         }
         let start = self.script.commands.len();
         self.inner(&text)?.text()?;
+        self.scope(ScopeKind::Subshell, start);
         word.pieces.push(Piece::Output { commands: start..self.script.commands.len(), quoted });
         Ok(())
     }
@@ -141,6 +144,7 @@ impl Parser<'_> {
     pub(super) fn substitution(&mut self) -> Parsed<std::ops::Range<usize>> {
         let start = self.script.commands.len();
         self.deeper(|parser| parser.parenthesized())?;
+        self.scope(ScopeKind::Subshell, start);
         Ok(start..self.script.commands.len())
     }
 
@@ -173,11 +177,11 @@ impl Parser<'_> {
             Some('"') if self.bash() && !quoted => {}
             Some(c) if c.is_ascii_alphabetic() || c == '_' => {
                 let name = self.name();
-                word.pieces.push(Piece::Variable { name, quoted, instead: None });
+                word.pieces.push(Piece::Variable { name, quoted, instead: None, assigns: false });
             }
             Some(c @ ('0'..='9' | '@' | '*' | '#' | '?' | '-' | '$' | '!')) => {
                 self.at += 1;
-                word.pieces.push(Piece::Variable { name: c.to_string(), quoted, instead: None });
+                word.pieces.push(Piece::Variable { name: c.to_string(), quoted, instead: None, assigns: false });
             }
             // Shells join lines before they look for expansions.
             Some('\\') if self.peek_at(1) == Some('\n') => {
@@ -220,17 +224,36 @@ impl Parser<'_> {
         };
         let start = self.at;
         let is_instead = self.eat(":+") || self.eat("+");
-        let is_default = is_instead || [":-", ":=", "-", "="].into_iter().any(|operator| self.eat(operator));
+        let assigns = !is_instead && (self.eat(":=") || self.eat("="));
+        let is_default = is_instead || assigns || self.eat(":-") || self.eat("-");
         let mut operand = Word::default();
         self.operand(&mut operand, quoted)?;
         let is_bare = self.at == start + 1;
         word.pieces.push(match plain && !name.is_empty() {
-            true if is_instead => Piece::Variable { name: String::new(), quoted, instead: Some(operand) },
-            true if is_default => Piece::Variable { name, quoted, instead: Some(operand) },
-            true if is_bare => Piece::Variable { name, quoted, instead: None },
+            true if is_instead => Piece::Variable { name: String::new(), quoted, instead: Some(operand), assigns },
+            true if is_default => Piece::Variable { name, quoted, instead: Some(operand), assigns },
+            true if is_bare => Piece::Variable { name, quoted, instead: None, assigns: false },
             // Its commands are in the script; its text is anybody's guess.
-            _ => Piece::Unknown,
+            _ => {
+                self.evaluated(&operand)?;
+                Piece::Unknown
+            }
         });
+        Ok(())
+    }
+
+    /// Finds the commands in a text that the shell expands once more: it evaluates subscripts, though they are quoted.
+    pub(super) fn evaluated(&mut self, word: &Word) -> Parsed<()> {
+        for piece in &word.pieces {
+            let Piece::Text(text) = piece else { continue };
+            // `${x@P}` expands what the variable holds.
+            self.script.unclear |= text == "@P";
+            if text.contains("$(") || text.contains('`') {
+                self.unclear();
+                let mut ignored = Word::default();
+                self.inner(text)?.quoted_until(&mut ignored, None)?;
+            }
+        }
         Ok(())
     }
 
@@ -311,7 +334,9 @@ impl Parser<'_> {
                 Some('$') => self.deeper(|parser| parser.dollar(&mut ignored, true))?,
                 Some('`') => self.backquoted(&mut ignored, true)?,
                 Some('\\') => {
-                    self.next();
+                    // What is quoted here may be expanded as a subscript.
+                    let c = self.next();
+                    self.script.unclear |= matches!(c, Some('$' | '`'));
                 }
                 Some(c) if c == open => inner += 1,
                 Some(c) if c == close => inner = inner.saturating_sub(1),
