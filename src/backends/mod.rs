@@ -125,6 +125,15 @@ pub trait Container: Send + Sync + 'static {
     /// Its name.
     fn name(&self) -> String;
 
+    /// Gets the image that it is made of, when that is not there and may be pulled. A command would do so, too,
+    /// but its time would count.
+    ///
+    /// # Errors
+    /// [`ShellError::Unavailable`] with what to do about it.
+    fn fetch(&self) -> Result<(), ShellError> {
+        Ok(())
+    }
+
     /// Makes it, or starts it, when it does not run, and waits until it can run commands.
     ///
     /// # Errors

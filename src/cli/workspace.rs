@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use foldspace::{
-    Asker, CaptureBudget, CommandPolicy, Dispatcher, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
-    PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    Asker, CaptureBudget, CommandPolicy, Container, Dispatcher, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule,
+    OverlayUse, PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 
 use super::asking::AtTerminal;
@@ -251,8 +251,14 @@ pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
 /// Opens the workspace of a session as its first event describes it; what it waits for is shown.
 pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn Workspace>, Failure> {
     let home = open::directory(globals)?;
-    let workspace = spec_of(session)?.open(session.id(), &home)?;
+    let spec = spec_of(session)?;
+    let workspace = spec.open(session.id(), &home)?;
     workspace.watch_progress(Arc::new(output::progress));
+    let may_pull = matches!(&spec, WorkspaceSpec::Podman(options) if options.pull);
+    if let (true, Some(container)) = (may_pull, workspace.container()) {
+        // Without an image there are still the files; a command will say what is wrong.
+        drop(container.fetch());
+    }
     Ok(workspace)
 }
 

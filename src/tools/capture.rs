@@ -71,7 +71,8 @@ pub(super) fn compare(
         look(disk, tree, touched, &mut found)?;
     }
     let (left, unread) = (budget.step_bytes, budget.digest_bytes);
-    let mut comparison = Comparison { disk, tree, budget, left, unread, captured: Captured::default() };
+    let mut comparison =
+        Comparison { disk, tree, budget, left, unread, gone: BTreeSet::new(), captured: Captured::default() };
     for (path, observed) in &found {
         comparison.entry(path, observed.as_ref())?;
     }
@@ -97,7 +98,9 @@ fn look(
     }
     if deep {
         let below = disk.below(&path)?;
-        let is_hidden = |path: &EntryPath| below.closed.iter().any(|closed| path.is_below(closed));
+        let closed: BTreeSet<EntryPath> = below.closed.into_iter().collect();
+        let above = |path: &EntryPath| std::iter::successors(path.parent(), EntryPath::parent);
+        let is_hidden = |path: &EntryPath| !closed.is_empty() && above(path).any(|above| closed.contains(&above));
         let known = tree.below(&path).map(|(path, _)| path).filter(|path| !is_hidden(path));
         found.extend(known.map(|path| (path.clone(), None)));
         found.extend(below.entries.into_iter().map(|(path, observed)| (path, Some(observed))));
@@ -113,6 +116,8 @@ struct Comparison<'a> {
     left: u64,
     /// Bytes that may still be read and not kept.
     unread: u64,
+    /// What is in the slice and not on the disk.
+    gone: BTreeSet<EntryPath>,
     captured: Captured,
 }
 
@@ -121,8 +126,12 @@ impl Comparison<'_> {
     fn entry(&mut self, path: &EntryPath, observed: Option<&Observed>) -> Result<(), BackendError> {
         let known = self.tree.get(path).map(|entry| &entry.node);
         let Some(observed) = observed else {
-            if known.is_some() && !self.is_gone(path) {
-                self.captured.deleted.push(DeleteEntry { path: path.clone() });
+            if known.is_some() {
+                // With a directory goes what is below it.
+                if !path.parent().is_some_and(|parent| self.gone.contains(&parent)) {
+                    self.captured.deleted.push(DeleteEntry { path: path.clone() });
+                }
+                self.gone.insert(path.clone());
             }
             return Ok(());
         };
@@ -141,11 +150,6 @@ impl Comparison<'_> {
         let mode = if known.is_some() { WriteMode::Overwrite } else { WriteMode::Create };
         self.captured.written.push(WriteFile { path: path.clone(), mode, node });
         Ok(())
-    }
-
-    /// Whether a directory above it is among what is deleted.
-    fn is_gone(&self, path: &EntryPath) -> bool {
-        self.captured.deleted.last().is_some_and(|last| path.is_below(&last.path))
     }
 
     /// Reads a file; none when it is gone meanwhile.

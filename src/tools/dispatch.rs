@@ -170,7 +170,8 @@ impl Dispatcher {
     /// call back: what it runs is killed, and it is recorded as interrupted.
     ///
     /// # Errors
-    /// When the session can't record; then the call had no effect.
+    /// When the session can't record. What a command has done by then is found as drift when the session is
+    /// opened again.
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
         let mut open = OpenCall::begin(&self.session, &call, size)?;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::dispatch::Dispatcher;
+use super::evaluate_python::PythonTool;
 use super::filesystem::Filesystem;
 use super::mounts::previews;
-use super::tool::ToolDescription;
+use super::tool::{Tool, ToolDescription};
 use crate::backends::Shell;
 use crate::engine::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
@@ -62,7 +63,10 @@ fn introduction(dispatcher: &Dispatcher, shell: Option<&dyn Shell>, tools: &[Too
     };
     text.push_str(&format!("{}\n", workspace.description()));
     text.push_str("A command may take 120 seconds at most, and nothing that it starts lives on after it. ");
-    text.push_str("Python code is run by python3 -c, for at most 5 seconds.\n");
+    if names.contains(&<PythonTool as Tool>::NAME) {
+        text.push_str("Python code is run by python3 -c, for at most 5 seconds.");
+    }
+    text.push('\n');
     if shell.sandboxed {
         text.push_str(&format!(
             "Nothing outside of {root} is to be relied on: it may be gone with the next command.\n"

@@ -27,7 +27,8 @@ pub enum Effect {
 /// A tool that an agent can call.
 ///
 /// What the handler does through its [`ToolContext`] is recorded: files that it writes, events that it
-/// adds. All of it is recorded together with a success, and none of it with an error.
+/// adds. All of it is recorded together with a success, and none of it with an error; but what a command has
+/// done, and what was put onto the disk for it before, is recorded whatever becomes of the call.
 ///
 /// ```
 /// use foldspace::{Effect, EntryPath, Tool, ToolContext, ToolError};
@@ -72,7 +73,8 @@ pub trait Tool: Send + Sync + 'static {
     /// Does the work.
     ///
     /// # Errors
-    /// [`ToolError`] with a message that the caller can act on; everything is then as before.
+    /// [`ToolError`] with a message that the caller can act on; everything is then as before, but for what
+    /// commands have done.
     fn call(
         &self,
         context: &mut ToolContext,

@@ -35,17 +35,10 @@ runs() {
     [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
 }
 
-engine() { podman --url "unix://$socket" "$@" 9>&-; }
+# shellcheck source=tests/engine/users.sh
+. "$(dirname "$0")/users.sh"
 
-# Forgets users that have ended.
-count_users() {
-    local one count=0
-    for one in "$state"/users/*; do
-        [ -e "$one" ] || continue
-        if [ -d "/proc/${one##*/}" ]; then count=$((count + 1)); else rm -f "$one"; fi
-    done
-    echo "$count"
-}
+engine() { podman --url "unix://$socket" "$@" 9>&-; }
 
 make_account() {
     local program
@@ -132,7 +125,7 @@ copy_image() {
     say "copying the image"
     podman --url "$source" save "$image" 9>&- | engine load --quiet >/dev/null || fail "the image could not be copied"
     for other in $(engine images --format '{{.Repository}}:{{.Tag}}'); do
-        [ "$other" = "$image" ] || engine rmi --force "$other" >/dev/null
+        [ "$other" = "$image" ] || engine rmi "$other" >/dev/null 2>&1 || true
     done
 }
 
@@ -184,5 +177,5 @@ if ! engine image exists "$image"; then copy_image; fi
 # The first container with these ids takes seconds: the image's files get other owners.
 engine run --rm --userns keep-id:uid=65534,gid=65534 --user 65534:65534 "$image" python3 -c '' >&2 \
     || fail "a container can't be run on this machine"
-touch "$state/users/$user"
+started "$user" >"$state/users/$user"
 printf 'export FOLDSPACE_ROOTLESS_HOST=%q\n' "unix://$socket"

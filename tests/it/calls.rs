@@ -405,3 +405,17 @@ fn a_file_of_holes_is_noted_by_its_size() {
     let expected = expected.map(|(path, size, incomplete, zero)| (path.to_owned(), size, incomplete, zero));
     assert_eq!(shown.collect::<Vec<_>>(), expected);
 }
+
+#[test]
+fn with_a_directory_goes_what_is_below_it_and_no_more_is_said() {
+    let world = World::new();
+    let dispatcher = world.dispatcher(Arc::new(world.workspace()));
+    // Between a directory and what is below it others come in order.
+    let make = "mkdir -p a/d a.b && touch a/x a/d/y a.b/z a-c";
+    for command in [make, "rm -r a a.b"] {
+        assert!(runtime().block_on(dispatcher.call(sh(command))).unwrap().is_ok());
+    }
+    let deleted: Vec<_> = world.events::<DeleteEntry>().iter().map(|event| event.path.to_string()).collect();
+    assert_eq!(deleted, ["a", "a.b"]);
+    assert_eq!(world.paths(), ["a-c"]);
+}

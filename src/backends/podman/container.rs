@@ -112,15 +112,7 @@ impl SessionContainer {
             }
             self.forget(&container, "vanished");
         }
-        let engine = match &machine.engine {
-            Some(engine) => Arc::clone(engine),
-            None => {
-                let engine = Engine::connect(self.options.connection.as_deref())?;
-                engine.check_user()?;
-                Arc::new(engine)
-            }
-        };
-        machine.engine = Some(Arc::clone(&engine));
+        let engine = self.engine(machine)?;
         let started = self.bring_up_somehow(&engine, machine);
         if let Err(EngineError::Unreachable(_)) = &started {
             // Another one may be there next time.
@@ -130,6 +122,15 @@ impl SessionContainer {
         machine.used = Some(now());
         locked(&self.news).push(MachineNews::Started(event));
         Ok(Arc::clone(&machine.container.insert(container).executor))
+    }
+
+    fn engine(&self, machine: &mut Machine) -> Result<Arc<Engine>, EngineError> {
+        if let Some(engine) = &machine.engine {
+            return Ok(Arc::clone(engine));
+        }
+        let engine = Engine::connect(self.options.connection.as_deref())?;
+        engine.check_user()?;
+        Ok(Arc::clone(machine.engine.insert(Arc::new(engine))))
     }
 
     /// Brings the container up with the runner or, where that can't run, without it.
@@ -381,6 +382,10 @@ fn keep_watch(container: &Arc<SessionContainer>) {
     }
 }
 
+fn unavailable(error: &EngineError) -> ShellError {
+    ShellError::Unavailable { backend: NAME, reason: error.to_string() }
+}
+
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -388,6 +393,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Container for SessionContainer {
     fn name(&self) -> String {
         self.name.clone()
+    }
+
+    fn fetch(&self) -> Result<(), ShellError> {
+        let mut machine = self.lock();
+        let fetched = self.engine(&mut machine).and_then(|engine| self.provide_image(&engine));
+        fetched.map_err(|error| unavailable(&error))
     }
 
     fn start(&self) -> Result<(), ShellError> {
@@ -409,7 +420,7 @@ impl Place for SessionContainer {
     fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
         let mut machine = self.lock();
         let executor = self.ensure(&mut machine);
-        executor.map_err(|error| ShellError::Unavailable { backend: NAME, reason: error.to_string() })
+        executor.map_err(|error| unavailable(&error))
     }
 
     fn root(&self) -> String {

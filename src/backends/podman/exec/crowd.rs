@@ -179,7 +179,9 @@ fn parsed(stat: &[u8]) -> Option<Process> {
     let state = *fields.first()?;
     let number = |at: usize| fields.get(at)?.parse::<i32>().ok();
     let process = Process { parent: number(1)?, session: number(3)?, started: fields.get(19)?.parse().ok()? };
-    (!matches!(state, "Z" | "X")).then_some(process)
+    // One whose first thread has ended while another goes on is shown as if it had ended.
+    let lives_on = number(17).is_some_and(|threads| threads > 1);
+    (lives_on || !matches!(state, "Z" | "X")).then_some(process)
 }
 
 #[cfg(test)]
@@ -234,7 +236,9 @@ mod tests {
         let stat = b"14668 (a) b\xff) S 14608 14663 14662 0 -1 4194304 77 0 0 0 0 0 0 0 20 0 1 0 5727608 2";
         let expected = Process { parent: 14608, session: 14662, started: 5_727_608 };
         assert_eq!(parsed(stat), Some(expected));
-        assert_eq!(parsed(&stat.map(|byte| if byte == b'S' { b'Z' } else { byte })), None);
+        let ended = String::from_utf8_lossy(stat).replace(" S ", " Z ");
+        assert_eq!(parsed(ended.as_bytes()), None);
+        assert_eq!(parsed(ended.replace(" 20 0 1 0 ", " 20 0 2 0 ").as_bytes()), Some(expected));
         assert_eq!(parsed(b"garbage"), None);
     }
 }
