@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::ValueEnum;
 use foldspace::{
-    Asker, CaptureBudget, CommandPolicy, Container, Dispatcher, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule,
-    OverlayUse, PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    Asker, CaptureBudget, CommandPolicy, Dispatcher, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
+    PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 
 use super::asking::AtTerminal;
