@@ -122,6 +122,9 @@ impl HostWorkspace {
         };
         make(directory).map_err(|error| failed("make", &error))?;
         let directory = directory.canonicalize().map_err(|error| failed("open", &error))?;
+        if directory.parent().is_none() {
+            return Err(failed("use", &"it is the root of the file system; give a directory below it"));
+        }
         let is_new = is_empty(&directory).map_err(|error| failed("read", &error))?;
         let aside = Aside::of(&directory).map_err(|error| failed("use", &error))?;
         let tree = Tree::beneath(NAME, &directory, &aside.path(), None).map_err(|error| failed("open", &error))?;

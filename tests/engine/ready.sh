@@ -57,18 +57,20 @@ update() {
     updated=1
 }
 
-install_podman() {
-    local program missing=
-    for program in podman crun conmon; do
-        command -v "$program" >/dev/null || missing="$missing $program"
+# Podman, and what the tests run on the host: each program with its package.
+install_programs() {
+    local pair packages=
+    for pair in podman:podman crun:crun conmon:conmon newuidmap:uidmap python3:python3 git:git make:make; do
+        command -v "${pair%%:*}" >/dev/null || packages="$packages ${pair#*:}"
     done
-    [ -z "$missing" ] && return
+    [ -z "$packages" ] && return
     update
-    say "installing$missing"
+    say "installing$packages"
     # Without a network for containers nothing of what podman recommends is needed.
+    # shellcheck disable=SC2086
     apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Options::=--force-unsafe-io \
-        install --no-install-recommends podman crun conmon uidmap >"$state/install.log" 2>&1 9>&- \
-        || fail "$missing could not be installed: $(tail -n 3 "$state/install.log")"
+        install --no-install-recommends $packages >"$state/install.log" 2>&1 9>&- \
+        || fail "$packages could not be installed: $(tail -n 3 "$state/install.log")"
 }
 
 configure() {
@@ -191,7 +193,7 @@ began=
 gave_up() { if [ -n "$began" ] && [ "$(count_users)" = 0 ]; then stop; fi; }
 trap gave_up EXIT
 
-install_podman
+install_programs
 configure
 if ! runs; then began=1; start_service; fi
 if ! podman_there image exists "$image"; then make_image; fi

@@ -14,8 +14,10 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::PATH_BYTES_MAX;
 use super::beneath::{open_directory, open_in};
+use super::entries::{kind_of, make_directory, remove_all};
 use super::listing::{Lister, look, look_at};
-use super::tree::{Tree, kind_of, make_directory, remove_all};
+use super::stamp::Made;
+use super::tree::Tree;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -53,17 +55,6 @@ impl Tree {
         batch.clear();
         Ok(made)
     }
-}
-
-/// What a change leaves at its path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
-    /// Nothing.
-    Nothing,
-    /// A directory, which may have been there.
-    Directory,
-    /// A file or link of so many bytes, with this modification time.
-    Leaf { bytes: u64, modified: Timespec },
 }
 
 /// What was done, so that it can be undone.

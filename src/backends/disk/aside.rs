@@ -1,6 +1,6 @@
 //! A place aside of a directory that is the user's own: beside it, or within it where entries can't be moved to there.
 
-use std::ffi::{CString, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -9,11 +9,14 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, unlinkat};
 use rustix::io::Errno;
 
 use super::beneath::{context, open_in};
-use super::listing::{Lister, look_at};
-use super::tree::{KEPT, make_directory, mount_id, remove_all};
+use super::entries::{make_directory, mount_id, remove_all};
+use super::listing::{look_at, names};
 
 /// The place of all processes that have a directory open, within it. Beside it the directory's name is added.
 pub(crate) const WITHIN: &str = ".foldspace";
+/// How the names begin of what is aside and could not be put back: nobody removes it but a person.
+pub(super) const KEPT: &str = "kept-";
+
 /// Nobody else on the machine gets there.
 const PRIVATE: u32 = 0o700;
 
@@ -135,16 +138,6 @@ pub(super) fn empty(directory: &OwnedFd) -> Result<(), Errno> {
     let names = names(directory)?;
     let unneeded = names.iter().filter(|name| !name.to_bytes().starts_with(KEPT.as_bytes()));
     unneeded.into_iter().try_for_each(|name| remove_all(directory.as_fd(), name.to_bytes()))
-}
-
-fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
-    let mut names = Vec::new();
-    let handle = open_in(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-    Lister::new().each(handle.as_fd(), |name, _| {
-        names.push(name.to_owned());
-        Ok(())
-    })?;
-    Ok(names)
 }
 
 /// Removes a directory if it is empty.

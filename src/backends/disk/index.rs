@@ -6,11 +6,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::apply::Made;
 use super::beneath::{leads_nowhere, open_directory};
+use super::forms::Forms;
 use super::listing::look;
-use super::scan::Forms;
-use super::stamp::Stamp;
+use super::stamp::{Made, Stamp};
 use crate::backends::{FileChange, Touched};
 use crate::engine::path::EntryPath;
 

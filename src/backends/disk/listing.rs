@@ -1,10 +1,12 @@
 //! Reading a directory with what stat says of each entry.
 
-use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, RawDir, Statx, StatxFlags, statx};
+use rustix::fs::{AtFlags, OFlags, RawDir, Statx, StatxFlags, statx};
 use rustix::io::Errno;
+
+use super::beneath::open_in;
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -45,6 +47,17 @@ impl Lister {
         }
         Ok(())
     }
+}
+
+/// The names of all that is in a directory.
+pub(super) fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
+    let mut names = Vec::new();
+    let handle = open_in(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
+    Lister::new().each(handle.as_fd(), |name, _| {
+        names.push(name.to_owned());
+        Ok(())
+    })?;
+    Ok(names)
 }
 
 /// What stat says of an entry right in a directory; a link is not followed.

@@ -5,6 +5,8 @@ mod anchor;
 mod apply;
 mod aside;
 pub(crate) mod beneath;
+mod entries;
+mod forms;
 mod index;
 mod listing;
 mod overlay;

@@ -3,8 +3,9 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use super::forms::Forms;
 use super::index::{Index, Missing};
-use super::scan::{Forms, Look, scan};
+use super::scan::{Look, scan};
 use super::{Disk, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;

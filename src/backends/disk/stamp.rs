@@ -1,9 +1,7 @@
 //! What tells, without reading, whether a file is still the same.
 
 use rustix::fs::Statx;
-use rustix::time::{ClockId, clock_gettime};
-
-use super::apply::Made;
+use rustix::time::{ClockId, Timespec, clock_gettime};
 
 const SECOND: i64 = 1_000_000_000;
 /// File systems that keep whole seconds, or every other one, may take so long to show a change.
@@ -81,6 +79,17 @@ impl Stamp {
     fn kind(&self) -> u32 {
         self.mode & KIND_MASK
     }
+}
+
+/// What a change leaves at its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Made {
+    /// Nothing.
+    Nothing,
+    /// A directory, which may have been there.
+    Directory,
+    /// A file or link of so many bytes, with this modification time.
+    Leaf { bytes: u64, modified: Timespec },
 }
 
 /// A moment on the clock that the kernel takes files' times from.

@@ -1,21 +1,18 @@
 //! Looking at what is beneath one directory.
 
-use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, Statx, StatxFlags, mkdirat, openat, readlinkat, renameat_with,
-    statx,
-};
+use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, Statx, openat, readlinkat, renameat_with};
 use rustix::io::Errno;
 
 use super::anchor::Anchor;
-use super::aside;
+use super::aside::{self, KEPT};
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
+use super::entries::{kind_of, mount_id, vanished};
 use super::listing::{Lister, look, look_at};
 use super::stamp::Stamp;
 use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
@@ -25,9 +22,6 @@ use crate::engine::path::EntryPath;
 
 /// The bit that lets a file's owner execute it.
 const OWNER_EXECUTES: u16 = 0o100;
-
-/// How the names begin of what is aside and could not be put back: nobody removes it but a person.
-pub(super) const KEPT: &str = "kept-";
 
 /// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
 #[derive(Debug)]
@@ -244,84 +238,6 @@ impl Tree {
     }
 }
 
-/// Removes an entry and everything below it. However deep it is, that takes two handles and no path.
-pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(Errno::NOENT) => return Ok(()),
-        other => return other,
-    }
-    let mut lister = Lister::new();
-    let mut handle = open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    let mut here = Emptying::begin(name, &handle, &mut lister)?;
-    let mut above: Vec<Emptying> = Vec::new();
-    loop {
-        if let Some(child) = here.left.pop() {
-            let found = vanished(open_in(&handle, child.as_c_str(), OFlags::RDONLY | OFlags::DIRECTORY))?;
-            let Some(found) = found else { continue };
-            let below = Emptying::begin(child.to_bytes(), &found, &mut lister)?;
-            above.push(std::mem::replace(&mut here, below));
-            handle = found;
-        } else if let Some(parent) = above.pop() {
-            let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
-            if !Stamp::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
-                // Somebody has moved the directory, and up from there is somewhere else.
-                let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
-                up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
-            }
-            vanished(rustix::fs::unlinkat(&up, here.name.as_slice(), AtFlags::REMOVEDIR))?;
-            (handle, here) = (up, parent);
-        } else {
-            return vanished(rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)).map(drop);
-        }
-    }
-}
-
-/// A directory whose files are removed.
-struct Emptying {
-    name: Vec<u8>,
-    stamp: Stamp,
-    /// The directories in it that are to be removed yet.
-    left: Vec<CString>,
-}
-
-impl Emptying {
-    fn begin(name: &[u8], handle: &OwnedFd, lister: &mut Lister) -> Result<Self, Errno> {
-        let mut names = Vec::new();
-        lister.each(handle.as_fd(), |name, stat| {
-            names.push((name.to_owned(), kind_of(stat) == FileType::Directory));
-            Ok(())
-        })?;
-        let mut left = Vec::new();
-        for (name, is_directory) in names {
-            if is_directory {
-                left.push(name);
-            } else {
-                vanished(rustix::fs::unlinkat(handle, name.as_c_str(), AtFlags::empty()))?;
-            }
-        }
-        Ok(Self { name: name.to_vec(), stamp: Stamp::of(&look_at(handle)?), left })
-    }
-}
-
-/// Makes a directory where none is yet.
-pub(super) fn make_directory(parent: impl AsFd, name: impl rustix::path::Arg, mode: u32) -> Result<bool, Errno> {
-    match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
-        Ok(()) => Ok(true),
-        Err(Errno::EXIST) => Ok(false),
-        Err(error) => Err(error),
-    }
-}
-
-pub(super) fn kind_of(stat: &Statx) -> FileType {
-    FileType::from_raw_mode(u32::from(stat.stx_mode))
-}
-
-/// The number of the mount that a handle is in.
-pub(super) fn mount_id(handle: impl AsFd) -> Result<u64, Errno> {
-    statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).map(|stat| stat.stx_mnt_id)
-}
-
 fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<Found, Errno> {
     let kind = match kind_of(stat) {
         FileType::RegularFile => {
@@ -339,12 +255,4 @@ fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Re
         _ => Observed::Special(Special::Device),
     };
     Ok(Found { kind, identity: Stamp::of(stat) })
-}
-
-fn vanished<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error),
-    }
 }

@@ -214,7 +214,9 @@ fn crashes(rounds: u64, durability: Durability, busy: bool, seed: u64) {
         killed(directory.path(), load, Duration::from_millis(pause), &mut known);
         check(directory.path(), load, &mut known, round % 25 >= 23 || round == rounds - 1);
     }
-    assert_eq!(known.events.len() as u64, SESSIONS);
+    // Who does not wait may lose even that a session has begun, and begins another.
+    let sessions = known.events.len() as u64;
+    assert!(sessions == SESSIONS || sessions > SESSIONS && durability == Durability::Buffered, "{sessions} sessions");
     assert!(known.events.values().map(BTreeMap::len).sum::<usize>() > 100 && busy != known.removed.is_empty());
 }
 

@@ -11,7 +11,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use rustix::thread::{ThreadNameSpaceType, UnshareFlags, move_into_thread_name_spaces, unshare_unsafe};
 
 use crate::backends::disk::beneath::context;
-use crate::backends::disk::tree::mount_id;
+use crate::backends::disk::entries::mount_id;
 
 /// The kernel with all that overlays are made of here: the youngest is the copy of a mount that is attached nowhere.
 pub(super) const NEEDED: &str = "Linux 6.15 or newer";

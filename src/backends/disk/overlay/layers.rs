@@ -15,8 +15,8 @@ use super::squash::{Merged, flatten, merge, resemble};
 use super::{ASIDE, OverlayOptions, TREE};
 use crate::backends::disk::Tree;
 use crate::backends::disk::beneath::{context, open_directory, open_in};
-use crate::backends::disk::listing::{Lister, look_at};
-use crate::backends::disk::tree::{make_directory, remove_all};
+use crate::backends::disk::entries::{make_directory, remove_all};
+use crate::backends::disk::listing::{look_at, names};
 
 const LAYERS: &str = "layers";
 const WORK: &str = "work";
@@ -138,7 +138,7 @@ impl Stack {
     /// The numbers of all layers that lie there, the lowest first.
     fn present(&self) -> Result<Vec<u32>, Errno> {
         let mut numbers: Vec<u32> =
-            names_in(&self.directories.layers)?.iter().filter_map(|name| name.to_str().ok()?.parse().ok()).collect();
+            names(&self.directories.layers)?.iter().filter_map(|name| name.to_str().ok()?.parse().ok()).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -147,7 +147,7 @@ impl Stack {
     fn empty_work(&self) {
         let work = &self.directories.work;
         let remove = |name: &CString| remove_all(work.as_fd(), name.to_bytes());
-        if let Err(error) = names_in(work).and_then(|names| names.iter().try_for_each(remove)) {
+        if let Err(error) = names(work).and_then(|names| names.iter().try_for_each(remove)) {
             tracing::debug!(%error, root = %self.directories.root.display(), "old working directories stay");
         }
     }
@@ -296,16 +296,6 @@ impl Layer {
     pub(super) fn aside_place(&self, options: &OverlayOptions) -> PathBuf {
         options.root.join(LAYERS).join(self.number.to_string()).join(ASIDE)
     }
-}
-
-fn names_in(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
-    let mut names = Vec::new();
-    let handle = open_in(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY)?;
-    Lister::new().each(handle.as_fd(), |name, _| {
-        names.push(name.to_owned());
-        Ok(())
-    })?;
-    Ok(names)
 }
 
 /// The numbers in a list that was written since the machine was started.

@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use super::apply::Made;
 use super::beneath::open_in;
 use super::index::{Index, Missing};
 use super::scan::{Look, scan};
+use super::stamp::Made;
 use super::{Disk, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;

@@ -20,7 +20,7 @@ pub(super) fn probe(directory: &Path) -> Result<(), String> {
     let outcome = attempt(&root);
     let removed = rustix::fs::open(directory, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).and_then(|handle| {
         let name = root.file_name().map(std::os::unix::ffi::OsStrExt::as_bytes).unwrap_or_default();
-        crate::backends::disk::tree::remove_all(std::os::fd::AsFd::as_fd(&handle), name)
+        crate::backends::disk::entries::remove_all(std::os::fd::AsFd::as_fd(&handle), name)
     });
     if let Err(error) = removed {
         tracing::debug!(%error, directory = %directory.display(), "what was tried out could not be removed");

@@ -15,9 +15,9 @@ use rustix::time::Timespec;
 use super::mount::Notes;
 use crate::backends::Observed;
 use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
+use crate::backends::disk::entries::{kind_of, make_directory};
 use crate::backends::disk::listing::{Lister, look, look_at};
 use crate::backends::disk::stamp::Stamp;
-use crate::backends::disk::tree::{kind_of, make_directory};
 use crate::backends::disk::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Tree, too_much};
 use crate::engine::path::EntryPath;
 
