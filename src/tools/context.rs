@@ -197,11 +197,10 @@ impl ToolContext {
         let Some(RunningCommand { ended: Some(ended), record_as, .. }) = self.running.take() else {
             return Err(nothing());
         };
-        // It has run, whether or not what it changed can be found out.
-        if let Ok(result) = &ended {
-            record_as.record(&mut self.facts, result).map_err(|error| ToolError::new(error.to_string()))?;
-        }
+        // It has run, whether or not what it changed can be found out; and that is known to nobody else by now.
+        let recorded = ended.as_ref().map_or(Ok(()), |result| record_as.record(&mut self.facts, result));
         self.files.take_captured(captured?);
+        recorded.map_err(|error| ToolError::new(error.to_string()))?;
         ended
     }
 

@@ -164,7 +164,7 @@ impl OpenCall {
 impl Drop for OpenCall {
     fn drop(&mut self) {
         if let Some(pending) = self.settling.take() {
-            return keep_until_settled(pending, self.turn.take());
+            return keep_until_settled(pending, self.turn.take(), self.under_way.take());
         }
         if self.closed {
             return;
@@ -193,14 +193,15 @@ impl Drop for OpenCall {
     }
 }
 
-/// Keeps the turn of a call that nobody waits for any more until the next one can see what it recorded.
-fn keep_until_settled(pending: Pending, turn: Option<Turn>) {
-    if let (Ok(runtime), Some(turn)) = (tokio::runtime::Handle::try_current(), turn) {
+/// Keeps the turn of a call that nobody waits for any more, and that it is under way, until others can see what it
+/// recorded.
+fn keep_until_settled(pending: Pending, turn: Option<Turn>, under_way: Option<UnderWay>) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             if let Err(error) = pending.settled().await {
                 tracing::warn!(%error, "the outcome of a call could not be recorded");
             }
-            drop(turn);
+            drop((turn, under_way));
         });
     }
 }
