@@ -45,6 +45,14 @@ const PULL: Duration = Duration::from_secs(1800);
 /// Seconds that a container has to end by itself.
 const STOP_SECONDS: usize = 2;
 
+/// What a rootless engine says when it finds no ids for a container's user. Podman reads them through a library that
+/// is not safe for threads, so that it says so of some of the containers that are made at the same time.
+const NO_MAPPING: &str = "keep-id requires additional UIDs";
+/// How often a container is asked for in that case.
+const MAPPING_TRIES: u32 = 10;
+/// How much longer each time it is waited before.
+const MAPPING_PAUSE: Duration = Duration::from_millis(10);
+
 /// A connection to an engine. Every call blocks, and none may be made from within an async task.
 pub(crate) struct Engine {
     podman: Podman,
@@ -231,7 +239,16 @@ impl Engine {
         let mut options: Value = serde_json::from_str(&options).map_err(|error| failure(action, &error.into()))?;
         // podman-api has it under a misspelt name, which the engine ignores.
         options["no_new_privileges"] = true.into();
-        match self.ask(action, LONG, self.requests.post::<Created>("/libpod/containers/create", &options)) {
+        let post = || self.ask(action, LONG, self.requests.post::<Created>("/libpod/containers/create", &options));
+        let mut created = post();
+        for tries in 1..MAPPING_TRIES {
+            if !matches!(&created, Err(EngineError::Failed { reason, .. }) if reason.contains(NO_MAPPING)) {
+                break;
+            }
+            std::thread::sleep(tries * MAPPING_PAUSE);
+            created = post();
+        }
+        match created {
             Ok(created) => Ok(created.id),
             Err(EngineError::NoContainer) => Err(EngineError::NoImage(plan.options.image.clone())),
             Err(EngineError::Failed { reason, .. }) if reason.contains("no such image") => {

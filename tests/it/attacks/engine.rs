@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use foldspace::{CallStatus, CaptureBudget, PodmanOptions, WorkspaceSpec};
 use podman_api::opts::ContainerDeleteOpts;
@@ -91,9 +92,23 @@ fn an_engine_that_falls_silent() {
     rig.verify();
 }
 
+/// A rootless Podman says so of some of the containers that are made at the same time.
+#[test]
+fn an_engine_that_finds_no_ids_is_asked_again() {
+    let Some(options) = crate::engine::options() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let gate = Gate::open(&directory.path().join("gate.sock"), None);
+    gate.refusals.store(3, Ordering::Relaxed);
+    let rig = with(PodmanOptions { connection: Some(gate.url()), ..options });
+    assert_eq!(rig.ok("echo made").stdout(), "made");
+    assert_eq!(gate.refusals.load(Ordering::Relaxed), 0);
+}
+
 /// A socket before the engine's, which can be closed, or go mute.
 struct Gate {
     path: PathBuf,
+    /// How many more containers it does not let be made.
+    refusals: Arc<AtomicUsize>,
     /// Who connects is hung up on.
     shut: Arc<AtomicBool>,
     /// Who connects is not answered.
@@ -108,6 +123,8 @@ impl Gate {
         let is_shut = Arc::clone(&shut);
         let mute = Arc::new(AtomicBool::new(false));
         let is_mute = Arc::clone(&mute);
+        let refusals = Arc::new(AtomicUsize::new(0));
+        let refused = Arc::clone(&refusals);
         std::thread::spawn(move || {
             for stream in listener.incoming().map_while(Result::ok) {
                 if is_shut.load(Ordering::Relaxed) {
@@ -116,12 +133,15 @@ impl Gate {
                 match answer.clone() {
                     // It is held for as long as the test runs.
                     _ if is_mute.load(Ordering::Relaxed) => std::mem::forget(stream),
-                    None => drop(std::thread::spawn(move || relayed(stream))),
+                    None => {
+                        let refused = Arc::clone(&refused);
+                        drop(std::thread::spawn(move || relayed(stream, &refused)));
+                    }
                     Some(answer) => drop(std::thread::spawn(move || answered(stream, &answer))),
                 }
             }
         });
-        Self { path: path.to_owned(), shut, mute }
+        Self { path: path.to_owned(), refusals, shut, mute }
     }
 
     fn url(&self) -> String {
@@ -134,9 +154,26 @@ fn answered(mut stream: UnixStream, answer: &str) {
     drop(stream.write_all(answer.as_bytes()));
 }
 
-fn relayed(stream: UnixStream) {
+fn relayed(mut stream: UnixStream, refusals: &AtomicUsize) {
+    let mut head = [0; 4096];
+    let length = stream.read(&mut head).unwrap_or(0);
+    let head = &head[..length];
+    let creates = head.windows(18).any(|window| window == b"/containers/create");
+    let takes = |left: usize| left.checked_sub(1);
+    if creates && refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, takes).is_ok() {
+        let said = "keep-id requires additional UIDs or GIDs defined in /etc/subuid and /etc/subgid";
+        let body = json!({ "cause": said, "message": said, "response": 500 }).to_string();
+        let length = body.len();
+        let head = "HTTP/1.1 500 Internal Server Error\r\nContent-Type: application/json\r\nContent-Length: ";
+        // The rest of the request, if it was not all: else the answer may be lost with what was not read.
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        drop(stream.read(&mut [0; 65536]));
+        drop(write!(stream, "{head}{length}\r\n\r\n{body}"));
+        return;
+    }
     let url = std::env::var("CONTAINER_HOST").unwrap();
-    let engine = UnixStream::connect(url.strip_prefix("unix://").unwrap()).unwrap();
+    let mut engine = UnixStream::connect(url.strip_prefix("unix://").unwrap()).unwrap();
+    engine.write_all(head).unwrap();
     let copy = |mut from: UnixStream, mut to: UnixStream| {
         drop(std::io::copy(&mut from, &mut to));
         drop(to.shutdown(std::net::Shutdown::Both));
