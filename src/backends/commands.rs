@@ -86,6 +86,9 @@ impl<P: Place> Shell for Commands<P> {
         };
         let asked = Arc::clone(&wish);
         let (line, cwd) = (command.command.clone(), command.cwd.clone());
+        if cancel.is_cancelled() {
+            return Box::pin(async { Ok(never_begun(line, cwd)) });
+        }
         let mut work = self.blocking(move |place| {
             let run = Run { place, backend, default_timeout };
             run.execute(command, &watch, asked)

@@ -63,7 +63,9 @@ impl LocalStore {
     /// or as after, whenever it stops.
     pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport, StoreError> {
         let directory = directory.as_ref();
-        let mut store = Self::open(directory, LocalStoreOptions::default())?;
+        // Nothing else may change the segments meanwhile: a rehearsal only looks.
+        let options = LocalStoreOptions { pack: false, ..LocalStoreOptions::default() };
+        let mut store = Self::open(directory, options)?;
         let mut report = GcReport::default();
         let live = Live::find(&store)?;
         let garbage = live.garbage(&store, &mut report)?;
