@@ -169,7 +169,7 @@ impl Batch<'_> {
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
         let made = self.tree.prepare(&aside, node, bytes, present.as_ref())?;
-        self.place(path, aside).map(|()| made)
+        self.place(path, aside, present.is_some()).map(|()| made)
     }
 
     fn present(&self, path: &EntryPath) -> Result<Option<Statx>, Errno> {
@@ -181,18 +181,19 @@ impl Batch<'_> {
         }
     }
 
-    /// Puts what is ready aside at its path, and keeps what was there.
-    fn place(&mut self, path: &EntryPath, aside: String) -> Result<(), Errno> {
+    /// Puts what is ready aside, at its path, and keeps what was there: something, if
+    /// `present`, as far as is known.
+    fn place(&mut self, path: &EntryPath, aside: String, mut present: bool) -> Result<(), Errno> {
         for _ in 0..RACES_MAX {
             let Some((_, parent)) = &self.parent else { return Err(Errno::BADF) };
             let rename = |flags| renameat_with(&self.tree.aside, aside.as_str(), parent, path.name(), flags);
-            let present = self.present(path)?.is_some();
             match rename(if present { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE }) {
                 Ok(()) if present => {
                     self.steps.push(Step::Swapped { path: path.clone(), aside });
                     return Ok(());
                 }
                 Ok(()) => {
+                    self.leftovers.pop_if(|last| *last == aside);
                     self.steps.push(Step::Placed { path: path.clone() });
                     return Ok(());
                 }
@@ -208,6 +209,7 @@ impl Batch<'_> {
                 }
                 Err(error) => return Err(error),
             }
+            present = self.present(path)?.is_some();
         }
         Err(Errno::BUSY)
     }

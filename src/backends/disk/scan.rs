@@ -43,6 +43,7 @@ pub(super) fn scan(
     let old = if known.listings.is_empty() { NONE } else { 0 };
     let first = Job { parent: None, path: Vec::new(), before: Before::Same, old, id: 0, stamp, covered: false };
     let handles = AtomicUsize::new(0);
+    let is_alone = known.len() < MANY;
     let scan = Scan {
         root,
         known,
@@ -51,10 +52,11 @@ pub(super) fn scan(
         started,
         queue: Mutex::new(Queue { jobs: vec![first], busy: 0, failed: None }),
         wake: Condvar::new(),
+        is_alone,
         next_id: AtomicU32::new(1),
         handles: &handles,
     };
-    let parts = if known.len() < MANY { vec![scan.work()] } else { scan.work_in_two() };
+    let parts = if is_alone { vec![scan.work()] } else { scan.work_in_two() };
     let queue = scan.queue.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(error) = queue.failed {
         return Err(error);
@@ -119,6 +121,8 @@ struct Scan<'a> {
     started: FileTime,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
+    /// Whether one thread does all: then nobody has to be woken, which would be a system call each time.
+    is_alone: bool,
     next_id: AtomicU32,
     handles: &'a AtomicUsize,
 }
@@ -154,7 +158,7 @@ impl<'a> Scan<'a> {
         loop {
             let Some(job) = queue.jobs.pop() else {
                 if queue.busy == 0 {
-                    self.wake.notify_all();
+                    self.wake_others();
                     return part;
                 }
                 queue = self.wake.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -172,6 +176,12 @@ impl<'a> Scan<'a> {
                     queue.failed.get_or_insert(error);
                 }
             }
+            self.wake_others();
+        }
+    }
+
+    fn wake_others(&self) {
+        if !self.is_alone {
             self.wake.notify_all();
         }
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, fchmod, fchown, openat, renameat};
+use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, XattrFlags, fchmod, fchown, fsetxattr, openat, renameat};
 use rustix::io::Errno;
 
 use super::mount::{Layers, Notes, mount};
@@ -162,6 +162,9 @@ impl Stack {
             make_directory(directory, name.as_str(), PRIVATE).map_err(failed("make", &shown(of)))?;
         }
         let layer = self.layer(number, &name).map_err(failed("open", &shown(LAYERS)))?;
+        // What is aside in the layers below is over: nobody has to look there, or copy the directory up.
+        let aside = subdirectory(&layer.directory, ASIDE).map_err(failed("make", &shown(LAYERS)))?;
+        fsetxattr(&aside, self.notes.opaque(), b"y", XattrFlags::empty()).map_err(failed("mark", &shown(LAYERS)))?;
         self.next += 1;
         Ok(layer)
     }

@@ -7,8 +7,9 @@ mod probe;
 mod squash;
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -71,6 +72,8 @@ struct Mounted {
     tree: Tree,
     mount: OwnedFd,
     upper: Layer,
+    /// The files of the upper layer, once there are any.
+    changed: OnceLock<OwnedFd>,
 }
 
 #[derive(Debug)]
@@ -203,24 +206,17 @@ impl OverlayDisk {
     }
 
     fn look(&self) -> io::Result<Look> {
-        let Some(upper) = self.upper()? else { return Ok(Look { index: Index::default(), touched: Vec::new() }) };
-        scan(upper.as_fd(), &self.known, self.stack.notes.forms(), None)
-    }
-
-    /// The files of the upper layer; none before anything has changed.
-    fn upper(&self) -> Result<Option<OwnedFd>, Errno> {
-        match open_in(&self.mounted.upper.directory, TREE, OFlags::RDONLY | OFlags::DIRECTORY) {
-            Ok(directory) => Ok(Some(directory)),
-            Err(Errno::NOENT) => Ok(None),
-            Err(error) => Err(error),
-        }
+        let Some(upper) = self.mounted.changed()? else {
+            return Ok(Look { index: Index::default(), touched: Vec::new() });
+        };
+        scan(upper, &self.known, self.stack.notes.forms(), None)
     }
 
     fn learn(&mut self, changes: &[FileChange], made: &[Made]) -> Result<(), Errno> {
-        let Some(upper) = self.upper()? else { return Ok(()) };
+        let Some(upper) = self.mounted.changed()? else { return Ok(()) };
         let seen = self.seen.as_mut().map(|seen| &mut seen.index);
         for index in std::iter::once(&mut self.known).chain(seen) {
-            self.missing.add(index.learn(upper.as_fd(), changes, made, self.stack.notes.forms())?);
+            self.missing.add(index.learn(upper, changes, made, self.stack.notes.forms())?);
         }
         Ok(())
     }
@@ -232,7 +228,19 @@ impl Mounted {
         let open = |name| open_in(&mount, name, OFlags::RDONLY | OFlags::DIRECTORY);
         let tree = Tree::new(options.backend, open(TREE)?, (open(ASIDE)?, upper.aside_place(options)), options.owner);
         tree.empty_aside()?;
-        Ok(Self { tree, mount, upper })
+        Ok(Self { tree, mount, upper, changed: OnceLock::new() })
+    }
+
+    /// The files of the upper layer; none before anything has changed.
+    fn changed(&self) -> Result<Option<BorrowedFd<'_>>, Errno> {
+        if let Some(directory) = self.changed.get() {
+            return Ok(Some(directory.as_fd()));
+        }
+        match open_in(&self.upper.directory, TREE, OFlags::RDONLY | OFlags::DIRECTORY) {
+            Ok(directory) => Ok(Some(self.changed.get_or_init(|| directory).as_fd())),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
