@@ -142,8 +142,8 @@ impl Index {
             };
             let listing = if directory.is_some() { self.lead_to(root, &parent, forms)? } else { None };
             let (Some(directory), Some(listing)) = (directory, listing) else {
-                let made = made.iter().filter(|(_, made)| **made != Made::Nothing);
-                missing.extend(made.filter_map(|(name, _)| parent.join(name).ok()));
+                // Deletions, too: what is known of a directory that is away is compared with it when it is back.
+                missing.extend(made.keys().filter_map(|name| parent.join(name).ok()));
                 continue;
             };
             let mut update = Update::default();

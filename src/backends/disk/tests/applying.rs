@@ -87,6 +87,24 @@ fn what_others_did_meanwhile_is_still_touched() {
 }
 
 #[test]
+fn what_was_deleted_while_its_directory_was_away_is_named_when_it_is_back() {
+    on_each_with(&some_files, |rig| {
+        match fs::rename(rig.at("d"), rig.at("away")) {
+            // In a user namespace a directory of a lower layer can't be renamed.
+            Err(error) if error.kind() == std::io::ErrorKind::CrossesDevices => return,
+            other => other.unwrap(),
+        }
+        rig.disk.apply(&[delete("d/one"), delete("d/e/f")]).unwrap();
+        fs::rename(rig.at("away"), rig.at("d")).unwrap();
+        assert!(rig.at("d/one").exists());
+        let touched = rig.take();
+        for path in ["d/one", "d/e/f"] {
+            assert!(names(&touched, path) || names(&touched, "d"), "{}: {touched:?}", rig.kind);
+        }
+    });
+}
+
+#[test]
 fn a_change_right_after_ours_shows() {
     on_each(|rig| {
         for round in 0..100 {
