@@ -181,8 +181,8 @@ impl Batch<'_> {
         }
     }
 
-    /// Puts what is ready aside, at its path, and keeps what was there: something, if
-    /// `present`, as far as is known.
+    /// Puts what is ready aside at its path, and keeps what was there; as far as is known, there is something if
+    /// `present`.
     fn place(&mut self, path: &EntryPath, aside: String, mut present: bool) -> Result<(), Errno> {
         for _ in 0..RACES_MAX {
             let Some((_, parent)) = &self.parent else { return Err(Errno::BADF) };

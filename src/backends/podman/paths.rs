@@ -177,6 +177,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn directories_are_spread_where_that_is_possible() {
+        let place = tempfile::tempdir().unwrap();
+        let flags = || ioctl_getflags(File::open(place.path()).unwrap());
+        let before = flags();
+        spread(place.path());
+        match (before, rustix::fs::statfs(place.path()).unwrap().f_type) {
+            (Ok(before), EXT4) => assert_eq!(flags().unwrap(), before | IFlags::TOPDIR),
+            (before, _) => assert_eq!(flags().is_ok(), before.is_ok()),
+        }
+        spread(Path::new("/nowhere"));
+    }
+
+    /// What `statfs` calls it.
+    const EXT4: i64 = 0xef53;
+
+    #[test]
     fn a_directory_that_is_there_keeps_its_mode() {
         let place = tempfile::tempdir().unwrap();
         let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o7777;
