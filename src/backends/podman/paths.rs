@@ -177,6 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
     fn directories_are_spread_where_that_is_possible() {
         let place = tempfile::tempdir().unwrap();
         let flags = || ioctl_getflags(File::open(place.path()).unwrap());
