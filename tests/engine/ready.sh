@@ -113,7 +113,9 @@ start_service() {
     setsid unshare --mount --propagation private sh -c '
         mixed=/sys/fs/cgroup/unified
         if [ -d $mixed ]; then umount $mixed 2>/dev/null || mount -t tmpfs none $mixed; fi
-        exec podman system service --time=0 "unix://$1"' service "$socket" \
+        # Where a container has run out of memory, conmon leaves a file in the directory that it was started in.
+        cd "$2"
+        exec podman system service --time=0 "unix://$1"' service "$socket" "$state" \
         </dev/null >"$state/service.log" 2>&1 9>&- &
     echo $! >"$state/pid"
     local _
