@@ -57,9 +57,10 @@ pub use engine::commit::{
     MAX_KIND_BYTES,
 };
 pub use engine::event::{
-    CallFinished, CallStarted, CallStatus, CodecError, CommandDecided, CommandLine, CommandResult, ContainerStarted,
-    ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, MountHydrated, MountPreview, Node,
-    PolicyDecision, RecordedOutput, SessionAllow, SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CodecError, CommandDecided, CommandLine,
+    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
+    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionStarted,
+    Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};

@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use super::clock::{Clock, SystemClock};
 use super::commit::{Commit, Expected};
 use super::core::Core;
-use super::event::SessionStarted;
+use super::event::{ChildLimits, SessionStarted};
 use super::id::SessionId;
 use super::recorded::Seq;
 use super::registry::Registry;
@@ -229,6 +229,8 @@ impl Sessions {
             backend: new.backend.unwrap_or_else(|| "memory".to_owned()),
             program: env!("CARGO_PKG_VERSION").to_owned(),
             options: new.options,
+            origin: None,
+            limits: ChildLimits::default(),
         };
         let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
         commit.push(&started)?;

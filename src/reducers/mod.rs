@@ -21,7 +21,9 @@ pub use tool_calls::{CallEntry, ToolCalls};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
-use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, MountHydrated, SessionStarted, WriteFile};
+use crate::engine::event::{
+    CallFinished, CallStarted, ChildStarted, DeleteEntry, MountHydrated, SessionStarted, WriteFile,
+};
 use crate::engine::registry::{Registry, RegistryError};
 
 impl Registry {
@@ -35,6 +37,7 @@ impl Registry {
 fn standard() -> Result<Registry, RegistryError> {
     Registry::new()
         .event::<SessionStarted>()?
+        .event::<ChildStarted>()?
         .event::<MountHydrated>()?
         .event::<CallStarted>()?
         .event::<CallFinished>()?

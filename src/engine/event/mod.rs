@@ -14,7 +14,7 @@ pub use command::{
 };
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
-pub use session::{MountHydrated, MountPreview, SessionStarted};
+pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
 use serde::Serialize;
