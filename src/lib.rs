@@ -51,9 +51,10 @@ pub use backends::{
     diagnose, remove_leftovers, unwatched,
 };
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
+pub use engine::children::NewChild;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
 pub use engine::commit::{
-    CallLink, Commit, CommitError, Content, Expected, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
+    CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
     MAX_KIND_BYTES,
 };
 pub use engine::event::{
