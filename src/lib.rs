@@ -41,6 +41,7 @@ mod engine;
 mod reducers;
 mod tools;
 
+pub use backends::WarmContainers;
 pub use backends::compliance;
 pub use backends::{
     BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
