@@ -21,7 +21,9 @@ pub use tool_calls::{CallEntry, ToolCalls};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
-use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, MountHydrated, SessionStarted, WriteFile};
+use crate::engine::event::{
+    CallFinished, CallStarted, DeleteEntry, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
+};
 use crate::engine::registry::{Registry, RegistryError};
 
 impl Registry {
@@ -40,6 +42,8 @@ fn standard() -> Result<Registry, RegistryError> {
         .event::<CallFinished>()?
         .event::<WriteFile>()?
         .event::<DeleteEntry>()?
+        .event::<SessionRewound>()?
+        .event::<SliceRestored>()?
         .with(virtual_file_system::register)?
         .with(tool_calls::register)?
         .with(usage::register)?

@@ -82,6 +82,10 @@ impl Workspace for PodmanSandbox {
         self.blank.filling()
     }
 
+    fn unsettled(&self) -> Result<(), BackendError> {
+        self.blank.unsettled()
+    }
+
     fn filled(&self) -> Result<(), BackendError> {
         self.blank.filled()
     }
