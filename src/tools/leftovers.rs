@@ -5,14 +5,11 @@ use std::ops::ControlFlow;
 
 use super::capture::{CaptureBudget, Captured, compare};
 use super::machine::DispatchError;
-use crate::backends::{Capture, FileChange, Workspace};
+use crate::backends::{Capture, FileChange, Observed, Workspace};
 use crate::engine::event::{Node, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::VirtualFileSystem;
-
-/// Directories that become empty are found in the next round.
-const ROUNDS: usize = 64;
 
 /// Removes from a disk that was just filled what the history once had and the present has not: there a rewind was
 /// cut off. What the history never had was put there by somebody else, and stays to be found.
@@ -23,14 +20,26 @@ pub(super) fn clear(
     disk: &dyn Capture,
     budget: CaptureBudget,
 ) -> Result<(), DispatchError> {
-    for _ in 0..ROUNDS {
-        let captured = compare(disk, disk.touched()?, tree, budget)?;
-        let known = known(session, &captured)?;
-        if known.is_empty() {
-            break;
+    let captured = compare(disk, disk.touched()?, tree, budget)?;
+    let known = known(session, &captured)?;
+    let above = known.iter().flat_map(|path| std::iter::successors(path.parent(), EntryPath::parent));
+    let mut directories: BTreeSet<EntryPath> =
+        above.filter(|path| !path.is_root() && tree.get(path).is_none()).collect();
+    let mut changes = Vec::new();
+    for path in known {
+        match disk.observe(&path)? {
+            Some(Observed::Directory) => drop(directories.insert(path)),
+            Some(_) => changes.push(FileChange::Delete { path }),
+            None => {}
         }
-        let changes: Vec<FileChange> = known.into_iter().map(|path| FileChange::Delete { path }).collect();
-        workspace.project(&changes)?;
+    }
+    workspace.project(&changes)?;
+    // What is below a directory comes before it; one in which somebody has something stays.
+    for path in directories.into_iter().rev() {
+        let below = disk.below(&path)?;
+        if below.entries.is_empty() && below.closed.is_empty() {
+            workspace.project(&[FileChange::Delete { path }])?;
+        }
     }
     Ok(())
 }
