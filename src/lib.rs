@@ -61,8 +61,8 @@ pub use engine::commit::{
 pub use engine::event::{
     CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CodecError, CommandDecided, CommandLine,
     CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
-    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionStarted,
-    Special, WorkspaceTouched, WriteFile, WriteMode,
+    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound,
+    SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
@@ -95,3 +95,4 @@ pub use tools::{
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
+pub use tools::{RewindError, RewindOptions, Rewound, rewind};

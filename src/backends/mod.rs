@@ -81,6 +81,15 @@ pub trait Workspace: Send + Sync + 'static {
         Ok(())
     }
 
+    /// Notes that the disk is on its way from one state to another. When this process dies before
+    /// [`filled`](Workspace::filled), a later one takes the disk for blank.
+    ///
+    /// # Errors
+    /// [`BackendError`] when it can't be noted.
+    fn unsettled(&self) -> Result<(), BackendError> {
+        Ok(())
+    }
+
     /// The disk has all of the session's files: from now on what differs was changed by somebody.
     ///
     /// # Errors

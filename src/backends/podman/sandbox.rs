@@ -83,6 +83,10 @@ impl Workspace for PodmanSandbox {
         self.blank.filling()
     }
 
+    fn unsettled(&self) -> Result<(), BackendError> {
+        self.blank.unsettled()
+    }
+
     fn filled(&self) -> Result<(), BackendError> {
         self.blank.filled()
     }
