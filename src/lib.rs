@@ -95,4 +95,5 @@ pub use tools::{
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
+pub use tools::{ChildError, Nursery, mounts_of};
 pub use tools::{RewindError, RewindOptions, Rewound, rewind};

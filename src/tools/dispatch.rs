@@ -155,6 +155,20 @@ impl Dispatcher {
         self.machine.rules.budget
     }
 
+    /// The same calls in another session of the same workspace.
+    pub(super) fn in_session(&self, session: Session) -> Self {
+        Self { session, ..self.clone() }
+    }
+
+    /// The same tools and rules for another session with a workspace of its own.
+    pub(super) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, DispatchError> {
+        Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())
+    }
+
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
     /// Closes the workspace, and records what became of its container. Files stay; a later call brings the
     /// container up again. It blocks until that is recorded.
     ///

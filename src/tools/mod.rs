@@ -2,6 +2,7 @@
 
 mod asking;
 mod capture;
+mod children;
 mod context;
 mod dispatch;
 mod error;
@@ -28,6 +29,7 @@ mod toolset;
 
 pub use asking::{Answer, Asker, Asking, CommandQuestion};
 pub use capture::CaptureBudget;
+pub use children::{ChildError, Nursery, mounts_of};
 pub use context::ToolContext;
 pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
 pub use error::ToolError;
