@@ -21,4 +21,5 @@ mod podman_shell;
 mod policy;
 mod rig;
 mod rootless;
+mod sharing;
 mod store;
