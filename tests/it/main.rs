@@ -22,4 +22,5 @@ mod policy;
 mod rewind;
 mod rig;
 mod rootless;
+mod sharing;
 mod store;
