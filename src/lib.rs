@@ -62,6 +62,7 @@ pub use engine::event::{
     Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionStarted,
     Special, WorkspaceTouched, WriteFile, WriteMode,
 };
+pub use engine::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
@@ -86,6 +87,8 @@ pub use reducers::{
     PodmanWorkspace, ReplaceLatest, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all, replace_latest,
     replace_latest_by_key, upsert_by_key,
 };
+pub use reducers::{Child, Children, ChoiceError, LastMerge, MergeChoices, MergePlan, MergeStep, plan_merge};
+pub use reducers::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
 pub use tools::{
     AllowedBy, AllowedRoots, Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Decision, DenyRule,
     DispatchError, Dispatcher, EditTool, Effect, Filesystem, GlobTool, GrepTool, ListTool, MAX_SCRIPT_CHARS,

@@ -4,6 +4,7 @@ mod call;
 mod codec;
 mod command;
 mod file;
+mod merge;
 mod session;
 mod workspace;
 
@@ -14,6 +15,7 @@ pub use command::{
 };
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
+pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
