@@ -96,3 +96,4 @@ pub use tools::{
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
+pub use tools::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
