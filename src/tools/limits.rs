@@ -1,15 +1,18 @@
 //! What a child may do, held against what it has done.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::error::ToolError;
 use super::policy::DenyRule;
-use crate::engine::event::{ChildLimits, Isolation};
+use crate::engine::event::{CallStarted, ChildLimits, Event, Isolation};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
+use crate::engine::state::State;
 use crate::reducers::Usage;
 
 /// The limits of a session, and what it had used up when it began: the past that it shares is its parent's.
@@ -18,9 +21,27 @@ use crate::reducers::Usage;
 #[derive(Debug)]
 pub(super) struct Limits {
     limits: ChildLimits,
-    before: Usage,
-    /// Calls that were begun here or were recorded when this was made.
+    /// Looked up with the first call: by then mounts are copied.
+    before: OnceLock<Usage>,
+    /// Calls of the session that this process knows of.
     begun: AtomicU64,
+}
+
+/// The position up to which a child's history is none of its own work: its parent's past, its mounts.
+pub(super) fn began(session: &Session) -> Result<Seq, SessionError> {
+    let origin = session.started().and_then(|started| started.origin.as_ref());
+    if let Some(origin) = origin.filter(|origin| origin.isolation == Isolation::Fork) {
+        return Ok(origin.at + 1);
+    }
+    let mut last = 0;
+    session.visit(1, &mut |event| {
+        if event.kind == CallStarted::KIND {
+            return ControlFlow::Break(());
+        }
+        last = event.seq;
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
 }
 
 impl Limits {
@@ -29,14 +50,8 @@ impl Limits {
         let Some(started) = session.started().filter(|started| !started.limits.is_unlimited()) else {
             return Ok(None);
         };
-        let began = match &started.origin {
-            Some(origin) if origin.isolation == Isolation::Fork => origin.at + 1,
-            _ => 1,
-        };
-        let before = session.state_at(began)?.slice::<Usage>().cloned().unwrap_or_default();
-        let limits = Self { limits: started.limits.clone(), before, begun: AtomicU64::new(0) };
-        limits.begun.store(limits.used(session)?.0.calls, Ordering::Release);
-        Ok(Some(limits))
+        let limits = started.limits.clone();
+        Ok(Some(Self { limits, before: OnceLock::new(), begun: AtomicU64::new(0) }))
     }
 
     /// The only tools that may be used; none for all.
@@ -58,8 +73,9 @@ impl Limits {
     /// Takes up a call whose intent is recorded, or refuses it. Gives how long it may take at most; none for as long
     /// as it likes.
     pub(super) fn admit(&self, session: &Session, call: Seq, tool: &str) -> Result<Option<Duration>, ToolError> {
-        let (used, seq) = self.used(session)?;
-        let begun = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        let state = session.state()?;
+        let used = self.used(session, &state)?;
+        let number = self.number(session, call, &state, used.calls)?;
         if let Some(tools) = self.tools().filter(|tools| !tools.contains(tool)) {
             let names = tools.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             return Err(ToolError::new(match names.is_empty() {
@@ -67,14 +83,23 @@ impl Limits {
                 false => format!("this session may not use {tool}; it may use {names}"),
             }));
         }
-        // Others may have made calls beside this dispatcher; those up to this one are in the history.
-        let calls = if seq < call { begun.max(used.calls + 1) } else { begun };
-        if let Some(limit) = self.limits.calls.filter(|limit| calls > *limit) {
+        if let Some(limit) = self.limits.calls.filter(|limit| number > *limit) {
             return Err(used_up(&format!("its {limit} calls")));
         }
         let Some(limit) = self.limits.wall_millis else { return Ok(None) };
         let left = Duration::from_millis(limit).saturating_sub(Duration::from_micros(used.call_micros));
         if left.is_zero() { Err(self.out_of_time()) } else { Ok(Some(left)) }
+    }
+
+    /// The how-manieth a call is. Those before it may not all be seen yet; then they were counted here.
+    fn number(&self, session: &Session, call: Seq, state: &State, seen: u64) -> Result<u64, SessionError> {
+        if state.seq() < call {
+            self.begun.fetch_max(seen, Ordering::AcqRel);
+            return Ok(self.begun.fetch_add(1, Ordering::AcqRel) + 1);
+        }
+        let number = self.used(session, &session.state_at(call)?)?.calls;
+        self.begun.fetch_max(number, Ordering::AcqRel);
+        Ok(number)
     }
 
     /// What is said to a call when no time is left for it.
@@ -86,7 +111,7 @@ impl Limits {
     /// beforehand, when nothing is left.
     pub(super) fn check_bytes(&self, session: &Session, bytes: u64) -> Result<(), ToolError> {
         let Some(limit) = self.limits.bytes_written else { return Ok(()) };
-        let left = limit.saturating_sub(self.used(session)?.0.bytes_written);
+        let left = limit.saturating_sub(self.used(session, &session.state()?)?.bytes_written);
         match bytes {
             0 if left == 0 => Err(used_up(&format!("its {limit} bytes of files"))),
             bytes if bytes > left => Err(ToolError::new(format!(
@@ -97,17 +122,22 @@ impl Limits {
         }
     }
 
-    /// What was used since the session began, and by which position.
-    fn used(&self, session: &Session) -> Result<(Usage, Seq), SessionError> {
-        let state = session.state()?;
-        let (now, before) = (state.slice::<Usage>().cloned().unwrap_or_default(), &self.before);
-        let used = Usage {
+    /// What was used by a moment since the session began.
+    fn used(&self, session: &Session, state: &State) -> Result<Usage, SessionError> {
+        let now = state.slice::<Usage>().cloned().unwrap_or_default();
+        let before = match self.before.get() {
+            Some(before) => before,
+            None => {
+                let before = session.state_at(began(session)?)?.slice::<Usage>().cloned().unwrap_or_default();
+                self.before.get_or_init(|| before)
+            }
+        };
+        Ok(Usage {
             calls: now.calls.saturating_sub(before.calls),
             call_micros: now.call_micros.saturating_sub(before.call_micros),
             bytes_written: now.bytes_written.saturating_sub(before.bytes_written),
             ..Usage::default()
-        };
-        Ok((used, state.seq()))
+        })
     }
 }
 

@@ -8,11 +8,12 @@ use serde::Serialize;
 
 use super::dispatch::Dispatcher;
 use super::error::ToolError;
+use super::limits::began;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
-    CallStarted, ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node,
-    WriteFile, delete_path, write_view,
+    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, WriteFile,
+    delete_path, write_view,
 };
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
@@ -163,23 +164,10 @@ fn base_of(sessions: &Sessions, parent: &Session, child: &Session) -> Result<Seq
         match origin.isolation {
             Isolation::Fork if origin.parent == parent.id() => return Ok(base),
             Isolation::Fork => at = sessions.session(origin.parent)?,
-            Isolation::Full if origin.parent == parent.id() && at.id() == child.id() => return Ok(begun_at(child)?),
+            Isolation::Full if origin.parent == parent.id() && at.id() == child.id() => return Ok(began(child)?),
             Isolation::Full | Isolation::Shared => return Err(stranger()),
         }
     }
-}
-
-/// The position before a session's first call: by then its mounts are copied.
-fn begun_at(session: &Session) -> Result<Seq, SessionError> {
-    let mut last = 0;
-    session.visit(1, &mut |event| {
-        if event.kind == CallStarted::KIND {
-            return ControlFlow::Break(());
-        }
-        last = event.seq;
-        ControlFlow::Continue(())
-    })?;
-    Ok(last)
 }
 
 fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices) -> Result<Planned, MergeError> {
