@@ -64,6 +64,7 @@ pub use engine::event::{
     Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound,
     SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
+pub use engine::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
@@ -88,6 +89,8 @@ pub use reducers::{
     PodmanWorkspace, ReplaceLatest, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all, replace_latest,
     replace_latest_by_key, upsert_by_key,
 };
+pub use reducers::{Child, Children, ChoiceError, LastMerge, MergeChoices, MergePlan, MergeStep, plan_merge};
+pub use reducers::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
 pub use tools::{
     AllowedBy, AllowedRoots, Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Decision, DenyRule,
     DispatchError, Dispatcher, EditTool, Effect, Filesystem, GlobTool, GrepTool, ListTool, MAX_SCRIPT_CHARS,
@@ -95,5 +98,7 @@ pub use tools::{
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
-pub use tools::{ChildError, Nursery, mounts_of};
-pub use tools::{RewindError, RewindOptions, Rewound, rewind};
+pub use tools::{
+    ChildError, MergeError, MergeOutcome, MergeReport, MergedChange, Nursery, RewindError, RewindOptions, Rewound,
+    merge_child, mounts_of, preview_merge, rewind,
+};

@@ -27,6 +27,7 @@ mod log;
 mod ls;
 mod man;
 mod materialise;
+mod merge;
 mod open;
 mod output;
 mod pager;
@@ -129,6 +130,7 @@ enum Command {
     Stat(stat::Stat),
     Diff(diff::Diff),
     Materialise(materialise::Materialise),
+    Merge(merge::Merge),
     Export(export::Export),
     Import(import::Import),
     Verify(verify::Verify),
@@ -161,6 +163,7 @@ impl Command {
             Self::Stat(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
+            Self::Merge(command) => command.run(globals, out),
             Self::Export(command) => command.run(globals, out),
             Self::Import(command) => command.run(globals, out),
             Self::Verify(command) => command.run(globals, out),

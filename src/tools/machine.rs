@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::asking::Asker;
 use super::capture::{CaptureBudget, Captured, compare};
 use super::error::ToolError;
+use super::limits::Limits;
 use super::policy::CommandPolicy;
 use super::recording::Recording;
 use crate::backends::{BackendError, FileChange, MachineNews, Workspace};
@@ -59,14 +60,18 @@ pub(super) struct Machine {
     pub(super) rules: Arc<ShellRules>,
     /// Whether it lives in a container; then the session's place for one is held.
     pub(super) claim: Option<Arc<MachineClaim>>,
+    /// What the session may do, where that is limited.
+    pub(super) limits: Option<Arc<Limits>>,
 }
 
 impl Machine {
     pub(super) fn new(
         session: &Session,
         workspace: Arc<dyn Workspace>,
-        rules: ShellRules,
+        mut rules: ShellRules,
     ) -> Result<Self, DispatchError> {
+        let limits = Limits::of(session)?;
+        rules.policy.deny.extend(limits.iter().flat_map(Limits::denied));
         let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
         let claim = match in_container {
             false => None,
@@ -75,7 +80,7 @@ impl Machine {
                 None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
             },
         };
-        Ok(Self { workspace, rules: Arc::new(rules), claim })
+        Ok(Self { workspace, rules: Arc::new(rules), claim, limits: limits.map(Arc::new) })
     }
 
     /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.

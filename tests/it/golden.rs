@@ -8,6 +8,7 @@ use foldspace::{
     Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionId,
     SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
+use foldspace::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use serde_json::json;
 
 fn check<E: Event + PartialEq>(name: &str, event: &E) {
@@ -188,4 +189,27 @@ fn machines() {
     let slow = ContainerStarted { runner: false, without_runner: text("the image is for arm64"), ..started };
     check("started-without-runner", &slow);
     check("idle", &ContainerStopped { name: text("foldspace-1"), reason: text("idle") });
+}
+
+#[test]
+fn merges() {
+    let file = |text: &[u8]| Some(Node::file(text, false));
+    let (child, child_name) = (SessionId::from_bytes([8; 16]), "demo-1".to_owned());
+    let open = MergeConflict {
+        path: path("a.txt"),
+        kind: ConflictKind::DeletedByOurs,
+        base: file(b"1"),
+        ours: None,
+        theirs: file(b"2"),
+        resolved: None,
+    };
+    let decided = MergeConflict { resolved: Some(MergeSide::Theirs), ..open.clone() };
+    let merged = vec![
+        MergedEntry { path: path("a.txt"), from: Some(52), both: false },
+        MergedEntry { path: path("src/b.txt"), from: None, both: true },
+    ];
+    let conflicted =
+        MergeConflicted { child, child_name: child_name.clone(), base: 41, child_at: 52, conflicts: vec![open] };
+    check("open", &conflicted);
+    check("decided", &ChildMerged { child, child_name, base: 41, child_at: 52, merged, conflicts: vec![decided] });
 }
