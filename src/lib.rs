@@ -93,4 +93,8 @@ pub use tools::{
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
+pub use tools::{
+    CallReport, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError,
+    Scratch, ScriptedCall, Verdict, WhatIf,
+};
 pub use tools::{RewindError, RewindOptions, Rewound, rewind};
