@@ -99,6 +99,7 @@ pub use tools::{
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
 pub use tools::{
-    ChildError, MergeError, MergeOutcome, MergeReport, MergedChange, Nursery, RewindError, RewindOptions, Rewound,
-    merge_child, mounts_of, preview_merge, rewind,
+    CallReport, CallWatch, ChildError, Divergence, Expectation, Fresh, MergeError, MergeOutcome, MergeReport,
+    MergedChange, NormalRules, Nursery, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound,
+    RulesError, Scratch, ScriptedCall, Verdict, WhatIf, merge_child, mounts_of, preview_merge, rewind,
 };

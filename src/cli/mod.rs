@@ -33,6 +33,7 @@ mod output;
 mod pager;
 mod position;
 mod remove;
+mod rerun;
 mod rewind;
 mod run;
 mod sessions;
@@ -45,6 +46,7 @@ mod text;
 mod tools;
 mod tree;
 mod verify;
+mod what_if;
 mod workspace;
 
 use std::path::PathBuf;
@@ -139,6 +141,8 @@ enum Command {
     Du(du::Du),
     Remove(remove::Remove),
     Rewind(rewind::Rewind),
+    Rerun(Box<rerun::Rerun>),
+    WhatIf(Box<what_if::WhatIf>),
     Tools(tools::Tools),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -172,6 +176,8 @@ impl Command {
             Self::Du(command) => command.run(globals, out),
             Self::Remove(command) => command.run(globals, out),
             Self::Rewind(command) => command.run(globals, out),
+            Self::Rerun(command) => command.run(globals, out),
+            Self::WhatIf(command) => command.run(globals, out),
             Self::Tools(command) => command.run(out),
             Self::Doctor(command) => command.run(out),
             Self::Completions(command) => command.run(out),

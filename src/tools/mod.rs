@@ -21,6 +21,7 @@ mod podman_shell;
 mod policy;
 mod ran;
 mod recording;
+mod rerun;
 mod rewind;
 mod section;
 mod shell;
@@ -45,6 +46,10 @@ pub use merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use podman_shell::PodmanShellTool;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
+pub use rerun::{
+    CallReport, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError,
+    Scratch, ScriptedCall, Verdict, WhatIf,
+};
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;
