@@ -2,6 +2,8 @@
 
 mod asking;
 mod bar;
+mod bisect;
+mod blame;
 mod calls;
 mod cat;
 mod completions;
@@ -17,6 +19,7 @@ mod files;
 mod fsck;
 mod gc;
 mod grep;
+mod history;
 mod import;
 mod interrupt;
 mod lines;
@@ -122,6 +125,9 @@ enum Command {
     Cat(cat::Cat),
     Grep(grep::Grep),
     Stat(stat::Stat),
+    Blame(blame::Blame),
+    History(history::History),
+    Bisect(Box<bisect::Bisect>),
     Diff(diff::Diff),
     Materialise(materialise::Materialise),
     Export(export::Export),
@@ -151,6 +157,9 @@ impl Command {
             Self::Cat(command) => command.run(globals, out),
             Self::Grep(command) => command.run(globals, out),
             Self::Stat(command) => command.run(globals, out),
+            Self::Blame(command) => command.run(globals, out),
+            Self::History(command) => command.run(globals, out),
+            Self::Bisect(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
             Self::Export(command) => command.run(globals, out),
