@@ -1,8 +1,10 @@
 //! `foldspace bisect`: the first change after which a command fails, or a predicate holds.
 
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use anstyle::Style;
 use clap::ValueEnum;
 use foldspace::{
     BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, HostOptions, PodmanOptions, Predicate,
@@ -97,11 +99,13 @@ impl Bisect {
             good,
             bad,
         };
-        let report = super::block_on(search(&bisection))??;
-        if out.is_json() {
-            out.document(&as_json(&bisection, &report)?)?;
-        } else {
-            show(&bisection.session, &report, out)?;
+        if !out.is_json() {
+            out.go_live_for_good()?;
+        }
+        let report = super::block_on(search(&bisection, out))??;
+        match out.is_json() {
+            true => out.document(&as_json(&bisection, &report)?)?,
+            false => show(&bisection.session, &report, out)?,
         }
         Ok(Exit::Ok)
     }
@@ -142,11 +146,19 @@ pub(super) fn home(globals: &Globals) -> Result<PathBuf, Failure> {
     Ok(if may_write { directory } else { std::env::temp_dir() })
 }
 
-/// Bisects until it is done or somebody wants it to end.
-async fn search(bisection: &Bisection) -> Result<BisectReport, Failure> {
+/// Bisects until it is done or somebody wants it to end. Each probe is shown when it is done.
+async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Failure> {
     let cancel = CancellationToken::new();
     let mut signals = Signals::listen();
-    let seen = |record: &ProbeRecord| output::progress(&gist(record));
+    let out = Mutex::new(out);
+    let seen = |record: &ProbeRecord| {
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        if !out.is_json() {
+            let line = out.paint(style(record.verdict), gist(record));
+            // It goes on when nobody reads.
+            drop(out.line(line));
+        }
+    };
     let mut work = std::pin::pin!(bisect(bisection, &seen, &cancel));
     loop {
         tokio::select! {
@@ -171,15 +183,15 @@ fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-fn show(session: &Session, report: &BisectReport, out: &mut Out) -> Result<(), Failure> {
-    for record in &report.probes {
-        let style = match record.verdict {
-            Verdict::Good => GOOD,
-            Verdict::Bad => BAD,
-            Verdict::Skip => ODD,
-        };
-        out.line(out.paint(style, gist(record)))?;
+fn style(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Good => GOOD,
+        Verdict::Bad => BAD,
+        Verdict::Skip => ODD,
     }
+}
+
+fn show(session: &Session, report: &BisectReport, out: &mut Out) -> Result<(), Failure> {
     show_found(session, &report.found, out)?;
     if report.is_odd {
         output::note("something good was seen after something bad: this is one of several changes from good to bad");

@@ -30,6 +30,7 @@ mod man;
 mod materialise;
 mod open;
 mod output;
+mod outside;
 mod pager;
 mod position;
 mod remove;

@@ -26,7 +26,7 @@ use crate::reducers::VirtualFileSystem;
 /// | `Mounts[0].host_path contains "src"` | an item of a list; part of a text, item of a list, or field of an object |
 /// | `PodmanWorkspace["container"].image matches "python:3\.\d+"` | a name in quotes; a regular expression that fits somewhere |
 /// | `PodmanWorkspace.stopped_because exists` | it is there, and not null |
-/// | `VirtualFileSystem./src/main.rs exists` | an entry by its path, up to the next space |
+/// | `VirtualFileSystem./src/main.rs exists` | an entry by its path, up to the next space; without `exists`, too |
 /// | `VirtualFileSystem["/my file"].size > 100` | a field of an entry |
 /// | `count(VirtualFileSystem) >= 3` | how many entries, items, fields or characters |
 /// | `not (A.b == 1 or A.b == null) and A.c != "x"` | `and`, `or`, `not` and parentheses; also `&&`, `||`, `!` |

@@ -127,6 +127,10 @@ impl Reader<'_> {
         match signs.into_iter().find(|(sign, _)| self.sign(sign)) {
             Some((_, comparison)) => Ok(Condition::Compare(left, comparison, self.operand()?)),
             None if self.sign("=") => Err(self.wrong("write `==` for a comparison")),
+            // An entry alone can only mean that it is there.
+            None if matches!(&left, Operand::Place(place) if place.entry.is_some() && place.steps.is_empty()) => {
+                Ok(Condition::Exists(left))
+            }
             None => Ok(Condition::True(left)),
         }
     }

@@ -40,6 +40,7 @@ fn predicates_hold_or_do_not() {
         "Usage.events != 3 || false == true",
         "VirtualFileSystem./a.txt exists",
         "(VirtualFileSystem./a.txt exists)",
+        "VirtualFileSystem./a.txt and not VirtualFileSystem./b.txt",
         "VirtualFileSystem[\"/dir/my file\"].size == 1",
         "VirtualFileSystem[\"a.txt\"].text",
         "VirtualFileSystem./dir exists and VirtualFileSystem[\"/dir\"].node == \"directory\"",
