@@ -2,6 +2,8 @@
 
 mod asking;
 mod bar;
+mod bisect;
+mod blame;
 mod calls;
 mod cat;
 mod clone;
@@ -18,6 +20,7 @@ mod files;
 mod fsck;
 mod gc;
 mod grep;
+mod history;
 mod import;
 mod interrupt;
 mod lineage;
@@ -30,6 +33,7 @@ mod materialise;
 mod merge;
 mod open;
 mod output;
+mod outside;
 mod pager;
 mod position;
 mod remove;
@@ -130,6 +134,9 @@ enum Command {
     Cat(cat::Cat),
     Grep(grep::Grep),
     Stat(stat::Stat),
+    Blame(blame::Blame),
+    History(history::History),
+    Bisect(Box<bisect::Bisect>),
     Diff(diff::Diff),
     Materialise(materialise::Materialise),
     Merge(merge::Merge),
@@ -165,6 +172,9 @@ impl Command {
             Self::Cat(command) => command.run(globals, out),
             Self::Grep(command) => command.run(globals, out),
             Self::Stat(command) => command.run(globals, out),
+            Self::Blame(command) => command.run(globals, out),
+            Self::History(command) => command.run(globals, out),
+            Self::Bisect(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
             Self::Merge(command) => command.run(globals, out),
