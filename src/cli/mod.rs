@@ -2,16 +2,16 @@
 
 mod asking;
 mod bar;
-mod calls;
+pub(crate) mod calls;
 mod cat;
 mod completions;
 mod diff;
-mod diffs;
+pub(crate) mod diffs;
 mod doctor;
 mod du;
-mod events;
+pub(crate) mod events;
 mod exec;
-mod exit;
+pub(crate) mod exit;
 mod export;
 mod files;
 mod fsck;
@@ -30,6 +30,7 @@ mod output;
 mod pager;
 mod position;
 mod remove;
+mod replay;
 mod run;
 mod sessions;
 mod shell;
@@ -37,7 +38,7 @@ mod show;
 mod stat;
 mod state;
 mod table;
-mod text;
+pub(crate) mod text;
 mod tools;
 mod tree;
 mod verify;
@@ -123,6 +124,7 @@ enum Command {
     Grep(grep::Grep),
     Stat(stat::Stat),
     Diff(diff::Diff),
+    Replay(Box<replay::Replay>),
     Materialise(materialise::Materialise),
     Export(export::Export),
     Import(import::Import),
@@ -152,6 +154,7 @@ impl Command {
             Self::Grep(command) => command.run(globals, out),
             Self::Stat(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
+            Self::Replay(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
             Self::Export(command) => command.run(globals, out),
             Self::Import(command) => command.run(globals, out),
