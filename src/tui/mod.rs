@@ -5,6 +5,8 @@
 
 mod clean;
 mod draw;
+#[cfg(test)]
+mod fixture;
 mod keys;
 pub(crate) mod model;
 mod screen;

@@ -15,7 +15,7 @@ use super::interrupt::{Signals, Wish};
 use super::output::Out;
 use super::position::At;
 use super::{block_on, open};
-use crate::tui::model::{Model, Past, Predicate};
+use crate::tui::model::{Action, Model, Past, Predicate};
 use crate::tui::{self, Ending};
 
 /// Debugs a session: goes through its events on the terminal, or by options in a script
@@ -119,7 +119,10 @@ impl Replay {
         let at = self.position(&found.session, past.head())?;
         let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
         crossterm::style::force_color_output(colour);
-        let model = Model::new(past, at, read_predicate);
+        let mut model = Model::new(past, at, read_predicate);
+        if !self.at.is_given() {
+            model.apply(Action::Last);
+        }
         let told = Arc::new(AtomicBool::new(false));
         let ending = block_on(async {
             let mut signals = Signals::listen();

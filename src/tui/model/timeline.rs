@@ -175,16 +175,18 @@ impl Window {
             None if self.top == cursor => 0,
             None => height.saturating_sub(margin + 1),
         };
-        // Where the cursor is near the top, rows above it come into sight.
-        let first = first.max(margin).min(above.len());
-        let mut seqs: Vec<Seq> = above[..first].iter().rev().copied().chain([cursor]).collect();
+        let mut below = Vec::new();
         at = cursor;
-        while seqs.len() < height
+        while below.len() + 1 < height
             && let Reached::Row(seq) = rows.next(past, at, Direction::Forward, NEAR)?
         {
-            seqs.push(seq);
+            below.push(seq);
             at = seq;
         }
+        // Where the cursor is near the top, rows above it come into sight; no line is left empty below the last row.
+        let first = first.max(margin).max(height.saturating_sub(1 + below.len())).min(above.len());
+        below.truncate(height.saturating_sub(first + 1));
+        let seqs: Vec<Seq> = above[..first].iter().rev().copied().chain([cursor]).chain(below).collect();
         self.top = seqs.first().copied().unwrap_or(cursor);
         self.rows = Vec::new();
         for seq in seqs {

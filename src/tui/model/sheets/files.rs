@@ -11,6 +11,9 @@ use crate::tui::model::sheet::{Sheet, Target, Tone};
 /// Lines of a tree at most.
 const LINES_MAX: usize = 5_000;
 
+/// Entries of a tree that is shown open.
+const SMALL: usize = 40;
+
 /// The tree: `+` came, `-` is gone, `~` is another, `*` has changes in it.
 pub(crate) fn files(step: &Step, turned: &BTreeSet<EntryPath>) -> Sheet {
     let tree = look::files(&step.new);
@@ -82,8 +85,9 @@ impl Walk<'_> {
 
     fn entry(&mut self, path: &EntryPath, entry: &Entry, depth: usize) {
         let within = self.above.contains(path);
-        // Where something changed is open, until somebody closes it.
-        let open = entry.is_directory() && within != self.turned.contains(path);
+        // Where something changed is open, and all of a small tree, until somebody closes it.
+        let by_itself = within || self.tree.len() <= SMALL;
+        let open = entry.is_directory() && by_itself != self.turned.contains(path);
         let (sign, tone) = match self.changed.get(path).map(|change| sign_of(change)) {
             Some('+') => ('+', Tone::Good),
             Some('-') => ('-', Tone::Bad),
