@@ -21,7 +21,10 @@ pub use tool_calls::{CallEntry, ToolCalls};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
-use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, MountHydrated, SessionStarted, WriteFile};
+use crate::engine::event::{
+    CallFinished, CallStarted, ChildStarted, DeleteEntry, MountHydrated, SessionRewound, SessionStarted, SliceRestored,
+    WriteFile,
+};
 use crate::engine::registry::{Registry, RegistryError};
 
 impl Registry {
@@ -35,11 +38,14 @@ impl Registry {
 fn standard() -> Result<Registry, RegistryError> {
     Registry::new()
         .event::<SessionStarted>()?
+        .event::<ChildStarted>()?
         .event::<MountHydrated>()?
         .event::<CallStarted>()?
         .event::<CallFinished>()?
         .event::<WriteFile>()?
         .event::<DeleteEntry>()?
+        .event::<SessionRewound>()?
+        .event::<SliceRestored>()?
         .with(virtual_file_system::register)?
         .with(tool_calls::register)?
         .with(usage::register)?

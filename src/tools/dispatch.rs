@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::capture::CaptureBudget;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::machine::{DispatchError, Machine, ShellRules};
@@ -148,6 +149,10 @@ impl Dispatcher {
     /// The workspace.
     pub fn workspace(&self) -> &Arc<dyn Workspace> {
         &self.machine.workspace
+    }
+
+    pub(super) fn budget(&self) -> CaptureBudget {
+        self.machine.rules.budget
     }
 
     /// Closes the workspace, and records what became of its container. Files stay; a later call brings the

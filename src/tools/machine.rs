@@ -92,6 +92,7 @@ impl Machine {
         if is_blank {
             self.workspace.filling()?;
             fill(session, &tree, self.workspace.as_ref())?;
+            super::leftovers::clear(session, &tree, self.workspace.as_ref(), disk, self.rules.budget)?;
         }
         let mut captured = compare(disk, disk.touched()?, &tree, self.rules.budget)?;
         disk.settle()?;
@@ -151,26 +152,9 @@ impl Machine {
         Ok(captured)
     }
 
-    fn record_found(&self, session: &Session, mut captured: Captured) -> Result<Option<Pending>, SessionError> {
-        if captured.is_empty() {
-            return Ok(None);
-        }
-        let mut recording = Recording::of_nobody(session);
+    fn record_found(&self, session: &Session, captured: Captured) -> Result<Option<Pending>, SessionError> {
         let backend = self.workspace.backend_name().to_owned();
-        recording.push(&DriftFound { backend, entries: captured.len() })?;
-        for event in &captured.deleted {
-            recording.push(event)?;
-        }
-        for event in &captured.written {
-            recording.push(event)?;
-            // In the commit of its event: what is seen in the history can be read.
-            if let Node::File { content: digest, .. } = event.node
-                && let Some(bytes) = captured.contents.remove(&digest)
-            {
-                recording.keep(Content { digest, bytes });
-            }
-        }
-        recording.submit().map(Some)
+        record_found(session, &DriftFound { backend, entries: captured.len() }, captured)
     }
 
     /// Records what has happened to the machine since the last call.
@@ -195,6 +179,32 @@ impl Machine {
     }
 }
 
+/// Records what was found on a disk; nothing where nothing was.
+pub(super) fn record_found(
+    session: &Session,
+    found: &DriftFound,
+    mut captured: Captured,
+) -> Result<Option<Pending>, SessionError> {
+    if captured.is_empty() {
+        return Ok(None);
+    }
+    let mut recording = Recording::of_nobody(session);
+    recording.push(found)?;
+    for event in &captured.deleted {
+        recording.push(event)?;
+    }
+    for event in &captured.written {
+        recording.push(event)?;
+        // In the commit of its event: what is seen in the history can be read.
+        if let Node::File { content: digest, .. } = event.node
+            && let Some(bytes) = captured.contents.remove(&digest)
+        {
+            recording.keep(Content { digest, bytes });
+        }
+    }
+    recording.submit().map(Some)
+}
+
 fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), CommitError> {
     news.iter().try_for_each(|news| match news {
         MachineNews::Started(event) => recording.push(event),
@@ -202,7 +212,7 @@ fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), Comm
     })
 }
 
-fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {
+pub(super) fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {
     Ok(session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default())
 }
 

@@ -19,6 +19,7 @@ mod golden;
 mod house;
 mod podman_shell;
 mod policy;
+mod rewind;
 mod rig;
 mod rootless;
 mod store;

@@ -4,6 +4,7 @@ mod call;
 mod codec;
 mod command;
 mod file;
+mod rewind;
 mod session;
 mod workspace;
 
@@ -14,7 +15,8 @@ pub use command::{
 };
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
-pub use session::{MountHydrated, MountPreview, SessionStarted};
+pub use rewind::{SessionRewound, SliceRestored};
+pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
 use serde::Serialize;
