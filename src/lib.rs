@@ -67,7 +67,10 @@ pub use engine::event::{
     SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
-pub use engine::history::{BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, Matches, PathChange, blame, path_history, search_history};
+pub use engine::history::{
+    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, Matches, PathChange, blame, path_history,
+    search_history,
+};
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
@@ -102,5 +105,9 @@ pub use tools::{
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
 pub use tools::{
-    CallReport, CallWatch, ChildError, Divergence, Expectation, Fresh, MergeError, MergeOutcome, MergeReport, MergedChange, NormalRules, Nursery, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound, RulesError, Scratch, ScriptedCall, Verdict, WhatIf, merge_child, mounts_of, preview_merge, rewind, BisectError, BisectFound, BisectReport, Bisection, Predicate, PredicateError, Probe, ProbeRecord, bisect, bisect_slices, changed_positions, first_position,
+    BisectError, BisectFound, BisectReport, Bisection, CallReport, CallVerdict, CallWatch, ChildError, Divergence,
+    Expectation, Fresh, MergeError, MergeOutcome, MergeReport, MergedChange, NormalRules, Nursery, Predicate,
+    PredicateError, Probe, ProbeRecord, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound,
+    RulesError, Scratch, ScriptedCall, WhatIf, bisect, bisect_slices, changed_positions, first_position, merge_child,
+    mounts_of, preview_merge, rewind,
 };

@@ -95,7 +95,7 @@ impl Slice for Children {
 }
 
 fn begun(mut slice: Children, started: &Recorded<ChildStarted>) -> Children {
-    let ChildStarted { child, name, at, isolation, agent } = started.event.clone();
+    let ChildStarted { child, name, at, isolation, agent, limits: _ } = started.event.clone();
     slice.children.push_back(Child { id: child, name, at, isolation, agent, seq: started.seq });
     slice
 }
@@ -148,7 +148,14 @@ mod tests {
 
     fn begin(slice: Children, number: u8, seq: Seq) -> Children {
         let (name, agent) = (format!("child-{number}"), String::new());
-        let started = ChildStarted { child: child(number), name, at: seq - 1, isolation: Isolation::Fork, agent };
+        let started = ChildStarted {
+            child: child(number),
+            name,
+            at: seq - 1,
+            isolation: Isolation::Fork,
+            agent,
+            limits: ChildLimits::default(),
+        };
         begun(slice, &recorded(seq, started))
     }
 

@@ -159,9 +159,9 @@ impl Dispatcher {
         self.machine.rules.budget
     }
 
-    /// The same calls in another session of the same workspace.
-    pub(super) fn in_session(&self, session: Session) -> Self {
-        Self { session, ..self.clone() }
+    /// The same for a shared child, which may do less.
+    pub(super) fn for_shared(&self, session: Session) -> Result<Self, SessionError> {
+        Ok(Self { machine: self.machine.limited(&session)?, tools: Arc::clone(&self.tools), session })
     }
 
     /// The same tools and rules for another session with a workspace of its own.

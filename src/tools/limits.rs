@@ -47,11 +47,11 @@ pub(super) fn began(session: &Session) -> Result<Seq, SessionError> {
 impl Limits {
     /// The limits of a session; none when it has none.
     pub(super) fn of(session: &Session) -> Result<Option<Self>, SessionError> {
-        let Some(started) = session.started().filter(|started| !started.limits.is_unlimited()) else {
+        let limits = session.limits();
+        if limits.is_unlimited() {
             return Ok(None);
-        };
-        let limits = started.limits.clone();
-        Ok(Some(Self { limits, before: OnceLock::new(), begun: AtomicU64::new(0) }))
+        }
+        Ok(Some(Self { limits: limits.clone(), before: OnceLock::new(), begun: AtomicU64::new(0) }))
     }
 
     /// The only tools that may be used; none for all.

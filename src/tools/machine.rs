@@ -83,6 +83,14 @@ impl Machine {
         Ok(Self { workspace, rules: Arc::new(rules), claim, limits: limits.map(Arc::new) })
     }
 
+    /// The same workspace for somebody who may do less in it.
+    pub(super) fn limited(&self, session: &Session) -> Result<Self, SessionError> {
+        let limits = Limits::of(session)?;
+        let mut rules = (*self.rules).clone();
+        rules.policy.deny.extend(limits.iter().flat_map(Limits::denied));
+        Ok(Self { rules: Arc::new(rules), limits: limits.map(Arc::new), ..self.clone() })
+    }
+
     /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.
     ///
     /// Where a call is under way in the session already, its files are its own: the next call looks.

@@ -53,10 +53,13 @@ pub use merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use podman_shell::PodmanShellTool;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
-pub use rerun::{CallReport, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError, Scratch, ScriptedCall, Verdict, WhatIf};
-pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use predicate::{Predicate, PredicateError};
 pub use probe::Probe;
+pub use rerun::{
+    CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport,
+    RulesError, Scratch, ScriptedCall, WhatIf,
+};
+pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;
 pub use shell_execute::ShellTool;
