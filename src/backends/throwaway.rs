@@ -235,9 +235,9 @@ mod tests {
         std::fs::create_dir_all(left.join("workspaces")).unwrap();
         std::fs::write(left.with_extension(LOCK), b"").unwrap();
         std::fs::write(home.path().join(PLACE).join("note.lock"), b"somebody's own").unwrap();
-        assert_eq!(sweep_throwaways(home.path(), true).unwrap(), [left.clone()]);
+        assert_eq!(sweep_throwaways(home.path(), true).unwrap(), std::slice::from_ref(&left));
         assert!(left.exists());
-        assert_eq!(sweep_throwaways(home.path(), false).unwrap(), [left.clone()]);
+        assert_eq!(sweep_throwaways(home.path(), false).unwrap(), std::slice::from_ref(&left));
         assert!(!left.exists());
         assert_eq!(names(home.path()), 1);
     }

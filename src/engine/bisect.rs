@@ -193,7 +193,7 @@ mod tests {
             let verdict = |probe| if skips.contains(&probe) { Verdict::Skip } else { at(first)(probe) };
             // One after the other: the last good one, and the first bad one after it.
             let known = |wanted| (1..=last).filter(move |probe| verdict(*probe) == wanted);
-            let good = known(Verdict::Good).last().unwrap_or(0);
+            let good = known(Verdict::Good).next_back().unwrap_or(0);
             let bad = known(Verdict::Bad).next().unwrap_or(last);
             let expected = if bad - good == 1 { Found::First(bad) } else { Found::Among((good + 1..=bad).collect()) };
             prop_assert_eq!(search(last, jobs, verdict).0, Some(expected));

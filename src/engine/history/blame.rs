@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::cause::Cause;
 use super::lines::{kept, lines};
-use super::path::{PathChange, life};
+use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
@@ -91,9 +91,11 @@ pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, Blam
         return Err(SessionError::NoPosition { seq: at, head }.into());
     }
     let changes = life(session, path, at)?;
-    let missing = || BlameError::NotThere { path: path.clone(), seq: at };
-    let last = changes.last().and_then(|change| change.after.as_ref()).ok_or_else(missing)?;
-    check(path, last)?;
+    match changes.last().and_then(|change| change.after.as_ref()) {
+        Some(last) => check(path, last)?,
+        None if has_entries(session, path, at)? => check(path, &Node::Directory)?,
+        None => return Err(BlameError::NotThere { path: path.clone(), seq: at }),
+    }
     let rewound: BTreeSet<Digest> =
         changes.iter().filter(|change| change.cause == Cause::Rewind).filter_map(content_of).collect();
     let mut file = File { rewound, ..File::default() };
@@ -108,6 +110,13 @@ pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, Blam
     let lines = lines(&bytes).into_iter().zip(whose).map(|(line, change)| BlameLine { change, text: text(line) });
     let lines = lines.collect();
     Ok(Blame { changes, lines, unknown, coarse })
+}
+
+/// Whether there is something below a path: a directory comes with its files, and is told of by them.
+fn has_entries(session: &Session, path: &EntryPath, at: Seq) -> Result<bool, SessionError> {
+    let last: BTreeMap<EntryPath, bool> =
+        path_history(session, path, at)?.into_iter().map(|change| (change.path, change.after.is_some())).collect();
+    Ok(last.into_values().any(|is_there| is_there))
 }
 
 /// Whether an entry has lines that can be asked about.

@@ -52,18 +52,27 @@ impl PathChange {
     /// In a word: `created`, `changed`, `deleted`, `moved here` or `moved away`.
     pub fn what(&self) -> &'static str {
         match (&self.before, &self.after) {
-            (None, Some(_)) if self.moved_from.is_some() => "moved here",
+            _ if self.moved_from.is_some() => "moved here",
+            _ if self.moved_to.is_some() => "moved away",
             (None, _) => "created",
-            (Some(_), None) if self.moved_to.is_some() => "moved away",
             (Some(_), None) => "deleted",
             (Some(_), Some(_)) => "changed",
         }
     }
 
-    /// Whether something stands there that did not before.
+    /// Whether something stands there that is not what was there before: nothing, or a directory.
     fn is_birth(&self) -> bool {
-        self.before.is_none()
+        is_none_or_directory(self.before.as_ref()) && !is_none_or_directory(self.after.as_ref())
     }
+
+    /// The other way round.
+    fn is_end(&self) -> bool {
+        !is_none_or_directory(self.before.as_ref()) && is_none_or_directory(self.after.as_ref())
+    }
+}
+
+fn is_none_or_directory(node: Option<&Node>) -> bool {
+    node.is_none_or(|node| *node == Node::Directory)
 }
 
 /// Every change of an entry and of what is below it, up to a position, in order. A file that was moved here is
@@ -115,20 +124,17 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Ve
 /// The changes of an entry and of what is below it, with where files came from and went.
 fn changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
     let mut changes = plain_changes(session, path, until)?;
-    let ends = changes.iter().filter(|change| change.before.is_none() || change.after.is_none());
-    let contents: BTreeSet<_> =
-        ends.filter_map(|change| known_by(change.after.as_ref().or(change.before.as_ref())?)).collect();
+    let born = changes.iter().filter(|change| change.is_birth()).filter_map(|change| change.after.as_ref());
+    let gone = changes.iter().filter(|change| change.is_end()).filter_map(|change| change.before.as_ref());
+    let contents: BTreeSet<_> = born.chain(gone).filter_map(known_by).collect();
     let Moves { to, from } = moves(session, &contents, until)?;
     for change in &mut changes {
         let key = (change.path.clone(), change.seq);
-        match (&change.before, &change.after) {
-            (None, Some(_)) => {
-                if let Some((from, left)) = to.get(&key) {
-                    (change.moved_from, change.left) = (Some(from.clone()), *left);
-                }
-            }
-            (Some(_), None) => change.moved_to = from.get(&key).cloned(),
-            _ => {}
+        if let Some((from, left)) = to.get(&key).filter(|_| change.is_birth()) {
+            (change.moved_from, change.left) = (Some(from.clone()), *left);
+        }
+        if change.is_end() {
+            change.moved_to = from.get(&key).cloned();
         }
     }
     Ok(changes)

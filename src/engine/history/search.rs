@@ -176,6 +176,12 @@ impl Search<'_> {
         lines: Option<Arc<Matches>>,
         hits: &mut Vec<HistoryHit>,
     ) {
+        // A file above is none any more.
+        for above in std::iter::successors(path.parent(), EntryPath::parent) {
+            if let Some(file) = self.live.remove(&above) {
+                hits.extend(file.ended(&above, event.seq.saturating_sub(1), false));
+            }
+        }
         let mut before = self.live.remove(path).unwrap_or_default().0;
         if !is_directory {
             self.remove(event.seq, path, hits);

@@ -31,11 +31,31 @@ impl World {
 #[test]
 fn each_line_is_whose_who_wrote_it() {
     let world = World::with_project();
-    assert_snapshot!(world.run(&["blame", "w", "d/b.txt"]), @"");
-    assert_snapshot!(world.run(&["blame", "w", "a.txt", "--before", "12"]), @"");
-    assert_snapshot!(world.run(&["blame", "w", "lib/main.rs", "--at", "25"]), @"");
+    assert_snapshot!(world.run(&["blame", "w", "d/b.txt"]), @"
+     6  #5 write_file in /a.txt  -   [time]  1  one
+     9  #8 edit_file in /a.txt   ed  [time]  2  zwei
+    24  #20 shell_execute        ed  [time]  3  drei
+    24  #20 shell_execute        ed  [time]  4  four
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["blame", "w", "a.txt", "--before", "12"]), @"
+    6  #5 write_file  -   [time]  1  one
+    9  #8 edit_file   ed  [time]  2  zwei
+    6  #5 write_file  -   [time]  3  three
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["blame", "w", "lib/main.rs", "--at", "25"]), @"
+    4  mount in /src/main.rs  -  [time]  1  fn main() {}
+    [exit 0]
+    ");
     // What is no move is the work of who wrote it.
-    assert_snapshot!(world.run(&["blame", "w", "c.txt"]), @"");
+    assert_snapshot!(world.run(&["blame", "w", "c.txt"]), @"
+    31  #27 shell_execute  -  [time]  1  one
+    31  #27 shell_execute  -  [time]  2  zwei
+    31  #27 shell_execute  -  [time]  3  drei
+    31  #27 shell_execute  -  [time]  4  four
+    [exit 0]
+    ");
     let blamed = world.json(&["blame", "w", "d/b.txt"]);
     let whose = blamed["lines"].as_array().unwrap().iter().map(|line| &line["seq"]).collect::<Vec<_>>();
     let changes = blamed["changes"].as_array().unwrap();
@@ -49,7 +69,7 @@ fn what_has_no_lines_is_told() {
     for (path, what) in [
         ("bin", "/bin is a binary file; only text files have lines"),
         ("link", "/link is a symbolic link"),
-        ("d", "there is no /d at position"),
+        ("d", "/d is a directory; only text files have lines"),
         ("a.txt", "there is no /a.txt at position"),
         ("nothing", "there is no /nothing at position"),
     ] {
@@ -83,11 +103,67 @@ fn lines_that_nobody_s_call_wrote_are_drift() {
 #[test]
 fn the_history_of_a_path_follows_it() {
     let world = World::with_project();
-    assert_snapshot!(world.run(&["history", "w", "d/b.txt"]), @"");
-    assert_snapshot!(world.run(&["history", "w", "a.txt"]), @"");
-    assert_snapshot!(world.run(&["history", "w", "lib"]), @"");
-    assert_snapshot!(world.run(&["history", "w", "d/b.txt", "--patch"]), @"");
-    assert_snapshot!(world.run(&["history", "w", "nothing"]), @"");
+    assert_snapshot!(world.run(&["history", "w", "d/b.txt"]), @"
+     6  [time]  #5 write_file      -   created             14 B  /a.txt
+     9  [time]  #8 edit_file       ed  changed     14 B -> 15 B  /a.txt
+    16  [time]  #11 shell_execute  -   moved here          15 B  /d/b.txt from /a.txt
+    24  [time]  #20 shell_execute  ed  changed     15 B -> 19 B  /d/b.txt
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["history", "w", "a.txt"]), @"
+     6  [time]  #5 write_file      -   created             14 B  /a.txt
+     9  [time]  #8 edit_file       ed  changed     14 B -> 15 B  /a.txt
+    14  [time]  #11 shell_execute  -   moved away          15 B  /a.txt to /d/b.txt
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["history", "w", "lib"]), @"
+    17  [time]  #11 shell_execute  -  moved here        7 B  /lib/lib.rs from /src/lib.rs
+    18  [time]  #11 shell_execute  -  moved here       13 B  /lib/main.rs from /src/main.rs
+    30  [time]  #27 shell_execute  -  deleted     directory  /lib
+    30  [time]  #27 shell_execute  -  deleted           7 B  /lib/lib.rs (with /lib)
+    30  [time]  #27 shell_execute  -  deleted          13 B  /lib/main.rs (with /lib)
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["history", "w", "d/b.txt", "--patch"]), @"
+    6  [time]  #5 write_file  -  created  14 B  /a.txt
+    diff --git a/a.txt b/a.txt
+    new file mode 100644
+    --- /dev/null
+    +++ b/a.txt
+    @@ -0,0 +1,3 @@
+    +one
+    +two
+    +three
+
+    9  [time]  #8 edit_file  ed  changed  14 B -> 15 B  /a.txt
+    diff --git a/a.txt b/a.txt
+    --- a/a.txt
+    +++ b/a.txt
+    @@ -1,3 +1,3 @@
+     one
+    -two
+    +zwei
+     three
+
+    16  [time]  #11 shell_execute  -  moved here  15 B  /d/b.txt from /a.txt
+
+    24  [time]  #20 shell_execute  ed  changed  15 B -> 19 B  /d/b.txt
+    diff --git a/d/b.txt b/d/b.txt
+    --- a/d/b.txt
+    +++ b/d/b.txt
+    @@ -1,3 +1,4 @@
+     one
+     zwei
+    -three
+    +drei
+    +four
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["history", "w", "nothing"]), @"
+    error: there never was a /nothing until position 32
+    hint: `foldspace ls SESSION -R` lists the files
+    [exit 3]
+    ");
     let all = world.json(&["history", "w", "/"]);
     let paths: Vec<_> = all.as_array().unwrap().iter().map(|change| change["path"].as_str().unwrap()).collect();
     assert!(["a.txt", "d/b.txt", "bin", "link", "src/main.rs", "lib/main.rs"].iter().all(|path| paths.contains(path)));
@@ -99,10 +175,32 @@ fn the_history_of_a_path_follows_it() {
 #[test]
 fn what_was_ever_there_is_found() {
     let world = World::with_project();
-    assert_snapshot!(world.run(&["grep", "w", "zwei|three", "--all-history"]), @"");
-    assert_snapshot!(world.run(&["grep", "w", "three", "/", "--all-history", "-l"]), @"");
-    assert_snapshot!(world.run(&["grep", "w", "FN MAIN", "/lib", "-i", "--all-history"]), @"");
-    assert_snapshot!(world.run(&["grep", "w", "one", "--all-history", "--glob", "*.txt", "--at", "8"]), @"");
+    assert_snapshot!(world.run(&["grep", "w", "zwei|three", "--all-history"]), @r"
+    event 5 CallStarted params.content: three
+    event 8 CallStarted params.new_string: zwei
+    a.txt:2:zwei [since 9 #8 edit_file, until 13]
+    a.txt:3:three [since 6 #5 write_file, until 13]
+    event 20 CallStarted params.command: sed -i s/three/drei/ d/b.txt; echo four >> d/b.txt; printf '\0' > bin; ln -s bin link
+    event 21 CommandDecided of #20 command: sed -i s/three/drei/ d/b.txt; echo four >> d/b.txt; printf '\0' > bin; ln -s bin link
+    event 22 CommandResult of #20 command: sed -i s/three/drei/ d/b.txt; echo four >> d/b.txt; printf '\0' > bin; ln -s bin link
+    d/b.txt:3:three [since 16 #11 shell_execute, until 23]
+    c.txt:2:zwei [since 31 #27 shell_execute, still there]
+    d/b.txt:2:zwei [since 16 #11 shell_execute, still there]
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["grep", "w", "three", "/", "--all-history", "-l"]), @"
+    a.txt
+    d/b.txt
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["grep", "w", "FN MAIN", "/lib", "-i", "--all-history"]), @"
+    lib/main.rs:1:fn main() {} [since 18 #11 shell_execute, until 29]
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["grep", "w", "one", "--all-history", "--glob", "*.txt", "--at", "8"]), @"
+    a.txt:1:one [since 6 #5 write_file, still there]
+    [exit 0]
+    ");
     assert_eq!(world.run(&["grep", "w", "nowhere at all", "--all-history"]), "\n[exit 1]");
     assert!(world.run(&["grep", "w", "(", "--all-history"]).ends_with("[exit 2]"));
     let found = world.json_lines(&["grep", "w", "^four$", "--all-history"]);

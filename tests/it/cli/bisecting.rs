@@ -61,7 +61,26 @@ fn the_first_bad_change_is_found() {
 #[test]
 fn what_was_found_is_shown() {
     let world = World::with_bug("memory");
-    assert_snapshot!(world.run(&[&["bisect", "bug", "--good", "70"][..], &NO_BUG].concat()), @"");
+    assert_snapshot!(world.run(&[&["bisect", "bug", "--good", "70"][..], &NO_BUG].concat()), @"
+        70  good  exit 0 in [duration]
+       121  bad   exit 1 in [duration]
+        96  bad   exit 1 in [duration]
+        84  good  exit 0 in [duration]
+        90  bad   exit 1 in [duration]
+        87  good  exit 0 in [duration]
+
+    the first bad change is event 90
+    90  [time]  #89 write_file state-30.txt
+    diff --git a/state-30.txt b/state-30.txt
+    new file mode 100644
+    --- /dev/null
+    +++ b/state-30.txt
+    @@ -0,0 +1 @@
+    +BUG in 30
+
+    4 probes, and 2 of the ends, for 17 changes between 70 and 121
+    [exit 0]
+    ");
 }
 
 #[test]
@@ -109,14 +128,50 @@ fn skips_hide_the_first() {
 fn wrong_questions_are_told_apart() {
     let world = World::with_bug("memory");
     let told = |arguments: &[&str]| world.run(&[&["bisect", "bug"], arguments].concat());
-    assert_snapshot!(told(&["--", "true"]), @"");
-    assert_snapshot!(told(&["--", "sh", "-c", "echo why >&2; exit 3"]), @"");
-    assert_snapshot!(told(&["--good", "9", "--bad", "9", "--", "true"]), @"");
-    assert_snapshot!(told(&["--good", "9", "--bad", "10", "--", "true"]), @"");
-    assert_snapshot!(told(&["--", "no-such-program"]), @"");
-    assert_snapshot!(told(&["--", "sh", "-c", "exit 200"]), @"");
-    assert_snapshot!(told(&["--", "rm", "-rf", "/"]), @"");
-    assert_snapshot!(told(&["--timeout", "0.01", "--", "true"]), @"");
+    assert_snapshot!(told(&["--", "true"]), @"
+         1  good  exit 0 in [duration]
+       121  good  exit 0 in [duration]
+    error: position 121 is not bad: the command succeeds
+    hint: --bad says where it fails
+    [exit 1]
+    ");
+    assert_snapshot!(told(&["--", "sh", "-c", "echo why >&2; exit 3"]), @"
+         1  bad   exit 3 in [duration]
+    error: position 1 is not good: the command ends with 3
+    hint: --good says where all is well
+      why
+    [exit 1]
+    ");
+    assert_snapshot!(told(&["--good", "9", "--bad", "9", "--", "true"]), @"
+    error: the good position, 9, must be before the bad one, 9
+    hint: --good and --bad say where to search
+    [exit 2]
+    ");
+    assert_snapshot!(told(&["--good", "9", "--bad", "10", "--", "true"]), @"
+    error: no file changed between 9 and 10, so nothing there can have made the command fail
+    hint: `foldspace log --path '**'` shows what changed when
+    [exit 3]
+    ");
+    assert_snapshot!(told(&["--", "no-such-program"]), @"
+         1  bad   exit 127 in [duration]
+    error: the command can't be run at position 1: the command ends with 127
+    hint: is the program there, in the probe?
+      no-such-program: not found
+    [exit 1]
+    ");
+    assert_snapshot!(told(&["--", "sh", "-c", "exit 200"]), @"
+    error: the search was given up at position 1: the command ends with 200, and codes of 128 and more mean that
+    hint: 125 says that nobody can tell
+    [exit 1]
+    ");
+    assert_snapshot!(told(&["--", "rm", "-rf", "/"]), @"
+    error: the command is not allowed: it would remove everything below /, the home directory or what is above the workspace: rm -rf /
+    [exit 1]
+    ");
+    assert_snapshot!(told(&["--timeout", "0.01", "--", "true"]), @"
+    error: the command can't be run: the timeout is 0. [duration]; it must be 0.1 to [duration]
+    [exit 2]
+    ");
     for wrong in [
         &[][..],
         &["--jobs", "0", "--", "true"],
@@ -145,10 +200,34 @@ fn a_predicate_is_searched_without_a_workspace() {
     assert_eq!(first("VirtualFileSystem./state-30.txt exists"), FIRST_BAD);
     assert_eq!(first("Usage.calls >= 30"), FIRST_BAD - 1);
     assert_eq!(first("count(VirtualFileSystem) == 40"), 120);
-    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.calls > 38"]), @"");
-    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.calls > 100"]), @"");
-    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.events > 0", "--good", "5"]), @"");
-    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usag.calls > 1"]), @"");
+    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.calls > 38"]), @"
+        60  does not hold
+        90  does not hold
+       105  does not hold
+       113  does not hold
+       117  holds
+       115  does not hold
+       116  holds
+
+    the first position at which it holds is event 116
+    116  [time]  #116 write_file state-39.txt
+
+    7 looks, and 2 at the ends, for 121 events between 0 and 121
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.calls > 100"]), @"
+    error: the predicate does not hold at position 121
+    hint: it must hold at the bad position and not at the good one; --good and --bad say which they are
+    [exit 1]
+    ");
+    assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.events > 0", "--good", "5"]), @"
+    error: the predicate holds already at position 5
+    hint: it must hold at the bad position and not at the good one; --good and --bad say which they are
+    [exit 1]
+    ");
+    let told = world.run(&["bisect", "bug", "--slice", "Usag.calls > 1"]);
+    let begin = "error: the predicate can't be understood at character 1: there is no slice \"Usag\"; there are ";
+    assert!(told.starts_with(begin) && told.contains("VirtualFileSystem") && told.ends_with("[exit 2]"), "{told}");
 }
 
 #[test]

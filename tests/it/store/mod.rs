@@ -6,6 +6,7 @@ mod cut;
 mod damage;
 mod environment;
 mod files;
+mod history;
 mod index;
 mod journal;
 mod limits;
