@@ -27,7 +27,7 @@ fn write(number: u64, noise: &mut Noise) -> Result<FileChange> {
     Ok(FileChange::Write { path, node: Node::file(&bytes, false), bytes: bytes.into() })
 }
 
-fn fill(workspace: &dyn Workspace, files: u64) -> Result<()> {
+pub(super) fn fill(workspace: &dyn Workspace, files: u64) -> Result<()> {
     let mut noise = Noise::new(files);
     for from in (0..files).step_by(2_000) {
         let changes = (from..files.min(from + 2_000)).map(|number| write(number, &mut noise));

@@ -5,6 +5,7 @@ pub mod calls;
 pub mod capture;
 pub mod clone;
 pub mod commands;
+pub mod fork;
 pub mod growth;
 pub mod no_wait;
 pub mod open;
@@ -38,10 +39,10 @@ impl Size {
 pub type Report = fn(Size) -> Result<Vec<Table>>;
 
 /// The loads that start containers.
-pub const NEED_AN_ENGINE: [&str; 2] = ["commands", "capture"];
+pub const NEED_AN_ENGINE: [&str; 3] = ["commands", "capture", "fork"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 10] = [
+pub const ALL: [(&str, Report); 11] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -52,4 +53,5 @@ pub const ALL: [(&str, Report); 10] = [
     ("growth", growth::report),
     ("commands", commands::report),
     ("capture", capture::report),
+    ("fork", fork::report),
 ];

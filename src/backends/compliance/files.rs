@@ -77,7 +77,7 @@ impl FileRig {
         self.shell()?.sh(&format!("mkdir -p {PLACE} && cd {PLACE} && {text}")).await
     }
 
-    async fn blocking<T: Send + 'static>(
+    pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Workspace) -> Result<T, BackendError> + Send + 'static,
     ) -> Found<Result<T, BackendError>> {

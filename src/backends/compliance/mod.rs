@@ -32,6 +32,7 @@ mod disk;
 mod endings;
 mod environment;
 mod files;
+mod forking;
 mod output;
 mod project;
 mod refusals;
@@ -44,9 +45,11 @@ use std::sync::Arc;
 use super::{Shell, Workspace};
 
 pub use canned::canned_answers;
+pub use forking::Fork;
 pub use report::{Check, Outcome, Report};
 
 use files::FileRig;
+use forking::ForkRig;
 use rig::{Rig, Suite};
 
 /// What is behind a shell.
@@ -88,5 +91,20 @@ pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> Rep
     project::check(&mut suite).await;
     disk::check(&mut suite).await;
     suite.rig().clear().await;
+    suite.finish()
+}
+
+/// Checks what children have of a workspace's files, and that neither sees what the other changes.
+///
+/// `fork` makes a child each time it is asked: of the given workspace, or of an earlier child. Whoever gives it
+/// removes what they leave. Where a workspace can't share its files the checks do not apply.
+pub async fn check_forks(workspace: Arc<dyn Workspace>, fork: Fork, means: Means) -> Report {
+    let backend = workspace.backend_name();
+    let mut suite = Suite::new(backend, ForkRig { files: FileRig::new(workspace, means), fork, means });
+    suite.rig().files.clear().await;
+    suite.check("fork-files", "a child has the files, and nothing of them has changed", forking::files).await;
+    suite.check("fork-apart", "neither sees what the other changes", forking::apart).await;
+    suite.check("fork-nested", "a child's child keeps the files when the child is closed", forking::nested).await;
+    suite.rig().files.clear().await;
     suite.finish()
 }

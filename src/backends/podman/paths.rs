@@ -104,9 +104,11 @@ impl Paths {
     #[expect(clippy::disallowed_methods, reason = "a backend moves its own directories")]
     pub(crate) fn take_over(&self, spare: &Self) -> io::Result<()> {
         for (from, to) in [(&spare.mount, &self.mount), (&spare.run, &self.run), (&spare.door, &self.door)] {
-            crate::backends::spec::remove(to)?;
-            // The container has the directory itself and not its path.
-            std::fs::rename(from, to)?;
+            // The container has the directory itself and not its path. An empty one is replaced, which there mostly is.
+            if std::fs::rename(from, to).is_err() {
+                crate::backends::spec::remove(to)?;
+                std::fs::rename(from, to)?;
+            }
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Containers that are made before anybody needs one.
 
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -18,6 +19,8 @@ use crate::backends::runner::RUNNER;
 
 /// The session's label of a container that was made for none.
 pub(super) const WARM: &str = "warm";
+/// How long the engine is left alone after a container was taken, for what the taker does has to be done first.
+const QUIET: Duration = Duration::from_millis(100);
 /// How long it is waited after a container could not be made, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
@@ -78,7 +81,13 @@ pub(super) struct Adopted {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) limits_enforced: bool,
     /// Gives it the session's name. Until that has ended nobody may ask for a container of that name.
-    pub(super) naming: Option<JoinHandle<()>>,
+    pub(super) naming: Option<Naming>,
+}
+
+/// Gives a container its session's name in a while, or sooner when somebody waits for it.
+pub(super) struct Naming {
+    thread: JoinHandle<()>,
+    hurry: Sender<()>,
 }
 
 /// Those of this process. The last that is kept for some options is taken from first.
@@ -151,10 +160,7 @@ pub(super) fn adopt(options: &PodmanOptions, name: &str, paths: &Paths, files: &
     loop {
         let warm = take(options)?;
         match warm.become_of(options, name, paths, files) {
-            Ok(adopted) => {
-                warm.paths.remove_spare();
-                return Some(adopted);
-            }
+            Ok(adopted) => return Some(adopted),
             Err(error) => {
                 tracing::warn!(%error, "a container that was made beforehand can't be used");
                 warm.discard();
@@ -188,7 +194,12 @@ impl Pool {
         loop {
             let state = locked(&self.state);
             let enough = |state: &mut State| !state.closing && state.ready.len() >= self.count;
-            let state = self.changed.wait_while(state, enough).unwrap_or_else(PoisonError::into_inner);
+            let had_enough = state.ready.len() >= self.count;
+            let mut state = self.changed.wait_while(state, enough).unwrap_or_else(PoisonError::into_inner);
+            if had_enough {
+                let quiet = self.changed.wait_timeout_while(state, QUIET, |state| !state.closing);
+                state = quiet.unwrap_or_else(PoisonError::into_inner).0;
+            }
             if state.closing {
                 return;
             }
@@ -310,7 +321,7 @@ impl Warm {
         // First, because only who answers is surely the process of that number.
         let (executor, limits_enforced) = Way::Runner.reach(&engine, &id, pid, paths, &self.token, options)?;
         files.attach(pid).map_err(refused("show the files in the container"))?;
-        let naming = if had_one { None } else { name_later(&engine, &id, name) };
+        let naming = Naming::begin(&engine, &id, (!had_one).then_some(name), &self.paths);
         Ok(Adopted { engine, id, pid, executor, limits_enforced, naming })
     }
 
@@ -329,15 +340,30 @@ impl std::fmt::Debug for Warm {
     }
 }
 
-/// Names a container as the session's, while its first command runs.
-fn name_later(engine: &Arc<Engine>, id: &str, name: &str) -> Option<JoinHandle<()>> {
-    let (engine, id, name) = (Arc::clone(engine), id.to_owned(), name.to_owned());
-    let naming = move || {
-        if let Err(error) = engine.rename(&id, &name) {
-            tracing::warn!(%error, id, name, "a container keeps the name that it was made with");
-        }
-    };
-    std::thread::Builder::new().name("foldspace-name".to_owned()).spawn(naming).ok()
+impl Naming {
+    /// Removes what was a spare container's, too. Without a name there is nothing else to be done.
+    fn begin(engine: &Arc<Engine>, id: &str, name: Option<&str>, spare: &Paths) -> Option<Self> {
+        let (engine, id, name) = (Arc::clone(engine), id.to_owned(), name.map(str::to_owned));
+        let (hurry, hurried) = channel::<()>();
+        let spare = spare.clone();
+        let naming = move || {
+            // Nothing is sent: the other end is closed.
+            let _: Result<(), RecvTimeoutError> = hurried.recv_timeout(QUIET);
+            if let Some(Err(error)) = name.as_ref().map(|name| engine.rename(&id, name)) {
+                tracing::warn!(%error, id, name, "a container keeps the name that it was made with");
+            }
+            spare.remove_spare();
+        };
+        let thread = std::thread::Builder::new().name("foldspace-name".to_owned()).spawn(naming).ok()?;
+        Some(Self { thread, hurry })
+    }
+
+    /// Waits until it is done.
+    pub(super) fn wait(self) {
+        drop(self.hurry);
+        // A panic there has been printed.
+        drop(self.thread.join());
+    }
 }
 
 fn failed(reason: &str) -> BackendError {

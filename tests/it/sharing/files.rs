@@ -1,6 +1,12 @@
 //! Files that a child has from its parent.
 
-use foldspace::{EntryPath, SessionId, ShellCommand, Touched, Workspace, WorkspaceSpec, remove_leftovers, unwatched};
+use std::sync::{Arc, Mutex};
+
+use foldspace::compliance::{Fork, Means, Outcome, check_forks};
+use foldspace::{
+    Clock, EntryPath, SessionId, ShellCommand, SystemClock, Touched, Workspace, WorkspaceSpec, remove_leftovers,
+    unwatched,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::Sandbox;
@@ -54,7 +60,7 @@ fn nothing_but_files_goes_over() {
     assert!(!child.sh(processes).contains("sleep 1000"));
     cancel.cancel();
     runtime.block_on(running).unwrap().unwrap();
-    let door = "stat -c %i /run/foldspace/door/socket; hostname";
+    let door = "stat -c %i /run/foldspace/door/socket; cat /proc/sys/kernel/hostname";
     assert_ne!(child.sh(door), parent.sh(door));
     assert_ne!(parent.started()[0].id, child.started()[0].id);
     assert_eq!(parent.sh("cat /tmp/secret"), "secret\n");
@@ -163,4 +169,40 @@ fn a_removed_session_leaves_what_its_child_needs() {
     child.close();
     spec.remove(parent.id, &cache()).unwrap();
     assert_eq!(child.sh("cat a/one a/two top"), "onetwotop");
+}
+
+#[test]
+fn children_keep_what_the_public_suite_checks() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let check = |options: &foldspace::PodmanOptions| {
+        let id = SessionId::from_bytes(SystemClock::default().fresh_id());
+        let (children, ids) = (Arc::new(Mutex::new(vec![id])), options.clone());
+        let made = Arc::clone(&children);
+        let fork: Fork = Arc::new(move |parent: &dyn Workspace| {
+            let child = SessionId::from_bytes(SystemClock::default().fresh_id());
+            if !parent.fork_to(child)? {
+                return Ok(None);
+            }
+            made.lock().unwrap().push(child);
+            Ok(Some(Arc::new(foldspace::PodmanSandbox::open(child, &ids)?) as Arc<dyn Workspace>))
+        });
+        let parent = Arc::new(foldspace::PodmanSandbox::open(id, options).unwrap());
+        parent.filled().unwrap();
+        let report = runtime.block_on(check_forks(Arc::clone(&parent) as Arc<dyn Workspace>, fork, Means::Processes));
+        parent.close();
+        drop(parent);
+        let family = children.lock().unwrap().clone();
+        family.iter().for_each(|id| WorkspaceSpec::Podman(options.clone()).remove(*id, &cache()).unwrap());
+        assert!(family.iter().all(|id| !home(*id).exists()), "nothing is left of {family:?}");
+        report
+    };
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let report = check(&options);
+    assert!(report.passed(), "{report}");
+    for name in ["fork-files", "fork-apart", "fork-nested"] {
+        assert_eq!(report.check(name).unwrap().outcome, Outcome::Passed, "{name}");
+    }
+    let report = check(&Rig::options(Kind::Plain).unwrap());
+    assert!(report.passed(), "{report}");
+    assert!(matches!(report.check("fork-files").unwrap().outcome, Outcome::NotApplicable { .. }));
 }

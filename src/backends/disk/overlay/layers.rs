@@ -9,7 +9,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, XattrFlags, fchmod, fchown, fsetxattr, openat, renameat};
+use rustix::fs::{
+    CWD, Gid, Mode, OFlags, RenameFlags, Uid, XattrFlags, fchmod, fchown, fsetxattr, openat, renameat, renameat_with,
+};
 use rustix::io::Errno;
 
 use super::list::{LayerName, List, boot_id};
@@ -28,7 +30,7 @@ const WORK: &str = "work";
 /// Says which layers make up the files, and since which start of the machine they are whole, as [`List`] has it. What
 /// else lies beside them is nobody's, but for what others use.
 pub(super) const LIST: &str = "list";
-/// The list that is to replace it.
+/// The list that is to replace it, or that it has replaced.
 pub(super) const NEXT_LIST: &str = "list.next";
 /// A layer that is being made.
 const UNFINISHED: &str = "unfinished";
@@ -142,7 +144,7 @@ impl Stack {
         let layers = self.lower.iter().cloned().chain([LayerName::own(upper.number)]).collect();
         let list = List { layers, touched: None }.encode(&boot_id()?);
         write_next(top, root, &list)?;
-        renameat(top, NEXT_LIST, top, LIST).map_err(failed("replace", &root.join(LIST)))
+        replace_list(top).map_err(failed("replace", &root.join(LIST)))
     }
 
     /// Makes these layers, as they are now, the files of another overlay, which is none yet. `touched` says what may be
@@ -365,9 +367,20 @@ fn number(name: &CString) -> Option<u32> {
 
 /// Writes the list that is to replace the one that is there.
 fn write_next(top: &OwnedFd, root: &Path, list: &[u8]) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR).map_err(failed("make", &root.join(NEXT_LIST)))?;
-    File::from(file).write_all(list)
+    let mut file = File::from(file);
+    file.write_all(list)?;
+    file.set_len(u64::try_from(list.len()).unwrap_or(u64::MAX))
+}
+
+/// Puts the next list in the place of the one that is there, which becomes the next: to remove a file takes longer.
+fn replace_list(top: &OwnedFd) -> Result<(), Errno> {
+    match renameat_with(top, NEXT_LIST, top, LIST, RenameFlags::EXCHANGE) {
+        // There is none yet, or the file system can't.
+        Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => renameat(top, NEXT_LIST, top, LIST),
+        other => other,
+    }
 }
 
 /// Makes the directory of an overlay, and those above it that are its own.

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
 
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -25,6 +26,7 @@ use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 use attach::Place;
 use layers::{Layer, Stack};
+use list::LayerName;
 pub(crate) use users::Kin;
 
 /// The directory of a layer that holds the session's files.
@@ -73,6 +75,16 @@ pub(crate) struct OverlayDisk {
     carried: Vec<Touched>,
     missing: Missing,
     pub(super) places: Vec<Place>,
+    /// Removes what is not needed any more.
+    removing: Option<JoinHandle<()>>,
+}
+
+/// What a seal has put another in the place of.
+struct Replaced {
+    mounted: Mounted,
+    layers: Vec<LayerName>,
+    /// What there is now.
+    stack: Stack,
 }
 
 #[derive(Debug)]
@@ -141,7 +153,8 @@ impl OverlayDisk {
         let mounted = Mounted::new(&options, &stack, upper)?;
         stack.commit(&mounted.upper)?;
         let (known, seen, carried, places) = (Index::default(), None, Vec::new(), Vec::new());
-        Ok(Self { options, stack, mounted, known, seen, carried, missing: Missing::default(), places })
+        let (missing, removing) = (Missing::default(), None);
+        Ok(Self { options, stack, mounted, known, seen, carried, missing, places, removing })
     }
 
     /// Shows the files at `at` in the mount namespace of a running process, on top of what is there.
@@ -176,6 +189,14 @@ impl OverlayDisk {
 
     /// As [`OverlayDisk::seal_if_large`], whatever the size.
     pub(crate) fn seal(&mut self) -> io::Result<()> {
+        let (replaced, placed) = self.put_layer_on()?;
+        replaced.remove();
+        placed
+    }
+
+    /// Seals the upper layer. Gives what is not needed any more, and whether the files are shown where they were.
+    fn put_layer_on(&mut self) -> io::Result<(Replaced, io::Result<()>)> {
+        self.wait_for_removal();
         let mut late = self.look()?.touched;
         let mut stack = self.stack.with(&self.mounted.upper);
         let replaced = match stack.squash_if_many(self.options.squash_above, &self.mounted.tree) {
@@ -200,11 +221,15 @@ impl OverlayDisk {
         self.known = Index::default();
         self.seen = None;
         self.stack = stack;
-        let old = std::mem::replace(&mut self.mounted, mounted);
-        drop((old.tree, old.mount));
-        self.stack.retire(&old.upper);
-        self.stack.remove(&replaced);
-        placed
+        let mounted = std::mem::replace(&mut self.mounted, mounted);
+        Ok((Replaced { mounted, layers: replaced, stack: self.stack.clone() }, placed))
+    }
+
+    fn wait_for_removal(&mut self) {
+        if let Some(removing) = self.removing.take() {
+            // A panic there has been printed.
+            drop(removing.join());
+        }
     }
 
     /// Makes the files, as they are now, those of the overlay of that name, which is none yet: both share what is there,
@@ -218,7 +243,11 @@ impl OverlayDisk {
     /// As [`OverlayDisk::seal_if_large`], and when the other one can't be made; it is none then.
     pub(crate) fn share(&mut self, name: &str) -> io::Result<bool> {
         if self.mounted.changed()?.is_some() {
-            self.seal()?;
+            let (replaced, placed) = self.put_layer_on()?;
+            // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
+            let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
+            self.removing = thread.spawn(move || replaced.remove()).ok();
+            placed?;
         }
         let touched = self.carried.iter().cloned().chain(self.missing.places()).collect();
         self.stack.share(name, touched)
@@ -250,6 +279,21 @@ impl OverlayDisk {
             self.missing.add(index.learn(upper, changes, made, self.stack.notes.forms())?);
         }
         Ok(())
+    }
+}
+
+impl Replaced {
+    fn remove(self) {
+        let Mounted { tree, mount, upper, changed } = self.mounted;
+        drop((tree, mount, changed));
+        self.stack.retire(&upper);
+        self.stack.remove(&self.layers);
+    }
+}
+
+impl Drop for OverlayDisk {
+    fn drop(&mut self) {
+        self.wait_for_removal();
     }
 }
 

@@ -4,7 +4,6 @@ mod adopting;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use crate::backends::commands::Place;
@@ -15,6 +14,7 @@ use crate::backends::podman::files::Files;
 use crate::backends::podman::leftovers::owner_of_this_process;
 use crate::backends::podman::options::{PodmanOptions, RunnerUse};
 use crate::backends::podman::paths::{self, Paths};
+use crate::backends::podman::warm::Naming;
 use crate::backends::podman::way::{TOKEN, Way};
 use crate::backends::runner::RUNNER;
 use crate::backends::shell::ShellError;
@@ -54,7 +54,7 @@ struct Machine {
     tried: bool,
     used: Option<Instant>,
     /// Gives the container its name. Until it has ended nobody asks for one by that.
-    naming: Option<JoinHandle<()>>,
+    naming: Option<Naming>,
 }
 
 struct Live {
@@ -68,8 +68,7 @@ struct Live {
 impl Machine {
     fn wait_for_name(&mut self) {
         if let Some(naming) = self.naming.take() {
-            // A panic there has been printed.
-            drop(naming.join());
+            naming.wait();
         }
     }
 }

@@ -1,0 +1,112 @@
+//! What a workspace's child has of its files, and what neither sees of the other.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Means;
+use super::files::{FileRig, delete, file, link};
+use super::rig::{Fault, Found, ensure, seen};
+use crate::backends::{BackendError, Observed, Workspace};
+
+/// Looks after which nothing may be touched any more, and the pause between two.
+const LOOKS: (u32, Duration) = (200, Duration::from_millis(5));
+
+/// Forks a workspace's files to a session that is new, and opens the workspace of that. None where
+/// [`Workspace::fork_to`] says that it can't be done.
+pub type Fork = Arc<dyn Fn(&dyn Workspace) -> Result<Option<Arc<dyn Workspace>>, BackendError> + Send + Sync>;
+
+#[derive(Clone)]
+pub(super) struct ForkRig {
+    pub(super) files: FileRig,
+    pub(super) fork: Fork,
+    pub(super) means: Means,
+}
+
+impl ForkRig {
+    /// The workspace of a child of this one.
+    async fn child(&self, of: &FileRig) -> Found<FileRig> {
+        rest(of).await?;
+        let fork = Arc::clone(&self.fork);
+        match of.blocking(move |workspace| fork(workspace)).await? {
+            Ok(Some(child)) => Ok(FileRig::new(child, self.means)),
+            Ok(None) => Err(Fault::NotApplicable("its children are filled from their history".to_owned())),
+            Err(error) => seen(format!("its files could not be forked: {error}")),
+        }
+    }
+}
+
+/// Looks until nothing is touched any more.
+async fn rest(files: &FileRig) -> Found {
+    for _ in 0..LOOKS.0 {
+        let touched = files.touched().await?;
+        files.settle_only().await?;
+        if touched.is_empty() {
+            return Ok(());
+        }
+        tokio::time::sleep(LOOKS.1).await;
+    }
+    seen("there is always something that may have changed")
+}
+
+async fn close(child: FileRig) -> Found {
+    child
+        .blocking(|workspace| {
+            workspace.close();
+            Ok(())
+        })
+        .await?
+        .or_else(|error| seen(error.to_string()))
+}
+
+pub(super) async fn files(rig: ForkRig) -> Found {
+    let parent = &rig.files;
+    parent.visible()?;
+    let changes = vec![file("f/a", "a", false)?, file("f/x", "x", true)?, file("f/gone", "", false)?];
+    parent.project(changes).await?;
+    parent.project(vec![link("f/link", b"a")?, delete("f/gone")?]).await?;
+    let child = rig.child(parent).await?;
+    ensure(!child.workspace().is_blank(), || "the child's workspace is blank".to_owned())?;
+    let touched = child.touched().await?;
+    ensure(touched.is_empty(), || format!("{touched:?} may be otherwise in the child"))?;
+    child.ensure_file("f/a", b"a", false).await?;
+    child.ensure_file("f/x", b"x", true).await?;
+    child.ensure_observed("f/link", Some(Observed::Symlink { target: b"a".to_vec() })).await?;
+    child.ensure_observed("f/gone", None).await?;
+    close(child).await
+}
+
+pub(super) async fn apart(rig: ForkRig) -> Found {
+    let parent = &rig.files;
+    parent.visible()?;
+    parent.project(vec![file("g/a", "a", false)?, file("g/b", "b", false)?]).await?;
+    let child = rig.child(parent).await?;
+    child.project(vec![file("g/a", "child", false)?, delete("g/b")?]).await?;
+    parent.ensure_file("g/a", b"a", false).await?;
+    parent.ensure_file("g/b", b"b", false).await?;
+    parent.project(vec![file("g/a", "parent", false)?, file("g/new", "new", false)?]).await?;
+    child.ensure_file("g/a", b"child", false).await?;
+    child.ensure_observed("g/new", None).await?;
+    if parent.shell().is_ok() {
+        child.sh("echo command > g/c && rm g/a").await?;
+        parent.sh("test ! -e g/c && echo more >> g/a && echo x > g/d").await?;
+        let seen = child.sh("cat g/c && ls g").await?;
+        ensure(seen == "command\nc\n", || format!("the child's commands see {seen:?}"))?;
+        parent.ensure_file("g/a", b"parentmore\n", false).await?;
+    }
+    close(child).await
+}
+
+pub(super) async fn nested(rig: ForkRig) -> Found {
+    rig.files.visible()?;
+    rig.files.project(vec![file("h/depth", "0", false)?, file("h/kept", "kept", false)?]).await?;
+    let child = rig.child(&rig.files).await?;
+    child.project(vec![file("h/depth", "1", false)?]).await?;
+    let grandchild = rig.child(&child).await?;
+    close(child).await?;
+    grandchild.ensure_file("h/depth", b"1", false).await?;
+    grandchild.ensure_file("h/kept", b"kept", false).await?;
+    grandchild.project(vec![file("h/kept", "2", false)?]).await?;
+    rig.files.ensure_file("h/kept", b"kept", false).await?;
+    rig.files.ensure_file("h/depth", b"0", false).await?;
+    close(grandchild).await
+}
