@@ -41,6 +41,7 @@ mod engine;
 mod reducers;
 mod tools;
 
+pub use backends::WarmContainers;
 pub use backends::compliance;
 pub use backends::{
     BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
@@ -51,16 +52,17 @@ pub use backends::{
     diagnose, remove_leftovers, unwatched,
 };
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
+pub use engine::children::NewChild;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
 pub use engine::commit::{
-    CallLink, Commit, CommitError, Content, Expected, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
+    CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
     MAX_KIND_BYTES,
 };
 pub use engine::event::{
     CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CodecError, CommandDecided, CommandLine,
     CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
-    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionStarted,
-    Special, WorkspaceTouched, WriteFile, WriteMode,
+    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound,
+    SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
@@ -97,3 +99,4 @@ pub use tools::{
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
 pub use tools::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
+pub use tools::{RewindError, RewindOptions, Rewound, rewind};

@@ -33,6 +33,12 @@ impl Blank {
         std::fs::write(&self.note, b"").map_err(|error| self.failed("make", &error))
     }
 
+    /// Notes, for a later process only, that the disk is between two states.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    pub(super) fn unsettled(&self) -> Result<(), BackendError> {
+        std::fs::write(&self.note, b"").map_err(|error| self.failed("make", &error))
+    }
+
     /// Notes that all is there.
     #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(super) fn filled(&self) -> Result<(), BackendError> {

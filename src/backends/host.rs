@@ -231,6 +231,10 @@ impl Workspace for HostWorkspace {
         self.blank.filling()
     }
 
+    fn unsettled(&self) -> Result<(), BackendError> {
+        self.blank.unsettled()
+    }
+
     fn filled(&self) -> Result<(), BackendError> {
         self.blank.filled()
     }

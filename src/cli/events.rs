@@ -6,7 +6,7 @@ use anstyle::Style;
 use foldspace::{
     CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
     DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, MountHydrated, Node, PolicyDecision, Recorded,
-    Seq, Session, SessionAllow, SessionStarted, WorkspaceTouched, WriteFile, WriteMode,
+    Seq, Session, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile, WriteMode,
 };
 use serde_json::{Value, json};
 
@@ -61,6 +61,7 @@ pub(super) fn style_of(kind: &str) -> Style {
         WorkspaceTouched::KIND | CommandDecided::KIND => DIM,
         SessionStarted::KIND | MountHydrated::KIND | DriftFound::KIND => ODD,
         ContainerStarted::KIND | ContainerStopped::KIND | SessionAllow::KIND => ODD,
+        SessionRewound::KIND | SliceRestored::KIND => ODD,
         _ => PLAIN,
     }
 }
@@ -81,6 +82,8 @@ pub(super) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         WorkspaceTouched::KIND => typed(event).map(|e: WorkspaceTouched| e.backend),
         DriftFound::KIND => typed(event).map(|e: DriftFound| drifted(&e)),
         ContainerStarted::KIND => typed(event).map(|e| started(&e)),
+        SessionRewound::KIND => typed(event).map(|e| rewound(&e)),
+        SliceRestored::KIND => typed(event).map(|e| restored(&e)),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
         _ => None,
     };
@@ -139,6 +142,16 @@ fn decided(event: &CommandDecided) -> String {
 
 fn drifted(event: &DriftFound) -> String {
     format!("{} changed outside of any call, on {}", text::count(event.entries, "entry"), event.backend)
+}
+
+fn rewound(event: &SessionRewound) -> String {
+    let left = if event.left == 0 { String::new() } else { format!(", {} left as they were", event.left) };
+    format!("back to {} from {}: {}{left}", event.to, event.from, text::count(event.entries, "entry"))
+}
+
+fn restored(event: &SliceRestored) -> String {
+    let bytes = event.blocks.iter().map(|block| block.len() as u64).sum();
+    format!("{}, {}", event.slice, text::size(bytes))
 }
 
 fn started(event: &ContainerStarted) -> String {

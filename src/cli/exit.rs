@@ -98,7 +98,7 @@ impl From<StoreError> for Failure {
             StoreError::Damaged { .. } | StoreError::Format { .. } => Exit::Damaged,
             StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
             StoreError::Io { .. } | StoreError::Poisoned(_) => Exit::Io,
-            StoreError::Conflict { .. } | StoreError::Commit(_) => Exit::Failed,
+            StoreError::Conflict { .. } | StoreError::Buried(_) | StoreError::Commit(_) => Exit::Failed,
         };
         Self::of(exit, &error, error.hint())
     }
@@ -112,7 +112,8 @@ impl From<SessionError> for Failure {
             SessionError::NotFound { .. } | SessionError::Ambiguous { .. } | SessionError::NoPosition { .. } => {
                 Exit::NotFound
             }
-            SessionError::NameTaken { .. } | SessionError::BadName { .. } => Exit::Usage,
+            SessionError::NameTaken { .. } | SessionError::BadName { .. } | SessionError::TooDeep { .. } => Exit::Usage,
+            SessionError::Unreadable { .. } => Exit::Damaged,
         };
         Self::of(exit, &error, error.hint())
     }

@@ -31,6 +31,7 @@ mod output;
 mod pager;
 mod position;
 mod remove;
+mod rewind;
 mod run;
 mod sessions;
 mod shell;
@@ -133,6 +134,7 @@ enum Command {
     Gc(gc::Gc),
     Du(du::Du),
     Remove(remove::Remove),
+    Rewind(rewind::Rewind),
     Tools(tools::Tools),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -163,6 +165,7 @@ impl Command {
             Self::Gc(command) => command.run(globals, out),
             Self::Du(command) => command.run(globals, out),
             Self::Remove(command) => command.run(globals, out),
+            Self::Rewind(command) => command.run(globals, out),
             Self::Tools(command) => command.run(out),
             Self::Doctor(command) => command.run(out),
             Self::Completions(command) => command.run(out),

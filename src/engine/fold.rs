@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::event::{Event, SliceRestored};
 use super::recorded::Seq;
 use super::reducer::ErasedFolding;
 use super::registry::Registry;
-use super::run::EventRun;
+use super::run::{EventRun, Wanted};
+use super::slice::OnRewind;
 use super::state::State;
 use super::store::EventBatch;
 
@@ -21,6 +23,14 @@ pub(crate) struct Fold {
     seq: Seq,
     /// Positions of events that some slice could not read; one for each such slice.
     unreadable: Vec<Seq>,
+}
+
+/// A slice that was put back.
+struct Restored {
+    /// The slice's place in the registry.
+    at: usize,
+    seq: Seq,
+    event: SliceRestored,
 }
 
 impl Fold {
@@ -50,14 +60,42 @@ impl Fold {
     /// Takes the events of a batch that come next, up to `until`.
     pub(crate) fn apply_batch(&mut self, batch: &EventBatch, until: Seq) {
         let Some((reached, time)) = batch.reached(until).filter(|(reached, _)| *reached > self.seq) else { return };
-        for (folding, wanted) in self.foldings.iter_mut().zip(self.registry.wanted()) {
-            if let Some(folding) = folding {
-                let run = EventRun { batch, wanted, after: self.seq, until: reached };
-                folding.apply_all(&run, &mut self.unreadable);
+        let restored = self.restored(batch, reached);
+        let foldings = self.foldings.iter_mut().zip(self.registry.wanted()).enumerate();
+        for (at, (folding, wanted)) in foldings {
+            let Some(folding) = folding else { continue };
+            let mut after = self.seq;
+            for Restored { seq, event, .. } in restored.iter().filter(|restored| restored.at == at) {
+                folding.apply_all(&EventRun { batch, wanted, after, until: *seq }, &mut self.unreadable);
+                if folding.restore(event.version, &event.blocks).is_err() {
+                    self.unreadable.push(*seq);
+                }
+                after = *seq;
             }
+            folding.apply_all(&EventRun { batch, wanted, after, until: reached }, &mut self.unreadable);
         }
         self.seq = reached;
         self.base.time = time;
+    }
+
+    /// The slices that were put back between here and `until`, in order. What this program does not know, and what a
+    /// rewind keeps, is passed over.
+    fn restored(&mut self, batch: &EventBatch, until: Seq) -> Vec<Restored> {
+        static UNCOMMON: Wanted = Wanted::uncommon();
+        let mut found = Vec::new();
+        for event in batch.select(&UNCOMMON, self.seq, until).filter(|event| event.kind == SliceRestored::KIND) {
+            let seq = event.seq;
+            let Ok(event) = SliceRestored::decode(event.version, event.payload) else {
+                self.unreadable.push(seq);
+                continue;
+            };
+            let known = self.registry.slice_types().iter();
+            let mut places = known.map(|known| known.name() == event.slice && known.on_rewind() == OnRewind::Restore);
+            if let Some(at) = places.position(|is_it| is_it) {
+                found.push(Restored { at, seq, event });
+            }
+        }
+        found
     }
 
     /// The state after the events so far.

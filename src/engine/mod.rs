@@ -1,6 +1,7 @@
 //! Events, stores, the fold, sessions, the bus. Imports no sibling.
 
 pub(crate) mod bus;
+pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod collections;
 pub(crate) mod commit;
@@ -10,6 +11,7 @@ mod feed;
 pub(crate) mod fold;
 pub(crate) mod id;
 pub(crate) mod live;
+mod names;
 pub(crate) mod path;
 pub(crate) mod portable;
 pub(crate) mod recorded;

@@ -56,18 +56,48 @@ pub trait Folding<S>: Send {
 /// The erased form of [`Folding`].
 pub(crate) trait ErasedFolding: Send {
     fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>);
+    /// Goes on from a slice of an earlier position; on an error from what there is.
+    fn restore(&mut self, version: u32, blocks: &[Bytes]) -> Result<(), SliceError>;
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice>;
 }
 
-struct Finishing<S>(Box<dyn Folding<S>>);
+struct Finishing<S> {
+    folding: Box<dyn Folding<S>>,
+    begin: Beginning<S>,
+}
 
 impl<S: Slice> ErasedFolding for Finishing<S> {
     fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>) {
-        self.0.apply_all(run, unreadable);
+        self.folding.apply_all(run, unreadable);
+    }
+
+    fn restore(&mut self, version: u32, blocks: &[Bytes]) -> Result<(), SliceError> {
+        let slice = match version {
+            version if version == S::VERSION => S::decode(blocks)?,
+            version if version < S::VERSION => S::decode_older(version, blocks)?,
+            _ => return Err(SliceError::new(S::NAME, "a newer program put it back; this one can't read it")),
+        };
+        self.folding = self.begin.folding(slice, 0);
+        Ok(())
     }
 
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice> {
-        Arc::new(self.0.finish())
+        Arc::new(self.folding.finish())
+    }
+}
+
+/// How a slice's folding begins.
+struct Beginning<S> {
+    opener: Option<Opener<S>>,
+    steps: Steps<S>,
+}
+
+impl<S: Slice> Beginning<S> {
+    fn folding(&self, slice: S, expected: usize) -> Box<dyn Folding<S>> {
+        match self.opener {
+            Some(open) => open(slice, expected),
+            None => Box::new(OneByOne { slice, steps: Arc::clone(&self.steps) }),
+        }
     }
 }
 
@@ -75,16 +105,18 @@ impl<S: Slice> ErasedFolding for Finishing<S> {
 pub type Opener<S> = fn(S, usize) -> Box<dyn Folding<S>>;
 
 type Step<S> = Arc<dyn Fn(&mut S, &EventRef<'_>) -> Result<(), CodecError> + Send + Sync>;
+/// Reducers by the kind of event that they take.
+type Steps<S> = Arc<BTreeMap<&'static str, Step<S>>>;
 
 /// A slice's type with its reducers.
 pub(crate) struct SliceType<S> {
     opener: Option<Opener<S>>,
-    steps: BTreeMap<&'static str, Step<S>>,
+    steps: Steps<S>,
 }
 
 impl<S: Slice> SliceType<S> {
     pub(crate) fn new(opener: Option<Opener<S>>) -> Self {
-        Self { opener, steps: BTreeMap::new() }
+        Self { opener, steps: Arc::default() }
     }
 
     /// Adds a reducer; false when there is one for the event already.
@@ -96,14 +128,14 @@ impl<S: Slice> SliceType<S> {
             }
             Ok(())
         });
-        self.steps.insert(E::KIND, step).is_none()
+        Arc::make_mut(&mut self.steps).insert(E::KIND, step).is_none()
     }
 }
 
 /// The folding that calls reducers one event at a time.
 struct OneByOne<S> {
     slice: S,
-    steps: BTreeMap<&'static str, Step<S>>,
+    steps: Steps<S>,
 }
 
 impl<S: Slice> Folding<S> for OneByOne<S> {
@@ -158,11 +190,8 @@ impl<S: Slice> ErasedSliceType for SliceType<S> {
 
     fn begin(&self, slice: &Arc<dyn ErasedSlice>, expected: usize) -> Box<dyn ErasedFolding> {
         let slice = slice.as_any().downcast_ref::<S>().cloned().unwrap_or_default();
-        let folding = match self.opener {
-            Some(open) => open(slice, expected),
-            None => Box::new(OneByOne { slice, steps: self.steps.clone() }),
-        };
-        Box::new(Finishing(folding))
+        let begin = Beginning { opener: self.opener, steps: Arc::clone(&self.steps) };
+        Box::new(Finishing { folding: begin.folding(slice, expected), begin })
     }
 
     fn as_any_mut(&mut self) -> &mut dyn std::any::Any {

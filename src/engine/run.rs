@@ -24,6 +24,11 @@ impl Wanted {
         Self { kinds: u8::MAX, others: None }
     }
 
+    /// The kinds that are not told apart by [`Common`].
+    pub(crate) const fn uncommon() -> Self {
+        Self { kinds: 1 << Common::Other as u8, others: None }
+    }
+
     /// Adds a kind.
     pub(crate) fn add(&mut self, kind: &'static str) {
         let common = Common::of(kind.as_bytes());

@@ -53,6 +53,17 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
         let whole = blocks.concat();
         serde_json::from_slice(&whole).map_err(|e| SliceError::new(Self::NAME, e))
     }
+
+    /// Reads what [`encode`](Slice::encode) gave when [`VERSION`](Slice::VERSION) was lower. Snapshots of other
+    /// versions are not used; but what a rewind put back stands in the history, and must be understood for good.
+    ///
+    /// # Errors
+    /// [`SliceError`], which it always is unless a slice says otherwise; the slice is then left as it is, and the
+    /// event counts as unreadable.
+    fn decode_older(version: u32, _blocks: &[Bytes]) -> Result<Self, SliceError> {
+        let what = format!("a rewind put back version {version} of it, which this program can't read");
+        Err(SliceError::new(Self::NAME, what))
+    }
 }
 
 /// A slice that could not be encoded or decoded.

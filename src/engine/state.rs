@@ -9,8 +9,9 @@ use serde_json::Value;
 use super::clock::Timestamp;
 use super::id::{Digest, SessionId};
 use super::recorded::Seq;
+use super::reducer::ErasedSliceType;
 use super::registry::Registry;
-use super::slice::{EncodedSlice, ErasedSlice, Slice, SliceError};
+use super::slice::{EncodedSlice, ErasedSlice, OnRewind, Slice, SliceError};
 
 /// All slices of a session after the event at [`seq`](State::seq).
 ///
@@ -82,10 +83,20 @@ impl State {
 
     /// Every slice as a snapshot keeps it, in the registry's order.
     pub(crate) fn encode(&self) -> Result<Vec<EncodedSlice>, SliceError> {
+        self.encode_some(|_| true)
+    }
+
+    /// Those that a rewind puts back, but for one that has events of its own for that.
+    pub(crate) fn restorable(&self, but: &str) -> Result<Vec<EncodedSlice>, SliceError> {
+        self.encode_some(|known| known.on_rewind() == OnRewind::Restore && known.name() != but)
+    }
+
+    fn encode_some(&self, pick: impl Fn(&dyn ErasedSliceType) -> bool) -> Result<Vec<EncodedSlice>, SliceError> {
         let types = self.registry.slice_types();
         types
             .iter()
             .zip(self.slices.iter())
+            .filter(|(known, _)| pick(known.as_ref()))
             .map(|(known, slice)| {
                 Ok(EncodedSlice {
                     name: Arc::from(known.name()),

@@ -26,7 +26,8 @@ pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
 use crate::engine::event::{
-    CallFinished, CallStarted, ChildStarted, DeleteEntry, MountHydrated, SessionStarted, WriteFile,
+    CallFinished, CallStarted, ChildStarted, DeleteEntry, MountHydrated, SessionRewound, SessionStarted, SliceRestored,
+    WriteFile,
 };
 use crate::engine::registry::{Registry, RegistryError};
 
@@ -47,6 +48,8 @@ fn standard() -> Result<Registry, RegistryError> {
         .event::<CallFinished>()?
         .event::<WriteFile>()?
         .event::<DeleteEntry>()?
+        .event::<SessionRewound>()?
+        .event::<SliceRestored>()?
         .with(virtual_file_system::register)?
         .with(tool_calls::register)?
         .with(usage::register)?

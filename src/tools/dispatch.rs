@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::capture::CaptureBudget;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::machine::{DispatchError, Machine, ShellRules};
@@ -132,10 +133,7 @@ impl Dispatcher {
         }
         let machine = Machine::new(&session, workspace, rules)?;
         machine.prepare(&session)?;
-        let mut tools = tools.into();
-        if let Some(names) = machine.limits.as_ref().and_then(|limits| limits.tools()) {
-            tools = Arc::new(tools.only(names));
-        }
+        let tools = machine.allowed(tools.into());
         Ok(Self { session, tools, machine })
     }
 
@@ -159,6 +157,10 @@ impl Dispatcher {
         &self.machine
     }
 
+    pub(super) fn budget(&self) -> CaptureBudget {
+        self.machine.rules.budget
+    }
+
     /// Closes the workspace, and records what became of its container. Files stay; a later call brings the
     /// container up again. It blocks until that is recorded.
     ///
@@ -175,6 +177,12 @@ impl Dispatcher {
         Self { session: self.session.as_agent(agent), ..self.clone() }
     }
 
+    /// The same for a child that shares the session: under its agent's name, and within its limits.
+    pub(super) fn shared_by(&self, child: Session) -> Result<Self, SessionError> {
+        let machine = self.machine.shared_by(&child)?;
+        Ok(Self { session: child, tools: machine.allowed(Arc::clone(&self.tools)), machine })
+    }
+
     /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future takes the
     /// call back: what it runs is killed, and it is recorded as interrupted.
     ///
@@ -187,6 +195,10 @@ impl Dispatcher {
         let answer = self.perform(&mut open, call, size).await;
         if let Some(context) = &mut open.context {
             context.stop_running().await;
+        }
+        if let Some(limits) = &self.machine.limits {
+            limits
+                .count(open.micros(), open.context.as_ref().map_or(0, |context| context.written_bytes(answer.is_ok())));
         }
         match answer.and_then(|answer| open.succeed(answer)) {
             Ok((outcome, pending)) => {
@@ -203,7 +215,7 @@ impl Dispatcher {
             return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
         }
         let time_left = match &self.machine.limits {
-            Some(limits) => limits.admit(&self.session, open.call, &call.tool)?,
+            Some(limits) => limits.admit(&self.session, &call.tool)?,
             None => None,
         };
         let Some(tool) = self.tools.get(&call.tool) else {

@@ -11,6 +11,7 @@ use super::error::ToolError;
 use super::limits::Limits;
 use super::policy::CommandPolicy;
 use super::recording::Recording;
+use super::toolset::Tools;
 use crate::backends::{BackendError, FileChange, MachineNews, Workspace};
 use crate::engine::commit::{CommitError, Content};
 use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
@@ -83,6 +84,22 @@ impl Machine {
         Ok(Self { workspace, rules: Arc::new(rules), claim, limits: limits.map(Arc::new) })
     }
 
+    /// Those of the tools that the session may use.
+    pub(super) fn allowed(&self, tools: Arc<Tools>) -> Arc<Tools> {
+        match self.limits.as_ref().and_then(|limits| limits.tools()) {
+            Some(names) => Arc::new(tools.only(names)),
+            None => tools,
+        }
+    }
+
+    /// The same workspace for a child that shares it with its parent.
+    pub(super) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
+        let limits = Limits::of(child)?.map(Arc::new);
+        let mut rules = (*self.rules).clone();
+        rules.policy.deny.extend(limits.iter().flat_map(|limits| limits.denied()));
+        Ok(Self { rules: Arc::new(rules), limits, ..self.clone() })
+    }
+
     /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.
     ///
     /// Where a call is under way in the session already, its files are its own: the next call looks.
@@ -97,6 +114,7 @@ impl Machine {
         if is_blank {
             self.workspace.filling()?;
             fill(session, &tree, self.workspace.as_ref())?;
+            super::leftovers::clear(session, &tree, self.workspace.as_ref(), disk, self.rules.budget)?;
         }
         let mut captured = compare(disk, disk.touched()?, &tree, self.rules.budget)?;
         disk.settle()?;
@@ -156,26 +174,9 @@ impl Machine {
         Ok(captured)
     }
 
-    fn record_found(&self, session: &Session, mut captured: Captured) -> Result<Option<Pending>, SessionError> {
-        if captured.is_empty() {
-            return Ok(None);
-        }
-        let mut recording = Recording::of_nobody(session);
+    fn record_found(&self, session: &Session, captured: Captured) -> Result<Option<Pending>, SessionError> {
         let backend = self.workspace.backend_name().to_owned();
-        recording.push(&DriftFound { backend, entries: captured.len() })?;
-        for event in &captured.deleted {
-            recording.push(event)?;
-        }
-        for event in &captured.written {
-            recording.push(event)?;
-            // In the commit of its event: what is seen in the history can be read.
-            if let Node::File { content: digest, .. } = event.node
-                && let Some(bytes) = captured.contents.remove(&digest)
-            {
-                recording.keep(Content { digest, bytes });
-            }
-        }
-        recording.submit().map(Some)
+        record_found(session, &DriftFound { backend, entries: captured.len() }, captured)
     }
 
     /// Records what has happened to the machine since the last call.
@@ -200,6 +201,32 @@ impl Machine {
     }
 }
 
+/// Records what was found on a disk; nothing where nothing was.
+pub(super) fn record_found(
+    session: &Session,
+    found: &DriftFound,
+    mut captured: Captured,
+) -> Result<Option<Pending>, SessionError> {
+    if captured.is_empty() {
+        return Ok(None);
+    }
+    let mut recording = Recording::of_nobody(session);
+    recording.push(found)?;
+    for event in &captured.deleted {
+        recording.push(event)?;
+    }
+    for event in &captured.written {
+        recording.push(event)?;
+        // In the commit of its event: what is seen in the history can be read.
+        if let Node::File { content: digest, .. } = event.node
+            && let Some(bytes) = captured.contents.remove(&digest)
+        {
+            recording.keep(Content { digest, bytes });
+        }
+    }
+    recording.submit().map(Some)
+}
+
 fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), CommitError> {
     news.iter().try_for_each(|news| match news {
         MachineNews::Started(event) => recording.push(event),
@@ -207,7 +234,7 @@ fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), Comm
     })
 }
 
-fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {
+pub(super) fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {
     Ok(session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default())
 }
 

@@ -88,7 +88,17 @@ fn sessions() {
     };
     check("child", &SessionStarted { name: text("demo-1"), origin, limits, ..session });
     let child = SessionId::from_bytes([8; 16]);
-    check("child", &ChildStarted { child, name: text("demo-1"), at, isolation, agent: text("worker") });
+    check(
+        "child",
+        &ChildStarted {
+            child,
+            name: text("demo-1"),
+            at,
+            isolation,
+            agent: text("worker"),
+            limits: ChildLimits::default(),
+        },
+    );
     let preview = MountPreview { entries: vec![text("src/"), text("README.md")], more: 3 };
     let mount = MountHydrated {
         host_path: text("/srv/project"),

@@ -20,6 +20,7 @@ mod house;
 mod merge;
 mod podman_shell;
 mod policy;
+mod rewind;
 mod rig;
 mod rootless;
 mod store;

@@ -1,7 +1,10 @@
 //! A session's container: made when a command needs it, stopped when nobody does, removed at the end.
 
+mod adopting;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::NAME;
@@ -9,7 +12,7 @@ use super::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
 use super::files::Files;
 use super::leftovers::owner_of_this_process;
 use super::options::{PodmanOptions, RunnerUse};
-use super::paths::Paths;
+use super::paths::{self, Paths};
 use super::way::{TOKEN, Way};
 use crate::backends::commands::Place;
 use crate::backends::executor::Executor;
@@ -50,12 +53,25 @@ struct Machine {
     /// Whether the engine was asked to make or start one since the last was removed.
     tried: bool,
     used: Option<Instant>,
+    /// Gives the container its name. Until it has ended nobody asks for one by that.
+    naming: Option<JoinHandle<()>>,
 }
 
 struct Live {
     id: String,
     pid: i32,
     executor: Arc<dyn Executor>,
+    /// Whether it was made before anybody needed it, so that it can't be started again.
+    was_warm: bool,
+}
+
+impl Machine {
+    fn wait_for_name(&mut self) {
+        if let Some(naming) = self.naming.take() {
+            // A panic there has been printed.
+            drop(naming.join());
+        }
+    }
 }
 
 impl SessionContainer {
@@ -112,8 +128,11 @@ impl SessionContainer {
             }
             self.forget(&container, "vanished");
         }
-        let engine = self.engine(machine)?;
-        let started = self.bring_up_somehow(&engine, machine);
+        machine.wait_for_name();
+        let started = match self.adopt(machine) {
+            Some(adopted) => Ok(adopted),
+            None => self.engine(machine).and_then(|engine| self.bring_up_somehow(&engine, machine)),
+        };
         if let Err(EngineError::Unreachable(_)) = &started {
             // Another one may be there next time.
             machine.unreachable = machine.engine.take();
@@ -193,7 +212,7 @@ impl SessionContainer {
                 None
             }
         };
-        let token = token().map_err(io)?;
+        let token = paths::token().map_err(io)?;
         self.paths.prepare_door(TOKEN, &token).map_err(io)?;
         let id = match known {
             Some(id) => id,
@@ -202,19 +221,23 @@ impl SessionContainer {
         let started = engine.start(&id);
         let container = started.and_then(|()| self.reach(engine, &id, &token, way));
         let (container, limits_enforced) = container.inspect_err(|_| drop(engine.remove(&id)))?;
-        let event = ContainerStarted {
+        let event = self.started(engine, &id, again.is_none(), limits_enforced, way);
+        Ok((container, event))
+    }
+
+    fn started(&self, engine: &Engine, id: &str, created: bool, limits_enforced: bool, way: &Way) -> ContainerStarted {
+        ContainerStarted {
             name: self.name.clone(),
-            id,
+            id: id.to_owned(),
             image: self.options.image.clone(),
             engine: format!("podman {}", engine.version),
-            created: again.is_none(),
+            created,
             rootless: engine.rootless,
             limits_enforced,
             overlay: self.files.is_overlay(),
             runner: way.reason().is_none(),
             without_runner: way.reason().unwrap_or_default().to_owned(),
-        };
-        Ok((container, event))
+        }
     }
 
     fn provide_image(&self, engine: &Engine) -> Result<(), EngineError> {
@@ -269,7 +292,7 @@ impl SessionContainer {
         }
         self.files.attach(seen.pid).map_err(|error| failed(format!("its files can't be shown in it: {error}")))?;
         let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token, &self.options)?;
-        Ok((Live { id: id.to_owned(), pid: seen.pid, executor }, limits_enforced))
+        Ok((Live { id: id.to_owned(), pid: seen.pid, executor, was_warm: false }, limits_enforced))
     }
 
     /// Notes that a container does not run any more.
@@ -294,9 +317,11 @@ impl SessionContainer {
             return;
         }
         let (Some(container), Some(engine)) = (machine.container.take(), machine.engine.clone()) else { return };
-        match engine.stop(&container.id) {
+        machine.wait_for_name();
+        let ended = if container.was_warm { engine.remove(&container.id) } else { engine.stop(&container.id) };
+        match ended {
             Ok(()) => {
-                machine.stopped = Some(container.id.clone());
+                machine.stopped = (!container.was_warm).then(|| container.id.clone());
                 self.forget(&container, "idle");
             }
             Err(error) => {
@@ -330,6 +355,7 @@ impl SessionContainer {
     }
 
     fn tear_down_held(&self, machine: &mut Machine, reason: &str) -> bool {
+        machine.wait_for_name();
         let Some(engine) = machine.engine.clone().or_else(|| machine.unreachable.take()) else { return true };
         let id = match (&machine.container, &machine.stopped) {
             (Some(container), _) => container.id.clone(),
@@ -352,13 +378,6 @@ impl SessionContainer {
         }
         true
     }
-}
-
-/// A secret that only this process and the runner know.
-fn token() -> std::io::Result<Vec<u8>> {
-    let mut token = vec![0; 32];
-    getrandom::fill(&mut token).map_err(std::io::Error::other)?;
-    Ok(token)
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long a container has been idle is nobody's history")]

@@ -141,16 +141,20 @@ fn is_text(bytes: &[u8]) -> bool {
 }
 
 /// A link's target in JSON: the same notation as a path's, so that any bytes come back.
-mod target_text {
+pub(super) mod target_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(target: &[u8], serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&escaped(target))
+    }
+
+    pub(in crate::engine::event) fn escaped(bytes: &[u8]) -> String {
         let mut text = String::new();
-        for chunk in target.utf8_chunks() {
+        for chunk in bytes.utf8_chunks() {
             text.push_str(&chunk.valid().replace('\\', "\\\\"));
             chunk.invalid().iter().for_each(|b| text.push_str(&format!("\\x{b:02x}")));
         }
-        serializer.serialize_str(&text)
+        text
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<u8>, D::Error> {

@@ -5,6 +5,7 @@ mod codec;
 mod command;
 mod file;
 mod merge;
+mod rewind;
 mod session;
 mod workspace;
 
@@ -16,6 +17,7 @@ pub use command::{
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+pub use rewind::{SessionRewound, SliceRestored};
 pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 

@@ -34,6 +34,13 @@ impl Event for SessionStarted {
     const KIND: &'static str = "SessionStarted";
 }
 
+impl SessionStarted {
+    /// Whether what was before it, if there is something, was a parent's.
+    pub fn begins_child(&self) -> bool {
+        self.origin.is_some()
+    }
+}
+
 /// How much of a parent's session its child has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -135,6 +142,10 @@ pub struct ChildStarted {
     /// Under which agent's name it acts; empty for nobody's.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
+    /// What it may do. A shared child is held to it here, by its agent's name; others have it in their own
+    /// first event, too.
+    #[serde(default, skip_serializing_if = "ChildLimits::is_unlimited")]
+    pub limits: ChildLimits,
 }
 
 impl Event for ChildStarted {

@@ -12,8 +12,9 @@ use std::time::Duration;
 use foldspace::{
     CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, ContainerStarted, DispatchError,
     Dispatcher, DriftFound, Event, Health, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse,
-    PodmanOptions, PodmanShellTool, Recorded, Registry, Seq, Session, SessionId, Sessions, ShellRules, SnapshotPolicy,
-    SystemClock, Timestamp, ToolCall, ToolOutcome, Tools, VirtualFileSystem, WorkspaceSpec, WriteFile,
+    PodmanOptions, PodmanShellTool, Recorded, Registry, RewindError, RewindOptions, Rewound, Seq, Session, SessionId,
+    Sessions, ShellRules, SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, Tools, VirtualFileSystem,
+    WorkspaceSpec, WriteFile,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -226,6 +227,11 @@ impl Rig {
     /// Makes a call; what it gives is not looked at.
     pub(crate) fn bare(&self, tool: &str, params: Value) -> ToolOutcome {
         self.runtime.block_on(self.dispatcher().call(ToolCall::new(tool, params))).unwrap()
+    }
+
+    /// Takes the session back.
+    pub(crate) fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, RewindError> {
+        self.runtime.block_on(self.dispatcher().rewind(to, options))
     }
 
     /// Makes a call and checks what it recorded, and that the files are as the slice says.

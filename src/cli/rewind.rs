@@ -1,0 +1,161 @@
+//! `foldspace rewind`: the log and the files go back together.
+
+use std::sync::Arc;
+
+use foldspace::{CaptureBudget, Change, EntryPath, RewindError, RewindOptions, Rewound, rewind};
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::open::{self, Found};
+use super::output::{self, BAD, BOLD, GOOD, ODD, Out};
+use super::position::Position;
+use super::{text, workspace};
+
+/// Entries that are shown of a list.
+const SHOWN: usize = 50;
+
+/// Takes a session back to an earlier moment: its files and its state, as new events
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Nothing of the history is lost, and a rewind can be undone by another to the position before it. It
+happens whole or not at all. What somebody changed in the workspace without foldspace is never
+overwritten without a word: the rewind is refused and tells what it is.
+
+Examples:
+  foldspace rewind NAME --to 42            as it was after event 42
+  foldspace rewind NAME --to -20 --dry-run what would change
+  foldspace rewind NAME --to 10m --force   also over changes from outside, which are recorded first")]
+pub(super) struct Rewind {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// Goes back to POSITION: an event's number (12 or @12), so many events ago (-5), a moment
+    /// (2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m)
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    to: Position,
+    /// Records what was changed from outside and goes on; leaves what can't be brought back
+    #[arg(long)]
+    force: bool,
+    /// Shows what would change, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl Rewind {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let opened = open::changing(globals)?;
+        let found = opened.find(&self.session)?;
+        let to = self.to.resolve(&found.session)?;
+        let options = RewindOptions { force: self.force, dry_run: self.dry_run };
+        let workspace = workspace::of_session(globals, &found.session)?;
+        let session = found.session.clone();
+        let budget = CaptureBudget::default();
+        let rewound = super::block_on(async { rewind(&session, &Arc::clone(&workspace), budget, to, options).await })?;
+        workspace.close();
+        match rewound {
+            Ok(rewound) => {
+                self.show(&found, &rewound, globals, out)?;
+                Ok(Exit::Ok)
+            }
+            Err(RewindError::Drifted(paths)) => refused(&found, "changed_outside", &paths, out),
+            Err(RewindError::NotKept(paths)) => refused(&found, "not_kept", &paths, out),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn show(&self, found: &Found, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        if out.is_json() {
+            return out.document(&json!({
+                "session": found.session.id(),
+                "to": rewound.to,
+                "from": rewound.from,
+                "dry_run": self.dry_run,
+                "refused": null,
+                "recorded": rewound.recorded.map(|(first, last)| json!({ "first": first, "last": last })),
+                "changes": rewound.changes,
+                "slices": rewound.slices,
+                "drift": rewound.drift,
+                "left": rewound.left,
+            }));
+        }
+        let name = text::one_line(&found.name, 80);
+        if rewound.changes.is_empty() && rewound.slices.is_empty() {
+            out.line(format!("session {name} stands as it did at {}; nothing is to be done", rewound.to))?;
+            return tell_rest(rewound, out);
+        }
+        for change in rewound.changes.iter().take(SHOWN) {
+            let word = match change {
+                Change::Added { .. } => out.paint(GOOD, "back   "),
+                Change::Removed { .. } => out.paint(BAD, "gone   "),
+                Change::Changed { .. } => out.paint(ODD, "changed"),
+            };
+            out.line(format!("{word}  {}", change.path()))?;
+        }
+        if rewound.changes.len() > SHOWN {
+            out.line(format!("and {} more", rewound.changes.len() - SHOWN))?;
+        }
+        rewound.slices.iter().try_for_each(|slice| out.line(format!("slice    {slice}")))?;
+        tell_rest(rewound, out)?;
+        let entries = text::count(rewound.changes.len() as u64, "entry");
+        let name = out.paint(BOLD, name);
+        match rewound.recorded {
+            None => {
+                out.line(format!("\nsession {name} would go back to {} from {}: {entries}", rewound.to, rewound.from))
+            }
+            Some((first, last)) => {
+                let positions = format!("events {first} to {last}");
+                out.line(format!("\nsession {name} is back at {}: {entries}, {positions}", rewound.to))?;
+                let program = open::same_program(globals);
+                out.line(format!("to undo it: {program} rewind {} --to {}", found.name, rewound.from))
+            }
+        }
+    }
+}
+
+/// What was recorded first, and what was left.
+fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
+    for path in rewound.drift.iter().take(SHOWN) {
+        out.line(format!("outside  {path}"))?;
+    }
+    for path in rewound.left.iter().take(SHOWN) {
+        out.line(format!("left     {path}"))?;
+    }
+    Ok(())
+}
+
+/// Reports what stands against it. Nothing was recorded and nothing touched.
+fn refused(found: &Found, why: &str, paths: &[EntryPath], out: &mut Out) -> Result<Exit, Failure> {
+    if out.is_json() {
+        out.document(&json!({ "session": found.session.id(), "refused": why, "entries": paths, "recorded": null }))?;
+        return Ok(Exit::Failed);
+    }
+    let (what, hint) = match why {
+        "not_kept" => (
+            "can't be brought back, as their contents were never kept or they are no files",
+            "--force leaves them as they are; `foldspace stat` tells what is known of one",
+        ),
+        _ => (
+            "changed in the workspace outside of any call; nothing was done",
+            "--force records that first, so that it can be had again; or make a call, which records it, too",
+        ),
+    };
+    let mut lines: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("  {path}")).collect();
+    if paths.len() > SHOWN {
+        lines.push(format!("  and {} more", paths.len() - SHOWN));
+    }
+    let told = format!("{} {what}:\n{}", text::count(paths.len() as u64, "entry"), lines.join("\n"));
+    output::tell(&Failure::new(Exit::Failed, told).with_hint(hint));
+    Ok(Exit::Failed)
+}
+
+impl From<RewindError> for Failure {
+    fn from(error: RewindError) -> Self {
+        match error {
+            RewindError::Session(error) => error.into(),
+            RewindError::Workspace(error) => error.into(),
+            RewindError::Slice(error) => error.into(),
+            RewindError::NotPutBack { .. } => Self::new(Exit::Io, error.to_string()),
+            other => Self::new(Exit::Failed, other.to_string()),
+        }
+    }
+}

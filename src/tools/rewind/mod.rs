@@ -1,0 +1,288 @@
+//! Rewind: the log and the files go back together, as new events.
+
+mod landing;
+mod plan;
+
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::capture::{CaptureBudget, Captured, compare};
+use super::dispatch::Dispatcher;
+use super::machine::{DispatchError, Machine, files_of, record_found};
+use crate::backends::{BackendError, Workspace};
+use crate::engine::commit::{Commit, CommitError};
+use crate::engine::event::{DriftFound, SessionRewound, SliceRestored};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::engine::slice::{EncodedSlice, Slice, SliceError};
+use crate::reducers::{Change, VirtualFileSystem};
+use landing::Landing;
+pub(super) use plan::Plan;
+use plan::Planned;
+
+/// How a rewind goes about it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RewindOptions {
+    /// Goes on where it would refuse: what was changed from outside is recorded first, so that it can be had again;
+    /// and what can't be made again is left as it is.
+    pub force: bool,
+    /// Only finds out what would happen. Nothing is recorded, and no file is touched.
+    pub dry_run: bool,
+}
+
+/// What a rewind did, or would do.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Rewound {
+    /// The position whose state is back.
+    pub to: Seq,
+    /// The position before; a rewind to that undoes this one.
+    pub from: Seq,
+    /// The first and the last position of its events; none when nothing differed, and in a dry run.
+    pub recorded: Option<(Seq, Seq)>,
+    /// What became of the files.
+    pub changes: Vec<Change>,
+    /// The other slices that were put back.
+    pub slices: Vec<String>,
+    /// What somebody had changed from outside, which was recorded first.
+    pub drift: Vec<EntryPath>,
+    /// What could not be put back and was left as it is.
+    pub left: Vec<EntryPath>,
+}
+
+/// Why a rewind did not happen. The session and its files are then as before, unless it says otherwise.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RewindError {
+    /// The session or its store failed, or has no such position.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The workspace failed.
+    #[error(transparent)]
+    Workspace(#[from] BackendError),
+    /// A slice can't be encoded.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
+    /// Somebody changed files outside of any call. Nothing was recorded of it.
+    #[error("{} in the workspace changed outside of any call: {}", counted(.0.len()), listed(.0))]
+    Drifted(Vec<EntryPath>),
+    /// Some of what was there, or is there and would have to go, can't be made again.
+    #[error("{} can't be brought back, because their contents were never kept or they are no files: {}",
+        counted(.0.len()), listed(.0))]
+    NotKept(Vec<EntryPath>),
+    /// The difference does not fit into one commit.
+    #[error("the difference between {from} and {to} is too large to be recorded at once: {reason}")]
+    TooLarge {
+        /// Where the session stands.
+        from: Seq,
+        /// Where it was to go.
+        to: Seq,
+        /// What is over which limit.
+        reason: String,
+    },
+    /// It failed, and what was done by then could not be undone. The next process fills the disk anew from what is
+    /// recorded.
+    #[error("{failure}; and the files could not be put back ({reason}): open the workspace again, which does that")]
+    NotPutBack {
+        /// Why it failed.
+        failure: String,
+        /// Why the files could not be put back.
+        reason: String,
+    },
+    /// The thread that did it panicked.
+    #[error("the rewind was stopped")]
+    Stopped,
+}
+
+/// Paths that an error names.
+const LISTED: usize = 8;
+
+fn counted(count: usize) -> String {
+    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+}
+
+fn listed(paths: &[EntryPath]) -> String {
+    let mut shown: Vec<_> = paths.iter().take(LISTED).map(EntryPath::rooted).collect();
+    if paths.len() > LISTED {
+        shown.push(format!("and {} more", paths.len() - LISTED));
+    }
+    shown.join(", ")
+}
+
+impl Dispatcher {
+    /// Takes the session back to the state after the event at `to`: its files, and every slice that is state and no
+    /// log. It waits for the call that has the workspace. See [`rewind`].
+    ///
+    /// ```
+    /// use foldspace::{
+    ///     Dispatcher, MemoryWorkspace, NewSession, Registry, RewindOptions, Sessions, ToolCall, Tools, VirtualFileSystem,
+    /// };
+    /// # let directory = tempfile::tempdir()?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+    /// let session = sessions.create(NewSession::default())?;
+    /// let tools = Dispatcher::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+    /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
+    /// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
+    ///
+    /// let files = || session.state().map(|state| state.slice::<VirtualFileSystem>().map_or(0, |files| files.len()));
+    /// let rewound = runtime.block_on(tools.rewind(1, RewindOptions::default()))?;
+    /// assert_eq!(files()?, 0);
+    /// runtime.block_on(tools.rewind(rewound.from, RewindOptions::default()))?;
+    /// assert_eq!(files()?, 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`RewindError`].
+    pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, RewindError> {
+        rewind(self.session(), self.workspace(), self.budget(), to, options).await
+    }
+}
+
+/// Takes a session back to the state after the event at `to`, without a dispatcher, which would record at once what
+/// somebody changed from outside.
+///
+/// Log and files go together, and nothing of the history is lost: one commit holds a [`SessionRewound`], the file
+/// events that lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs keep what
+/// they have. The position may be in the middle of a call: then it is the files as its events up to there say, which
+/// the disk need not have been at any moment. A call that is under way is waited for.
+///
+/// It happens whole or not at all. An error leaves files and log as they were; when the process dies half-way, the
+/// next one that opens the workspace makes the files what the log says, be that before or after the rewind. Once it
+/// has begun to change files, dropping the future does not stop it.
+///
+/// # Errors
+/// [`RewindError`]: above all [`Drifted`](RewindError::Drifted) and [`NotKept`](RewindError::NotKept), over which
+/// [`force`](RewindOptions::force) gets.
+pub async fn rewind(
+    session: &Session,
+    workspace: &Arc<dyn Workspace>,
+    budget: CaptureBudget,
+    to: Seq,
+    options: RewindOptions,
+) -> Result<Rewound, RewindError> {
+    let turn = session.turn().await;
+    let looking = session.looking().await;
+    let work = Work { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work.run();
+        drop((turn, looking));
+        done
+    });
+    done.await.map_err(|_| RewindError::Stopped)?
+}
+
+/// A rewind that has the turn.
+struct Work {
+    session: Session,
+    workspace: Arc<dyn Workspace>,
+    budget: CaptureBudget,
+    to: Seq,
+    options: RewindOptions,
+}
+
+impl Work {
+    fn run(&self) -> Result<Rewound, RewindError> {
+        let then = self.session.state_at(self.to)?;
+        let (now, drift) = self.present()?;
+        let state = self.session.state()?;
+        let from = state.seq();
+        let old = then.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+        let plan = Plan::between(&now, &old);
+        if !plan.left.is_empty() && !self.options.force {
+            return Err(RewindError::NotKept(plan.left));
+        }
+        let (restored, present) =
+            (then.restorable(VirtualFileSystem::NAME)?, state.restorable(VirtualFileSystem::NAME)?);
+        let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
+        let names = slices.iter().map(|slice| slice.name.to_string()).collect();
+        let mut recorded = None;
+        if !self.options.dry_run && !(plan.is_empty() && slices.is_empty()) {
+            let commit = self.commit(from, &plan, slices)?;
+            let (session, workspace) = (&self.session, self.workspace.as_ref());
+            let committed = Landing { session, workspace, now: &now, plan: &plan }.land(commit)?;
+            recorded = Some((committed.first, committed.last));
+        }
+        let Plan { changes, left, .. } = plan;
+        Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left })
+    }
+
+    /// The files as they are, and what somebody changed from outside.
+    fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), RewindError> {
+        if self.workspace.is_blank() && !self.options.dry_run {
+            let rules = super::machine::ShellRules { budget: self.budget, ..Default::default() };
+            let workspace = Arc::clone(&self.workspace);
+            let machine = Machine { workspace, rules: Arc::new(rules), claim: None, limits: None };
+            machine.prepare(&self.session).map_err(RewindError::from)?;
+        }
+        let mut files = files_of(&self.session)?;
+        let Some(disk) = self.workspace.capture().filter(|_| !self.workspace.is_blank()) else {
+            return Ok((files, Vec::new()));
+        };
+        let captured = compare(disk, disk.touched()?, &files, self.budget)?;
+        if captured.is_empty() {
+            if !self.options.dry_run {
+                disk.settle()?;
+            }
+            return Ok((files, Vec::new()));
+        }
+        let drift = paths(&captured);
+        if !self.options.force {
+            return Err(RewindError::Drifted(drift));
+        }
+        if self.options.dry_run {
+            captured.deleted.iter().for_each(|event| files.delete(event));
+            captured.written.iter().for_each(|event| files.write(event, self.session.now()));
+            return Ok((files, drift));
+        }
+        let entries = captured.len();
+        let found = DriftFound { backend: self.workspace.backend_name().to_owned(), entries };
+        if let Some(pending) = record_found(&self.session, &found, captured)? {
+            pending.wait().map_err(SessionError::from)?;
+        }
+        disk.settle()?;
+        Ok((files_of(&self.session)?, drift))
+    }
+
+    fn commit(&self, from: Seq, plan: &Plan, slices: Vec<EncodedSlice>) -> Result<Commit, RewindError> {
+        let too_large = |error: CommitError| match error {
+            CommitError::TooLarge { .. } => RewindError::TooLarge { from, to: self.to, reason: error.to_string() },
+            other => RewindError::Session(other.into()),
+        };
+        let mut commit = self.session.commit();
+        let (entries, left) = (plan.changes.len() as u64, plan.left.len() as u64);
+        commit.push(&SessionRewound { to: self.to, from, entries, left }).map_err(too_large)?;
+        for step in &plan.steps {
+            let pushed = match step {
+                Planned::Write(event) => commit.push(event),
+                Planned::Delete(event) => commit.push(event),
+            };
+            pushed.map_err(too_large)?;
+        }
+        for EncodedSlice { name, version, blocks } in slices {
+            commit.push(&SliceRestored { slice: name.to_string(), version, blocks }).map_err(too_large)?;
+        }
+        Ok(commit)
+    }
+}
+
+fn paths(captured: &Captured) -> Vec<EntryPath> {
+    let deleted = captured.deleted.iter().map(|event| event.path.clone());
+    let mut paths: Vec<_> = deleted.chain(captured.written.iter().map(|event| event.path.clone())).collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+impl From<DispatchError> for RewindError {
+    fn from(error: DispatchError) -> Self {
+        match error {
+            DispatchError::Session(error) => error.into(),
+            DispatchError::Workspace(error) => error.into(),
+            // A disk that is filled gives no other.
+            other => BackendError { backend: "session's", reason: other.to_string() }.into(),
+        }
+    }
+}

@@ -1,0 +1,444 @@
+//! Rewind: log and files go back together, whole or not at all.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use foldspace::{
+    Allowances, BackendError, Capture, CaptureBudget, Change, Commit, Dispatcher, EntryPath, Event, FileChange,
+    HostOptions, HostWorkspace, NewSession, Node, Recorded, Registry, RewindError, RewindOptions, Session,
+    SessionAllow, SessionRewound, Sessions, Shell, Slice, SliceRestored, Tools, VirtualFileSystem, Workspace,
+    WriteFile, WriteMode, rewind,
+};
+use serde_json::json;
+
+use crate::rig::{Kind, Rig, differences, walk};
+
+const FORCED: RewindOptions = RewindOptions { force: true, dry_run: false };
+
+mod everywhere {
+    use super::*;
+
+    macro_rules! everywhere {
+        ($($test:ident),+ $(,)?) => {
+            mod on_the_host {
+                $(#[test] fn $test() { super::$test(Rig::new(Kind::Host).unwrap()); })+
+                use crate::rig::{Kind, Rig};
+            }
+            mod on_an_overlay {
+                $(#[test] fn $test() {
+                    let Some(rig) = Rig::new(Kind::Overlay) else { return };
+                    super::$test(rig);
+                })+
+                use crate::rig::{Kind, Rig};
+            }
+            mod on_a_plain_directory {
+                $(#[test] fn $test() {
+                    let Some(rig) = Rig::new(Kind::Plain) else { return };
+                    super::$test(rig);
+                })+
+                use crate::rig::{Kind, Rig};
+            }
+        };
+    }
+
+    everywhere!(every_moment_can_be_gone_back_to, drift_stands_in_the_way, a_rewind_outlives_its_process);
+
+    fn every_moment_can_be_gone_back_to(rig: Rig) {
+        let commands = [
+            "mkdir -p src/deep && echo one > src/a && echo two > src/deep/b && ln -s a src/link",
+            "chmod +x src/a && mkdir empty",
+            "mv src/deep moved && echo three >> moved/b",
+            "rm -r src && echo file > src",
+            "rm src && mkdir src && printf '\\000\\377' > src/bytes && echo x > 'name with\\backslash'",
+            "rm -rf * && echo last > last",
+        ];
+        let mut moments = Vec::new();
+        for command in commands {
+            let step = rig.ok(command);
+            moments.push((step.outcome.finished, walk(&rig.root())));
+        }
+        // Back and forth, so that each difference is gone both ways.
+        for at in [4, 0, 5, 2, 1, 3, 0, 4, 5, 0] {
+            let (seq, then) = &moments[at];
+            let rewound = rig.rewind(*seq, RewindOptions::default()).unwrap();
+            assert_eq!((rewound.to, rewound.left.len(), rewound.drift.len()), (*seq, 0, 0));
+            assert_eq!(differences(then, &walk(&rig.root())), Vec::<String>::new(), "at {seq}");
+            rig.check(&format!("rewind to {seq}"));
+            assert_eq!(rig.slice().diff(&rig.slice_at(*seq)), Vec::new());
+        }
+        // What was put back is known: nobody takes it for changed from outside.
+        assert_eq!(rig.ok("cat src/a").stdout(), "one");
+        assert_eq!(rig.ok("true").drift, []);
+        let head = rig.session().head().unwrap();
+        let again = rig.rewind(head, RewindOptions::default()).unwrap();
+        assert_eq!((again.recorded, rig.session().head().unwrap()), (None, head));
+        rig.verify();
+    }
+
+    fn drift_stands_in_the_way(rig: Rig) {
+        let first = rig.ok("echo one > a && echo one > b").outcome.finished;
+        rig.ok("echo two > a && mkdir d && echo two > d/c");
+        std::fs::write(rig.root().join("b"), "by somebody").unwrap();
+        std::fs::write(rig.root().join("d/new"), "by somebody").unwrap();
+        let (head, before) = (rig.session().head().unwrap(), walk(&rig.root()));
+        for options in [RewindOptions::default(), RewindOptions { dry_run: true, force: false }] {
+            let Err(RewindError::Drifted(paths)) = rig.rewind(first, options) else { panic!("it must be refused") };
+            assert_eq!(paths, ["b", "d/new"].map(|path| EntryPath::lookup(path).unwrap()));
+        }
+        assert_eq!(rig.session().head().unwrap(), head, "nothing was recorded");
+        assert_eq!(differences(&before, &walk(&rig.root())), Vec::<String>::new());
+        let dry = rig.rewind(first, RewindOptions { force: true, dry_run: true }).unwrap();
+        assert_eq!((dry.recorded, rig.session().head().unwrap()), (None, head));
+
+        let forced = rig.rewind(first, FORCED).unwrap();
+        let paths = |changes: &[Change]| changes.iter().map(|change| change.path().clone()).collect::<Vec<_>>();
+        assert_eq!((forced.drift.len(), paths(&forced.changes)), (2, paths(&dry.changes)));
+        let shown = |path: &str| std::fs::read_to_string(rig.root().join(path)).unwrap();
+        assert_eq!((shown("a"), shown("b"), rig.root().join("d").exists()), ("one\n".into(), "one\n".into(), false));
+        rig.check("a forced rewind");
+        // What somebody did can be had again.
+        rig.rewind(forced.from, RewindOptions::default()).unwrap();
+        assert_eq!((shown("b"), shown("d/new")), ("by somebody".into(), "by somebody".into()));
+        rig.verify();
+    }
+
+    fn a_rewind_outlives_its_process(mut rig: Rig) {
+        let first = rig.ok("mkdir d && echo one > d/a && echo gone > b").outcome.finished;
+        rig.ok("echo two > d/a && rm b && echo new > c");
+        rig.rewind(first, RewindOptions::default()).unwrap();
+        let head = rig.session().head().unwrap();
+        rig.reopen();
+        assert_eq!(rig.session().head().unwrap(), head, "nothing is taken for changed from outside");
+        assert_eq!(rig.ok("cat d/a b; ls").stdout(), "one\ngone\nb\nd");
+        rig.verify();
+    }
+}
+
+/// A host directory that fails, or at which the process dies, when it is told to.
+struct Failing {
+    inner: HostWorkspace,
+    /// Projections that do well before one does not.
+    left: AtomicUsize,
+    how: How,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// An error, as of a disk that is full.
+    Error,
+    /// Half of it is done when the process dies.
+    DieHalfway,
+    /// All of it is done, and recorded, when the process dies.
+    DieAtTheEnd,
+}
+
+impl Workspace for Failing {
+    fn backend_name(&self) -> &'static str {
+        "host"
+    }
+
+    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        let is_last = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
+        match self.how {
+            How::Error if is_last => Err(BackendError { backend: "host", reason: "the disk is full".to_owned() }),
+            How::DieHalfway if is_last => {
+                self.inner.project(&changes[..changes.len() / 2]).unwrap();
+                panic!("the process dies, as the test wants it");
+            }
+            _ => self.inner.project(changes),
+        }
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        self.inner.shell()
+    }
+
+    fn capture(&self) -> Option<&dyn Capture> {
+        self.inner.capture()
+    }
+
+    fn is_blank(&self) -> bool {
+        self.inner.is_blank()
+    }
+
+    fn filling(&self) -> Result<(), BackendError> {
+        self.inner.filling()
+    }
+
+    fn unsettled(&self) -> Result<(), BackendError> {
+        self.inner.unsettled()
+    }
+
+    fn filled(&self) -> Result<(), BackendError> {
+        assert!(self.how != How::DieAtTheEnd, "the process dies, as the test wants it");
+        self.inner.filled()
+    }
+}
+
+/// A session on the host with two moments; gives what is needed to open it again.
+struct Broken {
+    directory: tempfile::TempDir,
+    sessions: Sessions,
+    session: Session,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Broken {
+    fn new() -> (Self, u64) {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::open(directory.path().join("data"), Registry::standard()).unwrap();
+        let session = sessions.create(NewSession::named("broken")).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let broken = Self { directory, sessions, session, runtime };
+        let dispatcher = broken.opened();
+        let run = |command: &str| {
+            let call = foldspace::ToolCall::new("shell_execute", json!({ "command": command }));
+            broken.runtime.block_on(dispatcher.call(call)).unwrap().finished
+        };
+        let first = run("mkdir -p d/old && for i in 1 2 3 4 5 6; do echo one > d/$i; echo gone > d/old/$i; done");
+        run("rm -r d/old d/1 && for i in 2 3 4; do echo two > d/$i; done && mkdir -p new/deep && echo x > new/deep/x");
+        dispatcher.close().unwrap();
+        (broken, first)
+    }
+
+    fn workspace(&self) -> HostWorkspace {
+        HostWorkspace::open(&self.directory.path().join("work"), &HostOptions::default()).unwrap()
+    }
+
+    fn opened(&self) -> Dispatcher {
+        let rules = foldspace::ShellRules {
+            policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
+            ..Default::default()
+        };
+        let workspace = Arc::new(self.workspace());
+        Dispatcher::with_rules(self.session.clone(), Tools::standard(), workspace, rules).unwrap()
+    }
+
+    fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::Rewound, RewindError> {
+        let (budget, options) = (CaptureBudget::default(), RewindOptions::default());
+        self.runtime.block_on(rewind(&self.session, &workspace, budget, to, options))
+    }
+
+    fn files(&self) -> VirtualFileSystem {
+        self.session.state().unwrap().slice::<VirtualFileSystem>().unwrap().clone()
+    }
+
+    /// The files on the disk are those of the log, and these are those at `seq`.
+    fn stands_at(&self, seq: u64) {
+        let then = self.session.state_at(seq).unwrap().slice::<VirtualFileSystem>().unwrap().clone();
+        assert_eq!(self.files().diff(&then), Vec::new());
+        let copy = tempfile::tempdir().unwrap();
+        let copy = copy.path().join("copy");
+        foldspace::materialise(&self.session, &self.session.state_at(seq).unwrap(), &copy).unwrap();
+        assert_eq!(differences(&walk(&copy), &walk(&self.directory.path().join("work"))), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_workspace_that_fails_leaves_everything_as_it_was() {
+    let (broken, first) = Broken::new();
+    let before = broken.session.head().unwrap();
+    let failing = Failing { inner: broken.workspace(), left: AtomicUsize::new(0), how: How::Error };
+    let error = broken.rewind(Arc::new(failing), first).unwrap_err();
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    assert_eq!(broken.session.head().unwrap(), before);
+    broken.stands_at(before);
+    drop(broken.opened());
+    assert_eq!(broken.session.head().unwrap(), before, "there is no drift");
+    // And it can be done after that.
+    broken.rewind(Arc::new(broken.workspace()), first).unwrap();
+    broken.stands_at(first);
+}
+
+#[test]
+fn a_process_that_dies_halfway_leaves_what_was_recorded() {
+    for (how, goes_back) in [(How::DieHalfway, false), (How::DieAtTheEnd, true)] {
+        let (broken, first) = Broken::new();
+        let before = broken.session.head().unwrap();
+        let failing = Failing { inner: broken.workspace(), left: AtomicUsize::new(0), how };
+        assert!(matches!(broken.rewind(Arc::new(failing), first), Err(RewindError::Stopped)));
+        let recorded = broken.session.head().unwrap();
+        assert_eq!(recorded > before, goes_back);
+        // Somebody else's file is neither taken for a leftover nor lost.
+        std::fs::write(broken.directory.path().join("work/mine"), "mine").unwrap();
+        drop(broken.opened());
+        let events = broken.session.events(recorded + 1, 10).unwrap();
+        let written: Vec<_> = events.iter().filter_map(Recorded::typed::<WriteFile>).collect();
+        assert_eq!((events.len(), written.len()), (2, 1), "{events:?}");
+        std::fs::remove_file(broken.directory.path().join("work/mine")).unwrap();
+        drop(broken.opened());
+        broken.stands_at(if goes_back { first } else { before });
+    }
+}
+
+#[test]
+fn what_was_never_kept_is_left_alone() {
+    let rig = Rig::with_budget(Kind::Host, CaptureBudget { file_bytes: 10, ..CaptureBudget::default() }).unwrap();
+    let first =
+        rig.ok("mkdir d && echo a longer text than is kept > d/big && echo a > a && mkfifo pipe").outcome.finished;
+    rig.ok("echo short > d/big && echo b > a && rm pipe");
+    let head = rig.session().head().unwrap();
+    let Err(RewindError::NotKept(paths)) = rig.rewind(first, RewindOptions::default()) else { panic!("not refused") };
+    assert_eq!(paths, ["d/big", "pipe"].map(|path| EntryPath::lookup(path).unwrap()));
+    assert_eq!(rig.session().head().unwrap(), head);
+    let rewound = rig.rewind(first, FORCED).unwrap();
+    assert_eq!(rewound.left, paths);
+    assert_eq!(rig.ok("cat d/big a; ls").stdout(), "short\na\na\nd");
+    // What is there and could not be brought back stays as well.
+    rig.ok("mkdir e && echo a much longer text than is kept > e/big && echo new > e/new");
+    let rewound = rig.rewind(first, FORCED).unwrap();
+    assert_eq!(rewound.left.len(), 3);
+    assert_eq!(rig.ok("ls e; cat e/big").stdout(), "big\na much longer text than is kept");
+    rig.verify();
+}
+
+#[test]
+fn the_middle_of_a_call_is_a_position_too() {
+    let rig = Rig::new(Kind::Host).unwrap();
+    let step = rig.ok("echo 1 > a; echo 2 > b; echo 3 > c");
+    let second = step.outcome.call + 4;
+    let path = rig.session().event(second).unwrap().typed::<WriteFile>().unwrap().unwrap().event.path;
+    assert_eq!(path.to_string(), "b", "the files of a call come in order, behind what is said of the command");
+    rig.rewind(second, RewindOptions::default()).unwrap();
+    assert_eq!(rig.ok("ls").stdout(), "a\nb");
+    rig.rewind(0, RewindOptions::default()).unwrap();
+    assert_eq!(rig.ok("ls").stdout(), "");
+    let beyond = rig.rewind(99_999, RewindOptions::default()).unwrap_err();
+    assert!(beyond.to_string().contains("no position 99999"), "{beyond}");
+}
+
+/// A slice of a user's own that is state, in many blocks.
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Notes {
+    lines: Vec<String>,
+}
+
+impl Slice for Notes {
+    const NAME: &'static str = "Notes";
+
+    fn encode(&self) -> Result<Vec<Vec<u8>>, foldspace::SliceError> {
+        Ok(self.lines.iter().map(|line| line.as_bytes().to_vec()).collect())
+    }
+
+    fn decode(blocks: &[Bytes]) -> Result<Self, foldspace::SliceError> {
+        let line = |block: &Bytes| String::from_utf8(block.to_vec());
+        let lines: Result<Vec<String>, _> = blocks.iter().map(line).collect();
+        Ok(Self { lines: lines.map_err(|error| foldspace::SliceError::new("Notes", error))? })
+    }
+}
+
+#[derive(Debug, Clone, serde::Serialize, serde::Deserialize)]
+struct Noted {
+    line: String,
+}
+
+impl Event for Noted {
+    const KIND: &'static str = "Noted";
+}
+
+fn with_notes() -> Registry {
+    let registry = Registry::standard().event::<Noted>().unwrap().slice::<Notes>().unwrap();
+    let reducer = |mut notes: Notes, noted: &Recorded<Noted>| {
+        notes.lines.push(noted.event.line.clone());
+        notes
+    };
+    registry.reducer(reducer).unwrap()
+}
+
+fn record<E: Event>(session: &Session, event: &E) -> u64 {
+    let mut commit = session.commit();
+    commit.push(event).unwrap();
+    session.record(commit).unwrap().last
+}
+
+#[test]
+fn slices_that_are_state_go_back_and_those_that_are_logs_stay() {
+    let directory = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
+    let session = sessions.create(NewSession::named("notes")).unwrap();
+    let workspace: Arc<dyn Workspace> = Arc::new(foldspace::MemoryWorkspace);
+    let dispatcher = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&workspace)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    // Large: some three hundred blocks, a megabyte together.
+    let lines: Vec<String> = (0..300).map(|number| format!("{number:04}").repeat(900)).collect();
+    let mut first = 0;
+    for line in &lines {
+        first = record(&session, &Noted { line: line.clone() });
+    }
+    record(&session, &Noted { line: "late".to_owned() });
+    record(&session, &SessionAllow { programs: vec!["make".to_owned()] });
+    let call = foldspace::ToolCall::new("ls", json!({}));
+    runtime.block_on(dispatcher.call(call)).unwrap();
+
+    let rewound = runtime.block_on(dispatcher.rewind(first, RewindOptions::default())).unwrap();
+    assert_eq!(rewound.slices, ["Allowances", "Notes"]);
+    let state = session.state().unwrap();
+    assert_eq!(state.slice::<Notes>().unwrap().lines, lines);
+    assert!(state.slice::<Allowances>().unwrap().programs.is_empty());
+    assert_eq!(state.slice::<foldspace::ToolCalls>().unwrap().total, 1, "a log keeps what it has");
+    // Reducers go on from what was put back; and so does a fold from the beginning.
+    record(&session, &Noted { line: "later".to_owned() });
+    session.forget_states();
+    let state = session.state().unwrap();
+    assert_eq!(state.slice::<Notes>().unwrap().lines.last().unwrap(), "later");
+    assert_eq!(state.slice::<Notes>().unwrap().lines.len(), 301);
+    assert_eq!(state.unreadable(), 0);
+    // The past is as it was, on both sides of the rewind.
+    let late = session.state_at(rewound.from).unwrap();
+    assert_eq!(late.slice::<Notes>().unwrap().lines.last().unwrap(), "late");
+    runtime.block_on(dispatcher.rewind(rewound.from, RewindOptions::default())).unwrap();
+    let programs = session.state().unwrap().slice::<Allowances>().unwrap().programs.len();
+    assert_eq!(programs, 1, "undone");
+    // A program that does not know the slice passes over it.
+    let id = session.id();
+    drop((dispatcher, session));
+    sessions.close();
+    let plain = Sessions::open(directory.path(), Registry::standard()).unwrap();
+    let state = plain.session(id).unwrap().state().unwrap();
+    assert_eq!((state.unreadable(), state.slice::<Allowances>().unwrap().programs.len()), (0, 1));
+}
+
+#[test]
+fn a_slice_that_makes_no_sense_changes_nothing_and_is_counted() {
+    let directory = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
+    let session = sessions.create(NewSession::named("notes")).unwrap();
+    record(&session, &Noted { line: "kept".to_owned() });
+    let restored = |slice: &str, version, block: &'static [u8]| SliceRestored {
+        slice: slice.to_owned(),
+        version,
+        blocks: vec![Bytes::from_static(block)],
+    };
+    // No UTF-8, a newer version, an older one, a log, and an unknown one.
+    record(&session, &restored("Notes", 1, &[0xff]));
+    record(&session, &restored("Notes", 2, b"new"));
+    record(&session, &restored("Notes", 0, b"old"));
+    record(&session, &restored("ToolCalls", 1, b"x"));
+    record(&session, &restored("Nobody's", 1, b"x"));
+    record(&session, &restored("Allowances", 1, b"{"));
+    let mut commit = Commit::new(session.id(), session.now());
+    commit.push_encoded(SliceRestored::KIND, 1, b"not an archive").unwrap();
+    session.record(commit).unwrap();
+    let state = session.state().unwrap();
+    assert_eq!(state.slice::<Notes>().unwrap().lines, ["kept"]);
+    assert_eq!(state.unreadable(), 5);
+}
+
+#[test]
+fn a_rewind_is_one_commit_that_says_what_it_is() {
+    let rig = Rig::new(Kind::Host).unwrap();
+    let first = rig.ok("echo one > a").outcome.finished;
+    rig.ok("echo two > a; echo b > b");
+    let rewound = rig.rewind(first, RewindOptions::default()).unwrap();
+    let (from, last) = rewound.recorded.unwrap();
+    let events = rig.session().events(from, 100).unwrap();
+    let kinds: Vec<_> = events.iter().map(|event| event.event.kind.to_string()).collect();
+    assert_eq!(kinds, ["SessionRewound", "WriteFile", "DeleteEntry"]);
+    assert_eq!(last, from + 2);
+    assert!(events.iter().all(|event| event.time == events[0].time && event.call.is_none()));
+    let said = events[0].typed::<SessionRewound>().unwrap().unwrap().event;
+    assert_eq!(said, SessionRewound { to: first, from: from - 1, entries: 2, left: 0 });
+    let write = events[1].typed::<WriteFile>().unwrap().unwrap().event;
+    assert_eq!((write.mode, write.node), (WriteMode::Overwrite, Node::file(b"one\n", false)));
+}
