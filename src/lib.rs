@@ -98,5 +98,7 @@ pub use tools::{
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
+pub use tools::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
+pub use tools::{ChildError, Nursery, mounts_of};
 pub use tools::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use tools::{RewindError, RewindOptions, Rewound, rewind};

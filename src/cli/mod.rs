@@ -4,6 +4,7 @@ mod asking;
 mod bar;
 mod calls;
 mod cat;
+mod clone;
 mod completions;
 mod diff;
 mod diffs;
@@ -19,6 +20,7 @@ mod gc;
 mod grep;
 mod import;
 mod interrupt;
+mod lineage;
 mod lines;
 mod live;
 mod log;
@@ -117,6 +119,8 @@ enum Command {
     Exec(exec::Exec),
     Shell(shell::Shell),
     Sessions(sessions::Sessions),
+    Clone(Box<clone::Clone>),
+    Tree(lineage::Tree),
     Log(log::Log),
     Show(show::Show),
     State(state::State),
@@ -148,6 +152,8 @@ impl Command {
             Self::Exec(command) => command.run(globals, out),
             Self::Shell(command) => command.run(globals, out),
             Self::Sessions(command) => command.run(globals, out),
+            Self::Clone(command) => command.run(globals, out),
+            Self::Tree(command) => command.run(globals, out),
             Self::Log(command) => command.run(globals, out),
             Self::Show(command) => command.run(globals, out),
             Self::State(command) => command.run(globals, out),

@@ -66,6 +66,21 @@ impl Sessions {
     /// [`SessionError::NoPosition`] where the parent has no such event, [`SessionError::NameTaken`],
     /// [`SessionError::TooDeep`] when the parent may have no children, and what the store says.
     pub fn child_of(&self, parent: &Session, new: NewChild) -> Result<Session, SessionError> {
+        self.child_with_id(parent, new, self.fresh_id())
+    }
+
+    /// An id that no session has.
+    pub(crate) fn fresh_id(&self) -> SessionId {
+        SessionId::from_bytes(self.clock().fresh_id())
+    }
+
+    /// The same with an id that was chosen before, for a child for which files are there already.
+    pub(crate) fn child_with_id(
+        &self,
+        parent: &Session,
+        new: NewChild,
+        id: SessionId,
+    ) -> Result<Session, SessionError> {
         let head = parent.head()?;
         let at = new.at.unwrap_or(head);
         if at == 0 || at > head {
@@ -81,7 +96,6 @@ impl Sessions {
         if parent.started().is_none() && new.workspace.is_none() {
             return Err(SessionError::Unreadable { name: parent.name().to_owned() });
         }
-        let id = SessionId::from_bytes(self.clock().fresh_id());
         let name = match new.name {
             Some(name) => {
                 check_name(&name)?;

@@ -230,7 +230,7 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::NameTaken`], [`SessionError::BadName`], or what the store says.
     pub fn create(&self, new: NewSession) -> Result<Session, SessionError> {
-        let id = SessionId::from_bytes(self.shared.clock.fresh_id());
+        let id = self.fresh_id();
         let name = new.name.unwrap_or_else(|| id.short());
         check_name(&name)?;
         self.take_name(&name, id)?;

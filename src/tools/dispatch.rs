@@ -152,13 +152,24 @@ impl Dispatcher {
         &self.machine.workspace
     }
 
+    pub(super) fn budget(&self) -> CaptureBudget {
+        self.machine.rules.budget
+    }
+
+    /// The same for a child that shares the session: under its agent's name, and within its limits.
+    pub(super) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
+        let machine = self.machine.shared_by(&child)?;
+        Ok(Self { session: child, tools: machine.allowed(Arc::clone(&self.tools)), machine })
+    }
+
+    /// The same tools and rules for another session with a workspace of its own.
+    pub(super) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, DispatchError> {
+        Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())
+    }
+
     /// The workspace with its rules.
     pub(super) fn machine(&self) -> &Machine {
         &self.machine
-    }
-
-    pub(super) fn budget(&self) -> CaptureBudget {
-        self.machine.rules.budget
     }
 
     /// Closes the workspace, and records what became of its container. Files stay; a later call brings the
@@ -177,12 +188,6 @@ impl Dispatcher {
         Self { session: self.session.as_agent(agent), ..self.clone() }
     }
 
-    /// The same for a child that shares the session: under its agent's name, and within its limits.
-    pub(super) fn shared_by(&self, child: Session) -> Result<Self, SessionError> {
-        let machine = self.machine.shared_by(&child)?;
-        Ok(Self { session: child, tools: machine.allowed(Arc::clone(&self.tools)), machine })
-    }
-
     /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future takes the
     /// call back: what it runs is killed, and it is recorded as interrupted.
     ///
@@ -197,8 +202,8 @@ impl Dispatcher {
             context.stop_running().await;
         }
         if let Some(limits) = &self.machine.limits {
-            limits
-                .count(open.micros(), open.context.as_ref().map_or(0, |context| context.written_bytes(answer.is_ok())));
+            let bytes = open.context.as_ref().map_or(0, |context| context.written_bytes(answer.is_ok()));
+            limits.count(open.micros(), bytes);
         }
         match answer.and_then(|answer| open.succeed(answer)) {
             Ok((outcome, pending)) => {
@@ -211,13 +216,13 @@ impl Dispatcher {
 
     /// The parameters have that size as JSON.
     async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<Answer, ToolError> {
-        if size > PARAMS_MAX {
-            return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
-        }
         let time_left = match &self.machine.limits {
             Some(limits) => limits.admit(&self.session, &call.tool)?,
             None => None,
         };
+        if size > PARAMS_MAX {
+            return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
+        }
         let Some(tool) = self.tools.get(&call.tool) else {
             let known = self.tools.names().collect::<Vec<_>>().join(", ");
             return Err(ToolError::new(format!("there is no tool {:?}; there are {known}", call.tool)));

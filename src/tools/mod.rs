@@ -2,6 +2,7 @@
 
 mod asking;
 mod capture;
+mod children;
 mod context;
 mod dispatch;
 mod error;
@@ -25,11 +26,13 @@ mod section;
 mod shell;
 mod shell_execute;
 mod standard;
+mod subagents;
 mod tool;
 mod toolset;
 
 pub use asking::{Answer, Asker, Asking, CommandQuestion};
 pub use capture::CaptureBudget;
+pub use children::{ChildError, Nursery, mounts_of};
 pub use context::ToolContext;
 pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
 pub use error::ToolError;
@@ -47,5 +50,6 @@ pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;
 pub use shell_execute::ShellTool;
+pub use subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use tool::{Effect, Tool, ToolDescription};
 pub use toolset::{Tools, ToolsError};

@@ -23,4 +23,5 @@ mod policy;
 mod rewind;
 mod rig;
 mod rootless;
+mod sharing;
 mod store;

@@ -1,7 +1,6 @@
 //! What a session's container has from elsewhere and gives: a container that is there already, files for another session.
 
-use super::{Live, SessionContainer};
-use crate::backends::podman::container::Machine;
+use super::{Live, Machine, SessionContainer};
 use crate::backends::podman::way::Way;
 use crate::backends::podman::{paths, warm};
 use crate::engine::event::ContainerStarted;

@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::NAME;
-use super::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
-use super::files::Files;
-use super::leftovers::owner_of_this_process;
-use super::options::{PodmanOptions, RunnerUse};
-use super::paths::{self, Paths};
-use super::way::{TOKEN, Way};
 use crate::backends::commands::Place;
 use crate::backends::executor::Executor;
+use crate::backends::podman::NAME;
+use crate::backends::podman::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
+use crate::backends::podman::files::Files;
+use crate::backends::podman::leftovers::owner_of_this_process;
+use crate::backends::podman::options::{PodmanOptions, RunnerUse};
+use crate::backends::podman::paths::{self, Paths};
+use crate::backends::podman::way::{TOKEN, Way};
 use crate::backends::runner::RUNNER;
 use crate::backends::shell::ShellError;
 use crate::backends::under_way::UnderWay;
@@ -27,12 +27,12 @@ use crate::engine::id::SessionId;
 const WATCHING: Duration = Duration::from_millis(100);
 
 /// A session's container, whether or not there is one now.
-pub(super) struct SessionContainer {
+pub(in crate::backends::podman) struct SessionContainer {
     session: SessionId,
     name: String,
-    pub(super) options: PodmanOptions,
-    pub(super) paths: Paths,
-    pub(super) files: Files,
+    pub(in crate::backends::podman) options: PodmanOptions,
+    pub(in crate::backends::podman) paths: Paths,
+    pub(in crate::backends::podman) files: Files,
     under_way: Arc<UnderWay>,
     machine: Mutex<Machine>,
     /// Not with the machine: that is held while the engine takes its time.
@@ -76,7 +76,12 @@ impl Machine {
 
 impl SessionContainer {
     /// None is made yet, and no engine is asked.
-    pub(super) fn new(session: SessionId, options: PodmanOptions, paths: Paths, files: Files) -> Arc<Self> {
+    pub(in crate::backends::podman) fn new(
+        session: SessionId,
+        options: PodmanOptions,
+        paths: Paths,
+        files: Files,
+    ) -> Arc<Self> {
         let container = Arc::new(Self {
             session,
             name: format!("foldspace-{session}"),
@@ -93,7 +98,7 @@ impl SessionContainer {
     }
 
     /// What has happened to it since this was last asked.
-    pub(super) fn news(&self) -> Vec<MachineNews> {
+    pub(in crate::backends::podman) fn news(&self) -> Vec<MachineNews> {
         // The files may be shown anew only where nothing runs.
         if self.under_way.is_empty() && !self.files.tidy() {
             self.tear_down("its files could not be shown");
@@ -102,7 +107,7 @@ impl SessionContainer {
     }
 
     /// Whether each command takes long to start, as far as that is known: nobody should have to wait for it.
-    pub(super) fn is_slow(&self) -> bool {
+    pub(in crate::backends::podman) fn is_slow(&self) -> bool {
         let way = self.machine.try_lock().ok().and_then(|machine| machine.way.clone());
         match way {
             Some(way) => way.reason().is_some(),
@@ -111,7 +116,7 @@ impl SessionContainer {
     }
 
     /// Shows what the engine says while it gets an image.
-    pub(super) fn watch_progress(&self, watch: ProgressWatch) {
+    pub(in crate::backends::podman) fn watch_progress(&self, watch: ProgressWatch) {
         *locked(&self.progress) = Some(watch);
     }
 
@@ -349,7 +354,7 @@ impl SessionContainer {
     }
 
     /// Removes the container, running or not. Gives false when it may still be there.
-    pub(super) fn tear_down(&self, reason: &str) -> bool {
+    pub(in crate::backends::podman) fn tear_down(&self, reason: &str) -> bool {
         let mut machine = self.lock();
         self.tear_down_held(&mut machine, reason)
     }
