@@ -16,6 +16,7 @@ use super::dispatch::Dispatcher;
 use super::merge::{MergeReport, merge_child};
 use crate::engine::children::NewChild;
 use crate::engine::event::Isolation;
+use crate::engine::id::SessionId;
 use crate::reducers::MergeChoices;
 
 /// Children that work at once when nothing else is said.
@@ -65,7 +66,7 @@ pub struct ChildContext {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentResult {
     /// The child's session; with shared isolation the parent's; none when it could not begin.
-    pub session: Option<crate::engine::id::SessionId>,
+    pub session: Option<SessionId>,
     /// How that is called; empty when it could not begin.
     pub name: String,
     /// How it ended.
@@ -116,6 +117,9 @@ impl SubagentOutcome {
 /// stays to be looked at. When a child has ended its workspace is closed; its session and its files stay until they are
 /// removed. Dropping the future takes the batch back, as its token does.
 ///
+/// A merge waits for the parent's turn to change files: don't ask for one within a call of the parent that has it, as
+/// every tool has that may change something.
+///
 /// ```
 /// use foldspace::{
 ///     AllowedRoots, ChildContext, Dispatcher, Isolation, MemoryWorkspace, MergeChoices, NewChild, NewSession, Nursery,
@@ -129,7 +133,7 @@ impl SubagentOutcome {
 /// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
 /// let session = sessions.create(NewSession::named("lead"))?;
 /// let lead = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
-/// let nursery = Nursery { sessions, home: directory.path().into(), roots: AllowedRoots::none() };
+/// let nursery = Nursery { sessions, home: directory.path().into(), roots: AllowedRoots::default() };
 ///
 /// async fn work(child: ChildContext) -> Result<Value, String> {
 ///     let params = json!({ "file_path": child.task, "content": "done\n" });
