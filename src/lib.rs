@@ -51,6 +51,8 @@ pub use backends::{
     ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec,
     diagnose, remove_leftovers, unwatched,
 };
+pub use backends::{Throwaway, sweep_throwaways};
+pub use engine::bisect::{Bisect, Found, Verdict};
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
 pub use engine::children::NewChild;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
@@ -65,6 +67,10 @@ pub use engine::event::{
     SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+pub use engine::history::{
+    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, Matches, PathChange, blame, path_history,
+    search_history,
+};
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
@@ -98,7 +104,11 @@ pub use tools::{
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
+pub use tools::{
+    BisectError, BisectFound, BisectReport, Bisection, CallReport, CallWatch, ChildError, Divergence, Expectation,
+    Fresh, MergeError, MergeOutcome, MergeReport, MergedChange, NormalRules, Nursery, Predicate, PredicateError, Probe,
+    ProbeRecord, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound, RulesError, Scratch,
+    ScriptedCall, Verdict, WhatIf, bisect, bisect_slices, changed_positions, first_position, merge_child, mounts_of,
+    preview_merge, rewind,
+};
 pub use tools::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
-pub use tools::{ChildError, Nursery, mounts_of};
-pub use tools::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
-pub use tools::{RewindError, RewindOptions, Rewound, rewind};

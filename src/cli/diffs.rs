@@ -80,13 +80,18 @@ fn bare_of(mode: &str, path: &str) -> Option<String> {
 
 /// The patches of a change: two when something is another kind of entry afterwards.
 pub(super) fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, Failure> {
+    patches_between(session, session, change)
+}
+
+/// The same of a change from one session's files to another's.
+pub(super) fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<Vec<Patch>, Failure> {
     let (before, after) = match change {
         Change::Added { after, .. } => (None, Some(after)),
         Change::Removed { before, .. } => (Some(before), None),
         Change::Changed { before, after, .. } => (Some(before), Some(after)),
     };
     let path = change.path().to_string();
-    let (old, new) = (Side::read(session, before)?, Side::read(session, after)?);
+    let (old, new) = (Side::read(from, before)?, Side::read(to, after)?);
     let other_kind = before.zip(after).is_some_and(|(b, a)| kind_of(b) != kind_of(a));
     Ok(match other_kind {
         false => vec![Patch::between(path, &old, &new)],
@@ -101,6 +106,12 @@ fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {
 }
 
 impl Patch {
+    /// What differs between two texts of that name.
+    pub(super) fn of_texts(name: &str, old: &str, new: &str) -> Self {
+        let side = |text: &str| Side { mode: mode_of(false), text: text.to_owned(), binary: None };
+        Self::between(name.to_owned(), &side(old), &side(new))
+    }
+
     fn between(path: String, old: &Side, new: &Side) -> Self {
         let bare = |change, word: &str, shown: String| (change, vec![format!("{word} {shown}")]);
         let (old_bare, new_bare) = (bare_of(old.mode, &path), bare_of(new.mode, &path));
@@ -171,7 +182,7 @@ impl Patch {
     }
 
     /// The whole patch as it would be shown without colour.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text: String = self.head.iter().map(|line| format!("{line}\n")).collect();
         for (sign, line) in &self.lines {
             match sign {
@@ -198,7 +209,12 @@ impl Patch {
 
 /// A change as JSON with its patch.
 pub(super) fn as_json(session: &Session, change: &Change) -> Result<Value, Failure> {
-    let patches = patches(session, change)?;
+    as_json_between(session, session, change)
+}
+
+/// The same of a change from one session's files to another's.
+pub(super) fn as_json_between(from: &Session, to: &Session, change: &Change) -> Result<Value, Failure> {
+    let patches = patches_between(from, to, change)?;
     let sum = |pick: fn(&Patch) -> u64| patches.iter().map(pick).sum::<u64>();
     let mut value = serde_json::to_value(change).unwrap_or_default();
     if let Value::Object(fields) = &mut value {

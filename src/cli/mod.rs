@@ -2,6 +2,8 @@
 
 mod asking;
 mod bar;
+mod bisect;
+mod blame;
 mod calls;
 mod cat;
 mod clone;
@@ -18,6 +20,7 @@ mod files;
 mod fsck;
 mod gc;
 mod grep;
+mod history;
 mod import;
 mod interrupt;
 mod lineage;
@@ -30,9 +33,11 @@ mod materialise;
 mod merge;
 mod open;
 mod output;
+mod outside;
 mod pager;
 mod position;
 mod remove;
+mod rerun;
 mod rewind;
 mod run;
 mod sessions;
@@ -45,6 +50,7 @@ mod text;
 mod tools;
 mod tree;
 mod verify;
+mod what_if;
 mod workspace;
 
 use std::path::PathBuf;
@@ -128,6 +134,9 @@ enum Command {
     Cat(cat::Cat),
     Grep(grep::Grep),
     Stat(stat::Stat),
+    Blame(blame::Blame),
+    History(history::History),
+    Bisect(Box<bisect::Bisect>),
     Diff(diff::Diff),
     Materialise(materialise::Materialise),
     Merge(merge::Merge),
@@ -139,6 +148,8 @@ enum Command {
     Du(du::Du),
     Remove(remove::Remove),
     Rewind(rewind::Rewind),
+    Rerun(Box<rerun::Rerun>),
+    WhatIf(Box<what_if::WhatIf>),
     Tools(tools::Tools),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
@@ -161,6 +172,9 @@ impl Command {
             Self::Cat(command) => command.run(globals, out),
             Self::Grep(command) => command.run(globals, out),
             Self::Stat(command) => command.run(globals, out),
+            Self::Blame(command) => command.run(globals, out),
+            Self::History(command) => command.run(globals, out),
+            Self::Bisect(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
             Self::Merge(command) => command.run(globals, out),
@@ -172,6 +186,8 @@ impl Command {
             Self::Du(command) => command.run(globals, out),
             Self::Remove(command) => command.run(globals, out),
             Self::Rewind(command) => command.run(globals, out),
+            Self::Rerun(command) => command.run(globals, out),
+            Self::WhatIf(command) => command.run(globals, out),
             Self::Tools(command) => command.run(out),
             Self::Doctor(command) => command.run(out),
             Self::Completions(command) => command.run(out),

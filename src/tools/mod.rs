@@ -1,6 +1,7 @@
 //! Tools: the only place where an effect and an event meet.
 
 mod asking;
+mod bisect;
 mod capture;
 mod children;
 mod context;
@@ -19,8 +20,11 @@ mod mounts;
 mod open_call;
 mod podman_shell;
 mod policy;
+mod predicate;
+mod probe;
 mod ran;
 mod recording;
+mod rerun;
 mod rewind;
 mod section;
 mod shell;
@@ -31,6 +35,10 @@ mod tool;
 mod toolset;
 
 pub use asking::{Answer, Asker, Asking, CommandQuestion};
+pub use bisect::{
+    BisectError, BisectFound, BisectReport, Bisection, ProbeRecord, bisect, bisect_slices, changed_positions,
+    first_position,
+};
 pub use capture::CaptureBudget;
 pub use children::{ChildError, Nursery, mounts_of};
 pub use context::ToolContext;
@@ -46,6 +54,12 @@ pub use merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use podman_shell::PodmanShellTool;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
+pub use predicate::{Predicate, PredicateError};
+pub use probe::Probe;
+pub use rerun::{
+    CallReport, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError,
+    Scratch, ScriptedCall, Verdict, WhatIf,
+};
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;

@@ -1,5 +1,6 @@
 //! `foldspace run`: makes the calls of a script in a session.
 
+mod expected;
 mod mounts;
 mod naming;
 mod report;
@@ -25,7 +26,7 @@ use super::workspace::{self, RuleArgs, WorkspaceArgs};
 use super::{interrupt, text};
 use naming::Begun;
 use report::Report;
-use script::{Expect, Script, Step};
+pub(super) use script::{Expect, Script, Step};
 use summary::Summary;
 
 /// Makes the tool calls of a script in a session, and records them
@@ -52,6 +53,8 @@ pub(super) struct Run {
     workspace: WorkspaceArgs,
     #[command(flatten)]
     rules: RuleArgs,
+    #[command(flatten)]
+    expected: expected::ExpectArgs,
     /// Who makes the calls for which the script names nobody
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
@@ -79,6 +82,7 @@ impl Run {
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
         let opened = open::writing(globals, durability)?;
+        let expected = self.expected.find(&opened)?;
         let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
         let workspace = match workspace::of_session(globals, &begun.session) {
             Ok(workspace) => workspace,
@@ -96,8 +100,13 @@ impl Run {
         // What was not waited for is on the disk before anything is said of it.
         opened.sessions.store().sync()?;
         let summary = summary?;
+        let as_expected =
+            expected.map(|expected| expected.compare(&begun, summary.before, globals, out)).transpose()?;
         summary.show(&begun, globals, out)?;
-        Ok(summary.exit())
+        match (summary.exit(), as_expected) {
+            (Exit::Ok, Some(false)) => Ok(Exit::Failed),
+            (exit, _) => Ok(exit),
+        }
     }
 
     /// Copies host directories into a workspace that is empty.

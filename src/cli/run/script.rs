@@ -15,28 +15,28 @@ const LINE_MAX: u64 = 8 << 20;
 
 /// A script, checked.
 #[derive(Debug)]
-pub(super) struct Script {
+pub(in crate::cli) struct Script {
     /// What a session that runs it is called.
-    pub(super) name: String,
+    pub(in crate::cli) name: String,
     /// Where it came from, for messages.
-    pub(super) place: String,
-    pub(super) steps: Vec<Step>,
+    pub(in crate::cli) place: String,
+    pub(in crate::cli) steps: Vec<Step>,
 }
 
 /// One call of a script.
 #[derive(Debug, PartialEq)]
-pub(super) struct Step {
-    pub(super) line: u64,
-    pub(super) tool: String,
-    pub(super) params: Value,
-    pub(super) agent: Option<String>,
-    pub(super) expect: Expect,
+pub(in crate::cli) struct Step {
+    pub(in crate::cli) line: u64,
+    pub(in crate::cli) tool: String,
+    pub(in crate::cli) params: Value,
+    pub(in crate::cli) agent: Option<String>,
+    pub(in crate::cli) expect: Expect,
 }
 
 /// How a call must end.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Expect {
+pub(in crate::cli) enum Expect {
     #[default]
     Ok,
     Error,
@@ -55,7 +55,7 @@ struct Line {
 
 impl Script {
     /// Reads a whole script and checks every line of it.
-    pub(super) fn read(path: &Path) -> Result<Self, Failure> {
+    pub(in crate::cli) fn read(path: &Path) -> Result<Self, Failure> {
         let place = match files::is_standard(path) {
             true => "standard input".to_owned(),
             false => text::one_line(&path.display().to_string(), 300),

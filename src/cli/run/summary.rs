@@ -14,7 +14,7 @@ use super::script::{Script, Step};
 #[derive(Debug, Default)]
 pub(super) struct Summary {
     /// The position before the first call.
-    before: Seq,
+    pub(super) before: Seq,
     since: u64,
     total: u64,
     ok: u64,

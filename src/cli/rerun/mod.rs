@@ -1,0 +1,232 @@
+//! `foldspace rerun`: recorded calls, run again and compared.
+
+mod report;
+
+use std::io::Read;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use foldspace::{
+    Fresh, HostOptions, NewSession, NormalRules, Registry, RerunError, RerunReport, RulesError, Scratch, Session,
+    ShellRules, Tools, Workspace, WorkspaceSpec,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::open::{self, Opened};
+use super::output::Out;
+use super::position::Position;
+use super::workspace::{self, RuleArgs, WorkspaceArgs};
+use super::{files, interrupt, text};
+pub(super) use report::Report;
+
+/// Bytes of a file of rules.
+const RULES_MAX: u64 = 1 << 20;
+
+/// Runs the recorded calls of a session again, in a fresh workspace, and shows what is not as it was
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The session itself is only read. Its calls run one after another in a session that is thrown away, on a
+workspace of the same kind; what was changed from outside in between is changed again. Exits with 1 when
+a call or the files at the end differ.
+
+Rules tell what may differ, as JSON: {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
+\"ignore_fields\": [NAME], \"ignore_paths\": [GLOB]}. They come on top of those for times, durations,
+addresses, process numbers, names below /tmp and compiled Python.
+
+Examples:
+  foldspace rerun NAME                              the same calls, the same kind of workspace
+  foldspace rerun NAME --backend host --until 42    in another, up to event 42
+  foldspace rerun NAME --keep again                 keeps what came of it as session `again`")]
+pub(super) struct Rerun {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// Only calls that began at POSITION or before
+    #[arg(long, alias = "at", value_name = "POSITION", allow_hyphen_values = true)]
+    until: Option<Position>,
+    #[command(flatten)]
+    rules: RuleFileArgs,
+    /// Keeps the fresh session under that name, instead of throwing it away
+    #[arg(long, value_name = "NAME")]
+    keep: Option<String>,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    commands: RuleArgs,
+}
+
+/// The options about what may differ.
+#[derive(Debug, clap::Args)]
+pub(super) struct RuleFileArgs {
+    /// Adds rules about what may differ, from a JSON file; - is standard input
+    #[arg(long = "rules", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    file: Option<PathBuf>,
+    /// Goes without the rules for times, durations, addresses and the like
+    #[arg(long)]
+    no_default_rules: bool,
+}
+
+impl RuleFileArgs {
+    pub(super) fn rules(&self) -> Result<NormalRules, Failure> {
+        let rules = if self.no_default_rules { NormalRules::bare() } else { NormalRules::default() };
+        let Some(path) = &self.file else { return Ok(rules) };
+        let place = text::one_line(&path.display().to_string(), 300);
+        let mut written = String::new();
+        let read = files::reader(path)?.take(RULES_MAX + 1).read_to_string(&mut written);
+        read.map_err(|error| Failure::io("read", &place, &error))?;
+        if written.len() as u64 > RULES_MAX {
+            return Err(Failure::new(Exit::Usage, format!("{place} has more than {}", text::size(RULES_MAX))));
+        }
+        rules.with_json(&written).map_err(|error| Failure::from(error).at(&place))
+    }
+}
+
+impl From<RulesError> for Failure {
+    fn from(error: RulesError) -> Self {
+        Self::new(Exit::Usage, error.to_string())
+    }
+}
+
+impl Rerun {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let rules = self.rules.rules()?;
+        let opened = opened(globals, self.keep.as_deref())?;
+        let found = opened.find(&self.session)?;
+        let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
+        let place = Place::open(globals, &opened, &found.session, self.workspace.spec()?, self.keep.as_deref())?;
+        let mut rerun = foldspace::Rerun::of(&found.session).with_rules(rules);
+        rerun = rerun.with_root(root_of(globals, &found.session));
+        if let Some(until) = until {
+            rerun = rerun.until(until);
+        }
+        out.go_live_for_good()?;
+        let mut report = Report::new(&found.session, place.session());
+        let done = super::block_on(async {
+            let mut shown = Ok(());
+            let fresh = place.fresh(self.commands.asking(None));
+            let done = rerun.run(fresh, &mut |call| first(&mut shown, || report.call(call, out))).await;
+            shown.and(done.map_err(Failure::from))
+        })?;
+        let done = done?;
+        report.end(&done, "summary", out)?;
+        place.tell(globals, out)?;
+        Ok(exit_of(&done))
+    }
+}
+
+/// Shows on as long as that works; the first failure is kept.
+pub(super) fn first(shown: &mut Result<(), Failure>, show: impl FnOnce() -> Result<(), Failure>) {
+    if shown.is_ok() {
+        *shown = show();
+    }
+}
+
+/// How the program ends after a run again.
+fn exit_of(report: &RerunReport) -> Exit {
+    match (report.interrupted, report.is_same()) {
+        (true, _) => Exit::Interrupted,
+        (false, true) => Exit::Ok,
+        (false, false) => Exit::Failed,
+    }
+}
+
+/// The store: to add to it when something is to be kept, else never held.
+pub(super) fn opened(globals: &Globals, keep: Option<&str>) -> Result<Opened, Failure> {
+    match keep {
+        Some(_) => open::changing(globals),
+        None => open::following(globals),
+    }
+}
+
+/// Where commands of a session saw the root of its workspace; none where nobody knows.
+pub(super) fn root_of(globals: &Globals, session: &Session) -> Option<String> {
+    match workspace::spec_of(session).ok()? {
+        WorkspaceSpec::Host(HostOptions { directory }) => {
+            let home = open::directory(globals).ok()?;
+            let directory = directory.unwrap_or_else(|| WorkspaceSpec::directory(session.id(), &home));
+            let known = directory.canonicalize().or_else(|_| std::path::absolute(&directory));
+            known.ok().map(|directory| directory.to_string_lossy().into_owned())
+        }
+        WorkspaceSpec::Podman(_) => Some("/workspace".to_owned()),
+        WorkspaceSpec::Memory | WorkspaceSpec::Mock(_) => None,
+    }
+}
+
+/// Where calls run again: in a session that is thrown away, or in one that is kept.
+pub(super) enum Place {
+    Scratch(Scratch),
+    Kept { session: Session, workspace: Arc<dyn Workspace> },
+}
+
+impl Place {
+    /// On a workspace of its own, of the recorded session's kind or as it was asked for.
+    pub(super) fn open(
+        globals: &Globals,
+        opened: &Opened,
+        recorded: &Session,
+        asked: Option<WorkspaceSpec>,
+        keep: Option<&str>,
+    ) -> Result<Self, Failure> {
+        let spec = asked.map_or_else(|| workspace::spec_of(recorded), Ok)?;
+        let Some(name) = keep else {
+            return Ok(Self::Scratch(Scratch::begin(Registry::standard(), &spec, "rerun")?));
+        };
+        let spec = match spec {
+            WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions::default()),
+            other => other,
+        };
+        let backend = Some(spec.backend_name().to_owned());
+        let new = NewSession { name: Some(name.to_owned()), backend, options: spec.options() };
+        let session = opened.sessions.create(new)?;
+        let workspace = workspace::of_session(globals, &session)?;
+        Ok(Self::Kept { session, workspace })
+    }
+
+    pub(super) fn session(&self) -> &Session {
+        match self {
+            Self::Scratch(scratch) => scratch.session(),
+            Self::Kept { session, .. } => session,
+        }
+    }
+
+    /// What calls need to run there. Ctrl-C ends them; it must be called within a runtime.
+    pub(super) fn fresh(&self, rules: ShellRules) -> Fresh {
+        let workspace = match self {
+            Self::Scratch(scratch) => scratch.workspace(),
+            Self::Kept { workspace, .. } => workspace,
+        };
+        let cancel = CancellationToken::new();
+        interrupt::watch(cancel.clone(), workspace);
+        Fresh {
+            session: self.session().clone(),
+            workspace: Arc::clone(workspace),
+            tools: Tools::standard().into(),
+            rules,
+            cancel,
+        }
+    }
+
+    /// Tells where to look further at what was kept.
+    pub(super) fn tell(&self, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        match self {
+            Self::Kept { session, .. } if !out.is_json() => {
+                let program = open::same_program(globals);
+                out.line(format!("kept as session {}: {program} log {} --calls", session.name(), session.name()))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<RerunError> for Failure {
+    fn from(error: RerunError) -> Self {
+        match error {
+            RerunError::Session(error) => error.into(),
+            RerunError::Workspace(error) => error.into(),
+            RerunError::Dispatch(error) => error.into(),
+            RerunError::NotFresh(_) => Self::new(Exit::Usage, error.to_string()),
+            RerunError::NoCall { .. } => Self::new(Exit::NotFound, error.to_string()),
+        }
+    }
+}

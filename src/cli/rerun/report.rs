@@ -1,0 +1,181 @@
+//! Calls that were run again, with every difference.
+
+use foldspace::{CallReport, CallStatus, Change, Divergence, RerunReport, Session, Verdict};
+use serde_json::{Value, json};
+
+use super::super::exit::Failure;
+use super::super::output::{BAD, BOLD, DIM, GOOD, ODD, Out};
+use super::super::{diffs, events, text};
+
+/// Changes of the files that are shown as patches at the end, where no call showed them.
+const SHOWN: usize = 50;
+
+/// Shows calls of one session as they came out in another.
+pub(in crate::cli) struct Report {
+    was: Session,
+    is: Session,
+}
+
+impl Report {
+    pub(in crate::cli) fn new(was: &Session, is: &Session) -> Self {
+        Self { was: was.clone(), is: is.clone() }
+    }
+
+    /// A call, the same or not.
+    pub(in crate::cli) fn call(&mut self, call: &CallReport, out: &mut Out) -> Result<(), Failure> {
+        if out.is_json() {
+            return out.json_line(&self.as_json(call)?);
+        }
+        let (word, style) = match &call.verdict {
+            Verdict::Same => ("same", GOOD),
+            Verdict::Diverged { .. } => ("DIVERGED", BAD.bold()),
+            Verdict::Skipped { .. } => ("skipped", ODD),
+            Verdict::Made { outcome } if outcome.status == CallStatus::Ok => ("made", GOOD),
+            Verdict::Made { .. } => ("made", ODD),
+        };
+        let number = |seq: Option<u64>| seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
+        let (was, is) = (number(call.call), number(call.rerun));
+        let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(&call.params));
+        let word = out.paint(style, format!("{word:<8}"));
+        out.line(format!("{was:>5} {is:>5}  {word}  {tool:<10}  {subject}"))?;
+        match &call.verdict {
+            Verdict::Same => Ok(()),
+            Verdict::Skipped { reason } => out.line(format!("             {}", out.paint(DIM, reason))),
+            Verdict::Made { outcome } if outcome.status == CallStatus::Ok => Ok(()),
+            Verdict::Made { outcome } => {
+                let status = events::status_word(outcome.status);
+                out.line(format!("             {status}: {}", text::one_line(&outcome.text, 300)))
+            }
+            Verdict::Diverged { divergences } => {
+                divergences.iter().try_for_each(|divergence| self.divergence(divergence, out))
+            }
+        }
+    }
+
+    /// A call, only where it differs.
+    pub(in crate::cli) fn differing(&mut self, call: &CallReport, out: &mut Out) -> Result<(), Failure> {
+        match call.verdict {
+            Verdict::Same if !out.is_json() => Ok(()),
+            _ => self.call(call, out),
+        }
+    }
+
+    fn divergence(&self, divergence: &Divergence, out: &mut Out) -> Result<(), Failure> {
+        match divergence {
+            Divergence::Call { was, is } => pair("call", &shown_call(was), &shown_call(is), out),
+            Divergence::Status { was, is } => pair("status", events::status_word(*was), events::status_word(*is), out),
+            Divergence::Message { was, is } => texts("message", was, is, out),
+            Divergence::Result { at, was, is } => {
+                let name = at.trim_start_matches('/');
+                let name = if name.is_empty() { "result" } else { name };
+                match (was.as_str(), is.as_str()) {
+                    (Some(was), Some(is)) => texts(name, was, is, out),
+                    _ => pair(name, &text::one_line(&was.to_string(), 200), &text::one_line(&is.to_string(), 200), out),
+                }
+            }
+            Divergence::File { change } => self.file(change, out),
+        }
+    }
+
+    fn file(&self, change: &Change, out: &mut Out) -> Result<(), Failure> {
+        diffs::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| patch.show(out))
+    }
+
+    /// What came of all, and how the files differ at the end.
+    pub(in crate::cli) fn end(&mut self, report: &RerunReport, kind: &str, out: &mut Out) -> Result<(), Failure> {
+        if out.is_json() {
+            return out.json_line(&self.summary(report, kind)?);
+        }
+        if !report.files.is_empty() {
+            out.line(format!("\n{}", out.paint(BOLD, "files at the end, from the recorded session's to these:")))?;
+            for change in report.files.iter().take(SHOWN) {
+                self.file(change, out)?;
+            }
+            if report.files.len() > SHOWN {
+                out.line(format!("and {} more", report.files.len() - SHOWN))?;
+            }
+        }
+        for path in &report.missing {
+            out.line(format!("not there, as its contents were never kept: {path}"))?;
+        }
+        let (total, diverged, skipped) = (report.calls.len(), report.diverged(), report.skipped());
+        let calls = text::count(total as u64, "call");
+        let files = match report.files.len() as u64 {
+            0 => out.paint(GOOD, "files the same"),
+            count => out.paint(BAD, format!("{} differ", text::count(count, "entry"))),
+        };
+        let files = if report.interrupted { "stopped by Ctrl-C".to_owned() } else { files };
+        let diverged = match diverged {
+            0 => out.paint(GOOD, "none diverged"),
+            count => out.paint(BAD, format!("{count} diverged")),
+        };
+        let skipped = if skipped == 0 { String::new() } else { format!(", {skipped} skipped") };
+        out.line(format!("\n{calls}: {diverged}{skipped}; {files}"))
+    }
+
+    fn summary(&self, report: &RerunReport, kind: &str) -> Result<Value, Failure> {
+        let files: Result<Vec<Value>, Failure> =
+            report.files.iter().map(|change| diffs::as_json_between(&self.was, &self.is, change)).collect();
+        Ok(json!({
+            "type": kind,
+            "recorded": self.was.id(),
+            "session": self.is.id(),
+            "start": report.start,
+            "end": report.end,
+            "calls": report.calls.len(),
+            "diverged": report.diverged(),
+            "skipped": report.skipped(),
+            "same": report.is_same(),
+            "files": files?,
+            "missing": report.missing,
+            "interrupted": report.interrupted,
+        }))
+    }
+
+    fn as_json(&self, call: &CallReport) -> Result<Value, Failure> {
+        let mut value = serde_json::to_value(call).unwrap_or_default();
+        if let (Value::Object(fields), Verdict::Diverged { divergences }) = (&mut value, &call.verdict) {
+            let list: Result<Vec<Value>, Failure> = divergences.iter().map(|one| self.divergence_json(one)).collect();
+            fields.insert("divergences".to_owned(), Value::Array(list?));
+        }
+        if let Value::Object(fields) = &mut value {
+            fields.shift_insert(0, "type".to_owned(), json!("call"));
+        }
+        Ok(value)
+    }
+
+    fn divergence_json(&self, divergence: &Divergence) -> Result<Value, Failure> {
+        let Divergence::File { change } = divergence else {
+            return Ok(serde_json::to_value(divergence).unwrap_or_default());
+        };
+        let mut value = diffs::as_json_between(&self.was, &self.is, change)?;
+        if let Value::Object(fields) = &mut value {
+            fields.shift_insert(0, "differs".to_owned(), json!("file"));
+        }
+        Ok(value)
+    }
+}
+
+/// Two texts as a patch, or in one line each where they have no more.
+fn texts(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> {
+    if was.lines().count() <= 1 && is.lines().count() <= 1 {
+        return pair(name, &text::one_line(was, 300), &text::one_line(is, 300), out);
+    }
+    diffs::Patch::of_texts(name, was, is).show(out)
+}
+
+fn pair(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> {
+    out.line(format!("             {}", out.paint(BOLD, name)))?;
+    out.line(format!("             {}", out.paint(BAD, format!("- {was}"))))?;
+    out.line(format!("             {}", out.paint(GOOD, format!("+ {is}"))))
+}
+
+fn shown_call(call: &Value) -> String {
+    match call.get("tool").and_then(Value::as_str) {
+        None => "no call".to_owned(),
+        Some(tool) => {
+            let params = call.get("params").map(Value::to_string).unwrap_or_default();
+            format!("{} {}", text::one_line(tool, 100), text::one_line(&params, 300))
+        }
+    }
+}

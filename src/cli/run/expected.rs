@@ -1,0 +1,57 @@
+//! A run measured by a session that is known to be right.
+
+use clap::Args;
+use foldspace::{Expectation, Seq};
+
+use super::super::Globals;
+use super::super::exit::Failure;
+use super::super::open::{Found, Opened};
+use super::super::output::Out;
+use super::super::rerun::{Report, RuleFileArgs, root_of};
+use super::naming::Begun;
+
+/// The options about what a run must come to.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Regression")]
+pub(super) struct ExpectArgs {
+    /// Fails when the calls, their outcomes or the files are not those of SESSION, and shows how they differ
+    #[arg(long, value_name = "SESSION")]
+    expect: Option<String>,
+    #[command(flatten)]
+    rules: RuleFileArgs,
+}
+
+/// A session that is known to be right, with the rules by which another is compared.
+pub(super) struct Expected {
+    found: Found,
+    expectation: Expectation,
+}
+
+impl ExpectArgs {
+    /// The session that is expected, if one is; before anything is run.
+    pub(super) fn find(&self, opened: &Opened) -> Result<Option<Expected>, Failure> {
+        let rules = self.rules.rules()?;
+        let Some(wanted) = &self.expect else { return Ok(None) };
+        let found = opened.find(wanted)?;
+        let expectation = Expectation::of(&found.session).with_rules(rules);
+        Ok(Some(Expected { found, expectation }))
+    }
+}
+
+impl Expected {
+    /// Shows how the session differs from what is expected since a position; gives whether it does not.
+    pub(super) fn compare(self, begun: &Begun, from: Seq, globals: &Globals, out: &mut Out) -> Result<bool, Failure> {
+        let (was, is) = (&self.found.session, &begun.session);
+        let expectation = self.expectation.with_root(root_of(globals, was));
+        let compared = expectation.compare(is, from, root_of(globals, is))?;
+        let mut report = Report::new(was, is);
+        if !out.is_json() {
+            out.line(format!("\ncompared with session {}:", self.found.name))?;
+        }
+        for call in &compared.calls {
+            report.differing(call, out)?;
+        }
+        report.end(&compared, "expectation", out)?;
+        Ok(compared.is_same())
+    }
+}

@@ -1,0 +1,119 @@
+//! `foldspace what-if`: other calls in the place of recorded ones, and what would have come of it.
+
+use std::path::PathBuf;
+
+use foldspace::{CallStatus, RerunReport, ScriptedCall, Seq, Session, Verdict};
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{BOLD, Out};
+use super::position::Position;
+use super::rerun::{Place, Report, RuleFileArgs, first, opened, root_of};
+use super::run::{Expect, Script, Step};
+use super::workspace::{RuleArgs, WorkspaceArgs};
+
+/// Runs other calls from a moment of a session on, then the recorded ones, and shows what would be otherwise
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The session itself is only read. It begins with its files as they were at the moment, in a session that
+is thrown away; the calls of the script run (as of `foldspace run`), then the recorded calls that
+followed. Both ends are compared. Exits with 1 only when a call of the script ends otherwise than it
+should, as in `foldspace run`.
+
+Examples:
+  foldspace what-if NAME --at 42 --script more.jsonl        with other calls before those after 42
+  foldspace what-if NAME --replace 17 --script other.jsonl  with others in place of call 17")]
+pub(super) struct WhatIf {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// Begins with the files as they were at POSITION [default: before the first call that is replaced]
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true, required_unless_present = "replace")]
+    at: Option<Position>,
+    /// The calls, one a line; - is standard input
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    script: PathBuf,
+    /// Leaves out the recorded call with that number; may be given several times. The script runs in place of the
+    /// first
+    #[arg(long, value_name = "CALL")]
+    replace: Vec<Seq>,
+    /// Leaves out nothing: the script runs before what followed, which is the default
+    #[arg(long, conflicts_with = "replace")]
+    insert: bool,
+    #[command(flatten)]
+    rules: RuleFileArgs,
+    /// Keeps the session under that name, instead of throwing it away
+    #[arg(long, value_name = "NAME")]
+    keep: Option<String>,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    commands: RuleArgs,
+}
+
+impl WhatIf {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let rules = self.rules.rules()?;
+        let script = Script::read(&self.script)?;
+        let opened = opened(globals, self.keep.as_deref())?;
+        let found = opened.find(&self.session)?;
+        let at = self.at(&found.session)?;
+        let place = Place::open(globals, &opened, &found.session, self.workspace.spec()?, self.keep.as_deref())?;
+        let calls = script.steps.iter().map(scripted).collect();
+        let what_if = foldspace::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
+        let what_if = what_if.with_rules(rules).with_root(root_of(globals, &found.session));
+        out.go_live_for_good()?;
+        let mut report = Report::new(&found.session, place.session());
+        let done = super::block_on(async {
+            let mut shown = Ok(());
+            let fresh = place.fresh(self.commands.asking(None));
+            let done = what_if.run(fresh, &mut |call| first(&mut shown, || report.call(call, out))).await;
+            shown.and(done.map_err(Failure::from))
+        })?;
+        let done = done?;
+        report.end(&done, "summary", out)?;
+        let wrong = wrong(&script, &done);
+        if !out.is_json() {
+            for step in &wrong {
+                let line = format!("line {} of {} did not end as it should", step.line, script.place);
+                out.line(out.paint(BOLD, line))?;
+            }
+        }
+        place.tell(globals, out)?;
+        Ok(match (done.interrupted, wrong.is_empty()) {
+            (true, _) => Exit::Interrupted,
+            (false, true) => Exit::Ok,
+            (false, false) => Exit::Failed,
+        })
+    }
+
+    /// Where it begins.
+    fn at(&self, session: &Session) -> Result<Seq, Failure> {
+        match (&self.at, self.replace.iter().min()) {
+            (Some(at), _) => at.resolve(session),
+            (None, Some(first)) => {
+                // There must be such an event.
+                session.event(*first)?;
+                Ok(first.saturating_sub(1))
+            }
+            (None, None) => Ok(session.head()?),
+        }
+    }
+}
+
+fn scripted(step: &Step) -> ScriptedCall {
+    let agent = step.agent.clone().unwrap_or_default();
+    ScriptedCall { tool: step.tool.clone(), params: step.params.clone(), agent }
+}
+
+/// The calls of the script that did not end as it says.
+fn wrong<'a>(script: &'a Script, report: &RerunReport) -> Vec<&'a Step> {
+    let made = report.calls.iter().filter_map(|call| match &call.verdict {
+        Verdict::Made { outcome } => Some(outcome.status),
+        _ => None,
+    });
+    let is_wrong = |(step, status): &(&Step, CallStatus)| match step.expect {
+        Expect::Ok => *status != CallStatus::Ok,
+        Expect::Error => *status != CallStatus::Error,
+    };
+    script.steps.iter().zip(made).filter(is_wrong).map(|(step, _)| step).collect()
+}

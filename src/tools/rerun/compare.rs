@@ -1,0 +1,215 @@
+//! A call compared with what it was when it was recorded.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::past::{Past, RecordedCall};
+use super::rules::NormalRules;
+use crate::engine::event::{CallStatus, Node};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::sessions::SessionError;
+use crate::reducers::{Change, Entry, VirtualFileSystem};
+
+/// One way in which two runs differ.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "differs", rename_all = "lowercase")]
+pub enum Divergence {
+    /// It is another call.
+    Call {
+        /// The tool and the parameters as recorded.
+        was: Value,
+        /// Those of now.
+        is: Value,
+    },
+    /// It ended in another way.
+    Status {
+        /// As recorded.
+        was: CallStatus,
+        /// Now.
+        is: CallStatus,
+    },
+    /// It failed with other words.
+    Message {
+        /// As recorded.
+        was: String,
+        /// Now.
+        is: String,
+    },
+    /// A part of its result is another: a stream, an exit code, ...
+    Result {
+        /// Which part, as a JSON pointer; empty for the whole.
+        at: String,
+        /// As recorded; null where there was none.
+        was: Value,
+        /// Now; null where there is none.
+        is: Value,
+    },
+    /// Something else stands at a path afterwards.
+    File {
+        /// The difference, from what was recorded to what is now.
+        #[serde(flatten)]
+        change: Change,
+    },
+}
+
+/// The two runs, and what may differ between them.
+pub(super) struct Comparison<'a> {
+    pub(super) was: &'a Past,
+    pub(super) is: &'a Past,
+    pub(super) rules: &'a NormalRules,
+    /// Texts that stand for the same in both, each with what it stands for; those of the first, and of the second.
+    pub(super) names: [Vec<(String, &'static str)>; 2],
+}
+
+impl Comparison<'_> {
+    /// How two calls that have ended differ, in their outcomes and in the files.
+    pub(super) fn calls(&self, was: &RecordedCall, is: &RecordedCall) -> Result<Vec<Divergence>, SessionError> {
+        let (Some((then, old)), Some((now, new))) = (&was.outcome, &is.outcome) else { return Ok(Vec::new()) };
+        let mut found = Vec::new();
+        if old.status != new.status {
+            found.push(Divergence::Status { was: old.status, is: new.status });
+        }
+        if self.text(0, &old.message) != self.text(1, &new.message) {
+            found.push(Divergence::Message { was: old.message.clone(), is: new.message.clone() });
+        }
+        // Where only one has a result, how they ended says it.
+        if old.status == new.status {
+            self.results(&old.result, &new.result, &mut found);
+        }
+        let paths: BTreeSet<EntryPath> = was.paths().chain(is.paths()).collect();
+        if !paths.is_empty() {
+            let (old, new) = (self.was.files_at(*then)?, self.is.files_at(*now)?);
+            for path in paths {
+                found.extend(self.entry(&path, old.get(&path), new.get(&path)));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Whether two calls ask for the same.
+    pub(super) fn asks(&self, was: &RecordedCall, is: &RecordedCall) -> Option<Divergence> {
+        let of = |side, call: &RecordedCall| {
+            let params = self.rules.normal_value(&call.params, &|text| self.named(side, text));
+            let params = if params.is_null() { Value::Object(Default::default()) } else { params };
+            serde_json::json!({ "tool": call.tool, "params": params })
+        };
+        let shown = |call: &RecordedCall| serde_json::json!({ "tool": call.tool, "params": call.params });
+        (of(0, was) != of(1, is)).then(|| Divergence::Call { was: shown(was), is: shown(is) })
+    }
+
+    /// How the files of two moments differ.
+    pub(super) fn files(&self, then: Seq, now: Seq) -> Result<Vec<Change>, SessionError> {
+        let (old, new): (VirtualFileSystem, VirtualFileSystem) = (self.was.files_at(then)?, self.is.files_at(now)?);
+        let differing = old.diff(&new).into_iter().filter_map(|change| {
+            let path = change.path();
+            match self.entry(path, old.get(path), new.get(path)) {
+                Some(Divergence::File { change }) => Some(change),
+                _ => None,
+            }
+        });
+        Ok(differing.collect())
+    }
+
+    /// What is at the deepest place where results differ, so that a stream is shown and not all of it.
+    fn results(&self, was: &Value, is: &Value, found: &mut Vec<Divergence>) {
+        let normal = |side: usize, value: &Value| self.rules.normal_value(value, &|text| self.text(side, text));
+        let (old, new) = (normal(0, was), normal(1, is));
+        let mut places = Vec::new();
+        differing(&old, &new, String::new(), &mut places);
+        for at in places {
+            let part = |whole: &Value| whole.pointer(&at).cloned().unwrap_or_default();
+            found.push(Divergence::Result { was: part(was), is: part(is), at });
+        }
+    }
+
+    fn entry(&self, path: &EntryPath, was: Option<&Entry>, is: Option<&Entry>) -> Option<Divergence> {
+        let same = match (was, is) {
+            (None, None) => true,
+            (Some(was), Some(is)) => was.node == is.node || self.same_text(&was.node, &is.node),
+            _ => false,
+        };
+        if same || self.rules.ignores(path) {
+            return None;
+        }
+        let path = path.clone();
+        let change = match (was.cloned(), is.cloned()) {
+            (Some(before), Some(after)) => Change::Changed { path, before, after },
+            (Some(before), None) => Change::Removed { path, before },
+            (None, Some(after)) => Change::Added { path, after },
+            (None, None) => return None,
+        };
+        Some(Divergence::File { change })
+    }
+
+    /// Whether two files are texts that are the same by the rules.
+    fn same_text(&self, was: &Node, is: &Node) -> bool {
+        let text = |past: &Past, node: &Node| match node {
+            Node::File { content, executable, text: true, incomplete: false, .. } => {
+                let text = String::from_utf8(past.content(content).ok()?.to_vec()).ok()?;
+                Some((text, *executable))
+            }
+            _ => None,
+        };
+        match (text(self.was, was), text(self.is, is)) {
+            (Some((old, a)), Some((new, b))) => a == b && self.text(0, &old) == self.text(1, &new),
+            _ => false,
+        }
+    }
+
+    fn text(&self, side: usize, text: &str) -> String {
+        self.rules.normal(&self.named(side, text))
+    }
+
+    /// The text with what has a name of its own in each run under that name.
+    fn named(&self, side: usize, text: &str) -> String {
+        let names = self.names[side].iter().filter(|(name, _)| !name.is_empty() && name != "/");
+        names.fold(text.to_owned(), |text, (name, stands_for)| text.replace(name.as_str(), stands_for))
+    }
+}
+
+/// The deepest places where two values differ, as JSON pointers.
+fn differing(was: &Value, is: &Value, at: String, places: &mut Vec<String>) {
+    match (was, is) {
+        (Value::Object(old), Value::Object(new)) => {
+            let names: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
+            for name in names {
+                let below = format!("{at}/{}", name.replace('~', "~0").replace('/', "~1"));
+                match (old.get(name), new.get(name)) {
+                    (Some(old), Some(new)) => differing(old, new, below, places),
+                    _ => places.push(below),
+                }
+            }
+        }
+        (Value::Array(old), Value::Array(new)) if old.len() == new.len() => {
+            for (number, (old, new)) in old.iter().zip(new).enumerate() {
+                differing(old, new, format!("{at}/{number}"), places);
+            }
+        }
+        (old, new) if old == new => {}
+        _ => places.push(at),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_deepest_places_are_named() {
+        let places = |was: Value, is: Value| {
+            let mut places = Vec::new();
+            differing(&was, &is, String::new(), &mut places);
+            places
+        };
+        assert_eq!(places(json!({ "a": 1 }), json!({ "a": 1 })), Vec::<String>::new());
+        assert_eq!(places(json!(1), json!(2)), [""]);
+        assert_eq!(places(json!({ "a/b": 1, "c": 2 }), json!({ "a/b": 2 })), ["/a~1b", "/c"]);
+        assert_eq!(places(json!([1, { "x": [] }]), json!([1, { "x": [1] }])), ["/1/x"]);
+        assert_eq!(places(json!([1]), json!({})), [""]);
+    }
+}

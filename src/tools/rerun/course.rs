@@ -1,0 +1,216 @@
+//! What is run again, in which order; and running it.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::compare::{Comparison, Divergence};
+use super::past::{Outside, Past, RecordedCall};
+use super::place::Place;
+use super::rules::NormalRules;
+use super::{RerunError, RerunReport};
+use crate::backends::Workspace;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::tools::dispatch::{ToolCall, ToolOutcome};
+use crate::tools::machine::ShellRules;
+use crate::tools::toolset::Tools;
+
+/// One call of a run again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct CallReport {
+    /// The call in the recorded session; none for one of a script.
+    pub call: Option<Seq>,
+    /// The call in the fresh session; none when it was not made.
+    pub rerun: Option<Seq>,
+    /// The tool.
+    pub tool: String,
+    /// Who made it.
+    pub agent: Arc<str>,
+    /// Its parameters.
+    pub params: Value,
+    /// What came of it.
+    #[serde(flatten)]
+    pub verdict: Verdict,
+}
+
+/// What came of a call that was run again.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "verdict", rename_all = "lowercase")]
+pub enum Verdict {
+    /// The same as before.
+    Same,
+    /// Something else.
+    Diverged {
+        /// Every difference.
+        divergences: Vec<Divergence>,
+    },
+    /// It was not run again; what it had done to the files was done to them as it is recorded.
+    Skipped {
+        /// Why.
+        reason: String,
+    },
+    /// A call of a script, with which there is nothing to compare.
+    Made {
+        /// What came of it.
+        outcome: ToolOutcome,
+    },
+}
+
+/// Who sees each call as it is made again.
+pub type CallWatch<'a> = &'a mut (dyn FnMut(&CallReport) + Send);
+
+/// Where calls are run again: a session that has just begun, on a workspace without files.
+pub struct Fresh {
+    /// The session. It must have nothing but its first event.
+    pub session: Session,
+    /// Its workspace, which must be empty.
+    pub workspace: Arc<dyn Workspace>,
+    /// The tools. A call of one that is not among them fails.
+    pub tools: Arc<Tools>,
+    /// The rules for commands. Where the policy would ask, the recorded answer is given; what has none is asked of
+    /// the rules' own asker.
+    pub rules: ShellRules,
+    /// Ends it between two calls, and takes back the one that is under way.
+    pub cancel: CancellationToken,
+}
+
+/// A call that was not recorded.
+#[derive(Debug, Clone)]
+pub struct ScriptedCall {
+    /// The tool.
+    pub tool: String,
+    /// Its parameters.
+    pub params: Value,
+    /// Who makes it; empty for nobody.
+    pub agent: String,
+}
+
+/// A step of what is run again.
+pub(super) enum Step {
+    Recorded(RecordedCall),
+    Scripted(ScriptedCall),
+    Outside(Outside),
+}
+
+/// What is run again.
+pub(super) struct Course<'a> {
+    pub(super) past: &'a Past,
+    /// The files at the beginning are those after this event.
+    pub(super) start: Seq,
+    pub(super) steps: Vec<Step>,
+    /// The position with whose files the end is compared.
+    pub(super) end: Seq,
+    pub(super) rules: &'a NormalRules,
+    /// The root of the recorded workspace, as its commands saw it.
+    pub(super) root: Option<&'a str>,
+}
+
+impl Course<'_> {
+    pub(super) async fn run(&self, fresh: Fresh, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+        let Fresh { session, workspace, tools, rules, cancel } = fresh;
+        let mut place = Place::new(self.past, session.clone(), workspace, tools, rules)?;
+        place.begin_at(self.start)?;
+        let is = Past::of(&session);
+        let comparison = self.comparison(&is, place.dispatcher.workspace().root());
+        let mut report = RerunReport { start: self.start, end: self.end, ..RerunReport::default() };
+        for step in &self.steps {
+            if cancel.is_cancelled() {
+                report.interrupted = true;
+                break;
+            }
+            let made = match step {
+                Step::Outside(outside) => {
+                    place.apply(outside)?;
+                    continue;
+                }
+                Step::Scripted(call) => self.scripted(&place, call, &cancel).await?,
+                Step::Recorded(call) => self.recorded(&mut place, &comparison, call, &cancel).await?,
+            };
+            watch(&made);
+            report.calls.push(made);
+        }
+        place.dispatcher.close()?;
+        if !report.interrupted {
+            report.files = comparison.files(self.end, session.head()?)?;
+        }
+        report.missing = missing(place.missing);
+        Ok(report)
+    }
+
+    fn comparison<'b>(&'b self, is: &'b Past, root: Option<String>) -> Comparison<'b> {
+        let names = |root: Option<&str>, past: &Past| {
+            let root = root.map(|root| (root.to_owned(), "<root>"));
+            root.into_iter().chain([(past.id().to_string(), "<session>")]).collect()
+        };
+        let names = [names(self.root, self.past), names(root.as_deref(), is)];
+        Comparison { was: self.past, is, rules: self.rules, names }
+    }
+
+    async fn scripted(
+        &self,
+        place: &Place<'_>,
+        call: &ScriptedCall,
+        cancel: &CancellationToken,
+    ) -> Result<CallReport, SessionError> {
+        place.answers.hold(Vec::new());
+        let outcome = make(place, &call.tool, &call.params, &call.agent, cancel).await?;
+        Ok(CallReport {
+            call: None,
+            rerun: Some(outcome.call),
+            tool: call.tool.clone(),
+            agent: call.agent.as_str().into(),
+            params: call.params.clone(),
+            verdict: Verdict::Made { outcome },
+        })
+    }
+
+    async fn recorded(
+        &self,
+        place: &mut Place<'_>,
+        comparison: &Comparison<'_>,
+        call: &RecordedCall,
+        cancel: &CancellationToken,
+    ) -> Result<CallReport, RerunError> {
+        let report = |rerun, verdict| CallReport {
+            call: Some(call.call),
+            rerun,
+            tool: call.tool.clone(),
+            agent: Arc::clone(&call.agent),
+            params: call.params.clone(),
+            verdict,
+        };
+        if let Some(reason) = call.obstacle() {
+            place.apply(&Outside { events: call.changes.clone() })?;
+            return Ok(report(None, Verdict::Skipped { reason: reason.to_owned() }));
+        }
+        place.answers.hold(call.decisions.clone());
+        let outcome = make(place, &call.tool, &call.params, &call.agent, cancel).await?;
+        let again = comparison.is.ended_call(outcome.call, outcome.finished)?;
+        let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
+        let verdict = if divergences.is_empty() { Verdict::Same } else { Verdict::Diverged { divergences } };
+        Ok(report(Some(outcome.call), verdict))
+    }
+}
+
+async fn make(
+    place: &Place<'_>,
+    tool: &str,
+    params: &Value,
+    agent: &str,
+    cancel: &CancellationToken,
+) -> Result<ToolOutcome, SessionError> {
+    let mut call = ToolCall::new(tool, params.clone());
+    call.cancel = cancel.child_token();
+    place.dispatcher.as_agent(agent).call(call).await
+}
+
+fn missing(mut paths: Vec<EntryPath>) -> Vec<EntryPath> {
+    paths.sort();
+    paths.dedup();
+    paths
+}

@@ -1,0 +1,96 @@
+//! What one session did, as the measure of another.
+
+use std::sync::Arc;
+
+use super::compare::{Comparison, Divergence};
+use super::course::{CallReport, Verdict};
+use super::past::{Past, RecordedCall};
+use super::rules::NormalRules;
+use super::{RerunError, RerunReport};
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use serde_json::{Value, json};
+
+/// Compares a session with another that is known to be right: call by call in the order in which they began, in what
+/// was asked, what came of it, and the files; and the files at the end. Both are only read.
+#[derive(Debug, Clone)]
+pub struct Expectation {
+    past: Past,
+    rules: NormalRules,
+    root: Option<String>,
+}
+
+impl Expectation {
+    /// The session that is known to be right, by the default rules.
+    pub fn of(session: &Session) -> Self {
+        Self { past: Past::of(session), rules: NormalRules::default(), root: None }
+    }
+
+    /// By other rules.
+    #[must_use]
+    pub fn with_rules(mut self, rules: NormalRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// As [`Rerun::with_root`](super::Rerun::with_root).
+    #[must_use]
+    pub fn with_root(mut self, root: Option<String>) -> Self {
+        self.root = root;
+        self
+    }
+
+    /// How the calls of a session after `from` differ from those that were expected. A call that only one of the two
+    /// has is a difference; one that was cut off in either is skipped.
+    ///
+    /// # Errors
+    /// [`RerunError::Session`].
+    pub fn compare(&self, session: &Session, from: Seq, root: Option<String>) -> Result<RerunReport, RerunError> {
+        let is = Past::of(session);
+        let names = |root: &Option<String>, past: &Past| {
+            let root = root.iter().map(|root| (root.clone(), "<root>"));
+            root.chain([(past.id().to_string(), "<session>")]).collect()
+        };
+        let names = [names(&self.root, &self.past), names(&root, &is)];
+        let comparison = Comparison { was: &self.past, is: &is, rules: &self.rules, names };
+        let (expected, made) = (self.past.calls(0)?, is.calls(from)?);
+        let end = self.past.head()?;
+        let mut report = RerunReport { start: from, end, ..RerunReport::default() };
+        for at in 0..expected.len().max(made.len()) {
+            report.calls.push(compared(&comparison, expected.get(at), made.get(at))?);
+        }
+        report.files = comparison.files(end, is.head()?)?;
+        Ok(report)
+    }
+}
+
+fn compared(
+    comparison: &Comparison<'_>,
+    was: Option<&RecordedCall>,
+    is: Option<&RecordedCall>,
+) -> Result<CallReport, RerunError> {
+    let verdict = match (was, is) {
+        (Some(was), Some(is)) => match was.obstacle().or(is.obstacle()) {
+            Some(reason) if was.tool == is.tool => Verdict::Skipped { reason: reason.to_owned() },
+            _ => {
+                let mut divergences = comparison.calls(was, is)?;
+                divergences.splice(0..0, comparison.asks(was, is));
+                if divergences.is_empty() { Verdict::Same } else { Verdict::Diverged { divergences } }
+            }
+        },
+        _ => Verdict::Diverged { divergences: vec![Divergence::Call { was: asked(was), is: asked(is) }] },
+    };
+    let shown = is.or(was);
+    Ok(CallReport {
+        call: was.map(|call| call.call),
+        rerun: is.map(|call| call.call),
+        tool: shown.map(|call| call.tool.clone()).unwrap_or_default(),
+        agent: shown.map_or_else(|| Arc::from(""), |call| Arc::clone(&call.agent)),
+        params: shown.map(|call| call.params.clone()).unwrap_or_default(),
+        verdict,
+    })
+}
+
+fn asked(call: Option<&RecordedCall>) -> Value {
+    call.map_or(Value::Null, |call| json!({ "tool": call.tool, "params": call.params }))
+}

@@ -1,0 +1,197 @@
+//! Recorded calls run again, as they were or with others among them, and compared with what they were.
+
+mod answers;
+mod compare;
+mod course;
+mod expect;
+mod past;
+mod place;
+mod rules;
+mod scratch;
+mod what_if;
+
+use serde::Serialize;
+
+pub use compare::Divergence;
+pub use course::{CallReport, CallWatch, Fresh, ScriptedCall, Verdict};
+pub use expect::Expectation;
+pub use rules::{NormalRules, RulesError};
+pub use scratch::Scratch;
+pub use what_if::WhatIf;
+
+use super::machine::DispatchError;
+use crate::backends::BackendError;
+use crate::engine::commit::CommitError;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::reducers::Change;
+use course::{Course, Step};
+use past::{Happening, Past};
+
+/// Runs the recorded calls of a session again, in another that is fresh, and compares outcome and files call by call.
+///
+/// It begins with the files, and the slices that are state, that stood before the first call. Calls run one after
+/// another in the order in which they began, each for the agent that made it; what happened in between outside of any
+/// call happens again at the same point, as it is recorded. A call that was interrupted, or never ended, is skipped:
+/// what it had done to the files is done as it is recorded. Of the recorded session only its history is read: nothing
+/// here can record anything in it, or reach its workspace.
+///
+/// ```
+/// use foldspace::{
+///     Dispatcher, Fresh, MemoryWorkspace, NewSession, Registry, Rerun, Scratch, Sessions, ToolCall, Tools, WorkspaceSpec,
+/// };
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("first"))?;
+/// let tools = Dispatcher::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+/// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
+/// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
+///
+/// let scratch = Scratch::begin(Registry::standard(), &WorkspaceSpec::Memory, "again")?;
+/// let fresh = Fresh {
+///     session: scratch.session().clone(),
+///     workspace: scratch.workspace().clone(),
+///     tools: Tools::standard().into(),
+///     rules: Default::default(),
+///     cancel: Default::default(),
+/// };
+/// let report = runtime.block_on(Rerun::of(&session).run(fresh, &mut |_| {}))?;
+/// assert!(report.is_same());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Rerun {
+    past: Past,
+    until: Option<Seq>,
+    rules: NormalRules,
+    root: Option<String>,
+}
+
+/// What came of calls that were run again.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct RerunReport {
+    /// The position whose files it began with.
+    pub start: Seq,
+    /// The position with whose files its end was compared.
+    pub end: Seq,
+    /// The calls, in the order in which they were made.
+    pub calls: Vec<CallReport>,
+    /// How the files differ at the end.
+    pub files: Vec<Change>,
+    /// What could not be put into the fresh workspace, because its contents were never kept.
+    pub missing: Vec<EntryPath>,
+    /// Whether it was ended before its end; the files are then not compared.
+    pub interrupted: bool,
+}
+
+impl RerunReport {
+    /// Whether nothing differs. Calls that were skipped don't count.
+    pub fn is_same(&self) -> bool {
+        !self.interrupted && self.files.is_empty() && self.diverged() == 0
+    }
+
+    /// How many calls differ.
+    pub fn diverged(&self) -> usize {
+        self.calls.iter().filter(|call| matches!(call.verdict, Verdict::Diverged { .. })).count()
+    }
+
+    /// How many were skipped.
+    pub fn skipped(&self) -> usize {
+        self.calls.iter().filter(|call| matches!(call.verdict, Verdict::Skipped { .. })).count()
+    }
+}
+
+/// Why calls can't be run again.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RerunError {
+    /// A session or its store failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The fresh workspace failed.
+    #[error(transparent)]
+    Workspace(#[from] BackendError),
+    /// The fresh session can't make calls.
+    #[error(transparent)]
+    Dispatch(#[from] DispatchError),
+    /// The session in which the calls are to run has had its own past.
+    #[error("session {0} is not fresh; recorded calls run in a session that has just begun, on an empty workspace")]
+    NotFresh(String),
+    /// A call that is to be replaced is none, or stands before the beginning.
+    #[error("{call} is no call after position {start}; `foldspace log --calls` shows the calls")]
+    NoCall {
+        /// Which.
+        call: Seq,
+        /// Where it was to begin.
+        start: Seq,
+    },
+}
+
+impl From<CommitError> for RerunError {
+    fn from(error: CommitError) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl Rerun {
+    /// Of all calls of the session, with the default rules.
+    pub fn of(session: &Session) -> Self {
+        Self { past: Past::of(session), until: None, rules: NormalRules::default(), root: None }
+    }
+
+    /// Only of calls that began at `until` or before.
+    #[must_use]
+    pub fn until(mut self, until: Seq) -> Self {
+        self.until = Some(until);
+        self
+    }
+
+    /// By other rules.
+    #[must_use]
+    pub fn with_rules(mut self, rules: NormalRules) -> Self {
+        self.rules = rules;
+        self
+    }
+
+    /// Tells where commands of the recorded session saw the workspace's root, which may be elsewhere now.
+    #[must_use]
+    pub fn with_root(mut self, root: Option<String>) -> Self {
+        self.root = root;
+        self
+    }
+
+    /// Runs the calls again, and shows each as it is made.
+    ///
+    /// # Errors
+    /// [`RerunError`]. That calls fail, or do something else than before, is none.
+    pub async fn run(&self, fresh: Fresh, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+        let start = self.past.before_calls()?;
+        let steps = steps(&self.past, start, self.until)?;
+        let end = self.end(&steps)?;
+        let (past, rules, root) = (&self.past, &self.rules, self.root.as_deref());
+        Course { past, start, steps, end, rules, root }.run(fresh, watch).await
+    }
+
+    /// Where the files are as the calls have left them.
+    fn end(&self, steps: &[Step]) -> Result<Seq, SessionError> {
+        let Some(until) = self.until else { return self.past.head() };
+        let finished = steps.iter().filter_map(|step| match step {
+            Step::Recorded(call) => call.outcome.as_ref().map(|(finished, _)| *finished),
+            _ => None,
+        });
+        Ok(finished.chain([until]).max().unwrap_or(until).min(self.past.head()?))
+    }
+}
+
+/// What happened after `start`, as steps.
+fn steps(past: &Past, start: Seq, until: Option<Seq>) -> Result<Vec<Step>, SessionError> {
+    let happenings = past.happenings(start, until.unwrap_or(Seq::MAX))?.into_iter();
+    Ok(happenings
+        .map(|happening| match happening {
+            Happening::Call(call) => Step::Recorded(call),
+            Happening::Outside(outside) => Step::Outside(outside),
+        })
+        .collect())
+}

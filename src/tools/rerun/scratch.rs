@@ -1,0 +1,83 @@
+//! A session of its own with a workspace of its own, gone with its owner.
+
+use std::sync::Arc;
+
+use tempfile::TempDir;
+
+use super::RerunError;
+use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
+use crate::engine::clock::SystemClock;
+use crate::engine::registry::Registry;
+use crate::engine::session::Session;
+use crate::engine::sessions::{NewSession, Sessions};
+use crate::engine::snapshot::SnapshotPolicy;
+use crate::engine::store::{Durability, LocalStore, LocalStoreOptions};
+
+/// A session in a store of its own, with a workspace, both in a temporary directory. Dropped, nothing is left of it:
+/// no container, no file.
+pub struct Scratch {
+    sessions: Sessions,
+    session: Session,
+    workspace: Arc<dyn Workspace>,
+    spec: WorkspaceSpec,
+    home: TempDir,
+}
+
+impl Scratch {
+    /// Begins one of that name. A directory that the workspace was given is not used: it is somebody's.
+    ///
+    /// # Errors
+    /// [`RerunError`] when the store or the workspace can't be made.
+    pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, RerunError> {
+        let spec = own(spec);
+        let made = tempfile::Builder::new().prefix("foldspace-").tempdir();
+        let home = made.map_err(|error| BackendError {
+            backend: spec.backend_name(),
+            reason: format!("can't make a temporary directory: {error}"),
+        })?;
+        let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
+        let store =
+            LocalStore::open(home.path().join("data"), options).map_err(crate::engine::sessions::SessionError::from)?;
+        let clock = Arc::new(SystemClock::default());
+        let sessions = Sessions::new(Arc::new(store), registry, clock, SnapshotPolicy::default());
+        let sessions = sessions.map_err(crate::engine::sessions::SessionError::from)?;
+        let backend = Some(spec.backend_name().to_owned());
+        let session = sessions.create(NewSession { name: Some(name.to_owned()), backend, options: spec.options() })?;
+        let workspace = spec.open(session.id(), home.path())?;
+        Ok(Self { sessions, session, workspace, spec, home })
+    }
+
+    /// The session.
+    pub fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Its workspace.
+    pub fn workspace(&self) -> &Arc<dyn Workspace> {
+        &self.workspace
+    }
+}
+
+/// The same kind of workspace, in a directory of its own.
+fn own(spec: &WorkspaceSpec) -> WorkspaceSpec {
+    match spec {
+        WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions { directory: None }),
+        other => other.clone(),
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        self.workspace.close();
+        if let Err(error) = self.spec.remove(self.session.id(), self.home.path()) {
+            tracing::warn!(%error, "a workspace that was to be thrown away is left");
+        }
+        self.sessions.clone().close();
+    }
+}
+
+impl std::fmt::Debug for Scratch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scratch").field("session", &self.session).finish_non_exhaustive()
+    }
+}
