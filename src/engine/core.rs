@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::event::SessionStarted;
 use super::feed::Feed;
@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub(super) outputs: Outputs,
     /// Whether a container-backed shell is active.
     pub(super) has_machine: AtomicBool,
+    /// Calls of its own that were begun, once somebody counts them.
+    pub(super) calls_begun: OnceLock<Arc<AtomicU64>>,
 }
 
 impl Core {
@@ -71,6 +73,7 @@ impl Core {
             looking: Arc::default(),
             outputs: Outputs::default(),
             has_machine: AtomicBool::new(false),
+            calls_begun: OnceLock::new(),
         };
         Ok(core)
     }

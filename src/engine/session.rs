@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
@@ -290,6 +290,11 @@ impl Session {
     pub(crate) fn claim_machine(&self) -> Option<MachineClaim> {
         let taken = self.core.has_machine.swap(true, Ordering::AcqRel);
         (!taken).then(|| MachineClaim { core: Arc::clone(&self.core) })
+    }
+
+    /// The count of calls that were begun, the same for all who ask; whoever asks first says how many there were.
+    pub(crate) fn calls_begun(&self, before: u64) -> Arc<AtomicU64> {
+        Arc::clone(self.core.calls_begun.get_or_init(|| Arc::new(AtomicU64::new(before))))
     }
 
     /// Notes that a call is under way in this process, until the guard is dropped.

@@ -112,9 +112,9 @@ fn conflicted(mut slice: Children, conflicted: &Recorded<MergeConflicted>) -> Ch
     slice
 }
 
-/// A session begins after its first position only when it was forked.
+/// A child does not have its parent's children.
 fn forked(mut slice: Children, started: &Recorded<SessionStarted>) -> Children {
-    if started.seq > 1 {
+    if started.event.begins_child() {
         slice.children = Vector::new();
         slice.conflicts = OrdMap::new();
     }
@@ -135,7 +135,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::event::{ChildLimits, Event};
+    use crate::engine::event::{ChildLimits, Event, Origin};
 
     fn recorded<E: Event>(seq: Seq, event: E) -> Recorded<E> {
         let (session, time) = (SessionId::from_bytes([1; 16]), Timestamp(seq.cast_signed()));
@@ -147,15 +147,9 @@ mod tests {
     }
 
     fn begin(slice: Children, number: u8, seq: Seq) -> Children {
-        let (name, agent) = (format!("child-{number}"), String::new());
-        let started = ChildStarted {
-            child: child(number),
-            name,
-            at: seq - 1,
-            isolation: Isolation::Fork,
-            agent,
-            limits: ChildLimits::default(),
-        };
+        let (name, agent, limits) = (format!("child-{number}"), String::new(), ChildLimits::default());
+        let started =
+            ChildStarted { child: child(number), name, at: seq - 1, isolation: Isolation::Fork, agent, limits };
         begun(slice, &recorded(seq, started))
     }
 
@@ -198,8 +192,10 @@ mod tests {
         let slice = conflict(merge(begin(begin(Children::default(), 2, 5), 3, 6), 2, 7), 3, 8);
         let (name, backend, program) = ("fork".to_owned(), "memory".to_owned(), String::new());
         let limits = ChildLimits::default();
-        let started = SessionStarted { name, backend, program, options: Default::default(), origin: None, limits };
+        let mut started = SessionStarted { name, backend, program, options: Default::default(), origin: None, limits };
         assert_eq!(forked(slice.clone(), &recorded(1, started.clone())), slice);
+        let (parent, parent_name, isolation) = (child(1), String::new(), Isolation::Fork);
+        started.origin = Some(Origin { parent, parent_name, at: 8, isolation });
         let slice = forked(slice, &recorded(9, started));
         assert_eq!((slice.iter().count(), slice.conflicted(child(3))), (0, None));
         assert!(slice.last_merge(child(2)).is_some());

@@ -133,10 +133,7 @@ impl Dispatcher {
         }
         let machine = Machine::new(&session, workspace, rules)?;
         machine.prepare(&session)?;
-        let mut tools = tools.into();
-        if let Some(names) = machine.limits.as_ref().and_then(|limits| limits.tools()) {
-            tools = Arc::new(tools.only(names));
-        }
+        let tools = machine.allowed(tools.into());
         Ok(Self { session, tools, machine })
     }
 
@@ -159,9 +156,10 @@ impl Dispatcher {
         self.machine.rules.budget
     }
 
-    /// The same for a shared child, which may do less.
-    pub(super) fn for_shared(&self, session: Session) -> Result<Self, SessionError> {
-        Ok(Self { machine: self.machine.limited(&session)?, tools: Arc::clone(&self.tools), session })
+    /// The same for a child that shares the session: under its agent's name, and within its limits.
+    pub(super) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
+        let machine = self.machine.shared_by(&child)?;
+        Ok(Self { session: child, tools: machine.allowed(Arc::clone(&self.tools)), machine })
     }
 
     /// The same tools and rules for another session with a workspace of its own.
@@ -203,6 +201,10 @@ impl Dispatcher {
         if let Some(context) = &mut open.context {
             context.stop_running().await;
         }
+        if let Some(limits) = &self.machine.limits {
+            let bytes = open.context.as_ref().map_or(0, |context| context.written_bytes(answer.is_ok()));
+            limits.count(open.micros(), bytes);
+        }
         match answer.and_then(|answer| open.succeed(answer)) {
             Ok((outcome, pending)) => {
                 open.settle(pending).await?;
@@ -214,13 +216,13 @@ impl Dispatcher {
 
     /// The parameters have that size as JSON.
     async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<Answer, ToolError> {
+        let time_left = match &self.machine.limits {
+            Some(limits) => limits.admit(&self.session, &call.tool)?,
+            None => None,
+        };
         if size > PARAMS_MAX {
             return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
         }
-        let time_left = match &self.machine.limits {
-            Some(limits) => limits.admit(&self.session, open.call, &call.tool)?,
-            None => None,
-        };
         let Some(tool) = self.tools.get(&call.tool) else {
             let known = self.tools.names().collect::<Vec<_>>().join(", ");
             return Err(ToolError::new(format!("there is no tool {:?}; there are {known}", call.tool)));

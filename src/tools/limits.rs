@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::error::ToolError;
@@ -17,20 +17,25 @@ use crate::reducers::Usage;
 
 /// The limits of a session, and what it had used up when it began: the past that it shares is its parent's.
 ///
-/// What is used is read from the history, so that a restart gives nothing back.
+/// What is used is read from the history, so that a restart gives nothing back. Only of a shared child, which has no
+/// history of its own, it is counted here: it lives as long as its dispatcher.
 #[derive(Debug)]
 pub(super) struct Limits {
     limits: ChildLimits,
-    /// Looked up with the first call: by then mounts are copied.
+    is_shared: bool,
+    /// What was used before the first call; looked up with that, for by then mounts are copied.
     before: OnceLock<Usage>,
-    /// Calls of the session that this process knows of.
-    begun: AtomicU64,
+    /// Calls that were begun: in the session, or by the shared child.
+    begun: Arc<AtomicU64>,
+    /// The same of the session, when it has limits and a child shares it: its calls are the session's, too.
+    begun_in_session: Option<Arc<AtomicU64>>,
+    micros: AtomicU64,
+    bytes: AtomicU64,
 }
 
 /// The position up to which a child's history is none of its own work: its parent's past, its mounts.
 pub(super) fn began(session: &Session) -> Result<Seq, SessionError> {
-    let origin = session.started().and_then(|started| started.origin.as_ref());
-    if let Some(origin) = origin.filter(|origin| origin.isolation == Isolation::Fork) {
+    if let Some(origin) = session.origin().filter(|origin| origin.isolation == Isolation::Fork) {
         return Ok(origin.at + 1);
     }
     let mut last = 0;
@@ -47,11 +52,19 @@ pub(super) fn began(session: &Session) -> Result<Seq, SessionError> {
 impl Limits {
     /// The limits of a session; none when it has none.
     pub(super) fn of(session: &Session) -> Result<Option<Self>, SessionError> {
-        let limits = session.limits();
-        if limits.is_unlimited() {
+        if session.limits().is_unlimited() {
             return Ok(None);
         }
-        Ok(Some(Self { limits: limits.clone(), before: OnceLock::new(), begun: AtomicU64::new(0) }))
+        let limits = session.limits().clone();
+        let is_shared = session.started().is_none_or(|started| started.limits != limits);
+        let counts = session.started().is_some_and(|started| !started.limits.is_unlimited());
+        let in_session = if counts { Some(session.calls_begun(calls_of(session)?)) } else { None };
+        let (begun, begun_in_session) = match is_shared {
+            true => (Arc::default(), in_session),
+            false => (in_session.unwrap_or_default(), None),
+        };
+        let (before, count) = (OnceLock::new(), AtomicU64::default);
+        Ok(Some(Self { limits, is_shared, before, begun, begun_in_session, micros: count(), bytes: count() }))
     }
 
     /// The only tools that may be used; none for all.
@@ -72,10 +85,13 @@ impl Limits {
 
     /// Takes up a call whose intent is recorded, or refuses it. Gives how long it may take at most; none for as long
     /// as it likes.
-    pub(super) fn admit(&self, session: &Session, call: Seq, tool: &str) -> Result<Option<Duration>, ToolError> {
-        let state = session.state()?;
-        let used = self.used(session, &state)?;
-        let number = self.number(session, call, &state, used.calls)?;
+    pub(super) fn admit(&self, session: &Session, tool: &str) -> Result<Option<Duration>, ToolError> {
+        // Before anything is refused: every call counts.
+        let number = self.begun.fetch_add(1, Ordering::AcqRel) + 1;
+        if let Some(begun) = &self.begun_in_session {
+            begun.fetch_add(1, Ordering::AcqRel);
+        }
+        let used = self.used(session)?;
         if let Some(tools) = self.tools().filter(|tools| !tools.contains(tool)) {
             let names = tools.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
             return Err(ToolError::new(match names.is_empty() {
@@ -91,15 +107,10 @@ impl Limits {
         if left.is_zero() { Err(self.out_of_time()) } else { Ok(Some(left)) }
     }
 
-    /// The how-manieth a call is. Those before it may not all be seen yet; then they were counted here.
-    fn number(&self, session: &Session, call: Seq, state: &State, seen: u64) -> Result<u64, SessionError> {
-        if state.seq() < call {
-            self.begun.fetch_max(seen, Ordering::AcqRel);
-            return Ok(self.begun.fetch_add(1, Ordering::AcqRel) + 1);
-        }
-        let number = self.used(session, &session.state_at(call)?)?.calls;
-        self.begun.fetch_max(number, Ordering::AcqRel);
-        Ok(number)
+    /// Counts a call that has ended.
+    pub(super) fn count(&self, micros: u64, bytes: u64) {
+        self.micros.fetch_add(micros, Ordering::AcqRel);
+        self.bytes.fetch_add(bytes, Ordering::AcqRel);
     }
 
     /// What is said to a call when no time is left for it.
@@ -111,7 +122,7 @@ impl Limits {
     /// beforehand, when nothing is left.
     pub(super) fn check_bytes(&self, session: &Session, bytes: u64) -> Result<(), ToolError> {
         let Some(limit) = self.limits.bytes_written else { return Ok(()) };
-        let left = limit.saturating_sub(self.used(session, &session.state()?)?.bytes_written);
+        let left = limit.saturating_sub(self.used(session)?.bytes_written);
         match bytes {
             0 if left == 0 => Err(used_up(&format!("its {limit} bytes of files"))),
             bytes if bytes > left => Err(ToolError::new(format!(
@@ -122,23 +133,37 @@ impl Limits {
         }
     }
 
-    /// What was used by a moment since the session began.
-    fn used(&self, session: &Session, state: &State) -> Result<Usage, SessionError> {
-        let now = state.slice::<Usage>().cloned().unwrap_or_default();
+    /// What was used since the session began; of the calls only those that have ended.
+    fn used(&self, session: &Session) -> Result<Usage, SessionError> {
+        if self.is_shared {
+            let count = |counted: &AtomicU64| counted.load(Ordering::Acquire);
+            let (call_micros, bytes_written) = (count(&self.micros), count(&self.bytes));
+            return Ok(Usage { call_micros, bytes_written, ..Usage::default() });
+        }
         let before = match self.before.get() {
             Some(before) => before,
             None => {
-                let before = session.state_at(began(session)?)?.slice::<Usage>().cloned().unwrap_or_default();
+                let before = usage(&session.state_at(began(session)?)?);
                 self.before.get_or_init(|| before)
             }
         };
+        let now = usage(&session.state()?);
         Ok(Usage {
-            calls: now.calls.saturating_sub(before.calls),
             call_micros: now.call_micros.saturating_sub(before.call_micros),
             bytes_written: now.bytes_written.saturating_sub(before.bytes_written),
             ..Usage::default()
         })
     }
+}
+
+fn usage(state: &State) -> Usage {
+    state.slice::<Usage>().cloned().unwrap_or_default()
+}
+
+/// The calls that a session has begun itself.
+fn calls_of(session: &Session) -> Result<u64, SessionError> {
+    let before = session.state_at(began(session)?)?;
+    Ok(usage(&session.state()?).calls.saturating_sub(usage(&before).calls))
 }
 
 fn used_up(what: &str) -> ToolError {

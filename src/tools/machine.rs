@@ -11,6 +11,7 @@ use super::error::ToolError;
 use super::limits::Limits;
 use super::policy::CommandPolicy;
 use super::recording::Recording;
+use super::toolset::Tools;
 use crate::backends::{BackendError, FileChange, MachineNews, Workspace};
 use crate::engine::commit::{CommitError, Content};
 use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
@@ -83,12 +84,20 @@ impl Machine {
         Ok(Self { workspace, rules: Arc::new(rules), claim, limits: limits.map(Arc::new) })
     }
 
-    /// The same workspace for somebody who may do less in it.
-    pub(super) fn limited(&self, session: &Session) -> Result<Self, SessionError> {
-        let limits = Limits::of(session)?;
+    /// Those of the tools that the session may use.
+    pub(super) fn allowed(&self, tools: Arc<Tools>) -> Arc<Tools> {
+        match self.limits.as_ref().and_then(|limits| limits.tools()) {
+            Some(names) => Arc::new(tools.only(names)),
+            None => tools,
+        }
+    }
+
+    /// The same workspace for a child that shares it with its parent.
+    pub(super) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
+        let limits = Limits::of(child)?.map(Arc::new);
         let mut rules = (*self.rules).clone();
-        rules.policy.deny.extend(limits.iter().flat_map(Limits::denied));
-        Ok(Self { rules: Arc::new(rules), limits: limits.map(Arc::new), ..self.clone() })
+        rules.policy.deny.extend(limits.iter().flat_map(|limits| limits.denied()));
+        Ok(Self { rules: Arc::new(rules), limits, ..self.clone() })
     }
 
     /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.

@@ -30,6 +30,7 @@ mod section;
 mod shell;
 mod shell_execute;
 mod standard;
+mod subagents;
 mod tool;
 mod toolset;
 
@@ -57,11 +58,12 @@ pub use predicate::{Predicate, PredicateError};
 pub use probe::Probe;
 pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport,
-    RulesError, Scratch, ScriptedCall, WhatIf,
+    RulesError, Scratch, ScriptedCall, Verdict, WhatIf,
 };
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;
 pub use shell_execute::ShellTool;
+pub use subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use tool::{Effect, Tool, ToolDescription};
 pub use toolset::{Tools, ToolsError};

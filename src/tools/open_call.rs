@@ -62,7 +62,7 @@ impl OpenCall {
         })
     }
 
-    fn micros(&self) -> u64 {
+    pub(super) fn micros(&self) -> u64 {
         self.session.steady_micros().saturating_sub(self.since)
     }
 

@@ -12,6 +12,7 @@ mod help;
 mod json;
 mod live;
 mod look;
+mod merge;
 mod positions;
 mod pulling;
 mod run;

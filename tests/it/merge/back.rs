@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use foldspace::{
-    ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, Dispatcher, DriftFound, Event, MergeChoices,
-    MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Session, Tools, WriteFile, merge_child,
-    preview_merge,
+    ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, Dispatcher, DriftFound, Event, Isolation,
+    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, MountSpec, NewChild, Session,
+    Tools, WriteFile, hydrate, merge_child, preview_merge,
 };
 
 use super::rig::{Full, Rig, event, path, record, texts};
@@ -207,13 +207,14 @@ fn only_children_are_merged() {
 fn a_parent_with_limits_keeps_them_in_a_merge() {
     let rig = Rig::new();
     let top = rig.parent();
-    let parent = rig.child(&top, "middle", ChildLimits { bytes_written: Some(4), ..ChildLimits::default() });
+    let parent = rig.child(&top, "middle", ChildLimits { bytes_written: Some(10), ..ChildLimits::default() });
+    rig.write(&parent, "own.txt", "123456");
     let child = rig.child(&parent, "worker", ChildLimits::default());
     rig.write(&child, "new.txt", "12345");
     let before = head(parent.session());
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
     assert!(error.contains("may write 4 more bytes"), "{error}");
-    assert_eq!((head(parent.session()), rig.texts(parent.session())), (before, vec![]));
+    assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 1));
     rig.edit(&child, "new.txt", "12345", "1234");
     assert_eq!(merged(&rig, &parent, &child).merged.len(), 1);
 }
@@ -230,4 +231,51 @@ fn what_was_recorded_without_a_workspace_is_merged_into_one() {
     let kinds = parent.session().events(report.seq.unwrap(), 9).unwrap();
     let kinds: Vec<_> = kinds.iter().map(|event| event.event.kind.to_string()).collect();
     assert_eq!(kinds, [ChildMerged::KIND, WriteFile::KIND]);
+}
+
+#[test]
+fn a_child_with_nothing_of_the_parents_is_merged_by_the_mounts_of_both() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let source = rig.path("source");
+    std::fs::create_dir_all(&source).unwrap();
+    std::fs::write(source.join("a.txt"), "1\n2\n3\n").unwrap();
+    let mounts = [MountSpec { host_path: source, ..MountSpec::default() }];
+    let roots = rig.nursery().roots;
+    rig.runtime.block_on(hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &roots)).unwrap();
+    rig.edit(&parent, "a.txt", "1\n", "one\n");
+    let limits = ChildLimits { bytes_written: Some(20), ..ChildLimits::default() };
+    let child = rig.start(&parent, NewChild { limits, ..NewChild::new(Isolation::Full) });
+    assert_eq!(rig.texts(child.session()), texts(&[("a.txt", "1\n2\n3\n")]));
+    rig.edit(&child, "a.txt", "3\n", "three\n");
+    rig.write(&child, "b", "0123456789");
+    merged(&rig, &parent, &child);
+    assert_eq!(rig.texts(parent.session()), texts(&[("a.txt", "one\n2\nthree\n"), ("b", "0123456789")]));
+}
+
+#[test]
+fn a_grandchild_can_be_merged_by_either() {
+    let rig = Rig::new();
+    let (top, middle) = family(&rig);
+    rig.edit(&middle, "same.txt", "same", "of the middle");
+    let low = rig.child(&middle, "low", ChildLimits::default());
+    rig.write(&low, "low.txt", "low\n");
+    // The top has nothing of the middle's own work but what the grandchild brings.
+    let report = merged(&rig, &top, &low);
+    assert_eq!(report.base, 10, "what all three have of the past");
+    assert_eq!(rig.texts(top.session())[2..], texts(&[("low.txt", "low\n"), ("same.txt", "of the middle\n")]));
+    merged(&rig, &middle, &low);
+    assert_eq!(merged(&rig, &top, &middle).merged, [], "it has all of it already");
+}
+
+#[test]
+fn a_fork_knows_what_its_past_has_merged() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&child, "a.txt", "3\n", "three\n");
+    merged(&rig, &parent, &child);
+    let other = rig.child(&parent, "other", ChildLimits::default());
+    let state = other.session().state().unwrap();
+    let children = state.slice::<Children>().unwrap();
+    assert_eq!((children.iter().count(), children.last_merge(child.session().id()).is_some()), (0, true));
 }

@@ -1,6 +1,6 @@
 //! What a child may do is kept, whatever it tries and however often its process ends.
 
-use foldspace::{CallStatus, ChildLimits, CommandResult, Event, Session, ToolOutcome};
+use foldspace::{CallStatus, ChildLimits, CommandResult, Event, Isolation, NewChild, Session, ToolOutcome};
 use serde_json::json;
 
 use super::rig::{Rig, files};
@@ -110,4 +110,35 @@ fn bytes_are_counted_before_a_tool_writes_and_after_a_command_did() {
     assert!(!rig.place(child.session()).join("d").exists());
     rig.remove(&child, "a");
     rig.does(&child, "read_file", json!({ "file_path": "c" }));
+}
+
+#[test]
+fn a_child_that_shares_the_session_is_held_to_its_own_limits() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let limits = ChildLimits { calls: Some(2), bytes_written: Some(5), ..ChildLimits::default() };
+    let shared = NewChild { limits, agent: "worker".to_owned(), ..NewChild::new(Isolation::Shared) };
+    let child = rig.start(&parent, shared.clone());
+    rig.write(&parent, "a", "the parent may write what it likes");
+    rig.write(&child, "b", "12345");
+    assert_eq!(rig.texts(parent.session()).len(), 2);
+    refused(&rig.call(&child, "write_file", json!({ "file_path": "c", "content": "1" })), parent.session(), "0 more");
+    refused(&rig.call(&child, "ls", json!({})), parent.session(), "used up its 2 calls");
+    rig.does(&parent, "ls", json!({}));
+    rig.does(&rig.start(&parent, shared), "ls", json!({}));
+}
+
+#[test]
+fn no_child_may_more_than_its_parent() {
+    let rig = Rig::new();
+    let named = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());
+    let limits = ChildLimits { calls: Some(5), depth: Some(1), tools: named(&["ls", "rm"]), ..ChildLimits::default() };
+    let child = rig.child(&rig.parent(), "child", limits);
+    let limits =
+        ChildLimits { calls: Some(9), depth: Some(9), tools: named(&["ls", "glob"]), ..ChildLimits::default() };
+    let low = rig.child(&child, "low", limits);
+    let expected = ChildLimits { calls: Some(5), depth: Some(0), tools: named(&["ls"]), ..ChildLimits::default() };
+    assert_eq!(*low.session().limits(), expected);
+    let refused = rig.runtime.block_on(rig.nursery().start(&low, NewChild::new(Isolation::Fork)));
+    assert!(refused.is_err());
 }

@@ -3,3 +3,4 @@
 mod back;
 mod limits;
 mod rig;
+mod subagents;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldspace::{
-    BackendError, Capture, ChildLimits, Commit, Content, Dispatcher, EntryPath, Event, Expected, FileChange,
-    HostOptions, HostWorkspace, Isolation, NewSession, Node, Origin, Recorded, Registry, Seq, Session, SessionId,
-    SessionStarted, Sessions, Shell, ToolCall, ToolOutcome, Tools, VirtualFileSystem, Workspace, WriteFile, WriteMode,
+    AllowedRoots, BackendError, Capture, ChildLimits, Content, Dispatcher, EntryPath, Event, FileChange, HostOptions,
+    Isolation, NewChild, NewSession, Node, Nursery, Recorded, Registry, Seq, Session, Sessions, Shell, ToolCall,
+    ToolOutcome, Tools, VirtualFileSystem, Workspace, WorkspaceSpec, WriteFile, WriteMode,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -29,32 +29,25 @@ impl Rig {
 
     /// A session of its own.
     pub(super) fn parent(&self) -> Dispatcher {
-        self.dispatcher(&self.sessions.create(NewSession::named("main")).unwrap())
+        let spec = WorkspaceSpec::Host(HostOptions { directory: None });
+        let (backend, options) = (Some(spec.backend_name().to_owned()), spec.options());
+        let new = NewSession { backend, options, ..NewSession::named("main") };
+        self.dispatcher(&self.sessions.create(new).unwrap())
     }
 
-    /// A child that has a copy of the parent's files.
+    /// A fork of the present.
     pub(super) fn child(&self, parent: &Dispatcher, name: &str, limits: ChildLimits) -> Dispatcher {
-        let session = parent.session();
-        let at = session.head().unwrap();
-        let id = SessionId::from_bytes(self.sessions.clock().fresh_id());
-        let isolation = Isolation::Full;
-        let origin = Origin { parent: session.id(), parent_name: session.name().to_owned(), at, isolation };
-        let started = SessionStarted {
-            name: name.to_owned(),
-            backend: "host".to_owned(),
-            program: "test".to_owned(),
-            options: Value::Null,
-            origin: Some(origin),
-            limits,
-        };
-        let mut commit = Commit::new(id, session.now()).expecting(Expected::NoSession);
-        commit.push(&started).unwrap();
-        for (path, entry) in files(session).iter() {
-            let event = WriteFile { path: path.clone(), mode: WriteMode::Create, node: entry.node.clone() };
-            commit.push(&event).unwrap();
-        }
-        self.sessions.store().submit(commit).unwrap().wait().unwrap();
-        self.dispatcher(&self.sessions.session(id).unwrap())
+        self.start(parent, NewChild { name: Some(name.to_owned()), limits, ..NewChild::new(Isolation::Fork) })
+    }
+
+    pub(super) fn start(&self, parent: &Dispatcher, new: NewChild) -> Dispatcher {
+        self.runtime.block_on(self.nursery().start(parent, new)).unwrap()
+    }
+
+    pub(super) fn nursery(&self) -> Nursery {
+        let home = self.directory.path().to_owned();
+        let roots = AllowedRoots::new([&home]).unwrap();
+        Nursery { sessions: self.sessions.clone(), home, roots }
     }
 
     /// A dispatcher on the files of a session.
@@ -62,12 +55,20 @@ impl Rig {
         Dispatcher::with_rules(session.clone(), Tools::standard(), self.workspace(session), yes()).unwrap()
     }
 
+    /// A place for files that are no session's.
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
     pub(super) fn place(&self, session: &Session) -> PathBuf {
-        self.directory.path().join(session.name())
+        WorkspaceSpec::directory(session.id(), self.directory.path())
     }
 
     fn workspace(&self, session: &Session) -> Arc<dyn Workspace> {
-        Arc::new(HostWorkspace::open(&self.place(session), &HostOptions::default()).unwrap())
+        WorkspaceSpec::of_session(session.started().unwrap())
+            .unwrap()
+            .open(session.id(), self.directory.path())
+            .unwrap()
     }
 
     pub(super) fn call(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> ToolOutcome {

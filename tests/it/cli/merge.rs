@@ -1,0 +1,88 @@
+//! `merge`: a clone's work comes back, and what a person does about conflicts.
+
+use insta::assert_snapshot;
+
+use super::World;
+
+/// A session on this machine's disk, and a clone of it in which work was done.
+fn world(own: &str, clones: &str) -> World {
+    let world = World::new();
+    let begin = r#"
+{"tool": "write_file", "params": {"file_path": "a.txt", "content": "1\n2\n3\n4\n5\n"}}
+{"tool": "write_file", "params": {"file_path": "old/b.txt", "content": "b\n"}}
+"#;
+    let ran = world.run(&["run", &world.file("begin.jsonl", begin), "--backend", "host", "--name", "main"]);
+    assert!(ran.ends_with("[exit 0]"), "{ran}");
+    world.printed(&["clone", "main", "--name", "worker"]);
+    work(&world, "main", own);
+    work(&world, "worker", clones);
+    world
+}
+
+fn work(world: &World, session: &str, script: &str) {
+    let command = format!("set -e\n{script}");
+    let ran = world.run(&["exec", session, "--", "/bin/sh", "-c", &command]);
+    assert!(ran.ends_with("[exit 0]"), "{ran}");
+}
+
+fn head(world: &World, session: &str) -> u64 {
+    world.json_lines(&["log", session]).last().unwrap()["seq"].as_u64().unwrap()
+}
+
+#[test]
+fn what_both_did_comes_together() {
+    let world =
+        world("sed -i s/1/one/ a.txt", "sed -i s/5/five/ a.txt; rm -r old; mkdir -p new/deep; echo n > new/deep/n");
+    let before = head(&world, "main");
+    assert_snapshot!(world.run(&["merge", "worker", "--dry-run"]), @"");
+    assert_eq!(head(&world, "main"), before);
+    assert_snapshot!(world.run(&["merge", "worker"]), @"");
+    assert_eq!(world.printed(&["cat", "main", "a.txt"]), "one\n2\n3\n4\nfive\n");
+    assert_eq!(
+        world.printed(&["exec", "main", "--", "/bin/sh", "-c", "cat a.txt new/deep/n; ls"]),
+        "one\n2\n3\n4\nfive\nn\na.txt\nnew\n"
+    );
+    let head = head(&world, "main");
+    assert_snapshot!(world.run(&["merge", "worker"]), @"");
+    assert_eq!(super::merge::head(&world, "main"), head);
+    assert!(world.run(&["verify", "main"]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn conflicts_are_shown_and_decided() {
+    let world =
+        world("sed -i s/3/ours/ a.txt; echo more >> old/b.txt", "sed -i s/3/theirs/ a.txt; rm -r old; echo n > n");
+    assert_snapshot!(world.run(&["merge", "worker"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"");
+    assert_eq!(world.printed(&["cat", "main", "a.txt"]), "1\n2\ntheirs\n4\n5\n");
+    assert_eq!(world.printed(&["cat", "main", "old/b.txt"]), "b\nmore\n");
+    assert_snapshot!(world.run(&["state", "main", "Children"]), @"");
+}
+
+#[test]
+fn as_json_it_tells_the_same() {
+    let world = world("sed -i s/3/ours/ a.txt", "sed -i s/3/theirs/ a.txt; echo n > n");
+    let output = world.output(&["--json", "merge", "worker"]);
+    assert_eq!(output.status.code(), Some(1));
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&told["outcome"], &told["into_name"]), (&"conflicted".into(), &"main".into()));
+    assert_eq!((&told["conflicts"][0]["kind"], &told["conflicts"][0]["path"]), (&"text".into(), &"a.txt".into()));
+    let merged = world.json(&["merge", "worker", "--theirs", "a.txt"]);
+    assert_eq!((&merged["outcome"], &merged["conflicts"][0]["resolved"]), (&"merged".into(), &"theirs".into()));
+    assert_eq!((&merged["merged"][1]["path"], &merged["merged"][1]["change"]), (&"n".into(), &"added".into()));
+    assert_eq!(world.json(&["merge", "worker"])["outcome"], "nothing");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let world = world("true", "echo n > n");
+    assert_snapshot!(world.run(&["merge", "main"]), @"");
+    assert_snapshot!(world.run(&["merge", "main", "--into", "worker"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker", "--into", "worker"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "../a"]), @"");
+    assert_snapshot!(world.run(&["merge", "nobody"]), @"");
+    world.printed(&["remove", "main", "--yes"]);
+    assert_snapshot!(world.run(&["merge", "worker"]), @"");
+}

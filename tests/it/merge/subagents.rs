@@ -1,0 +1,177 @@
+//! Batches of children: each result in its place, and nobody harms another.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foldspace::{
+    ChildContext, ChildLimits, Isolation, MergeChoices, MergeOutcome, NewChild, Subagent, SubagentOutcome,
+    SubagentResult, Subagents, ToolCall, dispatch_subagents,
+};
+use serde_json::{Value, json};
+use tokio::sync::{Barrier, Notify};
+
+use super::rig::{Rig, texts};
+
+fn agent(isolation: Isolation, task: Value) -> Subagent {
+    Subagent { child: NewChild { agent: "worker".to_owned(), ..NewChild::new(isolation) }, task }
+}
+
+fn fork(task: Value) -> Subagent {
+    agent(Isolation::Fork, task)
+}
+
+/// Makes the calls that the task lists as tools with parameters.
+async fn calls(child: ChildContext) -> Result<Value, String> {
+    let list = child.task.as_array().cloned().unwrap_or_default();
+    for call in &list {
+        let mut call = ToolCall::new(call[0].as_str().unwrap(), call[1].clone());
+        call.cancel = child.cancel.clone();
+        let outcome = child.dispatcher.call(call).await.map_err(|error| error.to_string())?;
+        if !outcome.is_ok() {
+            return Err(outcome.text);
+        }
+    }
+    Ok(json!(list.len()))
+}
+
+fn write(path: &str, content: &str) -> Value {
+    json!(["write_file", { "file_path": path, "content": content }])
+}
+
+fn merging() -> Subagents {
+    Subagents { merge: Some(MergeChoices::default()), ..Subagents::default() }
+}
+
+fn merge_of(result: &SubagentResult) -> MergeOutcome {
+    result.merge.as_ref().unwrap().as_ref().unwrap().outcome
+}
+
+#[test]
+fn who_fails_or_panics_harms_nobody_and_each_result_has_its_place() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    rig.write(&parent, "a", "a");
+    let taken = NewChild { name: Some("main".to_owned()), ..NewChild::new(Isolation::Fork) };
+    let batch = vec![
+        fork(json!([write("first", "1")])),
+        fork(json!([["no_such_tool", {}]])),
+        fork(json!("panic")),
+        Subagent { child: taken, task: json!([]) },
+        fork(json!([write("last", "5"), ["rm", { "path": "a" }]])),
+    ];
+    let work = |child: ChildContext| async move {
+        assert!(child.task != "panic", "the callback of {} panics", child.number);
+        calls(child).await
+    };
+    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, merging(), work));
+    let [first, fails, panics, unnamed, last] = &results[..] else { panic!("{results:?}") };
+    assert_eq!(first.outcome, SubagentOutcome::Done { result: json!(1) });
+    let words = |outcome: &SubagentOutcome| match outcome {
+        SubagentOutcome::Failed { reason } => format!("failed: {reason}"),
+        SubagentOutcome::Panicked { reason } => format!("panicked: {reason}"),
+        SubagentOutcome::NotStarted { reason } => format!("not started: {reason}"),
+        other => format!("{other:?}"),
+    };
+    assert!(words(&fails.outcome).starts_with("failed: there is no tool"), "{:?}", fails.outcome);
+    assert_eq!(words(&panics.outcome), "panicked: the callback of 2 panics");
+    assert!(words(&unnamed.outcome).starts_with("not started: there is a session called"), "{:?}", unnamed.outcome);
+    assert_eq!(last.outcome, SubagentOutcome::Done { result: json!(2) });
+    assert_eq!((merge_of(first), merge_of(last)), (MergeOutcome::Merged, MergeOutcome::Merged));
+    assert!([fails, panics, unnamed].iter().all(|result| result.merge.is_none()));
+    assert_eq!(rig.texts(parent.session()), texts(&[("first", "1"), ("last", "5")]));
+}
+
+#[test]
+fn they_work_at_once_and_not_more_than_is_said() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let (at_work, most, both) = (AtomicUsize::new(0), AtomicUsize::new(0), Barrier::new(2));
+    let shared = Arc::new((at_work, most, both));
+    let seen = Arc::clone(&shared);
+    let work = move |_| {
+        let shared = Arc::clone(&shared);
+        async move {
+            let (at_work, most, both) = &*shared;
+            most.fetch_max(at_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            // It only goes on when another one is at work, too.
+            both.wait().await;
+            at_work.fetch_sub(1, Ordering::SeqCst);
+            Ok(Value::Null)
+        }
+    };
+    let batch = (0..6).map(|_| fork(Value::Null)).collect();
+    let options = Subagents { parallel: 2, ..Subagents::default() };
+    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, options, work));
+    assert_eq!((results.len(), results.iter().filter(|result| result.outcome.is_done()).count()), (6, 6));
+    assert_eq!(seen.1.load(Ordering::SeqCst), 2);
+}
+
+#[test]
+fn siblings_do_not_see_each_other_and_the_second_of_two_conflicts() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    rig.write(&parent, "a", "1\n");
+    let edit = |new: &str| json!([["edit_file", { "file_path": "a", "old_string": "1\n", "new_string": new }]]);
+    let batch = vec![fork(edit("2\n")), fork(edit("3\n")), fork(json!([write("c", "c")]))];
+    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, merging(), calls));
+    let outcomes: Vec<_> = results.iter().map(merge_of).collect();
+    assert_eq!(outcomes, [MergeOutcome::Merged, MergeOutcome::Conflicted, MergeOutcome::Merged]);
+    assert_eq!(rig.texts(parent.session()), texts(&[("a", "2\n"), ("c", "c")]));
+}
+
+#[test]
+fn a_shared_child_works_in_the_parents_files() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let batch = vec![agent(Isolation::Shared, json!([write("a", "a")])), fork(json!([write("b", "b")]))];
+    let options = Subagents::default();
+    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), batch, options, calls));
+    assert!(results.iter().all(|result| result.outcome.is_done() && result.merge.is_none()), "{results:?}");
+    assert_eq!(results[0].session, Some(parent.session().id()));
+    assert_eq!(rig.texts(parent.session()), texts(&[("a", "a")]));
+    let last = parent.session().event(parent.session().head().unwrap()).unwrap();
+    assert_eq!(&*last.agent, "worker");
+    rig.write(&parent, "still", "open");
+}
+
+#[test]
+fn a_batch_that_is_taken_back_ends() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let options = Subagents { parallel: 1, ..merging() };
+    let (cancel, begun) = (options.cancel.clone(), Arc::new(Notify::new()));
+    let told = Arc::clone(&begun);
+    let work = move |child: ChildContext| {
+        let told = Arc::clone(&told);
+        async move {
+            let command = json!({ "command": "echo begun > begun; sleep 1000", "timeout_seconds": 120 });
+            let running = child.dispatcher.call(ToolCall::new("shell_execute", command));
+            told.notify_one();
+            running.await.map(|_| Value::Null).map_err(|error| error.to_string())
+        }
+    };
+    let batch = vec![fork(Value::Null), fork(Value::Null)];
+    let nursery = rig.nursery();
+    let results = rig.runtime.block_on(async {
+        let running = dispatch_subagents(&parent, &nursery, batch, options, work);
+        let cancelling = async {
+            begun.notified().await;
+            cancel.cancel();
+        };
+        tokio::join!(running, cancelling).0
+    });
+    assert!(results.iter().all(|result| result.outcome == SubagentOutcome::Cancelled && result.merge.is_none()));
+    assert_eq!(rig.texts(parent.session()), vec![]);
+}
+
+#[test]
+fn limits_hold_in_a_batch() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let mut once = fork(json!([write("a", "a"), write("b", "b")]));
+    once.child.limits = ChildLimits { calls: Some(1), ..ChildLimits::default() };
+    let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), vec![once], merging(), calls));
+    let SubagentOutcome::Failed { reason } = &results[0].outcome else { panic!("{results:?}") };
+    assert!(reason.contains("used up its 1 calls"), "{reason}");
+    assert_eq!(rig.texts(parent.session()), vec![], "what failed is not merged");
+}
