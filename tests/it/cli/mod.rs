@@ -12,6 +12,8 @@ mod live;
 mod look;
 mod positions;
 mod pulling;
+mod rerun;
+mod rewind;
 mod run;
 mod signals;
 mod store;
