@@ -1,6 +1,7 @@
 //! `foldspace rerun`, `foldspace what-if` and `foldspace run --expect`.
 
 use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use super::World;
@@ -136,7 +137,6 @@ fn it_begins_with_the_files_that_stood_there() {
 #[test]
 fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
     let world = with_project("host");
-    // It is ended in the middle by its time limit as a call, not as a command.
     let slow = r#"{"tool": "shell_execute", "params": {"command": "echo begun > begun; sleep 60"}}"#;
     let slow = world.file("slow.jsonl", slow);
     let mut running = world.spawn(&["run", &slow, "--session", "work", "--yes"]);
@@ -144,8 +144,8 @@ fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
     let begun =
         || std::fs::read_dir(&sessions).unwrap().any(|entry| entry.unwrap().path().join("files/begun").exists());
     crate::rig::eventually("the command has begun", begun);
-    running.0.kill().unwrap();
-    running.0.wait().unwrap();
+    kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(130));
     let ran = world.run(&["exec", "work", "--", "cat", "begun"]);
     assert_eq!(ran, "begun\n[exit 0]");
     let (told, exit) = lines(&world, &["rerun", "work"]);
