@@ -41,6 +41,7 @@ mod engine;
 mod reducers;
 mod tools;
 
+pub use backends::WarmContainers;
 pub use backends::compliance;
 pub use backends::{
     BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
@@ -50,17 +51,25 @@ pub use backends::{
     ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec,
     diagnose, remove_leftovers, unwatched,
 };
+pub use backends::{Throwaway, sweep_throwaways};
+pub use engine::bisect::{Bisect, Found, Verdict};
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
+pub use engine::children::NewChild;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
 pub use engine::commit::{
-    CallLink, Commit, CommitError, Content, Expected, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
+    CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
     MAX_KIND_BYTES,
 };
 pub use engine::event::{
-    CallFinished, CallStarted, CallStatus, CodecError, CommandDecided, CommandLine, CommandResult, ContainerStarted,
-    ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, MountHydrated, MountPreview, Node,
-    PolicyDecision, RecordedOutput, SessionAllow, SessionRewound, SessionStarted, SliceRestored, Special,
-    WorkspaceTouched, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CodecError, CommandDecided, CommandLine,
+    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
+    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound,
+    SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
+};
+pub use engine::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+pub use engine::history::{
+    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, Matches, PathChange, blame, path_history,
+    search_history,
 };
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
@@ -86,6 +95,8 @@ pub use reducers::{
     PodmanWorkspace, ReplaceLatest, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all, replace_latest,
     replace_latest_by_key, upsert_by_key,
 };
+pub use reducers::{Child, Children, ChoiceError, LastMerge, MergeChoices, MergePlan, MergeStep, plan_merge};
+pub use reducers::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
 pub use tools::{
     AllowedBy, AllowedRoots, Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Decision, DenyRule,
     DispatchError, Dispatcher, EditTool, Effect, Filesystem, GlobTool, GrepTool, ListTool, MAX_SCRIPT_CHARS,
@@ -94,7 +105,9 @@ pub use tools::{
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
 pub use tools::{
-    CallReport, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError,
-    Scratch, ScriptedCall, Verdict, WhatIf,
+    BisectError, BisectFound, BisectReport, Bisection, CallReport, CallVerdict, CallWatch, ChildError, Divergence,
+    Expectation, Fresh, MergeError, MergeOutcome, MergeReport, MergedChange, NormalRules, Nursery, Predicate,
+    PredicateError, Probe, ProbeRecord, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound,
+    RulesError, Scratch, ScriptedCall, WhatIf, bisect, bisect_slices, changed_positions, first_position, merge_child,
+    mounts_of, preview_merge, rewind,
 };
-pub use tools::{RewindError, RewindOptions, Rewound, rewind};

@@ -16,6 +16,7 @@ mod podman;
 mod runner;
 mod shell;
 mod spec;
+mod throwaway;
 mod under_way;
 
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
+use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
 pub use capture::{Below, Capture, Observed, Touched};
@@ -31,13 +33,16 @@ pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
-pub use podman::{Leftover, Leftovers, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, remove_leftovers};
+pub use podman::{
+    Leftover, Leftovers, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, WarmContainers, remove_leftovers,
+};
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,
     ShellResult, Which, unwatched,
 };
 pub use spec::{MockOptions, MockRule, WorkspaceSpec};
+pub use throwaway::{Throwaway, sweep_throwaways};
 
 /// The place where a session's files are, besides the journal, and where its commands run.
 ///
@@ -93,6 +98,24 @@ pub trait Workspace: Send + Sync + 'static {
     /// [`BackendError`] when it can't be noted.
     fn filled(&self) -> Result<(), BackendError> {
         Ok(())
+    }
+
+    /// Shares this workspace's files as they are now with the workspace of `child`, copy-on-write: neither sees what
+    /// the other changes from then on. That costs the same however many files there are. Nothing but files goes
+    /// over: no process, no variable, nothing of `/tmp`.
+    ///
+    /// The workspace of `child` was never opened. When it is, it is not blank, and a look right after names only what
+    /// a look here would. It keeps the files when this workspace is closed or removed. Whoever calls has the session's
+    /// turn, so that no command runs, and has just recorded what others changed.
+    ///
+    /// Gives false where that can't be done; then the child is filled from its history as any other.
+    ///
+    /// # Errors
+    /// [`BackendError`] when it could be done and failed. This workspace has its files all the same, and the
+    /// child's is as if nobody had tried.
+    fn fork_to(&self, child: SessionId) -> Result<bool, BackendError> {
+        let _ = child;
+        Ok(false)
     }
 
     /// What has happened to the machine since this was last asked, to be recorded.

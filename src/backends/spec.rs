@@ -190,6 +190,21 @@ impl WorkspaceSpec {
         }
     }
 
+    /// What the workspace of a session is to be that begins with the past of one with this workspace: the same, but a
+    /// directory that this one was given is this one's alone, and the other gets one of its own.
+    ///
+    /// ```
+    /// use foldspace::{HostOptions, WorkspaceSpec};
+    /// let given = WorkspaceSpec::Host(HostOptions { directory: Some("/srv/project".into()) });
+    /// assert_eq!(given.forked(), WorkspaceSpec::Host(HostOptions { directory: None }));
+    /// ```
+    pub fn forked(&self) -> Self {
+        match self {
+            Self::Host(HostOptions { directory: _ }) => Self::Host(HostOptions { directory: None }),
+            Self::Memory | Self::Podman(_) | Self::Mock(_) => self.clone(),
+        }
+    }
+
     /// What it names of the machine on which it is opened, for a person: directories, engines, networks. Who
     /// opens what somebody else has recorded gives them that.
     pub fn reaches(&self) -> Vec<String> {
@@ -252,7 +267,11 @@ impl WorkspaceSpec {
         let failed = |reason| BackendError { backend: self.backend_name(), reason };
         let directory = match self {
             Self::Host(HostOptions { directory: None }) => home.join(WORKSPACES).join(session.to_string()),
-            Self::Podman(_) => super::podman::session_directory(session).map_err(|error| failed(error.to_string()))?,
+            // Other sessions may share some of the files.
+            Self::Podman(_) => {
+                let removed = super::podman::remove_files(session);
+                return removed.map_err(|error| failed(error.to_string()));
+            }
             Self::Host(_) | Self::Memory | Self::Mock(_) => return Ok(()),
         };
         remove(&directory).map_err(|error| failed(format!("can't remove {}: {error}", directory.display())))
@@ -318,6 +337,20 @@ mod tests {
             WorkspaceSpec::Host(HostOptions { directory: Some("/a".into()) }).options(),
             json!({ "directory": "/a" })
         );
+    }
+
+    #[test]
+    fn a_forked_workspace_is_the_same_but_for_a_given_directory() {
+        let podman =
+            WorkspaceSpec::Podman(PodmanOptions { pids: 7, connection: Some("u".into()), ..Default::default() });
+        let rule = MockRule { command: "make".into(), answer: MockAnswer::exiting(1, "no") };
+        let own = WorkspaceSpec::Host(HostOptions { directory: None });
+        for same in
+            [WorkspaceSpec::Memory, podman, WorkspaceSpec::Mock(MockOptions { answers: vec![rule] }), own.clone()]
+        {
+            assert_eq!(same.forked(), same);
+        }
+        assert_eq!(WorkspaceSpec::Host(HostOptions { directory: Some("/tmp/x".into()) }).forked(), own);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::text;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(crate) enum Exit {
     Ok,
     Failed,
     Usage,
@@ -51,7 +51,7 @@ impl Exit {
 
 /// What stops a command.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Something to tell, and how to end.
     Told { exit: Exit, message: String, hint: Option<String> },
     /// Nobody reads the output any more, which is nobody's fault.
@@ -98,7 +98,7 @@ impl From<StoreError> for Failure {
             StoreError::Damaged { .. } | StoreError::Format { .. } => Exit::Damaged,
             StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
             StoreError::Io { .. } | StoreError::Poisoned(_) => Exit::Io,
-            StoreError::Conflict { .. } | StoreError::Commit(_) => Exit::Failed,
+            StoreError::Conflict { .. } | StoreError::Buried(_) | StoreError::Commit(_) => Exit::Failed,
         };
         Self::of(exit, &error, error.hint())
     }
@@ -112,7 +112,11 @@ impl From<SessionError> for Failure {
             SessionError::NotFound { .. } | SessionError::Ambiguous { .. } | SessionError::NoPosition { .. } => {
                 Exit::NotFound
             }
-            SessionError::NameTaken { .. } | SessionError::BadName { .. } => Exit::Usage,
+            SessionError::NameTaken { .. }
+            | SessionError::BadName { .. }
+            | SessionError::TooDeep { .. }
+            | SessionError::SharedBudget => Exit::Usage,
+            SessionError::Unreadable { .. } => Exit::Damaged,
         };
         Self::of(exit, &error, error.hint())
     }

@@ -2,34 +2,42 @@
 
 mod asking;
 mod bar;
-mod calls;
+mod bisect;
+mod blame;
+pub(crate) mod calls;
 mod cat;
+mod clone;
 mod completions;
 mod diff;
-mod diffs;
+pub(crate) mod diffs;
 mod doctor;
 mod du;
-mod events;
+pub(crate) mod events;
 mod exec;
-mod exit;
+pub(crate) mod exit;
 mod export;
 mod files;
 mod fsck;
 mod gc;
 mod grep;
+mod history;
 mod import;
 mod interrupt;
+mod lineage;
 mod lines;
 mod live;
 mod log;
 mod ls;
 mod man;
 mod materialise;
+mod merge;
 mod open;
 mod output;
+mod outside;
 mod pager;
 mod position;
 mod remove;
+mod replay;
 mod rerun;
 mod rewind;
 mod run;
@@ -39,7 +47,7 @@ mod show;
 mod stat;
 mod state;
 mod table;
-mod text;
+pub(crate) mod text;
 mod tools;
 mod tree;
 mod verify;
@@ -118,6 +126,8 @@ enum Command {
     Exec(exec::Exec),
     Shell(shell::Shell),
     Sessions(sessions::Sessions),
+    Clone(Box<clone::Clone>),
+    Tree(lineage::Tree),
     Log(log::Log),
     Show(show::Show),
     State(state::State),
@@ -125,8 +135,13 @@ enum Command {
     Cat(cat::Cat),
     Grep(grep::Grep),
     Stat(stat::Stat),
+    Blame(blame::Blame),
+    History(history::History),
+    Bisect(Box<bisect::Bisect>),
     Diff(diff::Diff),
+    Replay(Box<replay::Replay>),
     Materialise(materialise::Materialise),
+    Merge(merge::Merge),
     Export(export::Export),
     Import(import::Import),
     Verify(verify::Verify),
@@ -150,6 +165,8 @@ impl Command {
             Self::Exec(command) => command.run(globals, out),
             Self::Shell(command) => command.run(globals, out),
             Self::Sessions(command) => command.run(globals, out),
+            Self::Clone(command) => command.run(globals, out),
+            Self::Tree(command) => command.run(globals, out),
             Self::Log(command) => command.run(globals, out),
             Self::Show(command) => command.run(globals, out),
             Self::State(command) => command.run(globals, out),
@@ -157,8 +174,13 @@ impl Command {
             Self::Cat(command) => command.run(globals, out),
             Self::Grep(command) => command.run(globals, out),
             Self::Stat(command) => command.run(globals, out),
+            Self::Blame(command) => command.run(globals, out),
+            Self::History(command) => command.run(globals, out),
+            Self::Bisect(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
+            Self::Replay(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
+            Self::Merge(command) => command.run(globals, out),
             Self::Export(command) => command.run(globals, out),
             Self::Import(command) => command.run(globals, out),
             Self::Verify(command) => command.run(globals, out),

@@ -32,6 +32,18 @@ pub enum Expected {
     NoSession,
     /// Its last event must have this position.
     Exactly(Seq),
+    /// The session must not exist yet; the commit begins it as a child, whose history is the parent's up to
+    /// that position, and then its own.
+    ForkOf(ForkPoint),
+}
+
+/// A position in the history of a session, up to which a child's is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForkPoint {
+    /// The parent.
+    pub session: SessionId,
+    /// The last position that both have; at least 1.
+    pub seq: Seq,
 }
 
 /// The tool call that a commit belongs to.

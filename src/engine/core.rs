@@ -27,7 +27,7 @@ pub(crate) struct Core {
     /// The first event; none when the program can't read it.
     pub(super) started: Option<SessionStarted>,
     pub(super) shared: Arc<Shared>,
-    live: Mutex<State>,
+    pub(super) live: Mutex<State>,
     recent: Mutex<RecentStates>,
     /// The position from which on the next snapshot is due.
     due: AtomicU64,
@@ -50,8 +50,10 @@ pub(crate) struct Core {
 impl Core {
     pub(crate) fn new(shared: Arc<Shared>, entry: &SessionEntry) -> Result<Self, SessionError> {
         let snapshots = shared.store.snapshots(entry.id)?;
+        // The past of a child has the parent's.
+        let past = entry.origin.seq - 1;
         let live = shared.registry.empty_state(entry.id);
-        let due = snapshots.last().copied().unwrap_or(0) + shared.policy.every;
+        let due = snapshots.last().copied().unwrap_or(0).max(past) + shared.policy.every;
         let started = entry.origin.typed::<SessionStarted>();
         let started = started.and_then(Result::ok).map(|started| started.event);
         let core = Self {

@@ -1,6 +1,8 @@
 //! Events, stores, the fold, sessions, the bus. Imports no sibling.
 
+pub(crate) mod bisect;
 pub(crate) mod bus;
+pub(crate) mod children;
 pub(crate) mod clock;
 pub(crate) mod collections;
 pub(crate) mod commit;
@@ -8,8 +10,10 @@ mod core;
 pub(crate) mod event;
 mod feed;
 pub(crate) mod fold;
+pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod live;
+mod names;
 pub(crate) mod path;
 pub(crate) mod portable;
 pub(crate) mod recorded;

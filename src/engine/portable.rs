@@ -109,6 +109,10 @@ pub fn export_session(
     let mut kept = BTreeSet::new();
     let mut failed = None;
     sessions.store().visit(id, 1, &mut |event| {
+        // A child goes alone: its file begins as the child did, not as its parent.
+        let begins_child = event.seq == 1 && entry.origin.seq > 1;
+        let origin = EventRef { seq: 1, time: event.time, ..entry.origin.view() };
+        let event = if begins_child { &origin } else { event };
         let written = export_event(sessions.store().as_ref(), event, &mut kept, &mut file);
         match written {
             Ok(()) => {
@@ -275,8 +279,10 @@ pub fn import_session_if(
         contents: file.contents.len() as u64,
         bytes: file.bytes,
     };
-    file.same_so_far(sessions, here, rename.is_some())?;
+    let is_fork = entry.is_some_and(|entry| entry.origin.seq > 1);
+    file.same_so_far(sessions, here, rename.is_some() || is_fork)?;
     file.record(sessions, here, &first)?;
+    sessions.forget_names();
     Ok(summary)
 }
 
@@ -349,7 +355,8 @@ impl Imported {
     }
 
     /// Checks that the history that is here is the beginning of the file's.
-    fn same_so_far(&self, sessions: &Sessions, here: Seq, renamed: bool) -> Result<(), PortableError> {
+    /// How it began may differ where it has another name here, or its parent's beginning.
+    fn same_so_far(&self, sessions: &Sessions, here: Seq, begins_otherwise: bool) -> Result<(), PortableError> {
         if here == 0 {
             return Ok(());
         }
@@ -361,7 +368,7 @@ impl Imported {
                 let mine = view.ok().and_then(|view| view.events().next()?.ok());
                 mine.is_some_and(|mine| mine.to_recorded() == event.to_recorded())
             });
-            if same || renamed && event.seq == 1 {
+            if same || begins_otherwise && event.seq == 1 {
                 return ControlFlow::Continue(());
             }
             differs = Some(event.seq);

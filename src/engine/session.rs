@@ -10,7 +10,7 @@ use super::bus::{Filter, Subscription, Watcher};
 use super::clock::Timestamp;
 use super::commit::{Commit, Content};
 use super::core::{Core, lock};
-use super::event::SessionStarted;
+use super::event::{ChildLimits, Origin, SessionStarted};
 use super::id::{Digest, SessionId};
 use super::live::{CommandOutput, OutputSubscription};
 use super::recorded::{EventRef, Recorded, Seq};
@@ -43,17 +43,39 @@ use super::store::{Committed, Pending, StoreError, Visitor};
 pub struct Session {
     core: Arc<Core>,
     agent: Arc<str>,
+    limits: Arc<ChildLimits>,
 }
 
 impl Session {
     pub(crate) fn new(core: Arc<Core>) -> Self {
-        Self { core, agent: Arc::from("") }
+        let limits = core.started.as_ref().map(|started| started.limits.clone()).unwrap_or_default();
+        Self { core, agent: Arc::from(""), limits: Arc::new(limits) }
     }
 
     /// The same session under an agent's name, which its commits will carry.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {
-        Self { core: Arc::clone(&self.core), agent: agent.into() }
+        Self { agent: agent.into(), ..self.clone() }
+    }
+
+    /// The same session for somebody who may do less.
+    pub(super) fn limited_to(self, limits: ChildLimits) -> Self {
+        Self { limits: Arc::new(limits), ..self }
+    }
+
+    /// What it may do through this handle.
+    pub fn limits(&self) -> &ChildLimits {
+        &self.limits
+    }
+
+    /// Of which session it is a child; none when it began by itself.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.core.started.as_ref()?.origin.as_ref()
+    }
+
+    /// Lets this session, a child, begin with what the parent's process knows of their past.
+    pub(super) fn learn_from(&self, parent: &Self, at: Seq) {
+        self.core.learn_from(&parent.core, at);
     }
 
     /// Its identity.
@@ -71,7 +93,7 @@ impl Session {
         self.core.started.as_ref().map_or("", |started| started.backend.as_str())
     }
 
-    /// How its first event describes it; none when the program can't read that.
+    /// How its first event of its own describes it; none when the program can't read that.
     pub fn started(&self) -> Option<&SessionStarted> {
         self.core.started.as_ref()
     }

@@ -9,8 +9,9 @@ use crossbeam_channel::Sender;
 use super::clock::{Clock, SystemClock};
 use super::commit::{Commit, Expected};
 use super::core::Core;
-use super::event::SessionStarted;
+use super::event::{ChildLimits, Isolation, SessionStarted};
 use super::id::SessionId;
+use super::names::Names;
 use super::recorded::Seq;
 use super::registry::Registry;
 use super::session::Session;
@@ -59,6 +60,21 @@ pub enum SessionError {
         /// The name.
         name: String,
     },
+    /// The session may have no children: its limits, or those of who cloned it, say so.
+    #[error("session {name:?} may have no more generations of children: that limit was given with it")]
+    TooDeep {
+        /// The session's name.
+        name: String,
+    },
+    /// What a shared child does is the parent's own history, in which nothing is counted apart.
+    #[error("a shared child can't have a budget of calls, time or bytes: it works in the parent's session")]
+    SharedBudget,
+    /// How the session began can't be read, so neither can what its workspace is.
+    #[error("how session {name:?} began can't be read")]
+    Unreadable {
+        /// The session's name.
+        name: String,
+    },
     /// The session has no such position.
     #[error("the session has no position {seq}; its last one is {head}")]
     NoPosition {
@@ -83,6 +99,7 @@ impl SessionError {
             Self::NotFound { .. } => Some("`foldspace sessions` lists them".to_owned()),
             Self::Ambiguous { .. } => Some("give more of the id, or the whole name".to_owned()),
             Self::NameTaken { .. } => Some("open that session, or choose another name".to_owned()),
+            Self::Unreadable { .. } => Some("a newer foldspace may have begun it: use that one".to_owned()),
             Self::NoPosition { .. } => Some("`foldspace log` shows the positions".to_owned()),
             _ => None,
         }
@@ -114,8 +131,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: SnapshotPolicy,
     open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
-    /// Held while a name is looked up and taken.
-    naming: Mutex<()>,
+    naming: Mutex<Names>,
     snapshots: Mutex<Option<Snapshotter>>,
 }
 
@@ -217,23 +233,66 @@ impl Sessions {
     /// # Errors
     /// [`SessionError::NameTaken`], [`SessionError::BadName`], or what the store says.
     pub fn create(&self, new: NewSession) -> Result<Session, SessionError> {
-        let id = SessionId::from_bytes(self.shared.clock.fresh_id());
+        let id = self.fresh_id();
         let name = new.name.unwrap_or_else(|| id.short());
-        let _naming = lock(&self.shared.naming);
         check_name(&name)?;
-        if self.by_name(&name)?.is_some() {
-            return Err(SessionError::NameTaken { name });
-        }
+        self.take_name(&name, id)?;
+        let begun = self.begin(id, name.clone(), new.backend, new.options);
+        begun.inspect_err(|_| self.give_name_back(&name, id))?;
+        self.session(id)
+    }
+
+    fn begin(
+        &self,
+        id: SessionId,
+        name: String,
+        backend: Option<String>,
+        options: serde_json::Value,
+    ) -> Result<(), SessionError> {
         let started = SessionStarted {
             name,
-            backend: new.backend.unwrap_or_else(|| "memory".to_owned()),
+            backend: backend.unwrap_or_else(|| "memory".to_owned()),
             program: env!("CARGO_PKG_VERSION").to_owned(),
-            options: new.options,
+            options,
+            origin: None,
+            limits: ChildLimits::default(),
         };
         let mut commit = Commit::new(id, self.shared.clock.now()).expecting(Expected::NoSession);
         commit.push(&started)?;
         self.shared.store.submit(commit)?.wait()?;
-        self.session(id)
+        Ok(())
+    }
+
+    pub(super) fn take_name(&self, name: &str, id: SessionId) -> Result<(), SessionError> {
+        lock(&self.shared.naming).take(self.shared.store.as_ref(), name, id)
+    }
+
+    pub(super) fn take_child_name(&self, parent: &str, id: SessionId) -> Result<String, SessionError> {
+        lock(&self.shared.naming).take_for_child(self.shared.store.as_ref(), parent, id)
+    }
+
+    pub(super) fn give_name_back(&self, name: &str, id: SessionId) {
+        lock(&self.shared.naming).give_back(name, id);
+    }
+
+    /// Looks again which names are taken, when somebody else has begun sessions in the store.
+    pub(super) fn forget_names(&self) {
+        lock(&self.shared.naming).forget();
+    }
+
+    /// A child that has just begun.
+    pub(super) fn forked(
+        &self,
+        id: SessionId,
+        parent: &Session,
+        at: Seq,
+        isolation: Isolation,
+    ) -> Result<Session, SessionError> {
+        let child = self.session(id)?;
+        if isolation == Isolation::Fork {
+            child.learn_from(parent, at);
+        }
+        Ok(child)
     }
 
     /// The session with that id.
@@ -247,7 +306,10 @@ impl Sessions {
         }
         let entry = self.shared.store.entry(id)?.ok_or(StoreError::NoSession(id))?;
         let core = Arc::new(Core::new(Arc::clone(&self.shared), &entry)?);
-        open.retain(|_, core| core.strong_count() > 0);
+        // Now and then, so that it costs little whatever their number.
+        if open.len().is_power_of_two() {
+            open.retain(|_, core| core.strong_count() > 0);
+        }
         open.insert(id, Arc::downgrade(&core));
         // After the loss of an index there are events enough for many.
         core.snapshot_if_due(entry.head);
@@ -290,13 +352,11 @@ impl Sessions {
     /// # Errors
     /// [`StoreError::NoSession`], and others.
     pub fn remove(&self, id: SessionId) -> Result<(), SessionError> {
+        let name = self.shared.store.entry(id)?.map(|entry| name_of(&entry));
         self.shared.store.remove(id)?;
         lock(&self.shared.open).remove(&id);
+        name.iter().for_each(|name| self.give_name_back(name, id));
         Ok(())
-    }
-
-    fn by_name(&self, name: &str) -> Result<Option<SessionEntry>, SessionError> {
-        Ok(self.shared.store.entries()?.into_iter().find(|entry| name_of(entry) == name))
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::event::{CommandDecided, SessionAllow};
+use crate::engine::event::{CommandDecided, SessionAllow, SessionStarted};
 use crate::engine::recorded::Recorded;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::Slice;
@@ -23,6 +23,10 @@ impl Slice for Allowances {
 
 pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
     let registry = registry.event::<CommandDecided>()?.event::<SessionAllow>()?.slice::<Allowances>()?;
+    let registry = registry.reducer(|allowances: Allowances, started: &Recorded<SessionStarted>| {
+        // What a person answered was meant for the parent.
+        if started.event.begins_child() { Allowances::default() } else { allowances }
+    })?;
     registry.reducer(|mut allowances: Allowances, allowed: &Recorded<SessionAllow>| {
         allowances.programs.extend(allowed.event.programs.iter().cloned());
         allowances

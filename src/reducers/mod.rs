@@ -1,8 +1,10 @@
 //! The built-in slices and their reducers, all on one screen. Pure: no I/O, no clock, no randomness.
 
 mod allowances;
+mod children;
 mod commands;
 mod general;
+mod merge;
 mod mounts;
 mod podman_workspace;
 mod tool_calls;
@@ -10,11 +12,13 @@ mod usage;
 mod virtual_file_system;
 
 pub use allowances::Allowances;
+pub use children::{Child, Children, LastMerge};
 pub use commands::{CommandEntry, Commands};
 pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
 };
+pub use merge::{ChoiceError, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, plan_merge};
 pub use mounts::Mounts;
 pub use podman_workspace::PodmanWorkspace;
 pub use tool_calls::{CallEntry, ToolCalls};
@@ -22,7 +26,8 @@ pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
 use crate::engine::event::{
-    CallFinished, CallStarted, DeleteEntry, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
+    CallFinished, CallStarted, ChildStarted, DeleteEntry, MountHydrated, SessionRewound, SessionStarted, SliceRestored,
+    WriteFile,
 };
 use crate::engine::registry::{Registry, RegistryError};
 
@@ -37,6 +42,7 @@ impl Registry {
 fn standard() -> Result<Registry, RegistryError> {
     Registry::new()
         .event::<SessionStarted>()?
+        .event::<ChildStarted>()?
         .event::<MountHydrated>()?
         .event::<CallStarted>()?
         .event::<CallFinished>()?
@@ -50,7 +56,8 @@ fn standard() -> Result<Registry, RegistryError> {
         .with(mounts::register)?
         .with(commands::register)?
         .with(allowances::register)?
-        .with(podman_workspace::register)
+        .with(podman_workspace::register)?
+        .with(children::register)
 }
 
 #[cfg(test)]
@@ -62,7 +69,16 @@ mod tests {
         let names: Vec<_> = Registry::standard().slices().iter().map(|slice| slice.name).collect();
         assert_eq!(
             names,
-            ["VirtualFileSystem", "ToolCalls", "Usage", "Mounts", "Commands", "Allowances", "PodmanWorkspace"]
+            [
+                "VirtualFileSystem",
+                "ToolCalls",
+                "Usage",
+                "Mounts",
+                "Commands",
+                "Allowances",
+                "PodmanWorkspace",
+                "Children"
+            ]
         );
     }
 }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
+use crate::engine::event::{ContainerStarted, ContainerStopped, DriftFound, SessionStarted, WorkspaceTouched};
 use crate::engine::recorded::Recorded;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::{OnRewind, Slice};
@@ -33,6 +33,11 @@ pub struct PodmanWorkspace {
 impl Slice for PodmanWorkspace {
     const NAME: &'static str = "PodmanWorkspace";
     const ON_REWIND: OnRewind = OnRewind::Keep;
+}
+
+/// A child has a machine of its own.
+fn begun(workspace: PodmanWorkspace, recorded: &Recorded<SessionStarted>) -> PodmanWorkspace {
+    if recorded.event.begins_child() { PodmanWorkspace::default() } else { workspace }
 }
 
 fn started(mut workspace: PodmanWorkspace, recorded: &Recorded<ContainerStarted>) -> PodmanWorkspace {
@@ -68,6 +73,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
         .event::<WorkspaceTouched>()?
         .event::<DriftFound>()?
         .slice::<PodmanWorkspace>()?
+        .reducer(begun)?
         .reducer(started)?
         .reducer(stopped)?
         .reducer(touched)?

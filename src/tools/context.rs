@@ -162,6 +162,20 @@ impl ToolContext {
         &self.machine.workspace
     }
 
+    /// Refuses what is staged when the session may not write so much.
+    pub(super) fn check_staged(&self) -> Result<(), ToolError> {
+        match (&self.machine.limits, self.files.staged_bytes()) {
+            (None, _) | (_, 0) => Ok(()),
+            (Some(limits), bytes) => limits.check_bytes(&self.session, bytes),
+        }
+    }
+
+    /// Refuses to run a command when the session may write nothing more.
+    pub(super) fn check_may_run(&self) -> Result<(), ToolError> {
+        self.check_staged()?;
+        self.machine.limits.as_ref().map_or(Ok(()), |limits| limits.check_bytes(&self.session, 0))
+    }
+
     pub(super) fn rules(&self) -> &Arc<ShellRules> {
         &self.machine.rules
     }

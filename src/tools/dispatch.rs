@@ -133,7 +133,11 @@ impl Dispatcher {
         }
         let machine = Machine::new(&session, workspace, rules)?;
         machine.prepare(&session)?;
-        Ok(Self { session, tools: tools.into(), machine })
+        let mut tools = tools.into();
+        if let Some(names) = machine.limits.as_ref().and_then(|limits| limits.tools()) {
+            tools = Arc::new(tools.only(names));
+        }
+        Ok(Self { session, tools, machine })
     }
 
     /// The session.
@@ -153,6 +157,21 @@ impl Dispatcher {
 
     pub(super) fn budget(&self) -> CaptureBudget {
         self.machine.rules.budget
+    }
+
+    /// The same for a shared child, which may do less.
+    pub(super) fn for_shared(&self, session: Session) -> Result<Self, SessionError> {
+        Ok(Self { machine: self.machine.limited(&session)?, tools: Arc::clone(&self.tools), session })
+    }
+
+    /// The same tools and rules for another session with a workspace of its own.
+    pub(super) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, DispatchError> {
+        Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())
+    }
+
+    /// The workspace with its rules.
+    pub(super) fn machine(&self) -> &Machine {
+        &self.machine
     }
 
     /// Closes the workspace, and records what became of its container. Files stay; a later call brings the
@@ -198,11 +217,16 @@ impl Dispatcher {
         if size > PARAMS_MAX {
             return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
         }
+        let time_left = match &self.machine.limits {
+            Some(limits) => limits.admit(&self.session, open.call, &call.tool)?,
+            None => None,
+        };
         let Some(tool) = self.tools.get(&call.tool) else {
             let known = self.tools.names().collect::<Vec<_>>().join(", ");
             return Err(ToolError::new(format!("there is no tool {:?}; there are {known}", call.tool)));
         };
-        let limit = call.limit.or(tool.limit()).unwrap_or(LIMIT);
+        let own = call.limit.or(tool.limit()).unwrap_or(LIMIT);
+        let limit = time_left.map_or(own, |left| left.min(own));
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
             // Tools that only look need no turn; where nobody has it, they see what others did to the disk.
@@ -220,10 +244,16 @@ impl Dispatcher {
             let context = ToolContext::new(&self.session, open.call, &self.machine, tool.effect(), limit, call.cancel)?;
             let context = open.context.insert(context);
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
-            unpanicked(tool.call(context, params)).await
+            let answer = unpanicked(tool.call(context, params)).await?;
+            context.check_staged()?;
+            Ok(answer)
+        };
+        let too_late = || match &self.machine.limits {
+            Some(limits) if limit < own => limits.out_of_time(),
+            _ => ToolError::TimedOut(limit),
         };
         tokio::select! {
-            done = tokio::time::timeout(limit, work) => done.unwrap_or(Err(ToolError::TimedOut(limit))),
+            done = tokio::time::timeout(limit, work) => done.unwrap_or_else(|_| Err(too_late())),
             () = cancelled => Err(ToolError::Cancelled),
         }
     }

@@ -275,6 +275,15 @@ impl Filesystem {
         self.staged[self.landed..].iter().map(change).collect()
     }
 
+    /// Bytes of the files that are staged and not on the disk.
+    pub(super) fn staged_bytes(&self) -> u64 {
+        let bytes = |staged: &Staged| match staged {
+            Staged::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
+            Staged::Write(_) | Staged::Delete(_) => 0,
+        };
+        self.staged[self.landed..].iter().map(bytes).sum()
+    }
+
     /// Whether anything is staged that is not on the disk.
     pub(super) fn is_changed(&self) -> bool {
         self.staged.len() > self.landed

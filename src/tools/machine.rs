@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::asking::Asker;
 use super::capture::{CaptureBudget, Captured, compare};
 use super::error::ToolError;
+use super::limits::Limits;
 use super::policy::CommandPolicy;
 use super::recording::Recording;
 use crate::backends::{BackendError, FileChange, MachineNews, Workspace};
@@ -59,14 +60,18 @@ pub(super) struct Machine {
     pub(super) rules: Arc<ShellRules>,
     /// Whether it lives in a container; then the session's place for one is held.
     pub(super) claim: Option<Arc<MachineClaim>>,
+    /// What the session may do, where that is limited.
+    pub(super) limits: Option<Arc<Limits>>,
 }
 
 impl Machine {
     pub(super) fn new(
         session: &Session,
         workspace: Arc<dyn Workspace>,
-        rules: ShellRules,
+        mut rules: ShellRules,
     ) -> Result<Self, DispatchError> {
+        let limits = Limits::of(session)?;
+        rules.policy.deny.extend(limits.iter().flat_map(Limits::denied));
         let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
         let claim = match in_container {
             false => None,
@@ -75,7 +80,15 @@ impl Machine {
                 None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
             },
         };
-        Ok(Self { workspace, rules: Arc::new(rules), claim })
+        Ok(Self { workspace, rules: Arc::new(rules), claim, limits: limits.map(Arc::new) })
+    }
+
+    /// The same workspace for somebody who may do less in it.
+    pub(super) fn limited(&self, session: &Session) -> Result<Self, SessionError> {
+        let limits = Limits::of(session)?;
+        let mut rules = (*self.rules).clone();
+        rules.policy.deny.extend(limits.iter().flat_map(Limits::denied));
+        Ok(Self { rules: Arc::new(rules), limits: limits.map(Arc::new), ..self.clone() })
     }
 
     /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.
@@ -222,8 +235,17 @@ pub(super) fn fill(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
 ) -> Result<(), DispatchError> {
+    write_all(session, tree.iter(), workspace)
+}
+
+/// Projects entries onto a disk, so many at once that they fit into memory. What was never kept stays away.
+pub(super) fn write_all<'a>(
+    session: &Session,
+    entries: impl Iterator<Item = (&'a EntryPath, &'a Entry)>,
+    workspace: &dyn Workspace,
+) -> Result<(), DispatchError> {
     let (mut changes, mut bytes) = (Vec::new(), 0);
-    for (path, entry) in tree.iter() {
+    for (path, entry) in entries {
         let Some(change) = written(session, path, entry)? else { continue };
         bytes += entry.size();
         changes.push(change);

@@ -1,7 +1,9 @@
 //! Tools: the only place where an effect and an event meet.
 
 mod asking;
+mod bisect;
 mod capture;
+mod children;
 mod context;
 mod dispatch;
 mod error;
@@ -10,12 +12,16 @@ mod files;
 mod filesystem;
 mod leftovers;
 mod lift;
+mod limits;
 mod machine;
 mod materialise;
+mod merge;
 mod mounts;
 mod open_call;
 mod podman_shell;
 mod policy;
+mod predicate;
+mod probe;
 mod ran;
 mod recording;
 mod rerun;
@@ -28,7 +34,12 @@ mod tool;
 mod toolset;
 
 pub use asking::{Answer, Asker, Asking, CommandQuestion};
+pub use bisect::{
+    BisectError, BisectFound, BisectReport, Bisection, ProbeRecord, bisect, bisect_slices, changed_positions,
+    first_position,
+};
 pub use capture::CaptureBudget;
+pub use children::{ChildError, Nursery, mounts_of};
 pub use context::ToolContext;
 pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
 pub use error::ToolError;
@@ -38,12 +49,15 @@ pub use filesystem::Filesystem;
 pub use lift::{lift, lower};
 pub use machine::{DispatchError, ShellRules};
 pub use materialise::{Materialised, materialise, materialise_into};
+pub use merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use podman_shell::PodmanShellTool;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
+pub use predicate::{Predicate, PredicateError};
+pub use probe::Probe;
 pub use rerun::{
-    CallReport, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError,
-    Scratch, ScriptedCall, Verdict, WhatIf,
+    CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport,
+    RulesError, Scratch, ScriptedCall, WhatIf,
 };
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;

@@ -72,6 +72,7 @@ impl<'a> ToolShell<'a> {
     async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
         // One that nobody waits for any more.
         self.context.stop_running().await;
+        self.context.check_may_run()?;
         // So that what a script printed before it was ended is there.
         command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
         self.context.land()?;

@@ -1,6 +1,6 @@
 //! Sets of tools.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::tool::{ErasedTool, Tool, ToolDescription};
@@ -55,6 +55,13 @@ impl Tools {
     /// Their names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.0.keys().copied()
+    }
+
+    /// Those of them that have these names.
+    #[must_use]
+    pub fn only(&self, names: &BTreeSet<String>) -> Self {
+        let wanted = self.0.iter().filter(|(name, _)| names.contains(**name));
+        Self(wanted.map(|(name, tool)| (*name, Arc::clone(tool))).collect())
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&Arc<dyn ErasedTool>> {

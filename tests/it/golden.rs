@@ -3,11 +3,12 @@
 //! `FOLDSPACE_BLESS=1` writes the bytes of a kind and version that has none yet; it never overwrites.
 
 use foldspace::{
-    CallFinished, CallStarted, CallStatus, CommandDecided, CommandLine, CommandResult, ContainerStarted,
-    ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EntryPath, EvalResult, Event, MountHydrated,
-    MountPreview, Node, PolicyDecision, RecordedOutput, SessionAllow, SessionStarted, Special, WorkspaceTouched,
-    WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine, CommandResult,
+    ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EntryPath, EvalResult, Event,
+    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionId,
+    SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
+use foldspace::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use serde_json::json;
 
 fn check<E: Event + PartialEq>(name: &str, event: &E) {
@@ -64,10 +65,40 @@ fn calls() {
 #[test]
 fn sessions() {
     let text = |text: &str| text.to_owned();
-    let options = json!(null);
-    check("session", &SessionStarted { name: text("demo"), backend: text("memory"), program: text("0.1.0"), options });
+    let session = SessionStarted {
+        name: text("demo"),
+        backend: text("memory"),
+        program: text("0.1.0"),
+        options: json!(null),
+        origin: None,
+        limits: ChildLimits::default(),
+    };
+    check("session", &session);
     let options = json!({ "directory": "/srv/project" });
-    check("host", &SessionStarted { name: text("demo"), backend: text("host"), program: text("0.1.0"), options });
+    check("host", &SessionStarted { backend: text("host"), options, ..session.clone() });
+    let (parent, at, isolation) = (SessionId::from_bytes([7; 16]), 41, Isolation::Fork);
+    let origin = Some(Origin { parent, parent_name: text("demo"), at, isolation });
+    let limits = ChildLimits {
+        calls: Some(100),
+        wall_millis: Some(60_000),
+        bytes_written: Some(1 << 20),
+        depth: Some(1),
+        tools: Some([text("ls"), text("read_file")].into()),
+        deny: [text("git push")].into(),
+    };
+    check("child", &SessionStarted { name: text("demo-1"), origin, limits, ..session });
+    let child = SessionId::from_bytes([8; 16]);
+    check(
+        "child",
+        &ChildStarted {
+            child,
+            name: text("demo-1"),
+            at,
+            isolation,
+            agent: text("worker"),
+            limits: ChildLimits::default(),
+        },
+    );
     let preview = MountPreview { entries: vec![text("src/"), text("README.md")], more: 3 };
     let mount = MountHydrated {
         host_path: text("/srv/project"),
@@ -158,4 +189,27 @@ fn machines() {
     let slow = ContainerStarted { runner: false, without_runner: text("the image is for arm64"), ..started };
     check("started-without-runner", &slow);
     check("idle", &ContainerStopped { name: text("foldspace-1"), reason: text("idle") });
+}
+
+#[test]
+fn merges() {
+    let file = |text: &[u8]| Some(Node::file(text, false));
+    let (child, child_name) = (SessionId::from_bytes([8; 16]), "demo-1".to_owned());
+    let open = MergeConflict {
+        path: path("a.txt"),
+        kind: ConflictKind::DeletedByOurs,
+        base: file(b"1"),
+        ours: None,
+        theirs: file(b"2"),
+        resolved: None,
+    };
+    let decided = MergeConflict { resolved: Some(MergeSide::Theirs), ..open.clone() };
+    let merged = vec![
+        MergedEntry { path: path("a.txt"), from: Some(52), both: false },
+        MergedEntry { path: path("src/b.txt"), from: None, both: true },
+    ];
+    let conflicted =
+        MergeConflicted { child, child_name: child_name.clone(), base: 41, child_at: 52, conflicts: vec![open] };
+    check("open", &conflicted);
+    check("decided", &ChildMerged { child, child_name, base: 41, child_at: 52, merged, conflicts: vec![decided] });
 }

@@ -92,7 +92,11 @@ impl Missing {
 
     pub(super) fn name(&mut self, touched: &mut Vec<Touched>) {
         self.named = self.paths.len();
-        touched.extend(self.paths.iter().cloned().map(Touched::Entry));
+        touched.extend(self.places());
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = Touched> {
+        self.paths.iter().cloned().map(Touched::Entry)
     }
 
     pub(super) fn settle(&mut self) {

@@ -72,7 +72,7 @@ fn try_container(session: SessionId, options: &PodmanOptions) -> Result<Vec<Mach
         let started = sandbox.container().map_or(Ok(()), |container| container.start());
         started.map(|()| sandbox.news()).map_err(|error| error.to_string())
     });
-    let removed = paths::session_directory(session).and_then(|directory| crate::backends::spec::remove(&directory));
+    let removed = paths::remove_files(session);
     let news = tried?;
     removed.map(|()| news).map_err(|error| error.to_string())
 }

@@ -55,7 +55,7 @@ const MAPPING_PAUSE: Duration = Duration::from_millis(10);
 
 /// A connection to an engine. Every call blocks, and none may be made from within an async task.
 pub(crate) struct Engine {
-    podman: Podman,
+    pub(super) podman: Podman,
     requests: Requests,
     /// Some until this is dropped.
     runtime: Option<Runtime>,
@@ -196,7 +196,7 @@ impl Engine {
         if self.rootless { rustix::process::geteuid().as_raw() } else { USER.0 }
     }
 
-    fn ask<T>(
+    pub(super) fn ask<T>(
         &self,
         action: &'static str,
         limit: Duration,

@@ -27,9 +27,9 @@ impl Files {
         let owner = rustix::process::geteuid().is_root().then_some(USER);
         let blank = |is_new| Blank::new(NAME, paths.root.join("filling"), is_new);
         // An overlay is attached from outside, which takes root and an engine of this machine.
-        let possible = || owner.is_some() && !paths.files.exists() && OverlayDisk::supported(&paths.layers).is_ok();
+        let possible = || owner.is_some() && !paths.files.exists() && OverlayDisk::is_supported(&paths.layers);
         if overlay == OverlayUse::Auto && possible() {
-            let options = OverlayOptions { owner, ..OverlayOptions::new(NAME, &paths.layers.join("overlay")) };
+            let options = OverlayOptions { owner, ..OverlayOptions::among(NAME, paths.kin.clone()) };
             let open = OverlayDisk::open(options.clone()).map_err(failed)?;
             let blank = blank(open.is_none());
             let disk = match open {
@@ -50,6 +50,14 @@ impl Files {
 
     pub(crate) fn is_overlay(&self) -> bool {
         matches!(self, Self::Overlay(_))
+    }
+
+    /// Shares the files with the session of that name, which has none yet. Gives false where they can't be shared.
+    pub(crate) fn share(&self, name: &str) -> std::io::Result<bool> {
+        match self {
+            Self::Overlay(disk) => disk.lock().share(name),
+            Self::Plain(_) => Ok(false),
+        }
     }
 
     pub(crate) fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {

@@ -4,15 +4,18 @@ use std::os::unix::fs::MetadataExt;
 
 use serde::Serialize;
 
-use super::engine::{Engine, EngineError};
+use super::engine::{Engine, EngineError, Ours};
+use super::paths;
+use super::warm::WARM;
 use crate::backends::BackendError;
+use crate::engine::id::SessionId;
 
 /// A container of foldspace's.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Leftover {
     /// Its name.
     pub name: String,
-    /// The session that it was made for.
+    /// The session that it was made for; `warm` of one that was made for whichever needs one.
     pub session: String,
     /// Whether it runs.
     pub running: bool,
@@ -87,13 +90,25 @@ fn start_of(pid: u32) -> Option<String> {
     after.split_whitespace().nth(19).map(str::to_owned)
 }
 
-/// Removes the containers of processes that have ended, of the engine at `connection`, or of the one that the
-/// surroundings name; with `dry_run` only finds them.
+/// The session that a container is for. One that was made before its session needed it has only the name of that.
+fn session_of(container: &Ours) -> String {
+    let named = container.name.strip_prefix("foldspace-").filter(|_| container.session == WARM);
+    match named.and_then(|name| name.parse::<SessionId>().ok()) {
+        Some(session) => session.to_string(),
+        None => container.session.clone(),
+    }
+}
+
+/// Removes the containers of processes that have ended, and what interrupted ones have left of files that sessions
+/// share. The containers are those of the engine at `connection`, or of the one that the surroundings name; with `dry_run` only finds them.
 ///
 /// # Errors
 /// [`BackendError`] when the engine answers and can't list them.
 pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Leftovers, BackendError> {
     let mut found = Leftovers::default();
+    if !dry_run {
+        found.failed.extend(paths::sweep());
+    }
     let engine = match Engine::connect(connection) {
         Ok(engine) => engine,
         Err(error) => {
@@ -105,7 +120,8 @@ pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Lefto
     let ours = engine.ours().map_err(|error| BackendError { backend: "podman", reason: error.to_string() })?;
     for container in ours {
         let owner = here.owner(&container.owner, container.running);
-        let leftover = Leftover { name: container.name, session: container.session, running: container.running };
+        let session = session_of(&container);
+        let leftover = Leftover { name: container.name, session, running: container.running };
         match owner {
             Owner::Lives => {}
             Owner::Elsewhere => found.elsewhere.push(leftover),

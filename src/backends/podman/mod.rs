@@ -8,17 +8,20 @@ mod engine;
 mod exec;
 mod files;
 mod leftovers;
+mod naming;
 mod options;
 mod paths;
 mod requests;
 mod sandbox;
+mod warm;
 mod way;
 
 pub(crate) use diagnosis::{cache_directory, diagnose};
 pub use leftovers::{Leftover, Leftovers, remove_leftovers};
 pub use options::{OverlayUse, PodmanOptions, RunnerUse};
-pub(crate) use paths::session_directory;
+pub(crate) use paths::remove_files;
 pub use sandbox::PodmanSandbox;
+pub use warm::WarmContainers;
 
 /// The backend's name.
 const NAME: &str = "podman";

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, IFlags, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 
 use super::engine::{DOOR, USER};
+use crate::backends::disk::Kin;
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
@@ -26,6 +27,8 @@ pub(crate) struct Paths {
     pub(crate) root: PathBuf,
     /// The layers of an overlay.
     pub(crate) layers: PathBuf,
+    /// Where among all sessions' these are.
+    pub(crate) kin: Kin,
     /// The files, where there is no overlay.
     pub(crate) files: PathBuf,
     /// What is bound at the workspace where there is an overlay; it stays empty below that.
@@ -48,10 +51,21 @@ impl Paths {
             directory(&all, 0o700)?;
             spread(&all);
         }
-        let root = session_directory(session)?;
-        directory(&root, 0o700)?;
+        let paths = Self::of(kin(session)?)?;
+        directory(&paths.layers, 0o755)?;
+        Ok(paths)
+    }
+
+    /// Makes the directories of a container that is nobody's yet.
+    pub(crate) fn spare(name: &str) -> io::Result<Self> {
+        Self::of(Kin::new(&spares()?, name, "layers/overlay"))
+    }
+
+    fn of(kin: Kin) -> io::Result<Self> {
+        let root = kin.home();
         let paths = Self {
-            _lock: Arc::new(lock(&root)?),
+            _lock: Arc::new(hold(&root)?),
+            kin,
             layers: root.join("layers"),
             files: root.join("files"),
             mount: root.join("mount"),
@@ -60,9 +74,7 @@ impl Paths {
             seccomp: root.join("seccomp.json"),
             root,
         };
-        for path in [&paths.layers, &paths.mount] {
-            directory(path, 0o755)?;
-        }
+        directory(&paths.mount, 0o755)?;
         write(&paths.seccomp, SECCOMP.as_bytes(), 0o644)?;
         Ok(paths)
     }
@@ -71,6 +83,7 @@ impl Paths {
     pub(crate) fn prepare_run(&self, runner: &[u8]) -> io::Result<()> {
         crate::backends::spec::remove(&self.run)?;
         directory(&self.run, 0o755)?;
+        directory(&self.mount, 0o755)?;
         for path in ["scripts", DOOR] {
             directory(&self.run.join(path), 0o755)?;
         }
@@ -87,6 +100,24 @@ impl Paths {
         self.give_away(&self.door)
     }
 
+    /// Makes what is bound into a spare container this session's own. No container of the session may run.
+    #[expect(clippy::disallowed_methods, reason = "a backend moves its own directories")]
+    pub(crate) fn take_over(&self, spare: &Self) -> io::Result<()> {
+        for (from, to) in [(&spare.mount, &self.mount), (&spare.run, &self.run), (&spare.door, &self.door)] {
+            crate::backends::spec::remove(to)?;
+            // The container has the directory itself and not its path.
+            std::fs::rename(from, to)?;
+        }
+        Ok(())
+    }
+
+    /// Removes what is left of a spare container's directories.
+    pub(crate) fn remove_spare(&self) {
+        if let Err(error) = crate::backends::spec::remove(&self.root) {
+            tracing::debug!(%error, place = %self.root.display(), "`foldspace gc` removes it");
+        }
+    }
+
     /// Lets the container's user use a directory. Without root it is that user, by the engine's mapping.
     pub(crate) fn give_away(&self, path: &Path) -> io::Result<()> {
         if rustix::process::geteuid().is_root() {
@@ -94,6 +125,12 @@ impl Paths {
         }
         Ok(())
     }
+}
+
+/// Makes a session's directory, and keeps others from it for as long as the file is open.
+pub(crate) fn hold(root: &Path) -> io::Result<File> {
+    directory(root, 0o700)?;
+    lock(root)
 }
 
 /// Keeps others, of this store and of a copy of it, from the same session's files and container.
@@ -129,9 +166,64 @@ pub(crate) fn cache() -> io::Result<PathBuf> {
     std::path::absolute(cache)
 }
 
-/// Where one session's container has its things.
-pub(crate) fn session_directory(session: SessionId) -> io::Result<PathBuf> {
-    Ok(cache()?.join(session.to_string()))
+/// Where one session's container has its things, and the layers of its files.
+pub(crate) fn kin(session: SessionId) -> io::Result<Kin> {
+    Ok(Kin::new(&cache()?, &session.to_string(), "layers/overlay"))
+}
+
+/// Removes what a session has here, but for layers of its files that others share: those go with the last of them.
+pub(crate) fn remove_files(session: SessionId) -> io::Result<()> {
+    let kin = kin(session)?;
+    let shown =
+        |error: io::Error| io::Error::new(error.kind(), format!("can't remove {}: {error}", kin.home().display()));
+    kin.remove().map_err(shown)
+}
+
+/// Where containers that are nobody's yet have their things.
+fn spares() -> io::Result<PathBuf> {
+    Ok(cache()?.join("warm"))
+}
+
+/// A name that no other spare container has.
+pub(crate) fn spare_name() -> io::Result<String> {
+    let mut bytes = [0; 8];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(format!("{:016x}", u64::from_be_bytes(bytes)))
+}
+
+/// A secret that only this process and a runner know.
+pub(crate) fn token() -> io::Result<Vec<u8>> {
+    let mut token = vec![0; 32];
+    getrandom::fill(&mut token).map_err(io::Error::other)?;
+    Ok(token)
+}
+
+/// Takes away what interrupted processes have left of files that sessions share, and of containers that were nobody's.
+/// Gives what could not be.
+pub(crate) fn sweep() -> Vec<String> {
+    let (Ok(all), Ok(spares)) = (cache(), spares()) else { return Vec::new() };
+    let sessions = names_in(&all).filter_map(|name| name.parse().ok());
+    let swept = |session: SessionId| kin(session).and_then(|kin| kin.sweep(&|name| is_idle(&all.join(name))));
+    let mut failed: Vec<io::Error> = sessions.filter_map(|session| swept(session).err()).collect();
+    let spares = names_in(&spares).map(|name| spares.join(name)).filter(|spare| is_idle(spare));
+    failed.extend(spares.filter_map(|spare| crate::backends::spec::remove(&spare).err()));
+    failed.iter().map(io::Error::to_string).collect()
+}
+
+/// Whether nobody has what a directory is for.
+#[expect(clippy::disallowed_methods, reason = "a backend looks for its own files")]
+fn is_idle(root: &Path) -> bool {
+    match File::open(root.join("lock")) {
+        Ok(lock) => rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok(),
+        Err(error) => error.kind() == io::ErrorKind::NotFound,
+    }
+}
+
+/// The names in a directory; none where there is no such directory.
+#[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
+fn names_in(directory: &Path) -> impl Iterator<Item = String> + use<> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
 
 /// Makes a directory, and those above it, with that mode. One that is there stays as it is: it may be

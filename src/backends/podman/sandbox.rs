@@ -46,14 +46,15 @@ impl PodmanSandbox {
         Ok(Self { container, shell, blank })
     }
 
-    /// Removes the files, which are in the journal, too. The container must have been stopped.
+    /// Removes the files, which are in the journal, too; those that others share stay for them. The container must have
+    /// been stopped.
     ///
     /// # Errors
     /// When they can't be removed.
     pub fn remove_files(self) -> Result<(), BackendError> {
-        let root = self.container.paths.root.clone();
+        let kin = self.container.paths.kin.clone();
         drop(self);
-        crate::backends::spec::remove(&root).map_err(|error| BackendError { backend: NAME, reason: error.to_string() })
+        kin.remove().map_err(|error| BackendError { backend: NAME, reason: error.to_string() })
     }
 }
 
@@ -88,6 +89,14 @@ impl Workspace for PodmanSandbox {
 
     fn filled(&self) -> Result<(), BackendError> {
         self.blank.filled()
+    }
+
+    fn fork_to(&self, child: SessionId) -> Result<bool, BackendError> {
+        if self.blank.is_blank() {
+            return Ok(false);
+        }
+        let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
+        self.container.share_files(child).map_err(failed)
     }
 
     fn news(&self) -> Vec<MachineNews> {

@@ -7,6 +7,8 @@ mod report;
 mod script;
 mod summary;
 
+pub(in crate::cli) use mounts::roots_of;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

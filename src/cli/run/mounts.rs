@@ -1,6 +1,5 @@
 //! Host directories that are to be copied into the workspace.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use foldspace::{AllowedRoots, MountError, MountSpec};
@@ -29,6 +28,17 @@ pub(super) struct MountArgs {
     roots: Vec<PathBuf>,
 }
 
+/// Below what the environment allows mounts; none where it does not say.
+fn fence() -> Option<Vec<PathBuf>> {
+    let fence = std::env::var_os("FOLDSPACE_MOUNT_ROOTS").filter(|roots| !roots.is_empty())?;
+    Some(std::env::split_paths(&fence).filter(|path| !path.as_os_str().is_empty()).collect())
+}
+
+/// Below what these directories may be copied again: what was allowed once, unless the environment says otherwise.
+pub(in crate::cli) fn roots_of(mounted: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
+    fence().unwrap_or_else(|| mounted.collect())
+}
+
 /// What is to be mounted, and below which directories that is allowed.
 pub(super) struct Chosen {
     pub(super) specs: Vec<MountSpec>,
@@ -39,8 +49,8 @@ impl MountArgs {
     pub(super) fn chosen(&self) -> Result<Chosen, Failure> {
         let specs: Result<Vec<MountSpec>, Failure> = self.mounts.iter().map(|text| self.spec(text)).collect();
         let specs = specs?;
-        let roots = match std::env::var_os("FOLDSPACE_MOUNT_ROOTS").filter(|roots| !roots.is_empty()) {
-            Some(fence) => self.fenced(&fence)?,
+        let roots = match fence() {
+            Some(fence) => self.fenced(fence)?,
             None if self.roots.is_empty() => specs.iter().map(|spec| spec.host_path.clone()).collect(),
             None => self.roots.clone(),
         };
@@ -59,9 +69,9 @@ impl MountArgs {
     }
 
     /// Whoever set the environment decides; an option does not widen that.
-    fn fenced(&self, fence: &OsString) -> Result<Vec<PathBuf>, Failure> {
+    fn fenced(&self, fence: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
         if self.roots.is_empty() {
-            return Ok(std::env::split_paths(fence).filter(|path| !path.as_os_str().is_empty()).collect());
+            return Ok(fence);
         }
         let failure = Failure::new(Exit::Usage, "FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't");
         Err(failure.with_hint("leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS"))

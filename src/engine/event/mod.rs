@@ -4,6 +4,7 @@ mod call;
 mod codec;
 mod command;
 mod file;
+mod merge;
 mod rewind;
 mod session;
 mod workspace;
@@ -15,8 +16,9 @@ pub use command::{
 };
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
+pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub use rewind::{SessionRewound, SliceRestored};
-pub use session::{MountHydrated, MountPreview, SessionStarted};
+pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
 use serde::Serialize;

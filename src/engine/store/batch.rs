@@ -123,6 +123,18 @@ impl EventBatch {
         Some(())
     }
 
+    /// Makes the events up to `until` those of a child, and takes the others away; its names are the parent's.
+    pub(super) fn pass_for(&mut self, session: SessionId, until: Seq) {
+        self.commits.retain(|commit| commit.first <= until);
+        for commit in &mut self.commits {
+            commit.session = session;
+            let left = u32::try_from(until - commit.first).unwrap_or(u32::MAX).saturating_add(1);
+            commit.count = commit.count.min(left);
+            commit.whole = commit.whole.min(left);
+        }
+        self.named.clear();
+    }
+
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }

@@ -23,6 +23,9 @@ pub enum StoreError {
     /// There is no such session.
     #[error("there is no session {0}")]
     NoSession(SessionId),
+    /// The session was removed and children of it have its past, so none can begin under its id.
+    #[error("session {0} was removed, and children of it still have its past: no other can begin under its id")]
+    Buried(SessionId),
     /// There is no such content.
     #[error("no content has the digest {0}")]
     NoContent(Digest),
@@ -94,6 +97,7 @@ impl StoreError {
                 "choose a directory that you may write with --data or FOLDSPACE_DATA".to_owned()
             }
             Self::Damaged { .. } => "`foldspace fsck` shows all damage and can go on after it".to_owned(),
+            Self::Buried(_) => "remove its children first, or use another store".to_owned(),
             Self::Locked { .. } => "wait for it to end, or use another --data directory".to_owned(),
             Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),
             _ => return None,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::ticket::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
-use crate::engine::commit::{Commit, CommitView, Expected};
+use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
 use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
 
@@ -30,6 +30,27 @@ struct Held {
     named: BTreeMap<(SessionId, CommitId), Committed>,
     contents: BTreeMap<Digest, Bytes>,
     snapshots: BTreeMap<(SessionId, Seq), Snapshot>,
+    /// Where sessions were forked, removed ones included.
+    bases: BTreeMap<SessionId, ForkPoint>,
+    /// Removed sessions whose past children have.
+    buried: BTreeMap<SessionId, Vec<Recorded>>,
+}
+
+impl Held {
+    fn has_children(&self, session: SessionId) -> bool {
+        self.bases.values().any(|base| base.session == session)
+    }
+
+    /// The events that a session begins with, which are its parent's.
+    fn past(&self, child: SessionId, base: ForkPoint) -> Result<Vec<Recorded>, StoreError> {
+        let parent = self.sessions.get(&base.session).ok_or(StoreError::NoSession(base.session))?;
+        let count = usize::try_from(base.seq).unwrap_or(usize::MAX);
+        let Some(past) = parent.get(..count).filter(|past| !past.is_empty()) else {
+            let actual = parent.len() as u64;
+            return Err(StoreError::Conflict { session: base.session, expected: base.seq, actual });
+        };
+        Ok(past.iter().map(|event| Recorded { session: child, ..event.clone() }).collect())
+    }
 }
 
 impl MemoryStore {
@@ -47,6 +68,10 @@ impl EventStore for MemoryStore {
             let committed = Committed { repeated: true, ..*earlier };
             return Ok(Pending { committed, ticket: Ticket::Done });
         }
+        if held.buried.contains_key(&session) {
+            let exactly = matches!(commit.expected, Expected::Exactly(_));
+            return Err(if exactly { StoreError::NoSession(session) } else { StoreError::Buried(session) });
+        }
         let events = held.sessions.get(&session);
         let actual = events.map_or(0, |events| events.len() as u64);
         match commit.expected {
@@ -54,19 +79,26 @@ impl EventStore for MemoryStore {
             Expected::Exactly(expected) if expected != actual => {
                 return Err(StoreError::Conflict { session, expected, actual });
             }
-            Expected::NoSession if actual != 0 => {
+            Expected::NoSession | Expected::ForkOf(_) if actual != 0 => {
                 return Err(StoreError::Conflict { session, expected: 0, actual });
             }
             _ => {}
         }
-        let time = events.and_then(|events| events.last()).map_or(commit.time, |last| last.time.max(commit.time));
+        let mut last = events.and_then(|events| events.last()).map(|last| last.time);
+        let mut past = Vec::new();
+        if let Expected::ForkOf(base) = commit.expected {
+            past = held.past(session, base)?;
+            last = held.sessions.get(&base.session).and_then(|events| events.last()).map(|last| last.time);
+            held.bases.insert(session, base);
+        }
+        let time = last.map_or(commit.time, |last| last.max(commit.time));
         let mut encoded = Vec::new();
-        commit.encode(actual + 1, time, &mut encoded);
+        commit.encode(actual + past.len() as u64 + 1, time, &mut encoded);
         let view = CommitView::parse(&encoded).map_err(|e| StoreError::Index(e.to_string()))?;
         let added: Vec<Recorded> = view.events().map_while(Result::ok).map(|event| event.to_recorded()).collect();
         let committed = Committed { first: view.first, last: view.last(), repeated: false };
         held.contents.extend(commit.contents.into_iter().map(|content| (content.digest, content.bytes)));
-        held.sessions.entry(session).or_default().extend(added.iter().cloned());
+        held.sessions.entry(session).or_default().extend(past.into_iter().chain(added.iter().cloned()));
         if let Some(id) = commit.id {
             held.named.insert((session, id), committed);
         }
@@ -82,11 +114,13 @@ impl EventStore for MemoryStore {
     }
 
     fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError> {
-        Ok(self.held().sessions.get(&session).and_then(|events| entry(events)))
+        let held = self.held();
+        Ok(held.sessions.get(&session).and_then(|events| held.entry(events)))
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
-        let mut entries: Vec<_> = self.held().sessions.values().filter_map(|events| entry(events)).collect();
+        let held = self.held();
+        let mut entries: Vec<_> = held.sessions.values().filter_map(|events| held.entry(events)).collect();
         entries.sort_by_key(|entry| (entry.origin.time, entry.id));
         Ok(entries)
     }
@@ -115,8 +149,14 @@ impl EventStore for MemoryStore {
 
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
         let held = self.held();
-        let found = held.snapshots.range((session, 0)..=(session, seq)).next_back();
-        Ok(found.map(|(_, snapshot)| snapshot.clone()))
+        let (mut session, mut seq) = (session, seq);
+        loop {
+            let found = held.snapshots.range((session, 0)..=(session, seq)).next_back();
+            let (None, Some(base)) = (found, held.bases.get(&session)) else {
+                return Ok(found.map(|(_, snapshot)| snapshot.clone()));
+            };
+            (session, seq) = (base.session, seq.min(base.seq));
+        }
     }
 
     fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
@@ -137,9 +177,16 @@ impl EventStore for MemoryStore {
 
     fn remove(&self, session: SessionId) -> Result<(), StoreError> {
         let mut held = self.held();
-        held.sessions.remove(&session).ok_or(StoreError::NoSession(session))?;
+        let events = held.sessions.remove(&session).ok_or(StoreError::NoSession(session))?;
         held.named.retain(|(of, _), _| *of != session);
-        held.snapshots.retain(|(of, _), _| *of != session);
+        held.buried.insert(session, events);
+        let mut next = Some(session);
+        while let Some(session) = next.filter(|session| !held.has_children(*session)) {
+            held.buried.remove(&session);
+            held.snapshots.retain(|(of, _), _| *of != session);
+            let parent = held.bases.remove(&session).map(|base| base.session);
+            next = parent.filter(|parent| held.buried.contains_key(parent));
+        }
         Ok(())
     }
 
@@ -165,7 +212,10 @@ impl EventStore for MemoryStore {
     }
 }
 
-fn entry(events: &[Recorded]) -> Option<SessionEntry> {
-    let (first, last) = (events.first()?, events.last()?);
-    Some(SessionEntry { id: first.session, head: last.seq, updated: last.time, origin: first.clone() })
+impl Held {
+    fn entry(&self, events: &[Recorded]) -> Option<SessionEntry> {
+        let (id, last) = (events.first()?.session, events.last()?);
+        let past = self.bases.get(&id).map_or(0, |base| usize::try_from(base.seq).unwrap_or(usize::MAX));
+        Some(SessionEntry { id, head: last.seq, updated: last.time, origin: events.get(past)?.clone() })
+    }
 }

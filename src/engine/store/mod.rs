@@ -37,6 +37,8 @@ pub use ticket::{Committed, Pending};
 ///   before it; positions have no gaps.
 /// - An event is visible to [`visit`](EventStore::visit), [`head`](EventStore::head) and the bus only
 ///   once it is stored as durably as the store promises.
+/// - A child that was [forked](crate::Expected::ForkOf) has its parent's events up to that position as its own,
+///   as long as it lives, whatever becomes of the parent.
 /// - After an error nothing has changed, unless it is [`StoreError::Poisoned`]: then what was
 ///   acknowledged is safe, and the rest is known when the store is opened again.
 pub trait EventStore: Send + Sync + 'static {
@@ -114,7 +116,8 @@ pub trait EventStore: Send + Sync + 'static {
     /// Forgets a snapshot.
     fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError>;
 
-    /// Removes the session: it is gone at once, its space after the next collection.
+    /// Removes the session: it is gone at once, its space after the next collection. What children of it
+    /// have of its history, they keep.
     ///
     /// # Errors
     /// [`StoreError::NoSession`].
@@ -146,7 +149,7 @@ pub struct SessionEntry {
     pub head: Seq,
     /// When that was recorded.
     pub updated: Timestamp,
-    /// Its first event.
+    /// Its first event; of a child that was forked the first after the past that it has from its parent.
     pub origin: Recorded,
 }
 

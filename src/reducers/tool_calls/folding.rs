@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{BLOCK, CallEntry, REMEMBERED, ToolCalls};
 use crate::engine::collections::Vector;
-use crate::engine::event::{CodecError, Common, finished_view, started_tool};
+use crate::engine::event::{CallStatus, CodecError, Common, Event, SessionStarted, finished_view, started_tool};
 use crate::engine::recorded::{EventRef, Seq};
 use crate::engine::reducer::Folding;
 
@@ -128,6 +128,20 @@ impl<C: Calls> Fold<C> {
     }
 }
 
+impl<C: Calls> Fold<C> {
+    /// What is under way when a child begins ends in the parent only.
+    fn leave_to_parent(&mut self, seq: Seq) {
+        let message = self.names.get("it was under way in the parent when this session began");
+        for at in 0..self.calls.len() {
+            if let Some(call) = self.calls.get_mut(at).filter(|call| call.status.is_none()) {
+                call.status = Some(CallStatus::Interrupted);
+                call.finished = seq;
+                call.message = Arc::clone(&message);
+            }
+        }
+    }
+}
+
 impl<C: Calls> Folding<ToolCalls> for Fold<C> {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         if event.common == Common::CallStarted {
@@ -142,6 +156,12 @@ impl<C: Calls> Folding<ToolCalls> for Fold<C> {
                 message: self.names.get(""),
             };
             self.begin(call);
+            return Ok(());
+        }
+        if event.kind == SessionStarted::KIND {
+            if SessionStarted::decode(event.version, event.payload)?.begins_child() {
+                self.leave_to_parent(event.seq);
+            }
             return Ok(());
         }
         let outcome = finished_view(event.version, event.payload)?;

@@ -12,7 +12,7 @@ use folding::{Calls, Names};
 
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::Vector;
-use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event};
+use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event, SessionStarted};
 use crate::engine::recorded::Seq;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::{OnRewind, Slice, SliceError};
@@ -102,5 +102,6 @@ impl Slice for ToolCalls {
 }
 
 pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
-    registry.folded_slice::<ToolCalls>(Some(&[CallStarted::KIND, CallFinished::KIND]), folding::open)
+    registry
+        .folded_slice::<ToolCalls>(Some(&[CallStarted::KIND, CallFinished::KIND, SessionStarted::KIND]), folding::open)
 }

@@ -6,6 +6,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::MountError;
+use crate::engine::event::MountHydrated;
 use crate::engine::path::EntryPath;
 
 /// A host directory that is to be copied into a workspace.
@@ -40,6 +41,18 @@ pub struct MountSpec {
 }
 
 impl MountSpec {
+    /// What was asked for when that mount was copied.
+    pub(in crate::tools) fn of_hydrated(mount: &MountHydrated) -> Self {
+        Self {
+            host_path: mount.host_path.clone().into(),
+            mount_path: Some(mount.mount_path.clone()),
+            include_glob: mount.include_glob.clone(),
+            exclude_glob: mount.exclude_glob.clone(),
+            max_bytes: mount.max_bytes,
+            follow_symlinks: mount.follow_symlinks,
+        }
+    }
+
     /// Reads `DIRECTORY` or `DIRECTORY:PATH`, as a command line gives it. The last colon counts.
     ///
     /// # Errors

@@ -78,6 +78,13 @@ impl Landing<'_> {
     }
 }
 
+impl Plan {
+    /// Makes a workspace's files those that it leads to. An error leaves them anywhere between.
+    pub(in crate::tools) fn project(&self, session: &Session, workspace: &dyn Workspace) -> Result<(), RewindError> {
+        project(session, workspace, &self.steps, &mut 0)
+    }
+}
+
 /// Takes the steps, a piece at a time; counts those that are on the disk.
 fn project(
     session: &Session,

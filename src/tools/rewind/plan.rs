@@ -52,6 +52,11 @@ impl Plan {
         plan
     }
 
+    /// Whether it leads all the way: nothing is left that can't be made again.
+    pub(in crate::tools) fn is_whole(&self) -> bool {
+        self.left.is_empty()
+    }
+
     /// Whether nothing differs.
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty()

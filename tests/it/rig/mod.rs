@@ -19,7 +19,7 @@ use foldspace::{
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-pub(crate) use container::{named, named_at, podman, process_of};
+pub(crate) use container::{cache, named, named_at, podman, process_of};
 pub(crate) use disk::Disk;
 pub(crate) use tree::{Files, Seen, differences, walk};
 

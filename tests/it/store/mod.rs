@@ -94,7 +94,8 @@ pub(crate) fn try_history(store: &dyn EventStore) -> Result<History, StoreError>
     for entry in store.entries()? {
         let events = events(store, entry.id, 1)?;
         assert_eq!(entry.head, events.len() as u64, "head of {}", entry.id);
-        assert_eq!(Some(&entry.origin), events.first());
+        let own_from = usize::try_from(entry.origin.seq - 1).unwrap();
+        assert_eq!(Some(&entry.origin), events.get(own_from), "beginning of {}", entry.id);
         assert!(events.iter().zip(1..).all(|(event, seq)| event.seq == seq && event.session == entry.id));
         assert!(events.is_sorted_by_key(|event| event.time));
         history.insert(entry.id, events);

@@ -3,17 +3,18 @@
 use std::ops::ControlFlow;
 
 use foldspace::{
-    Commit, CommitId, Committed, Content, Digest, EncodedSlice, EventStore, Expected, LocalStore, MemoryStore,
-    Recorded, Snapshot, StoreError, Timestamp,
+    Commit, CommitId, Committed, Content, Digest, EncodedSlice, EventStore, Expected, ForkPoint, LocalStore,
+    MemoryStore, Recorded, Snapshot, StoreError, Timestamp,
 };
 use proptest::prelude::*;
 use tempfile::TempDir;
 
-use super::{Random, open, session};
+use super::{Random, assert_same, history, open, session};
 
 #[derive(Debug, Clone)]
 enum Operation {
     Submit { session: u64, expected: Wanted, id: Option<u8>, events: u32, content: Option<Bytes>, time: i64 },
+    Fork { session: u64, parent: u64, part: u64, id: Option<u8>, time: i64 },
     Remove(u64),
     Reopen,
     Settle,
@@ -60,18 +61,20 @@ fn operation() -> impl Strategy<Value = Operation> {
         1 => Just(Wanted::Zero),
         4 => prop_oneof![3 => Just(0i64), 1 => -2..3i64].prop_map(Wanted::Off),
     ];
-    let submit = (0..3u64, wanted, prop::option::weighted(0.4, 0..6u8), 1..4u32, prop::option::of(bytes()), -5..50i64);
+    let submit = (0..5u64, wanted, prop::option::weighted(0.4, 0..6u8), 1..4u32, prop::option::of(bytes()), -5..50i64);
     prop_oneof![
         12 => submit.prop_map(|(session, expected, id, events, content, time)| {
             Operation::Submit { session, expected, id, events, content, time }
         }),
-        1 => (0..3u64).prop_map(Operation::Remove),
+        4 => (0..5u64, 0..5u64, 0..6u64, prop::option::weighted(0.3, 0..6u8), -5..50i64)
+            .prop_map(|(session, parent, part, id, time)| Operation::Fork { session, parent, part, id, time }),
+        2 => (0..5u64).prop_map(Operation::Remove),
         1 => Just(Operation::Reopen),
         1 => Just(Operation::Settle),
         2 => (0..3u64, 0..5u64, prop_oneof![Just(0), Just(40), Just(12_288), Just(40_000)])
             .prop_map(|(session, part, size)| Operation::PutSnapshot { session, part, size }),
         1 => (0..3u64, 0..5u64).prop_map(|(session, part)| Operation::DropSnapshot { session, part }),
-        4 => (0..4u64, 0..5u64).prop_map(|(session, part)| Operation::Look { session, part }),
+        4 => (0..5u64, 0..5u64).prop_map(|(session, part)| Operation::Look { session, part }),
         2 => bytes().prop_map(Operation::Read),
     ]
 }
@@ -128,6 +131,15 @@ impl Pair {
                     commit.push_encoded("Odd", event as u16, &digest.as_bytes()[..event as usize * 16]).unwrap();
                 });
                 content.into_iter().for_each(|content| commit.keep(content));
+                commit = id.into_iter().fold(commit, |commit, id| commit.with_id(CommitId::from_bytes([id + 1; 16])));
+                self.both(|store| told(store.submit(commit.clone()).and_then(|pending| pending.wait())));
+            }
+            Operation::Fork { session: number, parent, part, id, time } => {
+                // Now and then no position of the parent's.
+                let seq = (self.head(parent) * part).div_ceil(4);
+                let point = ForkPoint { session: session(parent), seq };
+                let mut commit = Commit::new(session(number), Timestamp(time)).expecting(Expected::ForkOf(point));
+                commit.push_encoded("Forked", 1, b"").unwrap();
                 commit = id.into_iter().fold(commit, |commit, id| commit.with_id(CommitId::from_bytes([id + 1; 16])));
                 self.both(|store| told(store.submit(commit.clone()).and_then(|pending| pending.wait())));
             }
@@ -201,9 +213,9 @@ proptest! {
     fn the_stores_agree(operations in prop::collection::vec(operation(), 1..60)) {
         let mut pair = Pair::new();
         operations.iter().for_each(|operation| pair.apply(operation));
-        (0..4).for_each(|number| pair.look(number, 0));
+        (0..5).for_each(|number| pair.look(number, 0));
         pair.apply(&Operation::Reopen);
-        (0..4).for_each(|number| pair.look(number, 0));
+        (0..5).for_each(|number| pair.look(number, 0));
         let directory = pair.directory;
         drop(pair.local);
         prop_assert_eq!(LocalStore::fsck(directory.path(), false).unwrap().problems, vec![]);
@@ -211,6 +223,14 @@ proptest! {
         std::fs::remove_dir_all(directory.path().join("index")).unwrap();
         let store = open(directory.path());
         prop_assert_eq!(store.entries().unwrap(), pair.memory.entries().unwrap());
+        drop(store);
+        // So does what a collection leaves of it, with the new index and without one.
+        LocalStore::collect(directory.path(), false).unwrap();
+        let expected = history(&pair.memory);
+        assert_same(&history(&open(directory.path())), &expected, "collected");
+        assert_same(&history(&open(directory.path())), &expected, "collected and opened again");
+        std::fs::remove_dir_all(directory.path().join("index")).unwrap();
+        assert_same(&history(&LocalStore::open_reading(directory.path()).unwrap()), &expected, "read only");
     }
 }
 

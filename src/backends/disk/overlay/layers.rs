@@ -1,5 +1,7 @@
-//! The layers of an overlay in their directory: `layers/0` is the lowest, `work/N` is the kernel's own.
+//! The layers of an overlay in their directory: `layers/0` is its first, `work/N` is the kernel's own. Lower ones may be
+//! those that another overlay has sealed.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -10,22 +12,24 @@ use std::sync::Arc;
 use rustix::fs::{CWD, Gid, Mode, OFlags, Uid, XattrFlags, fchmod, fchown, fsetxattr, openat, renameat};
 use rustix::io::Errno;
 
+use super::list::{LayerName, List, boot_id};
 use super::mount::{Layers, Notes, mount};
 use super::squash::{Merged, flatten, merge, resemble};
+use super::users::Kin;
 use super::{ASIDE, OverlayOptions, TREE};
+use crate::backends::Touched;
 use crate::backends::disk::Tree;
 use crate::backends::disk::beneath::{context, open_directory, open_in};
 use crate::backends::disk::entries::{make_directory, remove_all};
 use crate::backends::disk::listing::{look_at, names};
 
-const LAYERS: &str = "layers";
+pub(super) const LAYERS: &str = "layers";
 const WORK: &str = "work";
-/// Says which layers make up the files, and since which start of the machine they are whole: that start's identity,
-/// then their numbers, the lowest first, a line each. Whatever else lies beside them is nobody's.
-const LIST: &str = "list";
+/// Says which layers make up the files, and since which start of the machine they are whole, as [`List`] has it. What
+/// else lies beside them is nobody's, but for what others use.
+pub(super) const LIST: &str = "list";
 /// The list that is to replace it.
-const NEXT_LIST: &str = "list.next";
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+pub(super) const NEXT_LIST: &str = "list.next";
 /// A layer that is being made.
 const UNFINISHED: &str = "unfinished";
 /// Nobody else on the machine gets to the files this way.
@@ -35,14 +39,15 @@ const PRIVATE: u32 = 0o700;
 #[derive(Debug, Clone)]
 pub(super) struct Stack {
     directories: Arc<Directories>,
-    /// Numbers, the lowest layer first.
-    lower: Vec<u32>,
+    /// The lowest layer first.
+    lower: Vec<LayerName>,
     next: u32,
     pub(super) notes: Notes,
 }
 
 #[derive(Debug)]
 struct Directories {
+    kin: Kin,
     root: PathBuf,
     top: OwnedFd,
     layers: OwnedFd,
@@ -57,23 +62,36 @@ pub(super) struct Layer {
 }
 
 impl Stack {
-    /// Begins anew in a directory, which is made where it is not there yet.
-    pub(super) fn create(root: &Path) -> io::Result<Self> {
-        make_directory(CWD, root, PRIVATE).map_err(failed("make", root))?;
-        let top = open_in(CWD, root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", root))?;
-        for name in [LIST, LAYERS, WORK] {
+    /// Begins anew in a directory, which is made where it is not there yet. Of what was there, layers stay that others
+    /// use.
+    pub(super) fn create(kin: &Kin) -> io::Result<Self> {
+        let root = kin.root();
+        make_directory(CWD, &root, PRIVATE).map_err(failed("make", &root))?;
+        let top = open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))?;
+        let used = kin.revive(&top)?;
+        let before = kin.listed()?;
+        for name in [LIST, NEXT_LIST, WORK] {
             remove_all(top.as_fd(), name.as_bytes()).map_err(failed("remove", &root.join(name)))?;
         }
-        for name in [LAYERS, WORK] {
-            make_directory(&top, name, PRIVATE).map_err(failed("make", &root.join(name)))?;
+        kin.lessen(&before, &[]);
+        let mut stack = Self::of(kin, top)?;
+        let layers = stack.directories.layers.as_fd();
+        for name in names(&stack.directories.layers).map_err(failed("read", &root.join(LAYERS)))? {
+            if !number(&name).is_some_and(|number| used.contains(&number)) {
+                remove_all(layers, name.to_bytes()).map_err(failed("empty", &root.join(LAYERS)))?;
+            }
         }
-        Self::of(root, top)
+        stack.next = used.last().map_or(0, |last| last + 1);
+        Ok(stack)
     }
 
-    /// What an earlier process has left in a directory since the machine was started; none if that is nothing whole.
+    /// What an earlier process has left in a directory since the machine was started, or another overlay has shared
+    /// with this one; none if that is nothing whole. With it what may be otherwise than the history says, where that is
+    /// known.
     ///
     /// What is no part of it, and what the kernel kept for its mounts, is removed.
-    pub(super) fn open(root: &Path) -> io::Result<Option<Self>> {
+    pub(super) fn open(kin: &Kin) -> io::Result<Option<(Self, Option<Vec<Touched>>)>> {
+        let root = &kin.root();
         let top = match open_in(CWD, root, OFlags::RDONLY | OFlags::DIRECTORY) {
             Err(Errno::NOENT) => return Ok(None),
             other => other.map_err(failed("open", root))?,
@@ -83,62 +101,91 @@ impl Stack {
             Err(Errno::NOENT) => return Ok(None),
             other => File::from(other.map_err(failed("open", &root.join(LIST)))?).read_to_end(&mut list)?,
         };
-        let Some(listed) = listed(&list, &boot_id()?) else { return Ok(None) };
-        let mut stack = Self::of(root, top)?;
+        let Some(list) = List::decode(&list, &boot_id()?) else { return Ok(None) };
+        let mut stack = Self::of(kin, top)?;
         let present = stack.present().map_err(failed("read", &root.join(LAYERS)))?;
-        let is_whole = listed.iter().all(|number| present.contains(number));
         stack.next = present.last().map_or(0, |last| last + 1);
-        stack.lower = if is_whole { stack.with_files(&listed)? } else { Vec::new() };
-        if stack.lower.is_empty() || stack.lower.first() != listed.first() {
+        stack.lower = stack.with_files(&list.layers)?.unwrap_or_default();
+        if stack.lower.is_empty() || stack.lower.first() != list.layers.first() {
             tracing::warn!(root = %root.display(), "a layer is gone, so the files are made again");
             return Ok(None);
         }
-        stack.remove(&present.into_iter().filter(|number| !stack.lower.contains(number)).collect::<Vec<_>>());
+        let listed = present.into_iter().map(LayerName::own);
+        stack.remove(&listed.filter(|name| !stack.lower.contains(name)).collect::<Vec<_>>());
         stack.empty_work();
-        Ok(Some(stack))
+        Ok(Some((stack, list.touched)))
     }
 
-    /// Those of the layers that have any of the session's files: in an upper one nothing may have been changed.
-    fn with_files(&self, listed: &[u32]) -> io::Result<Vec<u32>> {
+    /// Those of the layers that have any of the session's files: in an upper one nothing may have been changed. None
+    /// when a layer is gone.
+    fn with_files(&self, listed: &[LayerName]) -> io::Result<Option<Vec<LayerName>>> {
         let mut kept = Vec::new();
-        for number in listed {
-            match self.layer(*number, &format!("{number}/{TREE}")) {
-                Ok(_) => kept.push(*number),
+        for name in listed {
+            let place = self.directories.kin.place_of(name);
+            let layer = match self.layer(name) {
+                Err(Errno::NOENT) => return Ok(None),
+                other => other.map_err(failed("open", &place))?,
+            };
+            match open_in(&layer, TREE, OFlags::RDONLY | OFlags::DIRECTORY) {
+                Ok(_) => kept.push(name.clone()),
                 Err(Errno::NOENT) => {}
-                Err(error) => return Err(failed("open", &self.directories.root.join(LAYERS))(error)),
+                Err(error) => return Err(failed("open", &place)(error)),
             }
         }
-        Ok(kept)
+        Ok(Some(kept))
     }
 
     /// Notes that these layers, and an upper one above them, are the files from now on. What it did not name before
     /// means nothing until then, and what it does not name any more means nothing from then on.
     pub(super) fn commit(&self, upper: &Layer) -> io::Result<()> {
         let Directories { root, top, .. } = &*self.directories;
-        let mut text = boot_id()?;
-        for number in self.lower.iter().chain([&upper.number]) {
-            text.extend_from_slice(format!("{number}\n").as_bytes());
-        }
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = openat(top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR).map_err(failed("make", &root.join(LIST)))?;
-        File::from(file).write_all(&text)?;
+        let layers = self.lower.iter().cloned().chain([LayerName::own(upper.number)]).collect();
+        let list = List { layers, touched: None }.encode(&boot_id()?);
+        write_next(top, root, &list)?;
         renameat(top, NEXT_LIST, top, LIST).map_err(failed("replace", &root.join(LIST)))
     }
 
-    fn of(root: &Path, top: OwnedFd) -> io::Result<Self> {
-        let open = |name: &str| {
-            open_in(&top, name, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root.join(name)))
-        };
+    /// Makes these layers, as they are now, the files of another overlay, which is none yet. `touched` says what may be
+    /// otherwise than the history says. Gives false, and has changed nothing, when there is one of that name.
+    ///
+    /// At any moment that other one has all of the files or none.
+    pub(super) fn share(&self, name: &str, touched: Vec<Touched>) -> io::Result<bool> {
+        let own = &self.directories.kin;
+        let kin = own.named(name);
+        let root = kin.root();
+        let top = make_all(&kin)?;
+        if rustix::fs::accessat(&top, LIST, rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok() {
+            return Ok(false);
+        }
+        let layers: Vec<LayerName> = self.lower.iter().map(|layer| layer.seen_from_outside(&own.name)).collect();
+        let list = List { layers, touched: Some(touched) };
+        // First, so that whoever finds a mark that an interrupted process has made finds whose it is, too.
+        write_next(&top, &root, &list.encode(&boot_id()?))?;
+        let shared = kin
+            .mark(&kin.name, &list.layers)
+            .and_then(|()| renameat(&top, NEXT_LIST, &top, LIST).map_err(failed("make", &root.join(LIST))));
+        if shared.is_err() {
+            kin.lessen(&list.layers, &[]);
+            if let Err(error) = remove_all(top.as_fd(), NEXT_LIST.as_bytes()) {
+                tracing::debug!(%error, "a list that counts for nothing stays");
+            }
+        }
+        shared.map(|()| true)
+    }
+
+    fn of(kin: &Kin, top: OwnedFd) -> io::Result<Self> {
+        let root = kin.root();
+        // An overlay of which another one has made the list has neither.
+        let open = |name: &str| subdirectory(&top, name).map_err(failed("open", &root.join(name)));
         let (layers, work) = (open(LAYERS)?, open(WORK)?);
         let notes = Notes::on(work.as_fd());
-        let directories = Directories { root: root.to_owned(), top, layers, work };
+        let directories = Directories { kin: kin.clone(), root, top, layers, work };
         Ok(Self { directories: Arc::new(directories), lower: Vec::new(), next: 0, notes })
     }
 
     /// The numbers of all layers that lie there, the lowest first.
     fn present(&self) -> Result<Vec<u32>, Errno> {
-        let mut numbers: Vec<u32> =
-            names(&self.directories.layers)?.iter().filter_map(|name| name.to_str().ok()?.parse().ok()).collect();
+        let mut numbers: Vec<u32> = names(&self.directories.layers)?.iter().filter_map(number).collect();
         numbers.sort_unstable();
         Ok(numbers)
     }
@@ -154,14 +201,14 @@ impl Stack {
 
     /// Makes an empty layer, which belongs to no stack yet.
     pub(super) fn add(&mut self) -> io::Result<Layer> {
-        let number = self.next;
-        let name = number.to_string();
+        let name = self.next.to_string();
         let shown = |of: &str| self.directories.root.join(of).join(&name);
         for (directory, of) in [(&self.directories.work, WORK), (&self.directories.layers, LAYERS)] {
             remove_all(directory.as_fd(), name.as_bytes()).map_err(failed("remove", &shown(of)))?;
             make_directory(directory, name.as_str(), PRIVATE).map_err(failed("make", &shown(of)))?;
         }
-        let layer = self.layer(number, &name).map_err(failed("open", &shown(LAYERS)))?;
+        let directory = self.layer(&LayerName::own(self.next)).map_err(failed("open", &shown(LAYERS)))?;
+        let layer = Layer { number: self.next, directory };
         // What is aside in the layers below is over: nobody has to look there, or copy the directory up.
         let aside = subdirectory(&layer.directory, ASIDE).map_err(failed("make", &shown(LAYERS)))?;
         fsetxattr(&aside, self.notes.opaque(), b"y", XattrFlags::empty()).map_err(failed("mark", &shown(LAYERS)))?;
@@ -171,7 +218,7 @@ impl Stack {
 
     /// Puts a layer on top.
     pub(super) fn push(&mut self, layer: &Layer) {
-        self.lower.push(layer.number);
+        self.lower.push(LayerName::own(layer.number));
     }
 
     /// This stack with one more layer on top.
@@ -181,19 +228,20 @@ impl Stack {
         stack
     }
 
-    fn layer(&self, number: u32, path: &str) -> Result<Layer, Errno> {
-        let directory = open_directory(self.directories.layers.as_fd(), path.as_bytes(), OFlags::RDONLY)?;
-        Ok(Layer { number, directory })
+    fn layer(&self, name: &LayerName) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        match &name.owner {
+            None => open_directory(self.directories.layers.as_fd(), name.number.to_string().as_bytes(), flags),
+            Some(_) => open_in(CWD, self.directories.kin.place_of(name), flags),
+        }
     }
 
     /// The directories of layers, the topmost first.
-    fn directories(&self, numbers: &[u32]) -> io::Result<Vec<OwnedFd>> {
-        let open = |number: &u32| {
-            let shown = || self.directories.root.join(LAYERS).join(number.to_string());
-            let layer = self.layer(*number, &number.to_string()).map_err(|error| failed("open", &shown())(error))?;
-            Ok(layer.directory)
+    fn directories(&self, names: &[LayerName]) -> io::Result<Vec<OwnedFd>> {
+        let open = |name: &LayerName| {
+            self.layer(name).map_err(|error| failed("open", &self.directories.kin.place_of(name))(error))
         };
-        numbers.iter().rev().map(open).collect()
+        names.iter().rev().map(open).collect()
     }
 
     /// Mounts all layers below an upper one.
@@ -208,8 +256,8 @@ impl Stack {
 
     /// Makes one layer of all but the lowest when they are many; or of all, where that is not possible.
     ///
-    /// `tree` shows what they show. Gives the numbers of those that are not needed any more.
-    pub(super) fn squash_if_many(&mut self, many: usize, tree: &Tree) -> io::Result<Vec<u32>> {
+    /// `tree` shows what they show. Gives those that are not needed any more.
+    pub(super) fn squash_if_many(&mut self, many: usize, tree: &Tree) -> io::Result<Vec<LayerName>> {
         if !self.is_many(many) {
             return Ok(Vec::new());
         }
@@ -237,14 +285,14 @@ impl Stack {
         renameat(work, UNFINISHED, &self.directories.layers, number.to_string())?;
         self.next += 1;
         let replaced = self.lower.split_off(kept);
-        self.lower.push(number);
+        self.lower.push(LayerName::own(number));
         Ok(replaced)
     }
 
     /// The directories of the session's files in layers, the topmost first; only of those that have one.
-    fn trees(&self, numbers: &[u32]) -> io::Result<Vec<OwnedFd>> {
+    fn trees(&self, names: &[LayerName]) -> io::Result<Vec<OwnedFd>> {
         let mut trees = Vec::new();
-        for layer in self.directories(numbers)? {
+        for layer in self.directories(names)? {
             match open_in(&layer, TREE, OFlags::RDONLY | OFlags::DIRECTORY) {
                 Ok(tree) => trees.push(tree),
                 Err(Errno::NOENT) => {}
@@ -259,16 +307,26 @@ impl Stack {
         self.lower.len() > many.max(2)
     }
 
-    /// Removes layers that no mount uses and that the list does not name. What can't be removed is a waste of space.
-    pub(super) fn remove(&self, numbers: &[u32]) {
-        for number in numbers {
-            self.remove_from(&self.directories.layers, *number);
+    /// Removes layers that no mount of this overlay uses and that its list does not name, but for those that others
+    /// use. What can't be removed is a waste of space.
+    pub(super) fn remove(&self, names: &[LayerName]) {
+        let Directories { kin, layers, .. } = &*self.directories;
+        kin.lessen(names, &self.lower);
+        let own = || names.iter().filter(|name| name.owner.is_none()).map(|name| name.number);
+        if own().next().is_none() {
+            return;
         }
+        // Nobody begins to use one that is not in the list.
+        let used = kin.used().unwrap_or_else(|error| {
+            tracing::warn!(%error, root = %self.directories.root.display(), "layers stay that may not be needed");
+            own().collect::<BTreeSet<_>>()
+        });
+        own().filter(|number| !used.contains(number)).for_each(|number| self.remove_from(layers, number));
     }
 
     /// Removes the layers that were made since an earlier state of this stack.
     pub(super) fn abandon(&self, earlier: &Self) {
-        self.remove(&(earlier.next..=self.next).collect::<Vec<_>>());
+        self.remove(&(earlier.next..=self.next).map(LayerName::own).collect::<Vec<_>>());
     }
 
     /// Removes what the kernel kept for an upper layer that is one no more.
@@ -297,26 +355,35 @@ impl Layer {
 
     /// Where what is aside lies while this is the upper layer.
     pub(super) fn aside_place(&self, options: &OverlayOptions) -> PathBuf {
-        options.root.join(LAYERS).join(self.number.to_string()).join(ASIDE)
+        options.kin.root().join(LAYERS).join(self.number.to_string()).join(ASIDE)
     }
 }
 
-/// The numbers in a list that was written since the machine was started.
-fn listed(list: &[u8], boot: &[u8]) -> Option<Vec<u32>> {
-    let numbers = std::str::from_utf8(list.strip_prefix(boot)?).ok()?;
-    numbers.lines().map(|line| line.parse().ok()).collect()
+fn number(name: &CString) -> Option<u32> {
+    name.to_str().ok()?.parse().ok()
+}
+
+/// Writes the list that is to replace the one that is there.
+fn write_next(top: &OwnedFd, root: &Path, list: &[u8]) -> io::Result<()> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR).map_err(failed("make", &root.join(NEXT_LIST)))?;
+    File::from(file).write_all(list)
+}
+
+/// Makes the directory of an overlay, and those above it that are its own.
+fn make_all(kin: &Kin) -> io::Result<OwnedFd> {
+    let (home, root) = (kin.home(), kin.root());
+    let mut steps: Vec<&Path> = root.ancestors().take_while(|path| path.starts_with(&home)).collect();
+    steps.reverse();
+    for step in steps {
+        make_directory(CWD, step, PRIVATE).map_err(failed("make", step))?;
+    }
+    open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))
 }
 
 fn subdirectory(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     make_directory(directory, name, PRIVATE)?;
     open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)
-}
-
-fn boot_id() -> io::Result<Vec<u8>> {
-    let mut id = Vec::new();
-    let file = open_in(CWD, BOOT_ID, OFlags::RDONLY).map_err(context("open", BOOT_ID))?;
-    File::from(file).read_to_end(&mut id)?;
-    Ok(id)
 }
 
 fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error {

@@ -2,13 +2,15 @@
 
 mod attach;
 mod layers;
+mod list;
 mod mount;
 mod probe;
 mod squash;
+mod users;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use rustix::fs::OFlags;
@@ -23,6 +25,7 @@ use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 use attach::Place;
 use layers::{Layer, Stack};
+pub(crate) use users::Kin;
 
 /// The directory of a layer that holds the session's files.
 const TREE: &str = "tree";
@@ -34,8 +37,8 @@ const ASIDE: &str = "aside";
 pub(crate) struct OverlayOptions {
     /// Who is named in errors.
     pub(crate) backend: &'static str,
-    /// A directory of its own for the layers.
-    pub(crate) root: PathBuf,
+    /// Where the layers are: a directory of its own, among others of which each may share its layers with the others.
+    pub(crate) kin: Kin,
     /// What is made through [`Tree`] belongs to this user and group.
     pub(crate) owner: Option<(u32, u32)>,
     /// Entries of the upper layer above which it is sealed.
@@ -45,9 +48,14 @@ pub(crate) struct OverlayOptions {
 }
 
 impl OverlayOptions {
-    /// The options that fit most sessions.
+    /// The options that fit most sessions, for an overlay that has a directory to itself.
     pub(crate) fn new(backend: &'static str, root: &Path) -> Self {
-        Self { backend, root: root.to_owned(), owner: None, seal_above: 64, squash_above: 50 }
+        Self::among(backend, Kin::at(root))
+    }
+
+    /// The same for one that may share layers with others.
+    pub(crate) fn among(backend: &'static str, kin: Kin) -> Self {
+        Self { backend, kin, owner: None, seal_above: 64, squash_above: 50 }
     }
 }
 
@@ -89,6 +97,11 @@ impl OverlayDisk {
         probe::probe(directory)
     }
 
+    /// Whether [`OverlayDisk::supported`] says that they can. Where they once could it does not try again.
+    pub(crate) fn is_supported(directory: &Path) -> bool {
+        probe::is_known_to_work(directory)
+    }
+
     /// Makes an overlay anew. What was in its directory is removed. `fill` puts the first files into the
     /// lowest layer, which is a plain directory as yet; they are known.
     pub(crate) fn create(
@@ -97,7 +110,7 @@ impl OverlayDisk {
     ) -> Result<Self, BackendError> {
         let backend = options.backend;
         let failed = |error: io::Error| BackendError { backend, reason: error.to_string() };
-        let mut stack = Stack::create(&options.root).map_err(failed)?;
+        let mut stack = Stack::create(&options.kin).map_err(failed)?;
         let base = stack.add().map_err(failed)?;
         let tree = base.base_tree(&options).map_err(failed)?;
         fill(&tree)?;
@@ -106,13 +119,14 @@ impl OverlayDisk {
         Self::start(options, stack).map_err(failed)
     }
 
-    /// Opens an overlay that an earlier process has left; everything counts as touched.
+    /// Opens an overlay that an earlier process has left; everything counts as touched. Or one that another overlay has
+    /// shared its files with: then only that counts as touched that did there.
     ///
     /// None when there is none, or when the machine has been started since: it may not have all on its disk then.
     pub(crate) fn open(options: OverlayOptions) -> io::Result<Option<Self>> {
-        let Some(stack) = Stack::open(&options.root)? else { return Ok(None) };
+        let Some((stack, touched)) = Stack::open(&options.kin)? else { return Ok(None) };
         let mut disk = Self::start(options, stack)?;
-        disk.carried.push(Touched::Subtree(EntryPath::root()));
+        disk.carried = touched.unwrap_or_else(|| vec![Touched::Subtree(EntryPath::root())]);
         // Each process adds a layer, and the kernel takes 500.
         if disk.stack.is_many(disk.options.squash_above)
             && let Err(error) = disk.seal()
@@ -191,6 +205,23 @@ impl OverlayDisk {
         self.stack.retire(&old.upper);
         self.stack.remove(&replaced);
         placed
+    }
+
+    /// Makes the files, as they are now, those of the overlay of that name, which is none yet: both share what is there,
+    /// and what either changes from now on the other does not see. It is to be opened later. No command may run
+    /// meanwhile, nor may anybody else have that overlay.
+    ///
+    /// That costs the same however many files there are. Gives false, and has changed nothing for anybody, when there is
+    /// an overlay of that name.
+    ///
+    /// # Errors
+    /// As [`OverlayDisk::seal_if_large`], and when the other one can't be made; it is none then.
+    pub(crate) fn share(&mut self, name: &str) -> io::Result<bool> {
+        if self.mounted.changed()?.is_some() {
+            self.seal()?;
+        }
+        let touched = self.carried.iter().cloned().chain(self.missing.places()).collect();
+        self.stack.share(name, touched)
     }
 
     fn place_again(&mut self, mounted: &Mounted) -> io::Result<()> {

@@ -1,9 +1,11 @@
 //! Trying whether overlays work in a directory.
 
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use super::attach::{NEEDED, Place};
 use super::{OverlayDisk, OverlayOptions, TREE};
@@ -11,6 +13,21 @@ use crate::backends::disk::{Disk, Touched};
 use crate::backends::{BackendError, FileChange, Observed};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
+
+/// Whether overlays work in a directory. A file system on which they have worked is not tried again.
+pub(super) fn is_known_to_work(directory: &Path) -> bool {
+    static WORKING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+    let working = || WORKING.lock().unwrap_or_else(PoisonError::into_inner);
+    let device = rustix::fs::stat(directory).map(|stat| stat.st_dev).ok();
+    if device.is_some_and(|device| working().contains(&device)) {
+        return true;
+    }
+    let works = probe(directory).is_ok();
+    if works {
+        working().extend(device);
+    }
+    works
+}
 
 /// Mounts an overlay in a temporary directory and uses it.
 pub(super) fn probe(directory: &Path) -> Result<(), String> {

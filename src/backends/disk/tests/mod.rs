@@ -7,3 +7,4 @@ mod looking;
 mod model;
 mod overlays;
 mod rig;
+mod sharing;

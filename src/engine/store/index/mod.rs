@@ -3,6 +3,7 @@
 //! Everything here can be made again from the journal, so nothing here is ever waited for or synced.
 //! sled may panic on a damaged directory: every call is guarded, and a failed index is set aside.
 
+mod catalogue;
 mod snapshots;
 
 use std::collections::BTreeMap;
@@ -13,12 +14,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use super::StoreError;
 use super::journal::Place;
-use super::{SessionEntry, StoreError};
-use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitView};
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
+
+pub(super) use catalogue::Row;
 
 /// Values above this would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
 const SEGMENT_BYTES: usize = 2 << 20;
@@ -28,7 +29,7 @@ const CACHE_BYTES: u64 = 8 << 20;
 const ROW_POSITIONS: usize = 256;
 const POSITION_BYTES: usize = 16;
 /// Raised when the rows change their meaning: an index of another version is made again.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const STAMP: &[u8] = b"!stamp";
 const LOCK_TRIES: u32 = 500;
 const LOCK_PAUSE: Duration = Duration::from_millis(10);
@@ -46,7 +47,7 @@ pub(super) struct Stamp {
 /// What the index is to learn.
 #[derive(Default)]
 pub(super) struct Batch {
-    pub(super) entries: Vec<SessionEntry>,
+    pub(super) rows: Vec<Row>,
     pub(super) positions: Vec<(SessionId, Vec<(Seq, Place)>)>,
     pub(super) contents: Vec<(Digest, Place)>,
     pub(super) removed: Vec<SessionId>,
@@ -118,8 +119,8 @@ impl Index {
         for (digest, place) in &batch.contents {
             rows.insert(key(b'd', digest.as_bytes()), &place_bytes(*place));
         }
-        for entry in &batch.entries {
-            for (key, value) in parts(b'c', entry.id.as_bytes(), &entry_bytes(entry)?) {
+        for row in &batch.rows {
+            for (key, value) in parts(b'c', row.entry.id.as_bytes(), &row.encode()?) {
                 rows.insert(key, value);
             }
         }
@@ -204,16 +205,16 @@ impl Index {
         Ok(value.and_then(|value| place_of(&value)))
     }
 
-    /// All sessions.
-    pub(super) fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
+    /// All sessions, and those that were removed and have children.
+    pub(super) fn rows(&self) -> Result<Vec<Row>, StoreError> {
         let keys = guarded(|| self.db.scan_prefix(b"c").keys().collect::<Result<Vec<_>, _>>())?;
         let wrong = || StoreError::Index("a row of the catalogue makes no sense".to_owned());
-        let mut entries = Vec::new();
+        let mut rows = Vec::new();
         for key in keys.iter().filter(|key| key.ends_with(&[0; 4])) {
             let value = self.get_large(b'c', key.get(1..17).unwrap_or_default())?;
-            entries.push(value.and_then(|value| entry_of(&value)).ok_or_else(wrong)?);
+            rows.push(value.and_then(|value| Row::decode(&value)).ok_or_else(wrong)?);
         }
-        Ok(entries)
+        Ok(rows)
     }
 
     fn forget_session(&self, rows: &mut sled::Batch, session: SessionId) -> Result<(), StoreError> {
@@ -351,29 +352,5 @@ fn positions_of(value: &[u8]) -> impl DoubleEndedIterator<Item = (Seq, Place)> {
     value.as_chunks::<POSITION_BYTES>().0.iter().filter_map(|row| {
         let (first, place) = row.split_first_chunk::<8>()?;
         Some((u64::from_le_bytes(*first), place_of(place)?))
-    })
-}
-
-/// A row of the catalogue: head, time of the head, and the first event as a commit of its own.
-fn entry_bytes(entry: &SessionEntry) -> Result<Vec<u8>, StoreError> {
-    let mut value = entry.head.to_le_bytes().to_vec();
-    value.extend_from_slice(&entry.updated.0.to_le_bytes());
-    let origin = &entry.origin;
-    let mut commit = Commit::new(entry.id, origin.time).by(&origin.agent);
-    commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
-    commit.encode(1, origin.time, &mut value);
-    Ok(value)
-}
-
-fn entry_of(value: &[u8]) -> Option<SessionEntry> {
-    let (head, rest) = value.split_first_chunk::<8>()?;
-    let (updated, rest) = rest.split_first_chunk::<8>()?;
-    let commit = CommitView::parse(rest).ok()?;
-    let origin = commit.events().next()?.ok()?.to_recorded();
-    Some(SessionEntry {
-        id: commit.session,
-        head: u64::from_le_bytes(*head),
-        updated: Timestamp(i64::from_le_bytes(*updated)),
-        origin,
     })
 }

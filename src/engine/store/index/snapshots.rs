@@ -112,9 +112,9 @@ impl Index {
     pub(in crate::engine::store) fn sweep_blocks(&self) -> Result<u64, StoreError> {
         let _held = self.next_block.lock().unwrap_or_else(PoisonError::into_inner);
         let mut used = BTreeSet::new();
-        for entry in self.entries()? {
-            for seq in self.snapshots(entry.id)? {
-                let root = self.get_large(ROOT, &root_name(entry.id, seq))?;
+        for row in self.rows()? {
+            for seq in self.snapshots(row.entry.id)? {
+                let root = self.get_large(ROOT, &root_name(row.entry.id, seq))?;
                 let slices = root.as_ref().and_then(|root| root_of(root));
                 used.extend(slices.into_iter().flat_map(|(_, _, slices)| slices).flat_map(|(_, _, numbers)| numbers));
             }

@@ -1,5 +1,8 @@
 //! The frame: what a journal is made of. Pure; docs/FORMAT.md is its description.
 
+use crate::engine::commit::ForkPoint;
+use crate::engine::id::SessionId;
+
 /// Bytes of a frame's header.
 pub(crate) const HEADER: usize = 24;
 /// Frames begin at multiples of this.
@@ -22,6 +25,8 @@ pub(crate) enum Kind {
     Close,
     /// The end of a segment that another one follows.
     Seal,
+    /// The first events of a child: where it was forked, and then a commit.
+    Fork,
 }
 
 impl Kind {
@@ -33,6 +38,7 @@ impl Kind {
             Self::Removal => 4,
             Self::Close => 5,
             Self::Seal => 6,
+            Self::Fork => 7,
         }
     }
 
@@ -44,8 +50,40 @@ impl Kind {
             4 => Self::Removal,
             5 => Self::Close,
             6 => Self::Seal,
+            7 => Self::Fork,
             _ => return None,
         })
+    }
+}
+
+/// Bytes before the commit in the payload of a [`Kind::Fork`]: the parent's id, and the position.
+const FORK_HEAD: usize = 24;
+
+/// The payload of a [`Kind::Fork`] up to its commit.
+pub(crate) fn fork_head(point: ForkPoint) -> Vec<u8> {
+    [&point.session.as_bytes()[..], &point.seq.to_le_bytes()].concat()
+}
+
+/// Where a session was forked; none when the bytes are no payload of a [`Kind::Fork`].
+pub(crate) fn fork_point(payload: &[u8]) -> Option<ForkPoint> {
+    let (session, rest) = payload.split_first_chunk::<16>()?;
+    let seq = u64::from_le_bytes(*rest.first_chunk()?);
+    (seq > 0).then(|| ForkPoint { session: SessionId::from_bytes(*session), seq })
+}
+
+impl Kind {
+    /// Where in its payload a commit begins; none when it holds none.
+    pub(crate) fn commit_at(self) -> Option<usize> {
+        match self {
+            Self::Commit => Some(0),
+            Self::Fork => Some(FORK_HEAD),
+            _ => None,
+        }
+    }
+
+    /// The commit in a payload of this kind; empty when that is too short, none when it has no commit.
+    pub(crate) fn commit_in(self, payload: &[u8]) -> Option<&[u8]> {
+        Some(payload.get(self.commit_at()?..).unwrap_or_default())
     }
 }
 

@@ -10,7 +10,7 @@ use super::frame::{self, Kind};
 use super::scan::{self, End, Frame};
 use super::segment::{self, FIRST, Segment, SegmentHead};
 use super::segments::Segments;
-use crate::engine::commit::CommitView;
+use crate::engine::commit::{CommitView, ForkPoint};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::store::StoreError;
@@ -172,6 +172,8 @@ pub(crate) fn walk(
 struct Check {
     report: FsckReport,
     heads: BTreeMap<SessionId, Seq>,
+    /// Where sessions ended that were removed.
+    removed: BTreeMap<SessionId, Seq>,
     /// Sessions with a gap: what follows it is of no use.
     broken: BTreeSet<SessionId>,
     /// Frames that are whole and must go, by segment and offset.
@@ -198,7 +200,12 @@ impl Check {
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), (String, Option<SessionId>)> {
         match frame.header.kind {
-            Kind::Commit => self.commit(frame.payload),
+            Kind::Commit => self.commit(frame.payload, None),
+            Kind::Fork => {
+                let point = frame::fork_point(frame.payload);
+                let point = point.ok_or_else(|| ("a fork makes no sense".to_owned(), None))?;
+                self.commit(Kind::Fork.commit_in(frame.payload).unwrap_or_default(), Some(point))
+            }
             Kind::Content => {
                 let fits = content::piece_fits(frame.payload);
                 self.report.contents += u64::from(fits);
@@ -209,8 +216,10 @@ impl Check {
                 None => Err(("a list of chunks makes no sense".to_owned(), None)),
             },
             Kind::Removal => {
-                if let Some(session) = frame.payload.first_chunk() {
-                    self.heads.remove(&SessionId::from_bytes(*session));
+                if let Some(session) = frame.payload.first_chunk().map(|session| SessionId::from_bytes(*session))
+                    && let Some(head) = self.heads.remove(&session)
+                {
+                    self.removed.insert(session, head);
                 }
                 Ok(())
             }
@@ -218,10 +227,21 @@ impl Check {
         }
     }
 
-    fn commit(&mut self, payload: &[u8]) -> Result<(), (String, Option<SessionId>)> {
+    fn commit(&mut self, payload: &[u8], fork: Option<ForkPoint>) -> Result<(), (String, Option<SessionId>)> {
         let commit = CommitView::parse(payload).map_err(|_| ("a commit makes no sense".to_owned(), None))?;
         let session = commit.session;
-        let head = self.heads.get(&session).copied().unwrap_or(0);
+        let known = self.heads.get(&session).copied();
+        if let Some(point) = fork {
+            // A removed parent's history stays for its children.
+            let past = self.heads.get(&point.session).or_else(|| self.removed.get(&point.session));
+            if known.is_some() || past.is_none_or(|past| *past < point.seq) {
+                self.broken.insert(session);
+                let (parent, seq) = (point.session, point.seq);
+                let lost = format!("session {session}: its past, session {parent} up to event {seq}, is missing");
+                return Err((lost, Some(session)));
+            }
+        }
+        let head = known.or(fork.map(|point| point.seq)).unwrap_or(0);
         if commit.first != head + 1 {
             let again = self.broken.replace(session).is_some();
             let what = if again { "follows the gap" } else { "is missing before it" };

@@ -110,7 +110,7 @@ impl<T> Group<'_, T> {
             rest = after;
             Some((header.kind, frame.get(frame::HEADER..frame::HEADER + header.length)?))
         });
-        frames.filter(|(kind, _)| *kind == Kind::Commit).map(|(_, payload)| payload)
+        frames.filter_map(|(kind, payload)| kind.commit_in(payload))
     }
 }
 
@@ -381,15 +381,15 @@ impl<T> Stage<'_, T> {
         Staged { place, number: staging.number, pressed }
     }
 
-    /// Stages a commit up to the event `last` of `subject`, which is noted for when it is durable.
+    /// Stages a frame with a commit up to the event `last` of `subject`, which is noted for when it is durable.
     pub(crate) fn commit(
         &mut self,
         subject: &Arc<T>,
         noted: &mut Noted,
         last: Seq,
-        (payload, crc): (&[u8], u32),
+        (kind, payload, crc): (Kind, &[u8], u32),
     ) -> Staged {
-        let staged = self.frame(Kind::Commit, payload, crc);
+        let staged = self.frame(kind, payload, crc);
         let staging = &mut *self.staging;
         match staging.notes.get_mut(noted.at) {
             Some(note) if noted.group == staging.group && Arc::ptr_eq(&note.subject, subject) => note.last = last,

@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 
 use serde::Serialize;
 
-use super::{LocalStore, LocalStoreOptions};
+use super::{LocalStore, LocalStoreOptions, Slot};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::store::journal::frame::{self, Kind};
@@ -93,7 +93,9 @@ impl LocalStore {
             })?;
         }
         for number in garbage.removals {
-            rewrite(&store, number, &|_, frame| frame.header.kind != Kind::Removal)?;
+            rewrite(&store, number, &|place, frame| {
+                frame.header.kind != Kind::Removal || live.keeps(place, frame.header.kind, frame.payload)
+            })?;
         }
         Ok(report)
     }
@@ -126,6 +128,8 @@ struct Garbage {
 /// What must stay.
 struct Live {
     sessions: BTreeSet<SessionId>,
+    /// Removed sessions whose past children have.
+    buried: BTreeSet<SessionId>,
     /// Where sessions were removed last: what stands before is gone, also when one came again.
     removals: BTreeMap<SessionId, Place>,
     contents: BTreeSet<Digest>,
@@ -153,11 +157,14 @@ impl Live {
                 }
             }
         })?;
-        let sessions = store.shared.session_ids().into_iter().collect();
-        let mut live = Self { sessions, removals, contents: BTreeSet::new() };
+        let slots = store.shared.slots.all();
+        let (buried, there): (Vec<_>, Vec<_>) =
+            slots.iter().filter(|slot| slot.visible() > 0).partition(|slot| slot.is_buried());
+        let ids = |slots: Vec<&Arc<Slot>>| slots.into_iter().map(|slot| slot.id).collect();
+        let mut live = Self { sessions: ids(there), buried: ids(buried), removals, contents: BTreeSet::new() };
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
-            if frame.header.kind == Kind::Commit && live.keeps(place, frame.header.kind, frame.payload) {
+            if frame.header.kind.commit_at().is_some() && live.keeps(place, frame.header.kind, frame.payload) {
                 known.named_in(frame.payload, &mut named);
             }
         })?;
@@ -170,14 +177,21 @@ impl Live {
     fn keeps(&self, place: Place, kind: Kind, payload: &[u8]) -> bool {
         let lives = |commit: CommitView<'_>| {
             let removed = self.removals.get(&commit.session);
-            self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
+            self.buried.contains(&commit.session)
+                || self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
         };
         match kind {
-            Kind::Commit => CommitView::parse(payload).is_ok_and(lives),
+            Kind::Commit | Kind::Fork => {
+                CommitView::parse(kind.commit_in(payload).unwrap_or_default()).is_ok_and(lives)
+            }
             Kind::Content | Kind::Manifest => {
                 content::head_of(kind, payload).is_some_and(|head| self.contents.contains(&head.digest))
             }
-            Kind::Removal => false,
+            // Without it the session would be back.
+            Kind::Removal => {
+                let session = payload.first_chunk().map(|id| SessionId::from_bytes(*id));
+                session.is_some_and(|session| self.buried.contains(&session))
+            }
             Kind::Close | Kind::Seal => true,
         }
     }
@@ -192,7 +206,7 @@ impl Live {
             if removal { &mut garbage.removals } else { &mut garbage.rewritten }.insert(place.segment);
             report.bytes += frame::frame_len(frame.header.length) as u64;
             match frame.header.kind {
-                Kind::Commit => report.commits += 1,
+                Kind::Commit | Kind::Fork => report.commits += 1,
                 Kind::Content | Kind::Manifest => report.contents += 1,
                 Kind::Removal | Kind::Close | Kind::Seal => {}
             }

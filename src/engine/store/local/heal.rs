@@ -67,8 +67,9 @@ impl Shared {
                 let place = Place { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
                 match frame.header.kind {
                     _ if place >= end => {}
-                    Kind::Commit => {
-                        if let Ok(commit) = CommitView::parse(frame.payload) {
+                    Kind::Commit | Kind::Fork => {
+                        let commit = frame.header.kind.commit_in(frame.payload).unwrap_or_default();
+                        if let Ok(commit) = CommitView::parse(commit) {
                             positions.entry(commit.session).or_default().push((commit.first, place));
                         }
                     }
@@ -78,8 +79,10 @@ impl Shared {
                         }
                     }
                     Kind::Removal => {
-                        if let Some(session) = frame.payload.first_chunk() {
-                            positions.remove(&SessionId::from_bytes(*session));
+                        if let Some(session) = frame.payload.first_chunk().map(|id| SessionId::from_bytes(*id))
+                            && !self.slots.get(session).is_some_and(|slot| slot.is_buried())
+                        {
+                            positions.remove(&session);
                         }
                     }
                     Kind::Close | Kind::Seal => {}

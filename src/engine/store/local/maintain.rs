@@ -104,9 +104,9 @@ impl Shared {
         let removed = removed.into_iter().map(|(session, _)| session).collect();
         let mut batch = Batch { contents, removed, ..Batch::default() };
         for slot in &sessions {
-            let (positions, entry) = slot.lock().indexable(slot.id, end);
+            let (positions, row) = slot.indexable(end);
             batch.positions.push((slot.id, positions));
-            batch.entries.extend(entry);
+            batch.rows.extend(row);
         }
         let tail = self.segments.checksum_before(end)?;
         index.learn(&batch, Stamp { journal: self.journal, end, group, tail })?;
@@ -151,8 +151,9 @@ impl Shared {
             let segment = self.segments.get(number)?;
             scan::frames_so_far(&segment, segment::HEADER, &mut |found| {
                 let (at, count, raw) = match found.header.kind {
-                    Kind::Commit => {
-                        let commit = crate::engine::commit::CommitView::parse(found.payload);
+                    Kind::Commit | Kind::Fork => {
+                        let commit = found.header.kind.commit_in(found.payload).unwrap_or_default();
+                        let commit = crate::engine::commit::CommitView::parse(commit);
                         (0, commit.map_or(0, |commit| u64::from(commit.count)), found.payload.len() as u64)
                     }
                     Kind::Content => {
@@ -178,10 +179,5 @@ impl Shared {
         let count = self.segments.numbers()?.len() as u64;
         uses.push(StorageUse { what: "journal files", count, raw_bytes: disk_bytes, disk_bytes });
         Ok(uses)
-    }
-
-    /// Sessions that are there.
-    pub(super) fn session_ids(&self) -> Vec<SessionId> {
-        self.slots.all().iter().filter(|slot| slot.visible() > 0).map(|slot| slot.id).collect()
     }
 }

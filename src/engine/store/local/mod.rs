@@ -2,6 +2,7 @@
 
 mod collect;
 mod heal;
+mod lineage;
 mod maintain;
 mod open;
 mod read;
@@ -16,7 +17,7 @@ use bytes::Bytes;
 
 use super::content::{self, ContentFrame, Contents};
 use super::index::Index;
-use super::journal::frame::Kind;
+use super::journal::frame::{self, Kind};
 use super::journal::{Group, Place, Segments, Staged, Writer};
 use super::lock::StoreLock;
 use super::ticket::Ticket;
@@ -27,6 +28,7 @@ use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
 
 pub use collect::GcReport;
+use lineage::Begun;
 use maintain::Maintenance;
 use slot::{Slot, SlotInner, TailCommit};
 use slots::Slots;
@@ -136,7 +138,7 @@ impl Shared {
     }
 
     fn slot(&self, session: SessionId) -> Result<Arc<Slot>, StoreError> {
-        let slot = self.slots.get(session).filter(|slot| slot.visible() > 0);
+        let slot = self.slots.get(session).filter(|slot| slot.visible() > 0 && !slot.is_buried());
         slot.ok_or(StoreError::NoSession(session))
     }
 
@@ -149,25 +151,37 @@ impl Shared {
         commit.validate()?;
         let frames = self.frames_of(&commit.contents)?;
         let slot = match commit.expected {
-            Expected::Any | Expected::NoSession => self.slots.get_or_add(commit.session),
+            Expected::Any | Expected::NoSession | Expected::ForkOf(_) => self.slots.get_or_add(commit.session),
             Expected::Exactly(_) => self.slots.get(commit.session).ok_or(StoreError::NoSession(commit.session))?,
         };
-        let mut inner = slot.lock();
+        let fork = match commit.expected {
+            Expected::ForkOf(point) => Some((point, self.slots.get(point.session))),
+            _ => None,
+        };
+        let (mut inner, parent) = Slots::lock(&slot, fork.as_ref().and_then(|(_, parent)| parent.as_ref()));
         if inner.removed.is_some() {
-            return Err(StoreError::NoSession(commit.session));
+            let buried = inner.children > 0 && !matches!(commit.expected, Expected::Exactly(_));
+            let error = if buried { StoreError::Buried } else { StoreError::NoSession };
+            return Err(error(commit.session));
         }
         if let Some(id) = commit.id
             && let Some(repeated) = self.repeated(&slot, &mut inner, id)?
         {
             drop(inner);
             // The commit that it repeats is among what is staged, or older.
-            return Ok(Pending { committed: repeated, ticket: self.ticket(slot, writer.staged_number(), writer) });
+            return Ok(Pending { committed: repeated, ticket: self.ticket(&slot, writer.staged_number(), writer) });
         }
-        check_expected(commit, inner.head)?;
-        let first = inner.head + 1;
-        let last = inner.head + u64::from(commit.count);
-        let time = if inner.head == 0 { commit.time } else { commit.time.max(inner.time) };
-        let mut payload = Vec::with_capacity(commit.encoded_len());
+        if inner.head == 0 && matches!(commit.expected, Expected::Exactly(_)) {
+            return Err(StoreError::NoSession(commit.session));
+        }
+        lineage::check_expected(commit, inner.head)?;
+        let begun = Begun::of(&inner, fork.as_ref().map(|(point, _)| *point), parent)?;
+        let first = begun.head + 1;
+        let last = begun.head + u64::from(commit.count);
+        let time = begun.time.map_or(commit.time, |time| commit.time.max(time));
+        let mut payload = begun.fork.as_ref().map_or_else(Vec::new, |(point, _)| frame::fork_head(*point));
+        let kind = if payload.is_empty() { Kind::Commit } else { Kind::Fork };
+        payload.reserve(commit.encoded_len());
         commit.encode(first, time, &mut payload);
         let crc = crc32c::crc32c(&payload);
         let mut stage = writer.stage()?;
@@ -178,17 +192,22 @@ impl Shared {
                 self.contents.staged(frame, staged.place);
             }
         }
-        let staged = stage.commit(&slot, &mut inner.noted, last, (&payload, crc));
+        let staged = stage.commit(&slot, &mut inner.noted, last, (kind, &payload, crc));
+        if let Some((point, mut parent)) = begun.fork {
+            slot.fork_at(point);
+            parent.inner.children += 1;
+        }
         let bytes_staged = stage.staged();
         drop(stage);
         self.pressed(staged);
         inner.take(first, last, time, staged.place);
-        if first == 1
-            && let Ok(view) = CommitView::parse(&payload)
+        let bytes = Bytes::from(payload).slice(kind.commit_at().unwrap_or(0)..);
+        if inner.origin.is_none()
+            && let Ok(view) = CommitView::parse(&bytes)
         {
             inner.begin(&view);
         }
-        inner.keep(TailCommit { first, last, bytes: Bytes::from(payload) }, slot.written());
+        inner.keep(TailCommit { first, last, bytes }, slot.written());
         if self.durability == Durability::Buffered {
             slot.show(last);
         }
@@ -198,7 +217,7 @@ impl Shared {
         drop(inner);
         writer.relieve(staged.number, bytes_staged)?;
         let committed = Committed { first, last, repeated: false };
-        Ok(Pending { committed, ticket: self.ticket(slot, staged.number, writer) })
+        Ok(Pending { committed, ticket: self.ticket(&slot, staged.number, writer) })
     }
 
     /// The frames of those contents that are not stored.
@@ -221,11 +240,11 @@ impl Shared {
         }
     }
 
-    fn ticket(&self, slot: Arc<Slot>, number: u64, writer: &Arc<Writer<Slot>>) -> Ticket {
+    fn ticket(&self, slot: &Arc<Slot>, number: u64, writer: &Arc<Writer<Slot>>) -> Ticket {
         match self.durability {
             Durability::Synced => {
                 slot.written_by(writer);
-                Ticket::Group { number, waits: slot }
+                Ticket::Group { number, waits: slot.clone() }
             }
             Durability::Buffered => Ticket::Done,
         }
@@ -239,18 +258,6 @@ impl Shared {
         let found = inner.named.iter().flatten().find(|(known, ..)| *known == id);
         Ok(found.map(|(_, first, last)| Committed { first: *first, last: *last, repeated: true }))
     }
-}
-
-fn check_expected(commit: &Commit, actual: Seq) -> Result<(), StoreError> {
-    let expected = match commit.expected {
-        Expected::Any => return Ok(()),
-        Expected::NoSession => 0,
-        Expected::Exactly(seq) => seq,
-    };
-    if expected == actual {
-        return Ok(());
-    }
-    Err(StoreError::Conflict { session: commit.session, expected, actual })
 }
 
 /// What happens when a group is durable: it becomes visible, and the bus hears of it.
@@ -314,7 +321,13 @@ impl EventStore for LocalStore {
     }
 
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
-        self.shared.with_index(None, |index| index.snapshot(session, seq))
+        let (mut session, mut seq) = (session, seq);
+        loop {
+            let found = self.shared.with_index(None, |index| index.snapshot(session, seq))?;
+            let base = self.shared.slots.get(session).and_then(|slot| slot.base());
+            let (None, Some(base)) = (&found, base) else { return Ok(found) };
+            (session, seq) = (base.session, seq.min(base.seq));
+        }
     }
 
     fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
@@ -340,17 +353,28 @@ impl EventStore for LocalStore {
         if inner.removed.is_some() {
             return Err(StoreError::NoSession(session));
         }
+        // A removed session gets no more children.
+        let is_shared = inner.children > 0;
         let crc = crc32c::crc32c(session.as_bytes());
         let mut stage = writer.stage()?;
         let staged = stage.frame(Kind::Removal, session.as_bytes(), crc);
         self.shared.pressed(staged);
         // Before anybody can write the frame, so that the index hears of it in time.
-        self.shared.slots.dirty().removed.push((session, staged.place));
+        if is_shared {
+            let mut dirty = self.shared.slots.dirty();
+            if !slot.dirty.swap(true, Ordering::Relaxed) {
+                dirty.sessions.push(Arc::clone(&slot));
+            }
+        } else {
+            self.shared.slots.dirty().removed.push((session, staged.place));
+        }
         drop(stage);
         inner.removed = Some(staged.place);
         drop(inner);
         writer.wait(staged.number)?;
-        self.shared.slots.let_go(&slot);
+        if !is_shared {
+            self.shared.slots.dissolve(&slot, staged.place);
+        }
         // At once: a snapshot of this life must not serve another one under the same id.
         self.shared.learn();
         Ok(())

@@ -13,7 +13,7 @@ use crate::engine::id::SessionId;
 use crate::engine::store::StoreError;
 use crate::engine::store::content::{self, Contents};
 use crate::engine::store::index::{self, Index, Stamp};
-use crate::engine::store::journal::frame::Kind;
+use crate::engine::store::journal::frame::{self, Kind};
 use crate::engine::store::journal::scan::{self, End, Frame};
 use crate::engine::store::journal::segment::{self, FIRST, Segment, SegmentHead};
 use crate::engine::store::journal::{Place, Segments, Writer};
@@ -194,8 +194,10 @@ fn create_private(directory: &Path) -> Result<(), StoreError> {
 }
 
 fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {
-    let with_positions = |slot: &Arc<super::Slot>| !slot.lock().positions.is_empty();
-    let sessions: Vec<_> = slots.all().into_iter().filter(with_positions).collect();
+    let is_new = |slot: &Arc<super::Slot>| {
+        !slot.lock().positions.is_empty() || slot.dirty.load(std::sync::atomic::Ordering::Acquire)
+    };
+    let sessions: Vec<_> = slots.all().into_iter().filter(is_new).collect();
     for slot in &sessions {
         slot.dirty.store(true, std::sync::atomic::Ordering::Release);
     }
@@ -253,7 +255,7 @@ fn load(index: &Index, segments: &Segments, slots: &Slots) -> Result<Stamp, Stri
     if segments.checksum_before(stamp.end).map_err(|e| e.to_string())? != stamp.tail {
         return Err("the journal is not the one that it knows".to_owned());
     }
-    index.entries().map_err(|e| e.to_string())?.iter().for_each(|entry| slots.add(super::Slot::of_entry(entry)));
+    slots.load(&index.rows().map_err(|e| e.to_string())?)?;
     Ok(stamp)
 }
 
@@ -354,15 +356,21 @@ impl Scan<'_> {
                     return Err(damaged("the commit does not follow the session's last one"));
                 }
             }
+            Kind::Fork => {
+                let point = frame::fork_point(frame.payload).ok_or_else(|| damaged("it is no fork"))?;
+                let commit = CommitView::parse(Kind::Fork.commit_in(frame.payload).unwrap_or_default());
+                let commit = commit.map_err(|_| damaged("it is no fork"))?;
+                if !self.slots.found_fork(point, &commit, place) {
+                    return Err(damaged("the fork does not follow its parent's history"));
+                }
+            }
             Kind::Content | Kind::Manifest => {
                 let head = content::head_of(frame.header.kind, frame.payload);
                 self.contents.found(head.ok_or_else(|| damaged("it is no content"))?.digest, place);
             }
             Kind::Removal => {
                 let session = frame.payload.first_chunk().ok_or_else(|| damaged("it is no removal"))?;
-                let session = SessionId::from_bytes(*session);
-                self.slots.remove(session);
-                self.slots.dirty().removed.push((session, place));
+                self.slots.found_removal(SessionId::from_bytes(*session), place);
             }
             Kind::Close | Kind::Seal => {}
         }

@@ -9,7 +9,7 @@ use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;
 use crate::engine::store::journal::Place;
-use crate::engine::store::journal::frame::{self, Header, Kind};
+use crate::engine::store::journal::frame::{self, Header};
 use crate::engine::store::journal::segment::Segment;
 use crate::engine::store::{EventBatch, READ_MAX, StoreError};
 
@@ -35,12 +35,22 @@ impl Shared {
         if from > until {
             return Ok(EventBatch::default());
         }
+        let (owner, theirs) = self.slots.owner(&slot, from)?;
+        let mut batch = self.read_own(&owner, from, until.min(theirs), bytes)?;
+        if owner.id != session {
+            batch.pass_for(session, theirs);
+        }
+        Ok(batch)
+    }
+
+    /// Reads events of a session's own.
+    fn read_own(&self, slot: &Arc<Slot>, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         // Asked before the tail: what leaves the tail is written.
         let written = slot.written().min(until);
         let Some(tail) = slot.lock().tail_from(from) else {
             let events = usize::try_from(until - from).unwrap_or(LOOKED_UP) + 1;
             let wanted = (bytes / SMALL).clamp(1, LOOKED_UP).min(events);
-            let positions = self.positions(&slot, &slot.lock(), from, wanted)?;
+            let positions = self.positions(slot, &slot.lock(), from, wanted)?;
             return self.read_stored(slot.id, &positions, from, written, bytes);
         };
         let mut batch = EventBatch::default();
@@ -74,9 +84,9 @@ impl Shared {
             let at = usize::try_from(place.offset - start.offset).unwrap_or(usize::MAX);
             let damaged = damage(&segment, *place);
             let header = batch.buffer().get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse_known);
-            let header = header.filter(|header| header.kind == Kind::Commit);
-            let range = at + frame::HEADER..at + frame::HEADER + header.as_ref().map_or(0, |header| header.length);
-            let header = header.ok_or_else(|| damaged("no commit begins there"))?;
+            let header = header.and_then(|header| Some((header, header.kind.commit_at()?)));
+            let (header, commit_at) = header.ok_or_else(|| damaged("no commit begins there"))?;
+            let range = at + frame::HEADER..at + frame::HEADER + header.length;
             if range.end > batch.buffer().len() {
                 if !batch.is_empty() {
                     break;
@@ -92,7 +102,7 @@ impl Shared {
                 other = commit.session != session || commit.first != *first;
                 !other
             };
-            if batch.add_range(range, expected).is_none() {
+            if batch.add_range(range.start + commit_at..range.end, expected).is_none() {
                 let elsewhere = || StoreError::Index("a position leads to another commit".to_owned());
                 return Err(if other { elsewhere() } else { damaged("it is no commit") });
             }
@@ -124,9 +134,9 @@ impl Shared {
     ) -> Result<VecDeque<(CommitId, Seq, Seq)>, StoreError> {
         let mut span = 4 * REMEMBERED as u64;
         loop {
-            let from = inner.head.saturating_sub(span).max(1);
+            let from = inner.head.saturating_sub(span).max(slot.own_from());
             let mut named = self.named_since(slot, inner, from)?;
-            if named.len() >= REMEMBERED || from == 1 {
+            if named.len() >= REMEMBERED || from == slot.own_from() {
                 named.drain(..named.len().saturating_sub(REMEMBERED));
                 return Ok(named);
             }

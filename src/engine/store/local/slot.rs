@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::CommitView;
+use crate::engine::commit::{CommitView, ForkPoint};
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::store::index::Row;
 use crate::engine::store::journal::{Noted, Place, Writer};
 use crate::engine::store::ticket::{GroupWait, Progress};
 use crate::engine::store::{SessionEntry, StoreError};
@@ -29,6 +30,9 @@ pub(super) struct Slot {
     /// Whether the indexer has been told of it.
     pub(super) dirty: AtomicBool,
     writes: OnceLock<Writes>,
+    /// Where its own history begins to differ from another's; empty for one that began by itself. Set before
+    /// anything of it is visible.
+    base: OnceLock<ForkPoint>,
     inner: Mutex<SlotInner>,
 }
 
@@ -79,6 +83,8 @@ pub(super) struct SlotInner {
     pub(super) named: Option<VecDeque<(CommitId, Seq, Seq)>>,
     /// Where its removal stands in the journal.
     pub(super) removed: Option<Place>,
+    /// Sessions whose past ends in this one's. While there are some, a removed session stays for them: buried.
+    pub(super) children: usize,
 }
 
 /// A recent commit in memory.
@@ -97,6 +103,7 @@ impl Slot {
             written: AtomicU64::new(0),
             dirty: AtomicBool::new(false),
             writes: OnceLock::new(),
+            base: OnceLock::new(),
             inner: Mutex::default(),
         }
     }
@@ -106,8 +113,9 @@ impl Slot {
         self.writes.get_or_init(|| Writes { progress: writer.progress(), writer: Arc::downgrade(writer) });
     }
 
-    pub(super) fn of_entry(entry: &SessionEntry) -> Self {
+    pub(super) fn of_row(Row { entry, base, buried }: &Row) -> Self {
         let slot = Self::new(entry.id);
+        base.iter().for_each(|base| slot.fork_at(*base));
         slot.show(entry.head);
         slot.wrote(entry.head);
         {
@@ -115,8 +123,30 @@ impl Slot {
             inner.head = entry.head;
             inner.time = entry.updated;
             inner.origin = Some(entry.origin.clone());
+            inner.removed = buried.then(Place::default);
         }
         slot
+    }
+
+    /// Tells where it was forked, before it has any event.
+    pub(super) fn fork_at(&self, base: ForkPoint) {
+        self.base.get_or_init(|| base);
+    }
+
+    /// Where it was forked.
+    pub(super) fn base(&self) -> Option<ForkPoint> {
+        self.base.get().copied()
+    }
+
+    /// The position of its first own event.
+    pub(super) fn own_from(&self) -> Seq {
+        self.base.get().map_or(1, |base| base.seq + 1)
+    }
+
+    /// Whether it was removed, and is kept for its children.
+    pub(super) fn is_buried(&self) -> bool {
+        let inner = self.lock();
+        inner.removed.is_some() && inner.children > 0
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, SlotInner> {
@@ -152,7 +182,8 @@ impl Slot {
     /// Takes up a commit that a scan of the journal found; false when it does not follow.
     pub(super) fn found(&self, commit: &CommitView<'_>, place: Place) -> bool {
         let mut inner = self.lock();
-        if commit.first != inner.head + 1 {
+        let head = if inner.head == 0 { self.own_from() - 1 } else { inner.head };
+        if commit.first != head + 1 || inner.removed.is_some() {
             return false;
         }
         inner.advance(commit, place);
@@ -162,11 +193,33 @@ impl Slot {
     }
 }
 
+impl Slot {
+    /// Positions before `end` that the index has not got, and the session's row as of there: both must
+    /// say the same, because the journal is read from `end` on when the store is next opened. Nothing when
+    /// the session was removed before, and no child has its past.
+    pub(super) fn indexable(&self, end: Place) -> (Vec<(Seq, Place)>, Option<Row>) {
+        let inner = self.lock();
+        let removed = inner.removed.is_some_and(|removed| removed < end);
+        if removed && inner.children == 0 {
+            return (Vec::new(), None);
+        }
+        let positions: Vec<_> = inner.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
+        let head = inner.positions.get(positions.len()).map_or(inner.head, |(first, _)| first - 1);
+        let origin = inner.origin.clone().filter(|_| head >= self.own_from());
+        let row = origin.map(|origin| Row {
+            entry: SessionEntry { id: self.id, head, updated: inner.time, origin },
+            base: self.base(),
+            buried: removed,
+        });
+        (positions, row)
+    }
+}
+
 impl SlotInner {
     /// Moves the head over a commit.
     fn advance(&mut self, commit: &CommitView<'_>, place: Place) {
         self.take(commit.first, commit.last(), commit.time, place);
-        if commit.first == 1 {
+        if self.origin.is_none() {
             self.begin(commit);
         }
     }
@@ -181,20 +234,6 @@ impl SlotInner {
     /// Remembers how the session began.
     pub(super) fn begin(&mut self, commit: &CommitView<'_>) {
         self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
-    }
-
-    /// Positions before `end` that the index has not got, and the session's entry as of there: both must
-    /// say the same, because the journal is read from `end` on when the store is next opened. Nothing when
-    /// the session was removed before.
-    pub(super) fn indexable(&self, id: SessionId, end: Place) -> (Vec<(Seq, Place)>, Option<SessionEntry>) {
-        if self.removed.is_some_and(|removed| removed < end) {
-            return (Vec::new(), None);
-        }
-        let positions: Vec<_> = self.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
-        let head = self.positions.get(positions.len()).map_or(self.head, |(first, _)| first - 1);
-        let origin = self.origin.clone().filter(|_| head > 0);
-        let entry = origin.map(|origin| SessionEntry { id, head, updated: self.time, origin });
-        (positions, entry)
     }
 
     /// Keeps a commit in memory, and lets go of old ones that are stored.

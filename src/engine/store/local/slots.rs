@@ -51,13 +51,9 @@ impl Slots {
     }
 
     /// Puts in a session that is not there.
-    pub(super) fn add(&self, slot: Slot) {
+    pub(super) fn add(&self, slot: Arc<Slot>) {
         let mut part = self.part(slot.id).write().unwrap_or_else(PoisonError::into_inner);
-        part.insert(slot.id, Arc::new(slot));
-    }
-
-    pub(super) fn remove(&self, session: SessionId) {
-        self.part(session).write().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        part.insert(slot.id, slot);
     }
 
     /// Lets go of one life of a session; another may have begun under its id.

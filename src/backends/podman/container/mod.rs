@@ -1,18 +1,21 @@
 //! A session's container: made when a command needs it, stopped when nobody does, removed at the end.
 
+mod adopting;
+
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::NAME;
-use super::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
-use super::files::Files;
-use super::leftovers::owner_of_this_process;
-use super::options::{PodmanOptions, RunnerUse};
-use super::paths::Paths;
-use super::way::{TOKEN, Way};
 use crate::backends::commands::Place;
 use crate::backends::executor::Executor;
+use crate::backends::podman::NAME;
+use crate::backends::podman::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
+use crate::backends::podman::files::Files;
+use crate::backends::podman::leftovers::owner_of_this_process;
+use crate::backends::podman::options::{PodmanOptions, RunnerUse};
+use crate::backends::podman::paths::{self, Paths};
+use crate::backends::podman::way::{TOKEN, Way};
 use crate::backends::runner::RUNNER;
 use crate::backends::shell::ShellError;
 use crate::backends::under_way::UnderWay;
@@ -24,12 +27,12 @@ use crate::engine::id::SessionId;
 const WATCHING: Duration = Duration::from_millis(100);
 
 /// A session's container, whether or not there is one now.
-pub(super) struct SessionContainer {
+pub(in crate::backends::podman) struct SessionContainer {
     session: SessionId,
     name: String,
-    pub(super) options: PodmanOptions,
-    pub(super) paths: Paths,
-    pub(super) files: Files,
+    pub(in crate::backends::podman) options: PodmanOptions,
+    pub(in crate::backends::podman) paths: Paths,
+    pub(in crate::backends::podman) files: Files,
     under_way: Arc<UnderWay>,
     machine: Mutex<Machine>,
     /// Not with the machine: that is held while the engine takes its time.
@@ -50,17 +53,35 @@ struct Machine {
     /// Whether the engine was asked to make or start one since the last was removed.
     tried: bool,
     used: Option<Instant>,
+    /// Gives the container its name. Until it has ended nobody asks for one by that.
+    naming: Option<JoinHandle<()>>,
 }
 
 struct Live {
     id: String,
     pid: i32,
     executor: Arc<dyn Executor>,
+    /// Whether it was made before anybody needed it, so that it can't be started again.
+    was_warm: bool,
+}
+
+impl Machine {
+    fn wait_for_name(&mut self) {
+        if let Some(naming) = self.naming.take() {
+            // A panic there has been printed.
+            drop(naming.join());
+        }
+    }
 }
 
 impl SessionContainer {
     /// None is made yet, and no engine is asked.
-    pub(super) fn new(session: SessionId, options: PodmanOptions, paths: Paths, files: Files) -> Arc<Self> {
+    pub(in crate::backends::podman) fn new(
+        session: SessionId,
+        options: PodmanOptions,
+        paths: Paths,
+        files: Files,
+    ) -> Arc<Self> {
         let container = Arc::new(Self {
             session,
             name: format!("foldspace-{session}"),
@@ -77,7 +98,7 @@ impl SessionContainer {
     }
 
     /// What has happened to it since this was last asked.
-    pub(super) fn news(&self) -> Vec<MachineNews> {
+    pub(in crate::backends::podman) fn news(&self) -> Vec<MachineNews> {
         // The files may be shown anew only where nothing runs.
         if self.under_way.is_empty() && !self.files.tidy() {
             self.tear_down("its files could not be shown");
@@ -86,7 +107,7 @@ impl SessionContainer {
     }
 
     /// Whether each command takes long to start, as far as that is known: nobody should have to wait for it.
-    pub(super) fn is_slow(&self) -> bool {
+    pub(in crate::backends::podman) fn is_slow(&self) -> bool {
         let way = self.machine.try_lock().ok().and_then(|machine| machine.way.clone());
         match way {
             Some(way) => way.reason().is_some(),
@@ -95,7 +116,7 @@ impl SessionContainer {
     }
 
     /// Shows what the engine says while it gets an image.
-    pub(super) fn watch_progress(&self, watch: ProgressWatch) {
+    pub(in crate::backends::podman) fn watch_progress(&self, watch: ProgressWatch) {
         *locked(&self.progress) = Some(watch);
     }
 
@@ -112,8 +133,11 @@ impl SessionContainer {
             }
             self.forget(&container, "vanished");
         }
-        let engine = self.engine(machine)?;
-        let started = self.bring_up_somehow(&engine, machine);
+        machine.wait_for_name();
+        let started = match self.adopt(machine) {
+            Some(adopted) => Ok(adopted),
+            None => self.engine(machine).and_then(|engine| self.bring_up_somehow(&engine, machine)),
+        };
         if let Err(EngineError::Unreachable(_)) = &started {
             // Another one may be there next time.
             machine.unreachable = machine.engine.take();
@@ -193,7 +217,7 @@ impl SessionContainer {
                 None
             }
         };
-        let token = token().map_err(io)?;
+        let token = paths::token().map_err(io)?;
         self.paths.prepare_door(TOKEN, &token).map_err(io)?;
         let id = match known {
             Some(id) => id,
@@ -202,19 +226,23 @@ impl SessionContainer {
         let started = engine.start(&id);
         let container = started.and_then(|()| self.reach(engine, &id, &token, way));
         let (container, limits_enforced) = container.inspect_err(|_| drop(engine.remove(&id)))?;
-        let event = ContainerStarted {
+        let event = self.started(engine, &id, again.is_none(), limits_enforced, way);
+        Ok((container, event))
+    }
+
+    fn started(&self, engine: &Engine, id: &str, created: bool, limits_enforced: bool, way: &Way) -> ContainerStarted {
+        ContainerStarted {
             name: self.name.clone(),
-            id,
+            id: id.to_owned(),
             image: self.options.image.clone(),
             engine: format!("podman {}", engine.version),
-            created: again.is_none(),
+            created,
             rootless: engine.rootless,
             limits_enforced,
             overlay: self.files.is_overlay(),
             runner: way.reason().is_none(),
             without_runner: way.reason().unwrap_or_default().to_owned(),
-        };
-        Ok((container, event))
+        }
     }
 
     fn provide_image(&self, engine: &Engine) -> Result<(), EngineError> {
@@ -269,7 +297,7 @@ impl SessionContainer {
         }
         self.files.attach(seen.pid).map_err(|error| failed(format!("its files can't be shown in it: {error}")))?;
         let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token, &self.options)?;
-        Ok((Live { id: id.to_owned(), pid: seen.pid, executor }, limits_enforced))
+        Ok((Live { id: id.to_owned(), pid: seen.pid, executor, was_warm: false }, limits_enforced))
     }
 
     /// Notes that a container does not run any more.
@@ -294,9 +322,11 @@ impl SessionContainer {
             return;
         }
         let (Some(container), Some(engine)) = (machine.container.take(), machine.engine.clone()) else { return };
-        match engine.stop(&container.id) {
+        machine.wait_for_name();
+        let ended = if container.was_warm { engine.remove(&container.id) } else { engine.stop(&container.id) };
+        match ended {
             Ok(()) => {
-                machine.stopped = Some(container.id.clone());
+                machine.stopped = (!container.was_warm).then(|| container.id.clone());
                 self.forget(&container, "idle");
             }
             Err(error) => {
@@ -324,12 +354,13 @@ impl SessionContainer {
     }
 
     /// Removes the container, running or not. Gives false when it may still be there.
-    pub(super) fn tear_down(&self, reason: &str) -> bool {
+    pub(in crate::backends::podman) fn tear_down(&self, reason: &str) -> bool {
         let mut machine = self.lock();
         self.tear_down_held(&mut machine, reason)
     }
 
     fn tear_down_held(&self, machine: &mut Machine, reason: &str) -> bool {
+        machine.wait_for_name();
         let Some(engine) = machine.engine.clone().or_else(|| machine.unreachable.take()) else { return true };
         let id = match (&machine.container, &machine.stopped) {
             (Some(container), _) => container.id.clone(),
@@ -352,13 +383,6 @@ impl SessionContainer {
         }
         true
     }
-}
-
-/// A secret that only this process and the runner know.
-fn token() -> std::io::Result<Vec<u8>> {
-    let mut token = vec![0; 32];
-    getrandom::fill(&mut token).map_err(std::io::Error::other)?;
-    Ok(token)
 }
 
 #[expect(clippy::disallowed_methods, reason = "how long a container has been idle is nobody's history")]

@@ -1,0 +1,221 @@
+//! `foldspace clone`: a child of a session.
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use foldspace::{AllowedRoots, ChildError, ChildLimits, Dispatcher, Isolation, NewChild, Nursery, Session, mounts_of};
+use serde_json::json;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{self, BOLD, Out};
+use super::position::At;
+use super::run::roots_of;
+use super::workspace::{self, RuleArgs};
+use super::{open, text};
+
+/// Clones a session: the clone shares it, has its past and its files, or begins afresh from its mounts
+///
+/// A fork costs little whatever the size of the session: it has the events and the files of the session up to
+/// the position, and keeps them when the session is removed. Nothing that either does afterwards is seen by the
+/// other; `merge` brings a fork's changes back.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace clone NAME                          a fork of the session as it is now
+  foldspace clone NAME --at 42 --name retry     a fork of the session as it was after event 42
+  foldspace clone NAME --isolation full         a new session with the same mounts, copied afresh
+  foldspace clone NAME --max-calls 50 --tool read_file --tool grep")]
+pub(super) struct Clone {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// How much of the session the clone has
+    #[arg(long, value_name = "HOW", default_value = "fork")]
+    isolation: How,
+    #[command(flatten)]
+    at: At,
+    /// The clone's name [default: NAME-1, NAME-2, ...]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Who is to work in it; a shared clone needs one
+    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
+    agent: Option<String>,
+    #[command(flatten)]
+    limits: LimitArgs,
+}
+
+/// How much of a session its clone has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// All: it is the same session, under another agent's name
+    Shared,
+    /// Its past, with the files as they were then
+    Fork,
+    /// Its mounts, copied afresh
+    Full,
+}
+
+/// What the clone may do.
+#[derive(Debug, Clone, clap::Args)]
+#[command(next_help_heading = "Limits of the clone; it never may more than the session")]
+struct LimitArgs {
+    /// Calls that it may make
+    #[arg(long, value_name = "N")]
+    max_calls: Option<u64>,
+    /// Seconds that its calls may take together
+    #[arg(long, value_name = "SECS")]
+    max_seconds: Option<u64>,
+    /// Bytes of files that it may write
+    #[arg(long, value_name = "N")]
+    max_bytes: Option<u64>,
+    /// Generations of clones that it may have
+    #[arg(long, value_name = "N")]
+    depth: Option<u32>,
+    /// The only tools that it may use; may be given several times
+    #[arg(long = "tool", value_name = "TOOL")]
+    tools: Vec<String>,
+    /// Denies its commands a program, or a program with its first words; may be given several times
+    #[arg(long, value_name = "PROGRAM")]
+    deny: Vec<String>,
+}
+
+impl LimitArgs {
+    fn limits(&self) -> Result<ChildLimits, Failure> {
+        let known = foldspace::Tools::standard();
+        if let Some(unknown) = self.tools.iter().find(|tool| !known.names().any(|name| name == tool.as_str())) {
+            let shown = text::one_line(unknown, 80);
+            let failure = Failure::new(Exit::Usage, format!("--tool: there is no tool {shown}"));
+            return Err(failure.with_hint("`foldspace tools` lists them"));
+        }
+        let tools: BTreeSet<String> = self.tools.iter().cloned().collect();
+        Ok(ChildLimits {
+            calls: self.max_calls,
+            wall_millis: self.max_seconds.map(|seconds| seconds.saturating_mul(1000)),
+            bytes_written: self.max_bytes,
+            depth: self.depth,
+            tools: (!tools.is_empty()).then_some(tools),
+            deny: self.deny.iter().cloned().collect(),
+        })
+    }
+}
+
+impl Clone {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let limits = self.limits.limits()?;
+        let usage = |what| Failure::new(Exit::Usage, what);
+        if self.isolation == How::Shared && self.agent.is_none() {
+            return Err(usage("a shared clone is the same session: --agent says under which name it works"));
+        }
+        if self.isolation != How::Fork && self.at.is_given() {
+            return Err(usage("only a fork begins in the past: --at and --before are for --isolation fork"));
+        }
+        if self.isolation == How::Shared && self.name.is_some() {
+            return Err(usage("a shared clone has the session's name: leave out --name"));
+        }
+        let opened = open::changing(globals)?;
+        let parent = opened.find(&self.session)?.session;
+        let isolation = match self.isolation {
+            How::Shared => Isolation::Shared,
+            How::Fork => Isolation::Fork,
+            How::Full => Isolation::Full,
+        };
+        let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
+        let new = NewChild {
+            at,
+            name: self.name.clone(),
+            agent: self.agent.clone().unwrap_or_default(),
+            limits,
+            ..NewChild::new(isolation)
+        };
+        let mounts = if isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
+        let roots = AllowedRoots::new(roots_of(mounts.iter().map(|mount| mount.host_path.clone())))?;
+        let nursery = Nursery { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
+        let child = super::block_on(begin(globals, &nursery, &parent, new))??;
+        show(&parent, &child, isolation, at, out)?;
+        Ok(Exit::Ok)
+    }
+}
+
+/// Begins the clone, with its files where its parent's can be had.
+async fn begin(globals: &Globals, nursery: &Nursery, parent: &Session, new: NewChild) -> Result<Session, Failure> {
+    if new.isolation == Isolation::Shared {
+        return Ok(nursery.sessions.child_of(parent, new)?);
+    }
+    let dispatcher = match parent_dispatcher(globals, parent) {
+        Ok(dispatcher) => dispatcher,
+        Err(Failure::Told { message, .. }) if new.isolation == Isolation::Fork => {
+            // The history is enough.
+            output::note(&format!(
+                "the session's workspace can't be opened ({message}); its files come from its history"
+            ));
+            return Ok(nursery.begin(parent, new)?);
+        }
+        Err(failure) => return Err(failure),
+    };
+    let child = nursery.start(&dispatcher, new).await?;
+    child.close()?;
+    dispatcher.close()?;
+    Ok(child.session().clone())
+}
+
+fn parent_dispatcher(globals: &Globals, parent: &Session) -> Result<Dispatcher, Failure> {
+    let workspace = workspace::of_session(globals, parent)?;
+    workspace::dispatcher(parent.clone(), workspace, RuleArgs::default().typed())
+}
+
+impl From<ChildError> for Failure {
+    fn from(error: ChildError) -> Self {
+        match error {
+            ChildError::Dispatch(error) => error.into(),
+            ChildError::Mounts { name, source } => {
+                let hint = format!("`foldspace remove {}` takes it away again", text::one_line(&name, 80));
+                let failure = Self::from(source);
+                match failure {
+                    Self::Told { exit, message, .. } => {
+                        let what = format!("the clone {name} has begun without the mounts: {message}");
+                        Self::new(exit, what).with_hint(hint)
+                    }
+                    Self::Closed => Self::Closed,
+                }
+            }
+        }
+    }
+}
+
+fn show(
+    parent: &Session,
+    child: &Session,
+    isolation: Isolation,
+    at: Option<u64>,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    let at = child.origin().filter(|_| isolation != Isolation::Shared).map_or(at, |origin| Some(origin.at));
+    if out.is_json() {
+        return out.document(&json!({
+            "session": child.id(),
+            "name": child.name(),
+            "isolation": isolation,
+            "at": at,
+            "parent": parent.id(),
+            "parent_name": parent.name(),
+            "agent": &**child.agent(),
+            "backend": child.backend(),
+            "limits": child.limits(),
+        }));
+    }
+    let name = out.paint(BOLD, text::one_line(child.name(), 80));
+    let parent = text::one_line(parent.name(), 80);
+    match isolation {
+        Isolation::Shared => {
+            let agent = text::one_line(child.agent(), 80);
+            out.line(format!("agent {agent} shares session {name}: `foldspace exec {name} --agent {agent} -- CMD`"))
+        }
+        Isolation::Fork => {
+            let at = at.unwrap_or_default();
+            out.line(format!("session {name} ({}) is {parent} as of event {at}", child.id().short()))
+        }
+        Isolation::Full => {
+            out.line(format!("session {name} ({}) begins afresh with the mounts of {parent}", child.id().short()))
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! `foldspace tree`: which session is whose child.
+
+use std::collections::BTreeMap;
+
+use foldspace::{Isolation, Origin, SessionEntry, SessionId, SessionStarted, name_of};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::open;
+use super::output::{BOLD, DIM, Out};
+use super::text;
+
+/// Shows which session is whose child, and where it was forked
+#[derive(Debug, clap::Args)]
+pub(super) struct Tree {
+    /// Only this session and what comes of it
+    session: Option<String>,
+}
+
+/// A session among its relatives.
+struct Member {
+    entry: SessionEntry,
+    name: String,
+    backend: String,
+    origin: Option<Origin>,
+}
+
+/// All sessions by their parents.
+struct Forest {
+    members: BTreeMap<SessionId, Member>,
+    /// Children in the order in which they began.
+    children: BTreeMap<SessionId, Vec<SessionId>>,
+    /// Those without a parent, and parents that were removed.
+    roots: Vec<SessionId>,
+    removed: BTreeMap<SessionId, String>,
+}
+
+impl Tree {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let opened = open::reading(globals)?;
+        let mut forest = Forest::of(opened.sessions.list()?);
+        if let Some(wanted) = &self.session {
+            forest.roots = vec![opened.sessions.find(wanted)?.id];
+        }
+        match out.is_json() {
+            true => out.document(&forest.as_json())?,
+            false => forest.show(out)?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+impl Forest {
+    fn of(entries: Vec<SessionEntry>) -> Self {
+        let mut forest =
+            Self { members: BTreeMap::new(), children: BTreeMap::new(), roots: Vec::new(), removed: BTreeMap::new() };
+        let order: Vec<SessionId> = entries.iter().map(|entry| entry.id).collect();
+        forest.members.extend(entries.into_iter().map(|entry| (entry.id, member(entry))));
+        for id in order {
+            let origin = forest.members.get(&id).and_then(|member| member.origin.clone());
+            let Some(origin) = origin else {
+                forest.roots.push(id);
+                continue;
+            };
+            forest.children.entry(origin.parent).or_default().push(id);
+            if !forest.members.contains_key(&origin.parent)
+                && forest.removed.insert(origin.parent, origin.parent_name).is_none()
+            {
+                forest.roots.push(origin.parent);
+            }
+        }
+        forest
+    }
+
+    /// Each session with how it is related to the one above it, in the order of the tree; without recursion, as
+    /// generations have no limit.
+    fn walk(&self, visit: &mut dyn FnMut(&[bool], SessionId) -> Result<(), Failure>) -> Result<(), Failure> {
+        // For every generation whether more of it follow.
+        let mut waiting: Vec<(Vec<bool>, SessionId)> = self.roots.iter().rev().map(|id| (Vec::new(), *id)).collect();
+        while let Some((above, id)) = waiting.pop() {
+            visit(&above, id)?;
+            let children = self.children.get(&id).map_or(&[][..], Vec::as_slice);
+            for (back, child) in children.iter().rev().enumerate() {
+                let mut line = above.clone();
+                line.push(back > 0);
+                waiting.push((line, *child));
+            }
+        }
+        Ok(())
+    }
+
+    fn show(&self, out: &mut Out) -> Result<(), Failure> {
+        if self.roots.is_empty() {
+            return out.line("no sessions");
+        }
+        self.walk(&mut |above, id| {
+            let mut line = String::new();
+            if let Some((own, older)) = above.split_last() {
+                older.iter().for_each(|more| line += if *more { "│  " } else { "   " });
+                line += if *own { "├─ " } else { "└─ " };
+            }
+            line += &self.told(id, out);
+            out.line(line)
+        })
+    }
+
+    fn told(&self, id: SessionId, out: &Out) -> String {
+        let Some(member) = self.members.get(&id) else {
+            let name = self.removed.get(&id).map_or("", String::as_str);
+            return out.paint(DIM, format!("{} ({}), removed", text::one_line(name, 80), id.short()));
+        };
+        let name = out.paint(BOLD, text::one_line(&member.name, 80));
+        let backend = text::one_line(&member.backend, 20);
+        let events = text::count(member.entry.head, "event");
+        let begun = member.origin.as_ref().map_or(String::new(), |origin| match origin.isolation {
+            Isolation::Full => {
+                format!(", afresh when {} stood at {}", text::one_line(&origin.parent_name, 80), origin.at)
+            }
+            _ => format!(", forked at {}", origin.at),
+        });
+        format!("{name} ({}) {backend}, {events}{begun}", id.short())
+    }
+
+    fn as_json(&self) -> Vec<Value> {
+        let mut told = Vec::new();
+        // Nothing in it can fail.
+        let _ = self.walk(&mut |above, id| {
+            let member = self.members.get(&id);
+            let removed = || self.removed.get(&id).cloned().unwrap_or_default();
+            told.push(json!({
+                "session": id,
+                "name": member.map_or_else(removed, |member| member.name.clone()),
+                "generation": above.len(),
+                "removed": member.is_none(),
+                "backend": member.map(|member| &member.backend),
+                "events": member.map(|member| member.entry.head),
+                "origin": member.and_then(|member| member.origin.as_ref()),
+            }));
+            Ok(())
+        });
+        told
+    }
+}
+
+fn member(entry: SessionEntry) -> Member {
+    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok).map(|started| started.event);
+    let (backend, origin) = started.map_or_else(Default::default, |started| (started.backend, started.origin));
+    Member { name: name_of(&entry), backend, origin, entry }
+}

@@ -1,0 +1,231 @@
+//! `foldspace merge`: a child's changes come into its parent.
+
+use foldspace::{
+    EntryPath, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node, Session,
+    StoreError, merge_child, preview_merge,
+};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::open::{Found, Opened};
+use super::output::{self, BAD, GOOD, ODD, Out};
+use super::table::{Cell, Table};
+use super::workspace::{self, RuleArgs};
+use super::{open, text};
+
+/// Merges what a child changed into its parent: files that only one side changed, and texts line by line
+///
+/// All of it is recorded as one, or nothing where both sides changed the same lines, or one removed what the other
+/// changed. Such conflicts are recorded with both sides kept; --ours and --theirs decide them. The child stays as it is.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace merge worker-1 --dry-run          what would be merged
+  foldspace merge worker-1
+  foldspace merge worker-1 --theirs src --ours src/config.toml")]
+pub(super) struct Merge {
+    /// The child, by name or by the beginning of its id
+    child: String,
+    /// The session to merge into: its parent, which it is by default, or one further up
+    #[arg(long, value_name = "SESSION")]
+    into: Option<String>,
+    /// Shows what would be merged, and changes nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Takes the child's side in conflicts at PATH or below it; may be given several times
+    #[arg(long, value_name = "PATH")]
+    theirs: Vec<String>,
+    /// Keeps the parent's side in conflicts at PATH or below it; may be given several times
+    #[arg(long, value_name = "PATH")]
+    ours: Vec<String>,
+    /// Who merges
+    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
+    agent: Option<String>,
+}
+
+impl Merge {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let choices = self.choices()?;
+        let opened = match self.dry_run {
+            true => open::reading(globals)?,
+            false => open::changing(globals)?,
+        };
+        let child = opened.find(&self.child)?;
+        let parent = self.parent(&opened, &child)?;
+        let report = match self.dry_run {
+            true => preview_merge(&opened.sessions, &parent, &child.session, &choices)?,
+            false => super::block_on(self.merge(globals, &opened, &parent, &child.session, &choices))??,
+        };
+        for path in &report.unused {
+            output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
+        }
+        for path in &report.left_out {
+            output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
+        }
+        if out.is_json() {
+            out.document(&self.as_json(&report, &parent)?)?;
+            return Ok(if report.outcome == MergeOutcome::Conflicted { Exit::Failed } else { Exit::Ok });
+        }
+        self.show(&report, &parent, out)
+    }
+
+    fn choices(&self) -> Result<MergeChoices, Failure> {
+        let mut choices = MergeChoices::default();
+        for (paths, side) in [(&self.ours, MergeSide::Ours), (&self.theirs, MergeSide::Theirs)] {
+            for path in paths {
+                let chosen = choices.choose(EntryPath::lookup(path)?, side);
+                chosen.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+            }
+        }
+        Ok(choices)
+    }
+
+    fn parent(&self, opened: &Opened, child: &Found) -> Result<Session, Failure> {
+        if let Some(wanted) = &self.into {
+            return Ok(opened.find(wanted)?.session);
+        }
+        let name = text::one_line(&child.name, 80);
+        let Some(origin) = child.session.started().and_then(|started| started.origin.as_ref()) else {
+            let failure = Failure::new(Exit::Usage, format!("session {name} began by itself: it has no parent"));
+            return Err(failure.with_hint("`foldspace clone` makes children; `foldspace tree` shows them"));
+        };
+        opened.sessions.session(origin.parent).map_err(|error| {
+            let is_gone = matches!(error, foldspace::SessionError::Store(StoreError::NoSession(_)));
+            match is_gone {
+                false => error.into(),
+                true => {
+                    let parent = text::one_line(&origin.parent_name, 80);
+                    let what = format!("the parent of {name}, {parent}, was removed");
+                    let hint = "say with --into into which session further up it is to be merged";
+                    Failure::new(Exit::NotFound, what).with_hint(hint)
+                }
+            }
+        })
+    }
+
+    async fn merge(
+        &self,
+        globals: &Globals,
+        opened: &Opened,
+        parent: &Session,
+        child: &Session,
+        choices: &MergeChoices,
+    ) -> Result<MergeReport, Failure> {
+        let session = match &self.agent {
+            Some(agent) => parent.as_agent(agent.as_str()),
+            None => parent.clone(),
+        };
+        // Before a workspace is opened and filled.
+        preview_merge(&opened.sessions, parent, child, choices)?;
+        let workspace = workspace::of_session(globals, parent)?;
+        let dispatcher = workspace::dispatcher(session, workspace, RuleArgs::default().typed())?;
+        let merged = merge_child(&dispatcher, &opened.sessions, child, choices).await;
+        dispatcher.close()?;
+        Ok(merged?)
+    }
+
+    fn as_json(&self, report: &MergeReport, parent: &Session) -> Result<Value, Failure> {
+        let mut value = serde_json::to_value(report).map_err(|e| Failure::io("write", "JSON", &e.into()))?;
+        if let Value::Object(fields) = &mut value {
+            fields.insert("into".to_owned(), json!(parent.id()));
+            fields.insert("into_name".to_owned(), json!(parent.name()));
+            fields.insert("dry_run".to_owned(), json!(self.dry_run));
+        }
+        Ok(value)
+    }
+
+    fn show(&self, report: &MergeReport, parent: &Session, out: &mut Out) -> Result<Exit, Failure> {
+        let (child, into) = (text::one_line(&report.child_name, 80), text::one_line(parent.name(), 80));
+        if report.outcome == MergeOutcome::Nothing {
+            let since = format!("since {}", report.base);
+            out.line(format!("nothing to merge: {child} has changed no file {since}"))?;
+            return Ok(Exit::Ok);
+        }
+        show_changes(report, out)?;
+        show_conflicts(&report.conflicts, out)?;
+        let entries = text::count(report.merged.len() as u64, "entry");
+        if report.outcome == MergeOutcome::Conflicted {
+            let open = report.conflicts.iter().filter(|conflict| conflict.resolved.is_none()).count();
+            let what =
+                format!("{} to be decided; nothing was merged into {into}", text::count(open as u64, "conflict"));
+            let hint = "choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` \
+                        shows a file of either session";
+            return Err(Failure::new(Exit::Failed, what).with_hint(hint));
+        }
+        let range = format!("changes of {child} from {} to {}", report.base, report.child_at);
+        match report.seq {
+            Some(seq) => out.line(format!("merged {entries} into {into} at {seq}: {range}"))?,
+            None => out.line(format!("would merge {entries} into {into}: {range}"))?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+fn show_changes(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
+    // What would come if the conflicts were decided is not what comes.
+    if report.outcome == MergeOutcome::Conflicted {
+        return Ok(());
+    }
+    let mut table = Table::default();
+    for change in &report.merged {
+        let style = match change.change {
+            "added" => GOOD,
+            "removed" => BAD,
+            _ => ODD,
+        };
+        let mut from = change.entry.from.map(|seq| format!("from {seq}")).unwrap_or_default();
+        if change.entry.both {
+            from.push_str(", lines of both");
+        }
+        let cells = [Cell::left(change.change).styled(style), Cell::left(change.entry.path.to_string())];
+        table.row(cells.into_iter().chain([Cell::left(from)]));
+    }
+    table.show(out)
+}
+
+fn show_conflicts(conflicts: &[MergeConflict], out: &mut Out) -> Result<(), Failure> {
+    let mut table = Table::default();
+    for conflict in conflicts {
+        let (word, style) = match conflict.resolved {
+            None => ("conflict", BAD),
+            Some(MergeSide::Ours) => ("ours", ODD),
+            Some(MergeSide::Theirs) => ("theirs", ODD),
+        };
+        let sides = [("here", &conflict.ours), ("child", &conflict.theirs)];
+        let sides = sides.map(|(side, node)| format!("{side}: {}", shown(node.as_ref())));
+        let cells = [Cell::left(word).styled(style), Cell::left(conflict.path.to_string())];
+        let [ours, theirs] = sides.map(Cell::left);
+        table.row(cells.into_iter().chain([ours, theirs, Cell::left(conflict.kind.words())]));
+    }
+    table.show(out)
+}
+
+/// What stands on one side.
+fn shown(node: Option<&Node>) -> String {
+    match node {
+        None => "nothing".to_owned(),
+        Some(Node::File { content, size, executable, .. }) => {
+            let kind = if *executable { "exec" } else { "file" };
+            format!("{kind} {} {}", text::size(*size), content.short())
+        }
+        Some(Node::Symlink { target }) => format!("link to {}", text::one_line(&String::from_utf8_lossy(target), 80)),
+        Some(Node::Directory) => "directory".to_owned(),
+        Some(Node::Special { special }) => special.name().to_owned(),
+    }
+}
+
+impl From<MergeError> for Failure {
+    fn from(error: MergeError) -> Self {
+        let message = error.to_string();
+        match error {
+            MergeError::NotAChild { .. } => {
+                Self::new(Exit::Usage, message).with_hint("`foldspace tree` shows what comes from what")
+            }
+            MergeError::Shared(_) => Self::new(Exit::Usage, message),
+            MergeError::Session(error) => error.into(),
+            MergeError::Workspace(error) => error.into(),
+            MergeError::Tool(_) => Self::new(Exit::Failed, message),
+        }
+    }
+}

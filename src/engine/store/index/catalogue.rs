@@ -1,0 +1,52 @@
+//! Rows of the catalogue of sessions.
+
+use crate::engine::clock::Timestamp;
+use crate::engine::commit::{Commit, CommitView, ForkPoint};
+use crate::engine::id::SessionId;
+use crate::engine::store::{SessionEntry, StoreError};
+
+/// What the catalogue knows of a session.
+#[derive(Debug, Clone)]
+pub(in crate::engine::store) struct Row {
+    pub(in crate::engine::store) entry: SessionEntry,
+    /// Where it was forked.
+    pub(in crate::engine::store) base: Option<ForkPoint>,
+    /// Whether it was removed, and is kept for its children.
+    pub(in crate::engine::store) buried: bool,
+}
+
+impl Row {
+    /// Head, time of the head, whether it is buried, its base (16 zeros for none), and its first event as a
+    /// commit of its own.
+    pub(super) fn encode(&self) -> Result<Vec<u8>, StoreError> {
+        let mut value = self.entry.head.to_le_bytes().to_vec();
+        value.extend_from_slice(&self.entry.updated.0.to_le_bytes());
+        value.push(u8::from(self.buried));
+        value.extend_from_slice(self.base.as_ref().map_or(&[0; 16], |base| base.session.as_bytes()));
+        value.extend_from_slice(&self.base.map_or(0, |base| base.seq).to_le_bytes());
+        let origin = &self.entry.origin;
+        let mut commit = Commit::new(self.entry.id, origin.time).by(&origin.agent);
+        commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
+        commit.encode(origin.seq, origin.time, &mut value);
+        Ok(value)
+    }
+
+    pub(super) fn decode(value: &[u8]) -> Option<Self> {
+        let (head, rest) = value.split_first_chunk::<8>()?;
+        let (updated, rest) = rest.split_first_chunk::<8>()?;
+        let ([buried], rest) = rest.split_first_chunk::<1>()?;
+        let (session, rest) = rest.split_first_chunk::<16>()?;
+        let (seq, rest) = rest.split_first_chunk::<8>()?;
+        let seq = u64::from_le_bytes(*seq);
+        let commit = CommitView::parse(rest).ok()?;
+        let origin = commit.events().next()?.ok()?.to_recorded();
+        let entry = SessionEntry {
+            id: commit.session,
+            head: u64::from_le_bytes(*head),
+            updated: Timestamp(i64::from_le_bytes(*updated)),
+            origin,
+        };
+        let base = (seq > 0).then(|| ForkPoint { session: SessionId::from_bytes(*session), seq });
+        Some(Self { entry, base, buried: *buried == 1 })
+    }
+}

@@ -1,0 +1,176 @@
+//! Children and parents: a child's past is read where it is, in its parents' histories.
+//!
+//! What holds: a session counts the children whose [base](Slot::base) is in it, under its lock. A removed
+//! session with children is buried: nobody can open it, its events stay. When the last child goes, it goes too.
+
+use std::sync::{Arc, MutexGuard};
+
+use super::slot::{Slot, SlotInner};
+use super::slots::Slots;
+use crate::engine::clock::Timestamp;
+use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
+use crate::engine::id::SessionId;
+use crate::engine::recorded::Seq;
+use crate::engine::store::StoreError;
+use crate::engine::store::index::Row;
+use crate::engine::store::journal::Place;
+
+/// A parent, locked, so that it is not removed before its child is staged.
+pub(super) struct Parent<'a> {
+    slot: &'a Slot,
+    pub(super) inner: MutexGuard<'a, SlotInner>,
+}
+
+impl Parent<'_> {
+    /// Fails when it was removed, or has no such position.
+    pub(super) fn check(&self, point: ForkPoint) -> Result<(), StoreError> {
+        let actual = self.slot.visible();
+        if self.inner.removed.is_some() || actual == 0 {
+            return Err(StoreError::NoSession(point.session));
+        }
+        if point.seq == 0 || point.seq > actual {
+            return Err(StoreError::Conflict { session: point.session, expected: point.seq, actual });
+        }
+        Ok(())
+    }
+}
+
+/// Behind what a commit is to stand.
+pub(super) struct Begun<'a> {
+    pub(super) head: Seq,
+    /// When that was recorded; none at the beginning.
+    pub(super) time: Option<Timestamp>,
+    /// The parent, when the commit begins a child.
+    pub(super) fork: Option<(ForkPoint, Parent<'a>)>,
+}
+
+impl<'a> Begun<'a> {
+    pub(super) fn of(
+        inner: &SlotInner,
+        point: Option<ForkPoint>,
+        parent: Option<Parent<'a>>,
+    ) -> Result<Self, StoreError> {
+        let Some(point) = point else {
+            return Ok(Self { head: inner.head, time: (inner.head > 0).then_some(inner.time), fork: None });
+        };
+        let parent = parent.ok_or(StoreError::NoSession(point.session))?;
+        parent.check(point)?;
+        // The parent's last time, which is not before that of the position: times never go back.
+        Ok(Self { head: point.seq, time: Some(parent.inner.time), fork: Some((point, parent)) })
+    }
+}
+
+impl Slots {
+    /// The session that has the event at `seq` as its own, and up to where its own are the other's, too.
+    pub(super) fn owner(&self, slot: &Arc<Slot>, seq: Seq) -> Result<(Arc<Slot>, Seq), StoreError> {
+        let (mut owner, mut until) = (Arc::clone(slot), Seq::MAX);
+        while let Some(base) = owner.base().filter(|base| seq <= base.seq) {
+            until = until.min(base.seq);
+            let parent = self.get(base.session);
+            owner = parent.ok_or_else(|| StoreError::Index(format!("session {} lost its past", slot.id)))?;
+        }
+        Ok((owner, until))
+    }
+
+    /// Takes up a fork that a scan of the journal found; false when its past is not there.
+    pub(super) fn found_fork(&self, base: ForkPoint, commit: &CommitView<'_>, place: Place) -> bool {
+        let Some(parent) = self.get(base.session).filter(|parent| parent.id != commit.session) else { return false };
+        if parent.lock().head < base.seq {
+            return false;
+        }
+        let slot = self.get_or_add(commit.session);
+        if slot.lock().head > 0 {
+            return false;
+        }
+        slot.fork_at(base);
+        let follows = slot.found(commit, place);
+        parent.lock().children += usize::from(follows);
+        follows
+    }
+
+    /// Takes up a removal that a scan of the journal found.
+    pub(super) fn found_removal(&self, session: SessionId, place: Place) {
+        let Some(slot) = self.get(session) else {
+            self.dirty().removed.push((session, place));
+            return;
+        };
+        if !slot.bury(place) {
+            self.dissolve(&slot, place);
+        } else if !slot.dirty.swap(true, std::sync::atomic::Ordering::AcqRel) {
+            self.dirty().sessions.push(slot);
+        }
+    }
+
+    /// Takes out a removed session without children, and of its parents those that were kept for it only. The
+    /// index will hear of them.
+    pub(super) fn dissolve(&self, slot: &Arc<Slot>, place: Place) {
+        let mut next = Some(Arc::clone(slot));
+        while let Some(slot) = next {
+            self.let_go(&slot);
+            self.dirty().removed.push((slot.id, place));
+            let parent = slot.base().and_then(|base| self.get(base.session));
+            next = parent.filter(|parent| {
+                let mut inner = parent.lock();
+                inner.children = inner.children.saturating_sub(1);
+                inner.children == 0 && inner.removed.is_some()
+            });
+        }
+    }
+
+    /// Takes up what the index knows.
+    pub(super) fn load(&self, rows: &[Row]) -> Result<(), String> {
+        let slots: Vec<_> = rows.iter().map(|row| Arc::new(Slot::of_row(row))).collect();
+        slots.iter().for_each(|slot| self.add(Arc::clone(slot)));
+        for base in slots.iter().filter_map(|slot| slot.base()) {
+            let parent = self.get(base.session).filter(|parent| parent.visible() >= base.seq);
+            parent.ok_or("it does not know a session's parent")?.lock().children += 1;
+        }
+        // A crash after the removal of the last child.
+        for slot in slots.iter().filter(|slot| slot.is_removed_alone()) {
+            if self.get(slot.id).is_some() {
+                self.dissolve(slot, Place::default());
+            }
+        }
+        Ok(())
+    }
+
+    /// Locks a session that a commit is for, and the one that its past is to end in, in an order in which two
+    /// callers can't wait for each other.
+    pub(super) fn lock<'a>(
+        slot: &'a Slot,
+        parent: Option<&'a Arc<Slot>>,
+    ) -> (MutexGuard<'a, SlotInner>, Option<Parent<'a>>) {
+        let Some(parent) = parent.filter(|parent| parent.id != slot.id) else { return (slot.lock(), None) };
+        let first = (slot.id > parent.id).then(|| parent.lock());
+        let own = slot.lock();
+        let inner = first.unwrap_or_else(|| parent.lock());
+        (own, Some(Parent { slot: parent, inner }))
+    }
+}
+
+impl Slot {
+    /// Notes its removal; whether it has to stay for its children.
+    pub(super) fn bury(&self, place: Place) -> bool {
+        let mut inner = self.lock();
+        inner.removed = Some(place);
+        inner.children > 0
+    }
+
+    fn is_removed_alone(&self) -> bool {
+        let inner = self.lock();
+        inner.removed.is_some() && inner.children == 0
+    }
+}
+
+/// Fails when the session does not end where the commit expects.
+pub(super) fn check_expected(commit: &Commit, actual: Seq) -> Result<(), StoreError> {
+    let expected = match commit.expected {
+        Expected::Any => return Ok(()),
+        Expected::NoSession | Expected::ForkOf(_) => 0,
+        Expected::Exactly(seq) => seq,
+    };
+    if expected == actual {
+        return Ok(());
+    }
+    Err(StoreError::Conflict { session: commit.session, expected, actual })
+}

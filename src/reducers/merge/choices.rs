@@ -1,0 +1,71 @@
+//! Which side is taken where both have changed the same.
+
+use std::collections::BTreeMap;
+
+use crate::engine::event::{MergeConflict, MergeSide};
+use crate::engine::path::EntryPath;
+
+/// Sides chosen for paths. A path chooses for everything below it where no deeper one does.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MergeChoices(BTreeMap<EntryPath, MergeSide>);
+
+/// A choice that contradicts another.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("both sides are chosen for {}; choose one", .0.rooted())]
+pub struct ChoiceError(EntryPath);
+
+impl MergeChoices {
+    /// Chooses a side for a path; the root chooses for all.
+    ///
+    /// # Errors
+    /// [`ChoiceError`] when the other side is chosen for the same path already.
+    pub fn choose(&mut self, path: EntryPath, side: MergeSide) -> Result<(), ChoiceError> {
+        match self.0.insert(path.clone(), side) {
+            Some(before) if before != side => Err(ChoiceError(path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// The side chosen for a path; none when none is.
+    pub fn side(&self, path: &EntryPath) -> Option<MergeSide> {
+        let mut at = (!self.0.is_empty()).then(|| path.clone());
+        while let Some(place) = at {
+            if let Some(side) = self.0.get(&place) {
+                return Some(*side);
+            }
+            at = place.parent();
+        }
+        None
+    }
+
+    /// The paths that were chosen for and that decide none of these conflicts.
+    pub fn unused<'a>(&'a self, conflicts: &'a [MergeConflict]) -> impl Iterator<Item = &'a EntryPath> {
+        let decides = |path: &EntryPath| {
+            let is_meant = |conflict: &MergeConflict| conflict.path == *path || conflict.path.is_below(path);
+            conflicts.iter().any(is_meant)
+        };
+        self.0.keys().filter(move |path| !decides(path))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_deepest_choice_counts() {
+        let path = |text: &str| EntryPath::lookup(text).unwrap();
+        let mut choices = MergeChoices::default();
+        assert_eq!(choices.side(&path("a")), None);
+        choices.choose(path("a"), MergeSide::Ours).unwrap();
+        choices.choose(path("a/b"), MergeSide::Theirs).unwrap();
+        let side = |text: &str| choices.side(&path(text));
+        assert_eq!(
+            [side("a"), side("a/x"), side("a/b/c"), side("ab")],
+            [Some(MergeSide::Ours), Some(MergeSide::Ours), Some(MergeSide::Theirs), None]
+        );
+        assert!(choices.clone().choose(path("a"), MergeSide::Theirs).is_err());
+        choices.choose(EntryPath::root(), MergeSide::Theirs).unwrap();
+        assert_eq!(choices.side(&path("zz")), Some(MergeSide::Theirs));
+    }
+}

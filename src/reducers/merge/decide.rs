@@ -1,0 +1,159 @@
+//! What becomes of one path that the child has changed.
+
+use bytes::Bytes;
+
+use super::sides::{Nodes, Sides, is_leaf};
+use super::text::{self, Lines};
+use crate::engine::event::{ConflictKind, Node};
+use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
+
+/// What becomes of a path.
+pub(super) enum Decision {
+    /// It stays as the parent has it.
+    Nothing,
+    /// It becomes as the child has it.
+    Take,
+    /// It becomes something of both sides; contents are given when they are new.
+    Merge { node: Node, bytes: Option<Bytes> },
+    /// The child's can't be made.
+    LeaveOut,
+    /// Somebody has to choose.
+    Conflict(ConflictKind),
+}
+
+/// A regular file.
+#[derive(Clone, Copy)]
+struct File<'a> {
+    content: &'a Digest,
+    size: u64,
+    executable: bool,
+    text: bool,
+    incomplete: bool,
+}
+
+impl<'a> File<'a> {
+    fn of(node: Option<&'a Node>) -> Option<Self> {
+        match node? {
+            Node::File { content, size, executable, text, incomplete } => {
+                let (size, executable, text, incomplete) = (*size, *executable, *text, *incomplete);
+                Some(Self { content, size, executable, text, incomplete })
+            }
+            Node::Symlink { .. } | Node::Directory | Node::Special { .. } => None,
+        }
+    }
+
+    /// Contents that could not be read are like no others.
+    fn has_contents_of(&self, other: &Self) -> bool {
+        self.content == other.content && !(self.incomplete && *self.content == Digest::from_bytes([0; 32]))
+    }
+
+    fn node(&self, executable: bool) -> Node {
+        let Self { content, size, text, incomplete, .. } = *self;
+        Node::File { content: *content, size, executable, text, incomplete }
+    }
+}
+
+/// Whether an entry can be made from what is kept of it.
+pub(super) fn can_be_made(node: &Node) -> bool {
+    !matches!(node, Node::File { incomplete: true, .. } | Node::Special { .. })
+}
+
+/// Decides on a path that the child has changed and where nothing [clashes](Sides::clashes).
+pub(super) fn decide<E>(
+    sides: &Sides<'_>,
+    path: &EntryPath,
+    read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
+) -> Result<Decision, E> {
+    let nodes = sides.nodes(path);
+    let Nodes { base, ours, theirs } = nodes;
+    if ours == base {
+        return Ok(taken(sides, path, nodes));
+    }
+    let files = [File::of(base), File::of(ours), File::of(theirs)];
+    if let [Some(base), Some(ours), Some(theirs)] = files {
+        return merged(base, ours, theirs, read);
+    }
+    if ours == theirs {
+        return Ok(match files {
+            [_, Some(ours), Some(theirs)] if !ours.has_contents_of(&theirs) => {
+                Decision::Conflict(ConflictKind::Incomplete)
+            }
+            _ => Decision::Nothing,
+        });
+    }
+    Ok(Decision::Conflict(match (ours, theirs) {
+        (None, _) => ConflictKind::DeletedByOurs,
+        (_, None) => ConflictKind::DeletedByTheirs,
+        (Some(Node::Symlink { .. }), Some(Node::Symlink { .. })) => ConflictKind::Link,
+        _ => match files {
+            [_, Some(ours), Some(theirs)] if ours.has_contents_of(&theirs) => ConflictKind::Mode,
+            [_, Some(_), Some(theirs)] if theirs.incomplete => ConflictKind::Incomplete,
+            [_, Some(_), Some(_)] => ConflictKind::Added,
+            _ => ConflictKind::Kind,
+        },
+    }))
+}
+
+/// What only the child has changed.
+fn taken(sides: &Sides<'_>, path: &EntryPath, nodes: Nodes<'_>) -> Decision {
+    let Nodes { base, theirs, .. } = nodes;
+    if base.is_none() && sides.is_in_deleted(path) {
+        // A directory comes with what is in it, and so does the conflict about it.
+        return match is_leaf(sides.theirs, path) {
+            true => Decision::Conflict(ConflictKind::DirectoryDeletedByOurs),
+            false => Decision::Nothing,
+        };
+    }
+    match theirs {
+        Some(Node::File { incomplete: true, .. }) => Decision::Conflict(ConflictKind::Incomplete),
+        Some(Node::Special { .. }) if matches!(base, None | Some(Node::Special { .. })) => Decision::LeaveOut,
+        Some(Node::Special { .. }) => Decision::Conflict(ConflictKind::Kind),
+        _ => Decision::Take,
+    }
+}
+
+/// A file that both sides have changed.
+fn merged<E>(
+    base: File<'_>,
+    ours: File<'_>,
+    theirs: File<'_>,
+    read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
+) -> Result<Decision, E> {
+    // There are two values only: who changed it has the other one.
+    let executable = if ours.executable == base.executable { theirs.executable } else { ours.executable };
+    if ours.has_contents_of(&theirs) || theirs.has_contents_of(&base) {
+        return Ok(match ours.executable == executable {
+            true => Decision::Nothing,
+            false => whole(ours, executable),
+        });
+    }
+    if ours.has_contents_of(&base) {
+        return Ok(whole(theirs, executable));
+    }
+    let all = [base, ours, theirs];
+    if all.iter().any(|file| file.incomplete) {
+        return Ok(Decision::Conflict(ConflictKind::Incomplete));
+    }
+    if !all.iter().all(|file| file.text) {
+        return Ok(Decision::Conflict(ConflictKind::Binary));
+    }
+    if all.iter().any(|file| file.size > text::MERGED_BYTES_MAX) {
+        return Ok(Decision::Conflict(ConflictKind::Large));
+    }
+    let [base, ours, theirs] = [read(base.content)?, read(ours.content)?, read(theirs.content)?];
+    Ok(match text::merge(&base, &ours, &theirs) {
+        Lines::Merged(bytes) => Decision::Merge { node: Node::file(&bytes, executable), bytes: Some(bytes.into()) },
+        Lines::Conflict => Decision::Conflict(ConflictKind::Text),
+        Lines::TooMany => Decision::Conflict(ConflictKind::Large),
+        Lines::NoText => Decision::Conflict(ConflictKind::Binary),
+    })
+}
+
+/// The contents of one side with the executable bit of both.
+fn whole(file: File<'_>, executable: bool) -> Decision {
+    match file.incomplete {
+        true => Decision::Conflict(ConflictKind::Incomplete),
+        false => Decision::Merge { node: file.node(executable), bytes: None },
+    }
+}

@@ -1,0 +1,238 @@
+//! A three-way merge of file trees by path, pure: what is to be written, and what does not go together.
+
+mod choices;
+mod decide;
+mod sides;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+
+use super::VirtualFileSystem;
+use crate::engine::event::{ConflictKind, MergeConflict, MergeSide, Node, WriteMode};
+use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
+
+pub use choices::{ChoiceError, MergeChoices};
+pub use text::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
+
+use decide::{Decision, can_be_made};
+use sides::Sides;
+
+/// What has to happen in the parent for a merge.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct MergePlan {
+    /// What to do, in order: what goes first, then what comes, each directory before what is in it.
+    pub steps: Vec<MergeStep>,
+    /// What both sides changed, by path; with the side that was chosen where one was.
+    pub conflicts: Vec<MergeConflict>,
+    /// Special files of the child's, which can't be made and stay away.
+    pub left_out: Vec<EntryPath>,
+    /// Whether the child has changed anything at all.
+    pub has_changes: bool,
+}
+
+/// A change of the parent's files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MergeStep {
+    /// An entry goes, and with a directory what is below it.
+    Delete {
+        /// Which.
+        path: EntryPath,
+    },
+    /// An entry comes, or becomes another; what stood there goes, and missing directories come with it.
+    Write {
+        /// Where.
+        path: EntryPath,
+        /// Whether something stands there.
+        mode: WriteMode,
+        /// What.
+        node: Node,
+        /// The contents, when they are put together from both sides; else they are in the store.
+        merged: Option<Bytes>,
+    },
+}
+
+impl MergeStep {
+    /// The path that it concerns.
+    pub fn path(&self) -> &EntryPath {
+        match self {
+            Self::Delete { path } | Self::Write { path, .. } => path,
+        }
+    }
+}
+
+impl MergePlan {
+    /// The conflicts for which nothing was chosen. While there is one, the steps must not be taken.
+    pub fn open(&self) -> impl Iterator<Item = &MergeConflict> {
+        self.conflicts.iter().filter(|conflict| conflict.resolved.is_none())
+    }
+}
+
+/// Plans how what `theirs` changed since `base` comes into `ours`, by these rules:
+///
+/// - What only one side changed is taken; what both changed alike is there already.
+/// - Texts that both changed are merged line by line; the executable bit is merged apart from the contents.
+/// - A directory goes when nothing is left in it; what the other side made or changed in it is a conflict.
+/// - A file on one side and a directory on the other are a conflict of all that is below, too.
+/// - A choice decides conflicts only. The whole entry is then as it is on that side.
+///
+/// Only paths that differ are looked at. `read` gives contents by their digest.
+///
+/// # Errors
+/// What `read` gives.
+pub fn plan_merge<E>(
+    base: &VirtualFileSystem,
+    ours: &VirtualFileSystem,
+    theirs: &VirtualFileSystem,
+    choices: &MergeChoices,
+    mut read: impl FnMut(&Digest) -> Result<Bytes, E>,
+) -> Result<MergePlan, E> {
+    let sides = Sides::new(base, ours, theirs);
+    let mut planning = Planning { sides: &sides, choices, out: Outcome::default() };
+    let clashes = sides.clashes();
+    for path in sides.of_theirs.iter().filter(|path| !is_within(path, &clashes)) {
+        let nodes = sides.nodes(path);
+        match decide::decide(&sides, path, &mut read)? {
+            Decision::Nothing => {}
+            Decision::Take => planning.out.take(path, nodes.theirs),
+            Decision::Merge { node, bytes } => {
+                planning.out.writes.insert(path.clone(), (node, bytes));
+            }
+            Decision::LeaveOut => planning.out.left_out.push(path.clone()),
+            Decision::Conflict(kind) => planning.conflict(path, kind),
+        }
+    }
+    for path in sides.made_in_deleted().filter(|path| !is_within(path, &clashes)) {
+        planning.conflict(path, ConflictKind::DirectoryDeletedByTheirs);
+    }
+    clashes.iter().for_each(|path| planning.clash(path));
+    Ok(planning.finish())
+}
+
+/// Whether a path is one of these or below one.
+fn is_within(path: &EntryPath, places: &BTreeSet<EntryPath>) -> bool {
+    let mut at = (!places.is_empty()).then(|| path.clone());
+    while let Some(place) = at {
+        if places.contains(&place) {
+            return true;
+        }
+        at = place.parent();
+    }
+    false
+}
+
+struct Planning<'a> {
+    sides: &'a Sides<'a>,
+    choices: &'a MergeChoices,
+    out: Outcome,
+}
+
+#[derive(Default)]
+struct Outcome {
+    writes: BTreeMap<EntryPath, (Node, Option<Bytes>)>,
+    deletes: BTreeSet<EntryPath>,
+    conflicts: BTreeMap<EntryPath, MergeConflict>,
+    left_out: Vec<EntryPath>,
+    /// What stays in the parent although the child does not have it so.
+    kept: BTreeSet<EntryPath>,
+}
+
+impl Outcome {
+    /// Makes a path as it is on the child's side.
+    fn take(&mut self, path: &EntryPath, theirs: Option<&Node>) {
+        match theirs {
+            Some(node) => drop(self.writes.insert(path.clone(), (node.clone(), None))),
+            None => drop(self.deletes.insert(path.clone())),
+        }
+    }
+}
+
+impl Planning<'_> {
+    fn conflict(&mut self, path: &EntryPath, kind: ConflictKind) {
+        let nodes = self.sides.nodes(path);
+        let mut resolved = self.choices.side(path);
+        if resolved == Some(MergeSide::Theirs) && !nodes.theirs.is_none_or(can_be_made) {
+            resolved = None;
+        }
+        match resolved {
+            Some(MergeSide::Theirs) => self.out.take(path, nodes.theirs),
+            Some(MergeSide::Ours) | None => {
+                if nodes.ours.is_some() {
+                    self.out.kept.insert(path.clone());
+                }
+            }
+        }
+        self.note(path, kind, resolved);
+    }
+
+    /// A conflict of all that is at and below a path.
+    fn clash(&mut self, path: &EntryPath) {
+        let all = self.sides.at_and_below(path);
+        let is_incomplete = |node: &Node| matches!(node, Node::File { incomplete: true, .. });
+        let can_be_taken = || !all.iter().any(|path| self.sides.nodes(path).theirs.is_some_and(is_incomplete));
+        let mut resolved = self.choices.side(path);
+        if resolved == Some(MergeSide::Theirs) && !can_be_taken() {
+            resolved = None;
+        }
+        for below in &all {
+            let nodes = self.sides.nodes(below);
+            match resolved {
+                Some(MergeSide::Theirs) if nodes.ours == nodes.theirs => {}
+                Some(MergeSide::Theirs) if !nodes.theirs.is_none_or(can_be_made) => {
+                    self.out.left_out.push(below.clone());
+                }
+                Some(MergeSide::Theirs) => self.out.take(below, nodes.theirs),
+                Some(MergeSide::Ours) | None => {
+                    if nodes.ours.is_some() {
+                        self.out.kept.insert(below.clone());
+                    }
+                }
+            }
+        }
+        self.note(path, ConflictKind::Kind, resolved);
+    }
+
+    fn note(&mut self, path: &EntryPath, kind: ConflictKind, resolved: Option<MergeSide>) {
+        let nodes = self.sides.nodes(path);
+        let (base, ours, theirs) = (nodes.base.cloned(), nodes.ours.cloned(), nodes.theirs.cloned());
+        let conflict = MergeConflict { path: path.clone(), kind, base, ours, theirs, resolved };
+        self.out.conflicts.insert(path.clone(), conflict);
+    }
+
+    /// Brings what was decided into an order in which it can be done.
+    fn finish(self) -> MergePlan {
+        let Outcome { writes, deletes, conflicts, mut left_out, kept } = self.out;
+        let sides = self.sides;
+        let keeps_something = |path: &EntryPath| sides::below(&kept, path).next().is_some();
+        let going: BTreeSet<EntryPath> = deletes.into_iter().filter(|path| !keeps_something(path)).collect();
+        let replaced = |path: &EntryPath| writes.get(path).is_some_and(|(node, _)| *node != Node::Directory);
+        let goes_with_another = |path: &EntryPath| {
+            let mut above = path.parent();
+            while let Some(place) = above.filter(|place| !place.is_root()) {
+                if going.contains(&place) || replaced(&place) {
+                    return true;
+                }
+                above = place.parent();
+            }
+            false
+        };
+        let topmost = going.iter().filter(|path| !goes_with_another(path));
+        let mut steps: Vec<MergeStep> = topmost.map(|path| MergeStep::Delete { path: path.clone() }).collect();
+        for (path, (node, merged)) in &writes {
+            let is_new = sides.ours.get(path).is_none();
+            let comes_with_another = || sides::below_in_map(&writes, path).next().is_some();
+            if *node == Node::Directory && is_new && comes_with_another() {
+                continue;
+            }
+            let mode = if is_new { WriteMode::Create } else { WriteMode::Overwrite };
+            steps.push(MergeStep::Write { path: path.clone(), mode, node: node.clone(), merged: merged.clone() });
+        }
+        left_out.sort();
+        let has_changes = !sides.of_theirs.is_empty();
+        MergePlan { steps, conflicts: conflicts.into_values().collect(), left_out, has_changes }
+    }
+}

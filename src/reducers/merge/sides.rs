@@ -1,0 +1,145 @@
+//! The three trees of a merge, and where they differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+
+use super::is_within;
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+use crate::reducers::{Change, Entry, VirtualFileSystem};
+
+/// Three trees, and the paths at which two of them differ from the first.
+pub(super) struct Sides<'a> {
+    pub(super) base: &'a VirtualFileSystem,
+    pub(super) ours: &'a VirtualFileSystem,
+    pub(super) theirs: &'a VirtualFileSystem,
+    /// What the parent changed.
+    pub(super) of_ours: BTreeSet<EntryPath>,
+    /// What the child changed.
+    pub(super) of_theirs: BTreeSet<EntryPath>,
+}
+
+/// What stands at a path on each side.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Nodes<'a> {
+    pub(super) base: Option<&'a Node>,
+    pub(super) ours: Option<&'a Node>,
+    pub(super) theirs: Option<&'a Node>,
+}
+
+impl<'a> Sides<'a> {
+    pub(super) fn new(base: &'a VirtualFileSystem, ours: &'a VirtualFileSystem, theirs: &'a VirtualFileSystem) -> Self {
+        let changed = |side: &VirtualFileSystem| base.diff(side).iter().map(Change::path).cloned().collect();
+        Self { base, ours, theirs, of_ours: changed(ours), of_theirs: changed(theirs) }
+    }
+
+    pub(super) fn nodes(&self, path: &EntryPath) -> Nodes<'a> {
+        let node = |side: &'a VirtualFileSystem| side.get(path).map(|entry| &entry.node);
+        Nodes { base: node(self.base), ours: node(self.ours), theirs: node(self.theirs) }
+    }
+
+    /// Where one side has a directory with something in it and the other something else: the topmost such places.
+    pub(super) fn clashes(&self) -> BTreeSet<EntryPath> {
+        let found: BTreeSet<EntryPath> = self.of_theirs.iter().filter_map(|path| self.clash(path)).collect();
+        let is_topmost = |path: &&EntryPath| path.parent().is_none_or(|parent| !is_within(&parent, &found));
+        found.iter().filter(is_topmost).cloned().collect()
+    }
+
+    /// The place at or above a path of the child's where the two sides clash.
+    fn clash(&self, path: &EntryPath) -> Option<EntryPath> {
+        let Nodes { base, ours, theirs } = self.nodes(path);
+        if let Some(above) = self.blocked(path).filter(|_| theirs.is_some()) {
+            return Some(above);
+        }
+        let directory = Some(&Node::Directory);
+        let was_a_file = base.is_some() && base != directory;
+        let clashes = match (ours, theirs) {
+            (Some(Node::Directory), Some(Node::Directory)) | (None, None) => false,
+            (Some(Node::Directory), Some(_)) => base != directory || self.have_more_below(path),
+            (Some(Node::Directory), None) | (None, Some(Node::Directory)) => was_a_file,
+            (Some(_), Some(Node::Directory)) => ours != base,
+            _ => false,
+        };
+        clashes.then(|| path.clone())
+    }
+
+    /// What the parent has put where the child has a directory above the path.
+    fn blocked(&self, path: &EntryPath) -> Option<EntryPath> {
+        let mut above = path.parent();
+        while let Some(place) = above.filter(|place| !place.is_root()) {
+            match self.ours.get(&place).map(|entry| &entry.node) {
+                None => above = place.parent(),
+                Some(Node::Directory) => return None,
+                ours => return (ours != self.nodes(&place).base).then_some(place),
+            }
+        }
+        None
+    }
+
+    /// Whether the parent has made or changed something below.
+    fn have_more_below(&self, path: &EntryPath) -> bool {
+        below(&self.of_ours, path).any(|path| self.ours.get(path).is_some())
+    }
+
+    /// Whether the parent has removed a directory in which the path was to be.
+    pub(super) fn is_in_deleted(&self, path: &EntryPath) -> bool {
+        let mut above = path.parent();
+        while let Some(place) = above.filter(|place| !place.is_root() && self.ours.get(place).is_none()) {
+            if self.base.get(&place).is_some_and(Entry::is_directory) {
+                return true;
+            }
+            above = place.parent();
+        }
+        false
+    }
+
+    /// What the parent has made in directories that the child has removed: files, and directories with nothing in them.
+    pub(super) fn made_in_deleted(&self) -> impl Iterator<Item = &EntryPath> {
+        let is_deleted = move |path: &&EntryPath| {
+            let nodes = self.nodes(path);
+            nodes.base == Some(&Node::Directory) && nodes.theirs.is_none()
+        };
+        // What is deeper is found with the topmost directory that is gone.
+        let is_topmost = move |path: &&EntryPath| path.parent().is_none_or(|parent| !is_deleted(&&parent));
+        let directories = self.of_theirs.iter().filter(is_deleted).filter(is_topmost);
+        let made = directories.flat_map(|directory| below(&self.of_ours, directory));
+        made.filter(move |path| {
+            let nodes = self.nodes(path);
+            nodes.base.is_none() && nodes.ours.is_some() && is_leaf(self.ours, path)
+        })
+    }
+
+    /// The paths at and below one at which the two sides may differ.
+    pub(super) fn at_and_below(&self, path: &EntryPath) -> BTreeSet<EntryPath> {
+        let below = below(&self.of_ours, path).chain(below(&self.of_theirs, path));
+        below.chain([path]).cloned().collect()
+    }
+}
+
+/// Whether nothing is below a path.
+pub(super) fn is_leaf(side: &VirtualFileSystem, path: &EntryPath) -> bool {
+    side.below(path).next().is_none()
+}
+
+/// The bounds of what lies below a path that is not the root.
+fn bounds(path: &EntryPath) -> (Vec<u8>, Vec<u8>) {
+    ([path.as_bytes(), b"/"].concat(), [path.as_bytes(), &[b'/' + 1]].concat())
+}
+
+/// What of a set is below a path.
+pub(super) fn below<'a>(
+    set: &'a BTreeSet<EntryPath>,
+    path: &EntryPath,
+) -> impl Iterator<Item = &'a EntryPath> + use<'a> {
+    let (from, until) = bounds(path);
+    set.range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Excluded(&until[..])))
+}
+
+/// What of a map is below a path.
+pub(super) fn below_in_map<'a, V>(
+    map: &'a BTreeMap<EntryPath, V>,
+    path: &EntryPath,
+) -> impl Iterator<Item = &'a EntryPath> + use<'a, V> {
+    let (from, until) = bounds(path);
+    map.range::<[u8], _>((Bound::Excluded(&from[..]), Bound::Excluded(&until[..]))).map(|(path, _)| path)
+}

@@ -1,0 +1,233 @@
+//! What a child did comes into its parent: whole, once, and with where it comes from.
+
+use std::sync::Arc;
+
+use foldspace::{
+    ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, Dispatcher, DriftFound, Event, MergeChoices,
+    MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Session, Tools, WriteFile, merge_child,
+    preview_merge,
+};
+
+use super::rig::{Full, Rig, event, path, record, texts};
+
+fn merge(
+    rig: &Rig,
+    parent: &Dispatcher,
+    child: &Dispatcher,
+    choices: &MergeChoices,
+) -> Result<MergeReport, MergeError> {
+    rig.runtime.block_on(merge_child(parent, &rig.sessions, child.session(), choices))
+}
+
+fn merged(rig: &Rig, parent: &Dispatcher, child: &Dispatcher) -> MergeReport {
+    let report = merge(rig, parent, child, &MergeChoices::default()).unwrap();
+    assert_eq!(report.outcome, MergeOutcome::Merged, "{:?}", report.conflicts);
+    report
+}
+
+fn choosing(side: MergeSide, place: &str) -> MergeChoices {
+    let mut choices = MergeChoices::default();
+    choices.choose(path(place), side).unwrap();
+    choices
+}
+
+fn head(session: &Session) -> u64 {
+    session.head().unwrap()
+}
+
+/// A parent with three files, and a child that has them, too.
+fn family(rig: &Rig) -> (Dispatcher, Dispatcher) {
+    let parent = rig.parent();
+    rig.write(&parent, "a.txt", "1\n2\n3\n4\n5\n");
+    rig.write(&parent, "d/old.txt", "old\n");
+    rig.write(&parent, "same.txt", "same\n");
+    let child = rig.child(&parent, "worker", ChildLimits::default());
+    (parent, child)
+}
+
+#[test]
+fn what_both_did_is_there_and_each_file_names_where_it_comes_from() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&parent, "a.txt", "1\n", "one\n");
+    rig.write(&parent, "mine.txt", "mine\n");
+    rig.edit(&child, "a.txt", "5\n", "five\n");
+    rig.remove(&child, "d");
+    rig.write(&child, "new/deep.txt", "new\n");
+    let (before, child_at) = (head(parent.session()), head(child.session()));
+
+    let preview = preview_merge(&rig.sessions, parent.session(), child.session(), &MergeChoices::default()).unwrap();
+    assert_eq!((head(parent.session()), preview.outcome), (before, MergeOutcome::Merged));
+    let report = merged(&rig, &parent, &child);
+    assert_eq!(preview.merged, report.merged);
+    let expected =
+        [("a.txt", "one\n2\n3\n4\nfive\n"), ("mine.txt", "mine\n"), ("new/deep.txt", "new\n"), ("same.txt", "same\n")];
+    assert_eq!(rig.texts(parent.session()), texts(&expected));
+    assert_eq!(head(child.session()), child_at, "the child is only read");
+
+    let tells = event::<ChildMerged>(parent.session(), report.seq.unwrap());
+    assert_eq!((tells.seq, tells.event.child_at), (before + 1, child_at));
+    let mut seq = tells.seq;
+    for entry in &tells.event.merged {
+        seq += 1;
+        let own = parent.session().event(seq).unwrap();
+        assert_eq!(own.time, tells.time, "one commit");
+        let from = child.session().event(entry.from.unwrap()).unwrap();
+        let path_of = |event: &foldspace::Recorded| match event.typed::<DeleteEntry>() {
+            Some(gone) => gone.unwrap().event.path,
+            None => event.typed::<WriteFile>().unwrap().unwrap().event.path,
+        };
+        assert_eq!((path_of(&own), path_of(&from)), (entry.path.clone(), entry.path.clone()));
+        assert_eq!(own.event.kind, from.event.kind);
+    }
+    assert_eq!(seq, head(parent.session()));
+    assert_eq!(tells.event.merged.iter().filter(|entry| entry.both).count(), 1);
+    assert!(parent.session().snapshot().is_ok());
+}
+
+#[test]
+fn merging_again_does_nothing_and_later_work_comes_alone() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&child, "a.txt", "2\n", "two\n");
+    merged(&rig, &parent, &child);
+    let before = head(parent.session());
+    let again = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap();
+    assert_eq!((again.outcome, again.seq, head(parent.session())), (MergeOutcome::Nothing, None, before));
+
+    // The parent goes on with what it got; the child's next change is merged by what it was then.
+    rig.edit(&parent, "a.txt", "two\n", "zwei\n");
+    rig.edit(&child, "a.txt", "5\n", "five\n");
+    let report = merged(&rig, &parent, &child);
+    assert_eq!(report.base, again.child_at);
+    assert_eq!(rig.texts(parent.session())[0].1, "1\nzwei\n3\n4\nfive\n");
+}
+
+#[test]
+fn a_change_that_both_made_is_noted_once_and_changes_no_file() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    for side in [&parent, &child] {
+        rig.edit(side, "same.txt", "same", "new");
+    }
+    let report = merged(&rig, &parent, &child);
+    assert_eq!(report.merged, []);
+    // Without that note this would look like a conflict.
+    rig.edit(&parent, "same.txt", "new", "newer");
+    assert_eq!(merge(&rig, &parent, &child, &MergeChoices::default()).unwrap().outcome, MergeOutcome::Nothing);
+}
+
+#[test]
+fn a_conflict_is_recorded_once_with_both_sides_kept_and_can_be_decided() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&parent, "a.txt", "3\n", "ours\n");
+    rig.edit(&child, "a.txt", "3\n", "theirs\n");
+    rig.write(&child, "new.txt", "new\n");
+    let (before, shown) = (head(parent.session()), rig.texts(parent.session()));
+    let report = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap();
+    assert_eq!((report.outcome, report.seq), (MergeOutcome::Conflicted, Some(before + 1)));
+    assert_eq!(rig.texts(parent.session()), shown, "no file is changed");
+    let tells = event::<MergeConflicted>(parent.session(), before + 1).event;
+    let [conflict] = &tells.conflicts[..] else { panic!("{tells:?}") };
+    assert_eq!((conflict.kind, &conflict.path, conflict.resolved), (ConflictKind::Text, &path("a.txt"), None));
+    for (node, text) in [(&conflict.ours, "1\n2\nours\n4\n5\n"), (&conflict.theirs, "1\n2\ntheirs\n4\n5\n")] {
+        let Some(foldspace::Node::File { content, .. }) = node else { panic!("{node:?}") };
+        assert_eq!(parent.session().content(content).unwrap(), text);
+    }
+    // Nothing is new about it the second time.
+    let again = merge(&rig, &parent, &child, &choosing(MergeSide::Ours, "other")).unwrap();
+    assert_eq!((again.seq, head(parent.session())), (None, before + 1));
+    assert_eq!(again.unused, [path("other")]);
+
+    let report = merge(&rig, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
+    assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
+    assert_eq!(rig.texts(parent.session())[0].1, "1\n2\ntheirs\n4\n5\n");
+    let state = parent.session().state().unwrap();
+    assert_eq!(state.slice::<Children>().unwrap().conflicted(child.session().id()), None);
+}
+
+#[test]
+fn what_was_decided_for_the_parent_stays_decided() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&parent, "a.txt", "3\n", "ours\n");
+    rig.edit(&child, "a.txt", "3\n", "theirs\n");
+    let report = merge(&rig, &parent, &child, &choosing(MergeSide::Ours, "/")).unwrap();
+    assert_eq!((report.outcome, report.merged.len()), (MergeOutcome::Merged, 0));
+    rig.edit(&child, "a.txt", "5\n", "five\n");
+    merged(&rig, &parent, &child);
+    assert_eq!(rig.texts(parent.session())[0].1, "1\n2\nours\n4\nfive\n");
+}
+
+#[test]
+fn when_the_disk_is_full_nothing_has_happened() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.write(&child, "new.txt", "new\n");
+    let session = parent.session().clone();
+    drop(parent);
+    let disk = Full::of(&rig, &session);
+    let parent = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
+    let (before, shown) = (head(&session), rig.texts(&session));
+    disk.set(true);
+    let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err();
+    assert!(matches!(error, MergeError::Workspace(_)), "{error}");
+    assert_eq!((head(&session), rig.texts(&session)), (before, shown));
+    disk.set(false);
+    merged(&rig, &parent, &child);
+    assert_eq!(rig.texts(&session)[2].1, "new\n");
+}
+
+#[test]
+fn what_somebody_changed_by_hand_counts() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&child, "same.txt", "same", "the child's");
+    std::fs::write(rig.place(parent.session()).join("same.txt"), "by hand\n").unwrap();
+    let before = head(parent.session());
+    let report = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap();
+    assert_eq!(report.outcome, MergeOutcome::Conflicted);
+    assert_eq!(event::<DriftFound>(parent.session(), before + 1).event.entries, 1);
+    assert_eq!(rig.texts(parent.session())[2].1, "by hand\n");
+}
+
+#[test]
+fn only_children_are_merged() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    let merge = |parent: &Dispatcher, child: &Dispatcher| merge(&rig, parent, child, &MergeChoices::default());
+    assert!(matches!(merge(&child, &parent), Err(MergeError::NotAChild { .. })));
+    assert!(matches!(merge(&parent, &parent), Err(MergeError::Shared(_))));
+    let other = rig.child(&parent, "other", ChildLimits::default());
+    assert!(matches!(merge(&other, &child), Err(MergeError::NotAChild { .. })));
+}
+
+#[test]
+fn a_parent_with_limits_keeps_them_in_a_merge() {
+    let rig = Rig::new();
+    let top = rig.parent();
+    let parent = rig.child(&top, "middle", ChildLimits { bytes_written: Some(4), ..ChildLimits::default() });
+    let child = rig.child(&parent, "worker", ChildLimits::default());
+    rig.write(&child, "new.txt", "12345");
+    let before = head(parent.session());
+    let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
+    assert!(error.contains("may write 4 more bytes"), "{error}");
+    assert_eq!((head(parent.session()), rig.texts(parent.session())), (before, vec![]));
+    rig.edit(&child, "new.txt", "12345", "1234");
+    assert_eq!(merged(&rig, &parent, &child).merged.len(), 1);
+}
+
+#[test]
+fn what_was_recorded_without_a_workspace_is_merged_into_one() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    record(child.session(), "deep/er/x", b"\0\xff");
+    let report = merged(&rig, &parent, &child);
+    let [change] = &report.merged[..] else { panic!("{report:?}") };
+    assert_eq!((change.change, &change.entry.path), ("added", &path("deep/er/x")));
+    assert_eq!(std::fs::read(rig.place(parent.session()).join("deep/er/x")).unwrap(), b"\0\xff");
+    let kinds = parent.session().events(report.seq.unwrap(), 9).unwrap();
+    let kinds: Vec<_> = kinds.iter().map(|event| event.event.kind.to_string()).collect();
+    assert_eq!(kinds, [ChildMerged::KIND, WriteFile::KIND]);
+}

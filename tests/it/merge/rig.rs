@@ -1,0 +1,186 @@
+//! A parent with children, on a disk.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldspace::{
+    BackendError, Capture, ChildLimits, Commit, Content, Dispatcher, EntryPath, Event, Expected, FileChange,
+    HostOptions, HostWorkspace, Isolation, NewSession, Node, Origin, Recorded, Registry, Seq, Session, SessionId,
+    SessionStarted, Sessions, Shell, ToolCall, ToolOutcome, Tools, VirtualFileSystem, Workspace, WriteFile, WriteMode,
+};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+/// A store with sessions whose files are in directories of this machine.
+pub(super) struct Rig {
+    pub(super) runtime: Runtime,
+    pub(super) sessions: Sessions,
+    directory: tempfile::TempDir,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+        let sessions = Sessions::open(directory.path().join("data"), Registry::standard()).unwrap();
+        Self { runtime, sessions, directory }
+    }
+
+    /// A session of its own.
+    pub(super) fn parent(&self) -> Dispatcher {
+        self.dispatcher(&self.sessions.create(NewSession::named("main")).unwrap())
+    }
+
+    /// A child that has a copy of the parent's files.
+    pub(super) fn child(&self, parent: &Dispatcher, name: &str, limits: ChildLimits) -> Dispatcher {
+        let session = parent.session();
+        let at = session.head().unwrap();
+        let id = SessionId::from_bytes(self.sessions.clock().fresh_id());
+        let isolation = Isolation::Full;
+        let origin = Origin { parent: session.id(), parent_name: session.name().to_owned(), at, isolation };
+        let started = SessionStarted {
+            name: name.to_owned(),
+            backend: "host".to_owned(),
+            program: "test".to_owned(),
+            options: Value::Null,
+            origin: Some(origin),
+            limits,
+        };
+        let mut commit = Commit::new(id, session.now()).expecting(Expected::NoSession);
+        commit.push(&started).unwrap();
+        for (path, entry) in files(session).iter() {
+            let event = WriteFile { path: path.clone(), mode: WriteMode::Create, node: entry.node.clone() };
+            commit.push(&event).unwrap();
+        }
+        self.sessions.store().submit(commit).unwrap().wait().unwrap();
+        self.dispatcher(&self.sessions.session(id).unwrap())
+    }
+
+    /// A dispatcher on the files of a session.
+    pub(super) fn dispatcher(&self, session: &Session) -> Dispatcher {
+        Dispatcher::with_rules(session.clone(), Tools::standard(), self.workspace(session), yes()).unwrap()
+    }
+
+    pub(super) fn place(&self, session: &Session) -> PathBuf {
+        self.directory.path().join(session.name())
+    }
+
+    fn workspace(&self, session: &Session) -> Arc<dyn Workspace> {
+        Arc::new(HostWorkspace::open(&self.place(session), &HostOptions::default()).unwrap())
+    }
+
+    pub(super) fn call(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> ToolOutcome {
+        self.runtime.block_on(dispatcher.call(ToolCall::new(tool, params))).unwrap()
+    }
+
+    /// Makes a call that must do well.
+    pub(super) fn does(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> ToolOutcome {
+        let outcome = self.call(dispatcher, tool, params);
+        assert!(outcome.is_ok(), "{tool}: {}", outcome.text);
+        outcome
+    }
+
+    pub(super) fn write(&self, dispatcher: &Dispatcher, path: &str, content: &str) -> ToolOutcome {
+        self.does(dispatcher, "write_file", json!({ "file_path": path, "content": content }))
+    }
+
+    pub(super) fn edit(&self, dispatcher: &Dispatcher, path: &str, old: &str, new: &str) -> ToolOutcome {
+        self.does(dispatcher, "edit_file", json!({ "file_path": path, "old_string": old, "new_string": new }))
+    }
+
+    pub(super) fn remove(&self, dispatcher: &Dispatcher, path: &str) -> ToolOutcome {
+        self.does(dispatcher, "rm", json!({ "path": path }))
+    }
+
+    /// The session's files are on the disk as its history has them. Gives the texts by path.
+    pub(super) fn texts(&self, session: &Session) -> Vec<(String, String)> {
+        let mut texts = Vec::new();
+        for (path, entry) in files(session).iter() {
+            let place = self.place(session).join(path.to_string());
+            if let Node::File { content, .. } = &entry.node {
+                let bytes = session.content(content).unwrap();
+                assert_eq!(std::fs::read(&place).unwrap(), bytes, "{path} on the disk");
+                texts.push((path.to_string(), String::from_utf8(bytes.to_vec()).unwrap()));
+            } else {
+                assert!(place.is_dir(), "{path}");
+            }
+        }
+        let on_disk = walk(&self.place(session));
+        assert_eq!(on_disk, files(session).len(), "nothing else is on the disk");
+        texts
+    }
+}
+
+fn walk(directory: &std::path::Path) -> usize {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    entries.map(|path| 1 + if path.is_dir() { walk(&path) } else { 0 }).sum()
+}
+
+fn yes() -> foldspace::ShellRules {
+    let policy = foldspace::CommandPolicy { auto_confirm: true, ..foldspace::CommandPolicy::default() };
+    foldspace::ShellRules { policy, ..foldspace::ShellRules::default() }
+}
+
+pub(super) fn path(text: &str) -> EntryPath {
+    EntryPath::lookup(text).unwrap()
+}
+
+pub(super) fn files(session: &Session) -> VirtualFileSystem {
+    session.state().unwrap().slice::<VirtualFileSystem>().cloned().unwrap()
+}
+
+pub(super) fn texts(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|(path, text)| ((*path).to_owned(), (*text).to_owned())).collect()
+}
+
+/// The event at a position, which must be one of that type.
+pub(super) fn event<E: Event>(session: &Session, seq: Seq) -> Recorded<E> {
+    session.event(seq).unwrap().typed::<E>().unwrap_or_else(|| panic!("{seq} is another event")).unwrap()
+}
+
+/// Files that somebody recorded without a workspace.
+pub(super) fn record(session: &Session, path: &str, bytes: &[u8]) {
+    let mut commit = session.commit();
+    let node = Node::file(bytes, false);
+    commit.push(&WriteFile { path: EntryPath::lookup(path).unwrap(), mode: WriteMode::Overwrite, node }).unwrap();
+    commit.keep(Content::of(bytes.to_vec()));
+    session.record(commit).unwrap();
+}
+
+/// A host workspace whose disk is full when it is told to be.
+pub(super) struct Full {
+    inner: Arc<dyn Workspace>,
+    is_full: AtomicBool,
+}
+
+impl Full {
+    pub(super) fn of(rig: &Rig, session: &Session) -> Arc<Self> {
+        Arc::new(Self { inner: rig.workspace(session), is_full: false.into() })
+    }
+
+    pub(super) fn set(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::Release);
+    }
+}
+
+impl Workspace for Full {
+    fn backend_name(&self) -> &'static str {
+        "full"
+    }
+
+    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        match self.is_full.load(Ordering::Acquire) {
+            true => Err(BackendError { backend: "full", reason: "the disk is full".to_owned() }),
+            false => self.inner.project(changes),
+        }
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        self.inner.shell()
+    }
+
+    fn capture(&self) -> Option<&dyn Capture> {
+        self.inner.capture()
+    }
+}

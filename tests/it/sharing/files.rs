@@ -1,0 +1,166 @@
+//! Files that a child has from its parent.
+
+use foldspace::{EntryPath, SessionId, ShellCommand, Touched, Workspace, WorkspaceSpec, remove_leftovers, unwatched};
+use tokio_util::sync::CancellationToken;
+
+use super::Sandbox;
+use crate::rig::{Kind, Rig, cache, eventually, named};
+
+const FILES: [(&str, &str); 3] = [("a/one", "one"), ("a/two", "two"), ("top", "top")];
+
+fn home(id: SessionId) -> std::path::PathBuf {
+    cache().join(id.to_string())
+}
+
+#[test]
+fn a_child_has_the_files_and_neither_sees_what_the_other_changes() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let parent = Sandbox::filled(&options, &FILES);
+    parent.sh("echo made > a/made; rm top; ln -s a/one link");
+    parent.rest();
+    let child = parent.fork();
+    assert_eq!(child.touched(), [], "what it has is what the parent's history says");
+    let all = "find . -type f -exec cat {} + | sort | tr '\\n' ' '; cat link; ls -A";
+    let before = parent.sh(all);
+    assert_eq!(child.sh(all), before);
+    assert_eq!(child.touched(), [], "reading changes nothing");
+    child.sh("echo child > a/one; rm a/two; mkdir a/d; echo x > a/d/x; rm -r link");
+    assert_eq!(parent.sh(all), before);
+    assert!(child.touched().contains(&Touched::Entry(EntryPath::lookup("a/one").unwrap())));
+    assert_eq!(parent.touched(), []);
+    parent.sh("echo parent > a/made; rm a/one; echo new > a/new");
+    assert_eq!(child.sh("cat a/one a/made a/d/x; ls a; ls link top 2>&1 | wc -l"), "child\nmade\nx\nd\nmade\none\n2\n");
+    let names = |touched: &[Touched]| touched.iter().map(|touched| format!("{touched:?}")).collect::<String>();
+    assert!(!names(&child.touched()).contains("new"));
+}
+
+#[test]
+fn nothing_but_files_goes_over() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let parent = Sandbox::filled(&options, &FILES);
+    parent.sh("echo secret > /tmp/secret");
+    let mut command = ShellCommand::shell("env");
+    command.env.insert("SECRET".to_owned(), "parent's".to_owned());
+    assert!(super::run(parent.shell().unwrap().as_ref(), command).contains("SECRET"));
+    parent.rest();
+    let child = parent.fork();
+    assert_eq!(child.sh("ls -A /tmp; env | grep SECRET || true"), "");
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let cancel = CancellationToken::new();
+    let command = ShellCommand::shell("touch began; sleep 1000");
+    let running = runtime.spawn(parent.shell().unwrap().execute(command, unwatched(), cancel.clone()));
+    let processes = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '";
+    eventually("the parent's command runs", || parent.sh(processes).contains("sleep 1000"));
+    assert!(!child.sh(processes).contains("sleep 1000"));
+    cancel.cancel();
+    runtime.block_on(running).unwrap().unwrap();
+    let door = "stat -c %i /run/foldspace/door/socket; hostname";
+    assert_ne!(child.sh(door), parent.sh(door));
+    assert_ne!(parent.started()[0].id, child.started()[0].id);
+    assert_eq!(parent.sh("cat /tmp/secret"), "secret\n");
+}
+
+#[test]
+fn while_a_command_runs_nothing_is_shared() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let parent = Sandbox::filled(&options, &FILES);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let cancel = CancellationToken::new();
+    let command = ShellCommand::shell("touch began; sleep 100");
+    let running = runtime.spawn(parent.shell().unwrap().execute(command, unwatched(), cancel.clone()));
+    eventually("it has begun", || {
+        parent.capture().unwrap().observe(&EntryPath::lookup("began").unwrap()).unwrap().is_some()
+    });
+    let child = Sandbox::new(&options);
+    let id = child.id;
+    drop(child);
+    assert!(!parent.fork_to(id).unwrap());
+    cancel.cancel();
+    runtime.block_on(running).unwrap().unwrap();
+    parent.rest();
+    assert!(parent.fork_to(id).unwrap());
+    drop(Sandbox::of(id, &options));
+    assert!(!home(id).exists());
+}
+
+#[test]
+fn any_of_a_family_may_go_first() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let parent = Sandbox::filled(&options, &FILES);
+    parent.sh("echo 0 > depth");
+    parent.rest();
+    let mut child = parent.fork();
+    child.sh("echo 1 > depth; echo child > child");
+    child.rest();
+    let mut grandchild = child.fork();
+    let parent_home = home(parent.id);
+    drop(parent);
+    assert!(parent_home.exists(), "others use its layers");
+    assert!(!parent_home.join("run").exists() && !parent_home.join("lock").exists());
+    assert_eq!(grandchild.sh("cat depth a/one child; echo 2 > depth; rm a/two"), "1\nonechild\n");
+    // As later processes find them.
+    child.reopen();
+    assert_eq!(child.sh("cat depth a/one a/two"), "1\nonetwo");
+    let child_home = home(child.id);
+    drop(child);
+    grandchild.reopen();
+    assert!(!grandchild.is_blank());
+    assert_eq!(grandchild.sh("cat depth a/one; ls"), "2\nonea\nchild\ndepth\ntop\n");
+    assert!(remove_leftovers(Some("unix:///nowhere.sock"), false).unwrap().failed.is_empty());
+    assert_eq!(grandchild.sh("cat a/one"), "one", "what is in use is no leftover");
+    let last = home(grandchild.id);
+    drop(grandchild);
+    assert!(!last.exists() && !child_home.exists() && !parent_home.exists());
+}
+
+#[test]
+fn what_has_no_layers_or_no_files_is_not_shared() {
+    let Some(options) = Rig::options(Kind::Plain) else { return };
+    let plain = Sandbox::filled(&options, &FILES);
+    let child = SessionId::from_bytes([7; 16]);
+    assert!(!plain.fork_to(child).unwrap());
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let blank = Sandbox::new(&options);
+    assert!(blank.is_blank() && !blank.fork_to(child).unwrap());
+    assert!(!home(child).exists());
+    let (one, other) = (Sandbox::filled(&options, &FILES), Sandbox::filled(&options, &[("mine", "mine")]));
+    let id = other.id;
+    assert!(one.fork_to(id).unwrap_err().to_string().contains("in use"), "somebody has it open");
+    let open = other.sh("ls");
+    assert_eq!(open, "mine\n");
+}
+
+#[test]
+fn a_container_that_a_killed_process_left_writes_nothing_into_a_child() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let mut parent = Sandbox::filled(&options, &FILES);
+    parent.sh("true");
+    parent.rest();
+    // Neither closed nor dropped: its container runs on, and shows the files.
+    let lost = parent.open.take().unwrap();
+    let home = home(parent.id);
+    let lock = home.join("lock");
+    std::fs::rename(&lock, home.join("lock.lost")).unwrap();
+    parent.open = Some(foldspace::PodmanSandbox::open(parent.id, &options).unwrap());
+    assert_eq!(named(&parent.name()).len(), 1);
+    parent.rest();
+    let child = parent.fork();
+    assert_eq!(named(&parent.name()), Vec::<String>::new());
+    assert_eq!(child.sh("cat a/one"), "one");
+    drop(lost);
+    assert_eq!(child.sh("cat a/one"), "one");
+}
+
+#[test]
+fn a_removed_session_leaves_what_its_child_needs() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let mut parent = Sandbox::filled(&options, &FILES);
+    let child = parent.fork();
+    let spec = WorkspaceSpec::Podman(options.clone());
+    parent.open.take().unwrap().close();
+    spec.remove(parent.id, &cache()).unwrap();
+    assert_eq!(child.sh("cat a/one a/two top"), "onetwotop");
+    child.close();
+    spec.remove(parent.id, &cache()).unwrap();
+    assert_eq!(child.sh("cat a/one a/two top"), "onetwotop");
+}

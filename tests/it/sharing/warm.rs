@@ -1,0 +1,215 @@
+//! Containers that are made before anybody needs one.
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use foldspace::{MachineNews, PodmanOptions, Registry, Sessions, WarmContainers, Workspace};
+use podman_api::opts::{ContainerListFilter, ContainerListOpts};
+
+use super::Sandbox;
+use crate::rig::{Kind, Rig, eventually, named, podman};
+
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Options that no other test has, so that nobody else takes a container.
+fn options(pids: u32) -> Option<PodmanOptions> {
+    Some(PodmanOptions { pids, ..Rig::options(Kind::Overlay)? })
+}
+
+fn keep(options: &PodmanOptions, count: usize) -> WarmContainers {
+    let warm = WarmContainers::keep(options, count).unwrap();
+    warm.wait(PATIENCE).unwrap();
+    warm
+}
+
+/// The ids of all containers that nobody has taken, of the process of that number.
+fn spares(process: u32) -> Vec<String> {
+    let filter = ContainerListFilter::LabelKeyVal("foldspace.session".to_owned(), "warm".to_owned());
+    let options = ContainerListOpts::builder().all(true).filter([filter]).build();
+    let found = podman(async |podman| podman.containers().list(&options).await).unwrap();
+    let is_spare = |names: &[String]| names.iter().any(|name| name.starts_with("foldspace-warm-"));
+    let owner = format!("{process}:");
+    let is_its = |container: &podman_api::models::ListContainer| {
+        let labels = container.labels.as_ref();
+        labels.and_then(|labels| labels.get("foldspace.owner")).is_some_and(|label| label.starts_with(&owner))
+    };
+    let spares = found.into_iter().filter(|one| is_spare(one.names.as_deref().unwrap_or_default()) && is_its(one));
+    spares.filter_map(|container| container.id).collect()
+}
+
+#[test]
+fn a_session_takes_one_and_another_comes() {
+    let Some(options) = options(401) else { return };
+    let warm = keep(&options, 1);
+    let sandbox = Sandbox::filled(&options, &[("a/one", "one")]);
+    let before = spares(std::process::id());
+    assert_eq!(sandbox.sh("cat a/one; pwd; id -u; ls -A /tmp; ls -A; echo x > made"), "one/workspace\n65534\na\n");
+    let started = sandbox.started();
+    let [started] = &started[..] else { panic!("{started:?}") };
+    assert!(before.contains(&started.id), "it was there already");
+    assert!(started.created && started.overlay && started.runner && started.name == sandbox.name(), "{started:?}");
+    assert!(sandbox.touched().len() <= 1, "only what the command has made is touched");
+    assert_eq!(sandbox.sh("cat made; env | grep -c FOLDSPACE || true"), "x\n0\n");
+    eventually("it has the session's name", || named(&sandbox.name()) == [started.id.clone()]);
+    warm.wait(PATIENCE).unwrap();
+    assert_eq!(warm.ready(), 1);
+    // Nobody gets what somebody had.
+    let other = Sandbox::filled(&options, &[]);
+    assert_eq!(other.sh("ls -A; ls -A /tmp"), "");
+    assert_ne!(other.started()[0].id, started.id);
+    assert_eq!(sandbox.sh("cat a/one"), "one");
+    sandbox.close();
+    assert_eq!(named(&sandbox.name()), Vec::<String>::new());
+    assert_eq!(sandbox.sh("cat made"), "x\n", "the next one has the files");
+}
+
+#[test]
+fn a_child_is_at_once_ready_in_one() {
+    let Some(options) = options(402) else { return };
+    let warm = keep(&options, 2);
+    let parent = Sandbox::filled(&options, &[("a/one", "one")]);
+    parent.sh("echo x > /tmp/parent; echo parent > p");
+    parent.rest();
+    let child = parent.fork();
+    assert_eq!(child.sh("cat a/one p; ls -A /tmp; echo child > p"), "oneparent\n");
+    assert_eq!(parent.sh("cat p; ls /tmp"), "parent\nparent\n");
+    assert_ne!(parent.started()[0].id, child.started()[0].id);
+    drop(warm);
+    assert_eq!(child.sh("cat p"), "child\n", "what was taken is the session's");
+    child.close();
+    assert_eq!(child.sh("cat p"), "child\n");
+}
+
+#[test]
+fn other_options_get_another_container() {
+    let Some(options) = options(403) else { return };
+    let warm = keep(&options, 1);
+    let before = spares(std::process::id());
+    let other = PodmanOptions { pids: 404, ..options.clone() };
+    let sandbox = Sandbox::filled(&other, &[]);
+    sandbox.sh("true");
+    assert!(!before.contains(&sandbox.started()[0].id));
+    assert_eq!(warm.ready(), 1);
+    let plain = PodmanOptions { overlay: foldspace::OverlayUse::Never, ..options };
+    let sandbox = Sandbox::filled(&plain, &[]);
+    sandbox.sh("true");
+    assert!(!before.contains(&sandbox.started()[0].id));
+}
+
+#[test]
+fn they_go_with_who_kept_them() {
+    let Some(options) = options(405) else { return };
+    let before = spares(std::process::id());
+    let warm = keep(&options, 2);
+    let ours: Vec<String> = spares(std::process::id()).into_iter().filter(|id| !before.contains(id)).collect();
+    assert!(ours.len() >= 2);
+    drop(warm);
+    let left = spares(std::process::id());
+    // Other tests keep some, too.
+    assert!(ours.iter().filter(|id| !left.contains(id)).count() >= 2, "{ours:?} {left:?}");
+    let sandbox = Sandbox::filled(&options, &[("a", "a")]);
+    assert_eq!(sandbox.sh("cat a"), "a");
+}
+
+#[test]
+fn one_that_has_ended_meanwhile_is_not_used() {
+    let Some(options) = options(406) else { return };
+    let before = spares(std::process::id());
+    let warm = keep(&options, 1);
+    for id in spares(std::process::id()).into_iter().filter(|id| !before.contains(id)) {
+        // Those of other tests that were made meanwhile are told apart by their limit.
+        if limit(&id) == Some(406) {
+            podman(async |podman| podman.containers().get(&id).kill().await).unwrap();
+            eventually("it has ended", || !runs(&id));
+        }
+    }
+    let sandbox = Sandbox::filled(&options, &[("a", "a")]);
+    assert_eq!(sandbox.sh("cat a"), "a");
+    drop(warm);
+}
+
+fn limit(id: &str) -> Option<i64> {
+    let seen = podman(async |podman| podman.containers().get(id).inspect().await).ok()?;
+    seen.host_config?.pids_limit
+}
+
+fn runs(id: &str) -> bool {
+    let seen = podman(async |podman| podman.containers().get(id).inspect().await);
+    seen.is_ok_and(|seen| seen.state.and_then(|state| state.running).unwrap_or_default())
+}
+
+#[test]
+fn an_idle_one_is_removed_and_the_next_command_has_another() {
+    let Some(options) = options(407) else { return };
+    let options = PodmanOptions { idle_seconds: 1, ..options };
+    let warm = keep(&options, 1);
+    let sandbox = Sandbox::filled(&options, &[("a", "a")]);
+    sandbox.sh("cat a");
+    let first = sandbox.started()[0].id.clone();
+    let stopped = || sandbox.news().into_iter().find(|news| matches!(news, MachineNews::Stopped(_)));
+    let mut news = None;
+    eventually("it is idle", || {
+        news = stopped();
+        news.is_some()
+    });
+    assert!(matches!(&news, Some(MachineNews::Stopped(event)) if event.reason == "idle"), "{news:?}");
+    assert!(!runs(&first));
+    drop(warm);
+    assert_eq!(sandbox.sh("cat a"), "a");
+    let second = sandbox.started()[0].clone();
+    assert!(second.created && second.id != first);
+}
+
+const KILLED: &str = "FOLDSPACE_TEST_KEEPS_WARM";
+
+struct Ends(Child);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+/// Not by itself: the process that the next test kills.
+#[test]
+fn keeps_containers_until_it_is_killed() {
+    if std::env::var_os(KILLED).is_none() {
+        return;
+    }
+    let _warm = keep(&options(408).unwrap(), 1);
+    std::thread::sleep(PATIENCE);
+}
+
+#[test]
+fn what_a_killed_process_left_is_swept() {
+    if options(408).is_none() {
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    drop(Sessions::open(place.path().join("data"), Registry::standard()).unwrap());
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "sharing::warm::keeps_containers_until_it_is_killed"]).env(KILLED, "1");
+    command
+        .env("FOLDSPACE_CACHE", place.path().join("cache"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = Ends(command.spawn().unwrap());
+    let process = child.0.id();
+    eventually("it keeps one", || !spares(process).is_empty());
+    let spare = || std::fs::read_dir(place.path().join("cache/warm")).unwrap().count();
+    assert_eq!(spare(), 1);
+    let gc = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
+        command.arg("gc").env("FOLDSPACE_DATA", place.path().join("data"));
+        let output = command.env("FOLDSPACE_CACHE", place.path().join("cache")).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    gc();
+    assert_eq!((spares(process).len(), spare()), (1, 1), "it belongs to a process that lives");
+    child.0.kill().unwrap();
+    child.0.wait().unwrap();
+    gc();
+    assert_eq!((spares(process), spare()), (Vec::new(), 0));
+}
