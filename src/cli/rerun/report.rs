@@ -102,6 +102,7 @@ impl Report {
         let calls = text::count(total as u64, "call");
         let files = match report.files.len() as u64 {
             0 => out.paint(GOOD, "files the same"),
+            1 => out.paint(BAD, "1 entry differs"),
             count => out.paint(BAD, format!("{} differ", text::count(count, "entry"))),
         };
         let files = if report.interrupted { "stopped by Ctrl-C".to_owned() } else { files };

@@ -72,25 +72,27 @@ struct WrittenText {
 }
 
 /// What differs from run to run in most programs' output. The order matters: a moment is one before its parts are.
-const TEXTS: [(&str, &str); 7] = [
+const TEXTS: [(&str, &str); 8] = [
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?(Z|UTC|[+-]\d\d:?\d\d))?", "<time>"),
     (
         r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) +(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d:\d\d( [A-Z]{3,4})?( \d{4})?",
         "<time>",
     ),
     (r"\b\d\d:\d\d:\d\d([.,]\d+)?\b", "<time>"),
+    (r"\b1[5-9]\d{8}(\.\d+|\d{3}(\d{3}){0,2})?\b", "<time>"),
     (r"\b\d+(\.\d+)? ?(ns|us|µs|ms|s|secs?|seconds?|minutes?)\b", "<duration>"),
     (r"\b0x[0-9a-fA-F]{5,16}\b", "<address>"),
     (r"(?i)\b(pid|process)([ =:#]*)\d+\b", "<process>"),
     (r"/tmp/[A-Za-z0-9._-]+", "<tmp>"),
 ];
-const FIELDS: [&str; 5] = ["created_at", "duration_seconds", "micros", "updated_at", "version"];
+/// A size that differs by more than the rules allow shows in the file itself.
+const FIELDS: [&str; 6] = ["created_at", "duration_seconds", "micros", "size", "updated_at", "version"];
 /// Compiled Python holds the time of its source.
 const PATHS: [&str; 1] = ["**/*.pyc"];
 
 impl Default for NormalRules {
-    /// Times, durations, addresses, process numbers and names below `/tmp`; durations, times and versions in results;
-    /// compiled Python.
+    /// Times, durations, addresses, process numbers and names below `/tmp`; durations, times, sizes and versions of
+    /// files in results; compiled Python.
     fn default() -> Self {
         let text = |(pattern, replace): (&str, &str)| WrittenText { pattern: pattern.into(), replace: replace.into() };
         let written = Written {
@@ -189,6 +191,8 @@ mod tests {
             ("at 12:00:00.5,", "at 23:59:59,"),
             ("Ran 3 tests in 0.001s", "Ran 3 tests in 12.5s"),
             ("<object at 0x7f12aa34bb56>", "<object at 0x55d0c0ffee00>"),
+            ("since 1763759425.25", "since 1795297226"),
+            ("1763759425123", "1795297226000999000"),
             ("pid 17 ended", "pid 99999 ended"),
             ("/tmp/tmpab12cd/x", "/tmp/tmpzz99/x"),
         ];

@@ -15,6 +15,8 @@ mod look;
 mod merge;
 mod positions;
 mod pulling;
+mod rerun;
+mod rewind;
 mod run;
 mod signals;
 mod store;

@@ -1,0 +1,257 @@
+//! `foldspace rerun`, `foldspace what-if` and `foldspace run --expect`.
+
+use insta::assert_snapshot;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use super::World;
+
+/// Commands and file tools, one failure among them, and output that differs from run to run.
+const PROJECT: &str = r#"
+{"tool": "write_file", "params": {"file_path": "src/sum.sh", "content": "echo $(( $(cat in | tr '\\n' '+') 0 ))\n"}}
+{"tool": "write_file", "params": {"file_path": "in", "content": "1\n2\n3\n"}}
+{"tool": "shell_execute", "params": {"command": "sh src/sum.sh > out; cat out; date; pwd; echo pid $$"}, "agent": "builder"}
+{"tool": "read_file", "params": {"file_path": "missing"}, "expect": "error"}
+{"tool": "edit_file", "params": {"file_path": "in", "old_string": "3", "new_string": "4"}}
+{"tool": "shell_execute", "params": {"command": "sh src/sum.sh >> out; date > when; cat out; exit 3"}}
+"#;
+
+fn with_project(backend: &str) -> World {
+    let world = World::new();
+    let script = world.file("work.jsonl", PROJECT);
+    let ran = world.run(&["run", &script, "--backend", backend, "--session", "work", "--yes"]);
+    assert!(ran.ends_with("[exit 0]"), "{ran}");
+    world
+}
+
+/// What a command prints as JSON, one value a line, and its exit code.
+fn lines(world: &World, arguments: &[&str]) -> (Vec<Value>, i32) {
+    let output = world.output(&[&["--json"], arguments].concat());
+    let text = String::from_utf8(output.stdout).unwrap();
+    let parsed = text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}")));
+    (parsed.collect(), output.status.code().unwrap())
+}
+
+fn verdicts(lines: &[Value]) -> String {
+    let verdict = |line: &Value| line["verdict"].as_str().unwrap_or("end").to_owned();
+    lines.iter().map(verdict).collect::<Vec<_>>().join(" ")
+}
+
+fn head(world: &World) -> u64 {
+    world.json(&["sessions"])[0]["events"].as_u64().unwrap()
+}
+
+#[test]
+fn the_same_calls_give_the_same() {
+    let world = with_project("host");
+    let before = head(&world);
+    let (told, exit) = lines(&world, &["rerun", "work"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same end", 0), "{told:#?}");
+    assert_eq!((told[6]["same"].as_bool(), told[6]["diverged"].as_u64()), (Some(true), Some(0)));
+    assert_eq!(told[2]["agent"], "builder");
+    assert_eq!(head(&world), before, "the session is only read");
+    assert_eq!(world.json(&["sessions"]).as_array().unwrap().len(), 1, "and nothing is left of the other");
+    assert_snapshot!(world.run(&["rerun", "work", "--until", "5"]), @"
+        2     2  same      write_file  src/sum.sh
+        5     5  same      write_file  in
+
+    2 calls: none diverged; files the same
+    [exit 0]
+    ");
+}
+
+#[test]
+fn without_rules_times_and_places_are_differences() {
+    let world = with_project("host");
+    let (told, exit) = lines(&world, &["rerun", "work", "--no-default-rules"]);
+    assert_eq!(exit, 1);
+    assert_eq!(told[2]["verdict"], "diverged");
+    let places: Vec<_> = told[2]["divergences"].as_array().unwrap().iter().map(|one| one["at"].clone()).collect();
+    assert_eq!(places, ["/duration_seconds", "/stdout"]);
+    let rules = r#"{"texts": [{"pattern": "(?s)\\n.*", "replace": ""}], "ignore_fields": ["duration_seconds"], "ignore_paths": ["when"]}"#;
+    let (told, exit) = lines(&world, &["rerun", "work", "--no-default-rules", "--rules", &world.file("r.json", rules)]);
+    assert_eq!((told[2]["verdict"].as_str(), told[5]["verdict"].as_str(), exit), (Some("same"), Some("same"), 0));
+}
+
+#[test]
+fn another_backend_is_another_world() {
+    let world = with_project("host");
+    assert_snapshot!(world.run(&["rerun", "work", "--backend", "memory", "--until", "15"]), @"
+        2     2  same      write_file  src/sum.sh
+        5     5  same      write_file  in
+        8     8  DIVERGED  shell_execute  sh src/sum.sh > out; cat out; date; pwd; echo pid $$
+                 status
+                 - ok
+                 + error
+                 message
+                 - 
+                 + shell_execute needs a shell, and the memory workspace has none; use the file tools
+    diff --git a/out b/out
+    deleted file mode 100644
+    --- a/out
+    +++ /dev/null
+    @@ -1 +0,0 @@
+    -6
+       13    10  same      read_file   missing
+       15    12  same      edit_file   in
+
+    files at the end, from the recorded session's to these:
+    diff --git a/out b/out
+    deleted file mode 100644
+    --- a/out
+    +++ /dev/null
+    @@ -1 +0,0 @@
+    -6
+
+    5 calls: 1 diverged; 1 entry differs
+    [exit 1]
+    ");
+}
+
+#[test]
+fn what_was_changed_from_outside_is_changed_again() {
+    let world = with_project("host");
+    let sessions = world.json(&["sessions"]);
+    let files = world.data().join("workspaces").join(sessions[0]["session"].as_str().unwrap()).join("files");
+    std::fs::write(files.join("in"), "10\n20\n").unwrap();
+    world.printed(&["exec", "work", "--sh", "--", "sh src/sum.sh"]);
+    let first = world.json_lines(&["log", "work", "--calls"])[0]["call"].as_u64().unwrap();
+    world.printed(&["rewind", "work", "--to", &(first + 2).to_string()]);
+    world.printed(&["exec", "work", "--sh", "--", "ls"]);
+    let (told, exit) = lines(&world, &["rerun", "work"]);
+    assert_eq!((told.len(), exit), (9, 0), "{told:#?}");
+    assert!(verdicts(&told).starts_with("same same same same same same same same end"));
+}
+
+#[test]
+fn it_begins_with_the_files_that_stood_there() {
+    let world = World::new();
+    world.file("mounted/src/a.txt", "mounted\n");
+    let mount = world.path("mounted").to_string_lossy().into_owned();
+    let script = world.file("work.jsonl", r#"{"tool": "read_file", "params": {"file_path": "src/a.txt"}}"#);
+    world.printed(&["run", &script, "--mount", &mount, "--session", "work"]);
+    let (told, exit) = lines(&world, &["rerun", "work"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same end", 0), "{told:#?}");
+}
+
+#[test]
+fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
+    let world = with_project("host");
+    let slow = r#"{"tool": "shell_execute", "params": {"command": "echo begun > begun; sleep 60"}}"#;
+    let slow = world.file("slow.jsonl", slow);
+    let mut running = world.spawn(&["run", &slow, "--session", "work", "--yes"]);
+    let sessions = world.data().join("workspaces");
+    let begun =
+        || std::fs::read_dir(&sessions).unwrap().any(|entry| entry.unwrap().path().join("files/begun").exists());
+    crate::rig::eventually("the command has begun", begun);
+    kill_process(Pid::from_child(&running.0), Signal::INT).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(130));
+    let ran = world.run(&["exec", "work", "--", "cat", "begun"]);
+    assert_eq!(ran, "begun\n[exit 0]");
+    let (told, exit) = lines(&world, &["rerun", "work"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same skipped same end", 0), "{told:#?}");
+    assert_eq!(told[6]["reason"], "it was interrupted");
+}
+
+#[test]
+fn what_is_kept_can_be_looked_at() {
+    let world = with_project("host");
+    let told = world.run(&["rerun", "work", "--keep", "again"]);
+    assert!(told.contains("kept as session again"), "{told}");
+    assert_eq!(world.printed(&["cat", "again", "in"]), "1\n2\n4\n");
+    assert_eq!(world.run(&["exec", "again", "--", "cat", "out"]), "6\n7\n[exit 0]");
+    assert!(world.run(&["rerun", "work", "--keep", "again"]).ends_with("[exit 2]"), "the name is taken");
+}
+
+#[test]
+fn bad_input_is_refused_before_anything_runs() {
+    let world = with_project("host");
+    let rules = |text: &str| world.file("rules.json", text);
+    for (text, words) in [
+        ("", "EOF"),
+        ("{\"texts\": 1}", "invalid type"),
+        ("{\"text\": []}", "unknown field `text`"),
+        ("{\"texts\": [{\"pattern\": \"(\", \"replace\": \"\"}]}", "the pattern \"(\" is not right"),
+        ("{\"ignore_paths\": [\"a{\"]}", "the pattern \"a{\" is not right"),
+    ] {
+        let told = world.run(&["rerun", "work", "--rules", &rules(text)]);
+        assert!(told.contains(words) && told.ends_with("[exit 2]"), "{text}: {told}");
+    }
+    for (arguments, exit) in [
+        (&["rerun", "work", "--rules", "nowhere.json"][..], 3),
+        (&["rerun", "nobody"], 3),
+        (&["rerun", "work", "--until", "9999"], 3),
+        (&["rerun", "work", "--image", "x"], 2),
+        (&["what-if", "work", "--script", "work.jsonl"], 2),
+        (&["what-if", "work", "--at", "2", "--script", "nowhere.jsonl"], 3),
+        (&["what-if", "work", "--at", "9999", "--script", "work.jsonl"], 3),
+        (&["what-if", "work", "--replace", "3", "--script", "work.jsonl"], 3),
+        (&["what-if", "work", "--replace", "2", "--insert", "--script", "work.jsonl"], 2),
+        (&["run", "work.jsonl", "--expect", "nobody"], 3),
+    ] {
+        let told = world.run(arguments);
+        assert!(told.ends_with(&format!("[exit {exit}]")), "{arguments:?}: {told}");
+    }
+    assert_eq!(world.json(&["sessions"]).as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn other_calls_have_other_ends() {
+    let world = with_project("host");
+    let before = head(&world);
+    let edit = r#"{"tool": "edit_file", "params": {"file_path": "in", "old_string": "3", "new_string": "40"}}"#;
+    let script = world.file("other.jsonl", edit);
+    let calls = world.json_lines(&["log", "work", "--calls"]).into_iter();
+    let edits = calls.filter(|call| call["tool"] == "edit_file").map(|call| call["call"].to_string());
+    let edits: Vec<String> = edits.collect();
+    let (told, exit) = lines(&world, &["what-if", "work", "--replace", &edits[0], "--script", &script]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("made diverged end", 0), "{told:#?}");
+    let divergences = told[1]["divergences"].as_array().unwrap();
+    assert_eq!((divergences[0]["at"].as_str(), divergences[0]["is"].as_str()), (Some("/stdout"), Some("6\n43\n")));
+    let files: Vec<_> = told[2]["files"].as_array().unwrap().iter().map(|change| change["path"].clone()).collect();
+    assert_eq!(files, ["in", "out"]);
+    // Inserted, nothing is left out: the recorded edit then finds nothing to edit.
+    let (told, _) = lines(&world, &["what-if", "work", "--at", "7", "--script", &script, "--insert"]);
+    assert_eq!(verdicts(&told), "made diverged same diverged diverged end");
+    assert_eq!(head(&world), before, "the session is only read");
+    // A call of the script that does not end as it should.
+    let wrong = world.file("wrong.jsonl", r#"{"tool": "rm", "params": {"path": "nothing"}}"#);
+    assert!(world.run(&["what-if", "work", "--at", "7", "--script", &wrong]).ends_with("[exit 1]"));
+    let right = world.file("right.jsonl", r#"{"tool": "rm", "params": {"path": "nothing"}, "expect": "error"}"#);
+    assert!(world.run(&["what-if", "work", "--at", "7", "--script", &right]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn a_run_is_measured_by_a_session() {
+    let world = with_project("host");
+    let run = |script: &str, name: &str| {
+        world.run(&["run", script, "--backend", "host", "--session", name, "--yes", "--expect", "work"])
+    };
+    let told = run(&world.file("work.jsonl", PROJECT), "good");
+    assert!(told.contains("6 calls: none diverged; files the same") && told.ends_with("[exit 0]"), "{told}");
+    let broken = PROJECT.replace("echo $((", "echo 1$((");
+    let told = run(&world.file("broken.jsonl", broken), "broken");
+    assert!(told.contains("-6\n+16") && told.contains("DIVERGED") && told.ends_with("[exit 1]"), "{told}");
+    let shorter: String = PROJECT.lines().take(4).map(|line| format!("{line}\n")).collect();
+    let told = run(&world.file("shorter.jsonl", shorter), "shorter");
+    assert!(told.contains("+ no call") && told.ends_with("[exit 1]"), "{told}");
+    let (told, exit) =
+        lines(&world, &["run", &world.file("work.jsonl", PROJECT), "--backend", "host", "--yes", "--expect", "work"]);
+    let kinds: Vec<_> = told.iter().map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!((kinds[12], kinds[13], kinds.len(), exit), ("expectation", "summary", 14, 0), "{told:#?}");
+}
+
+#[test]
+fn a_container_gives_the_same_again() {
+    let Some(world) = World::with_podman() else { return };
+    let script = world.file("project.jsonl", PROJECT);
+    let ran = world.run(&["run", &script, "--session", "work", "--yes"]);
+    assert!(ran.ends_with("[exit 0]"), "{ran}");
+    let (told, exit) = lines(&world, &["rerun", "work"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
+    // On the host the same commands do the same, in another place.
+    let (told, exit) = lines(&world, &["rerun", "work", "--backend", "host"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
+    let left = std::fs::read_dir(world.path("cache")).unwrap().count();
+    assert_eq!(left, world.json(&["sessions"]).as_array().unwrap().len(), "nothing is left of the others");
+}
