@@ -12,6 +12,7 @@ mod live;
 mod look;
 mod positions;
 mod pulling;
+mod replay;
 mod run;
 mod signals;
 mod store;
