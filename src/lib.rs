@@ -51,6 +51,8 @@ pub use backends::{
     ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec,
     diagnose, remove_leftovers, unwatched,
 };
+pub use backends::{Throwaway, sweep_throwaways};
+pub use engine::bisect::{Bisect, Found, Verdict};
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
 pub use engine::children::NewChild;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
@@ -63,6 +65,10 @@ pub use engine::event::{
     CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
     Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound,
     SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
+};
+pub use engine::history::{
+    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, Matches, PathChange, blame, path_history,
+    search_history,
 };
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
@@ -94,5 +100,9 @@ pub use tools::{
     Materialised, MountError, MountSpec, PodmanShellTool, PythonTool, ReadTool, RemoveTool, ShellRules, ShellTool,
     Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
+};
+pub use tools::{
+    BisectError, BisectFound, BisectReport, Bisection, Predicate, PredicateError, Probe, ProbeRecord, bisect,
+    bisect_slices, changed_positions, first_position,
 };
 pub use tools::{RewindError, RewindOptions, Rewound, rewind};

@@ -16,6 +16,7 @@ mod podman;
 mod runner;
 mod shell;
 mod spec;
+mod throwaway;
 mod under_way;
 
 use std::sync::Arc;
@@ -41,6 +42,7 @@ pub use shell::{
     ShellResult, Which, unwatched,
 };
 pub use spec::{MockOptions, MockRule, WorkspaceSpec};
+pub use throwaway::{Throwaway, sweep_throwaways};
 
 /// The place where a session's files are, besides the journal, and where its commands run.
 ///

@@ -176,7 +176,7 @@ impl Patch {
     }
 
     /// The whole patch as it would be shown without colour.
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let mut text: String = self.head.iter().map(|line| format!("{line}\n")).collect();
         for (sign, line) in &self.lines {
             match sign {

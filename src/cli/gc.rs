@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Leftovers, LocalStore, WorkspaceSpec, remove_leftovers};
+use foldspace::{Leftovers, LocalStore, WorkspaceSpec, remove_leftovers, sweep_throwaways};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -28,8 +28,12 @@ impl Gc {
         let report = open::patiently(|| LocalStore::collect(&directory, self.dry_run))?;
         let abandoned = abandoned(globals)?;
         let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;
+        // After the containers, which use them.
+        let probes = sweep_throwaways(&directory, self.dry_run)?;
         if out.is_json() {
-            out.document(&as_json(serde_json::to_value(&report).unwrap_or_default(), &containers, &abandoned))?;
+            let mut value = as_json(serde_json::to_value(&report).unwrap_or_default(), &containers, &abandoned);
+            value["probes"] = probes.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+            out.document(&value)?;
             return Ok(exit(&containers));
         }
         let found = [
@@ -45,6 +49,10 @@ impl Gc {
             let state = if container.running { "running" } else { "stopped" };
             let name = text::one_line(&container.name, 200);
             out.line(format!("{verb} container {name} ({state}), whose process has ended"))?;
+        }
+        if !probes.is_empty() {
+            let probes = text::count(probes.len() as u64, "throw-away workspace");
+            out.line(format!("{verb} {probes}, whose process has ended"))?;
         }
         tell(&containers, &abandoned);
         Ok(exit(&containers))

@@ -1,5 +1,7 @@
 //! `foldspace grep`: lines of the workspace that match.
 
+mod ever;
+
 use std::ops::Range;
 
 use foldspace::{Entry, EntryPath, Node};
@@ -33,6 +35,10 @@ pub(super) struct Grep {
     /// Names the files that match, not the lines
     #[arg(short = 'l', long)]
     files_with_matches: bool,
+    /// Searches everything that was ever there until then: all versions of all files, and what events say and what
+    /// commands printed; shows when it came and went
+    #[arg(long)]
+    all_history: bool,
     #[command(flatten)]
     at: At,
 }
@@ -50,6 +56,20 @@ impl Grep {
         let glob = self.glob.as_deref().map(tree::glob).transpose()?;
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
+        if self.all_history {
+            let wanted = |other: &EntryPath| {
+                let is_inside = *other == path || other.is_below(&path);
+                is_inside && glob.as_ref().is_none_or(|glob| tree::fits(glob, other))
+            };
+            let asked = ever::Asked {
+                until: self.at.resolve(&found.session)?,
+                wanted: &wanted,
+                // Who names files does not ask about events.
+                files_only: !path.is_root() || glob.is_some(),
+                names_only: self.files_with_matches,
+            };
+            return ever::search_all(&found.session, &matcher, &asked, out);
+        }
         let state = self.at.state(&found.session)?;
         let files = tree::files(&state);
         let places: Vec<(&EntryPath, &Entry)> = match files.is_directory(&path) {

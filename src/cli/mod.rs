@@ -2,6 +2,8 @@
 
 mod asking;
 mod bar;
+mod bisect;
+mod blame;
 pub(crate) mod calls;
 mod cat;
 mod completions;
@@ -17,6 +19,7 @@ mod files;
 mod fsck;
 mod gc;
 mod grep;
+mod history;
 mod import;
 mod interrupt;
 mod lines;
@@ -27,6 +30,7 @@ mod man;
 mod materialise;
 mod open;
 mod output;
+mod outside;
 mod pager;
 mod position;
 mod remove;
@@ -124,6 +128,9 @@ enum Command {
     Cat(cat::Cat),
     Grep(grep::Grep),
     Stat(stat::Stat),
+    Blame(blame::Blame),
+    History(history::History),
+    Bisect(Box<bisect::Bisect>),
     Diff(diff::Diff),
     Replay(Box<replay::Replay>),
     Materialise(materialise::Materialise),
@@ -155,6 +162,9 @@ impl Command {
             Self::Cat(command) => command.run(globals, out),
             Self::Grep(command) => command.run(globals, out),
             Self::Stat(command) => command.run(globals, out),
+            Self::Blame(command) => command.run(globals, out),
+            Self::History(command) => command.run(globals, out),
+            Self::Bisect(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
             Self::Replay(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),

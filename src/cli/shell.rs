@@ -14,8 +14,9 @@ use super::interrupt::{Signals, Wish, minding};
 use super::lines::Lines;
 use super::live::Live;
 use super::output::{self, BOLD, Out};
+use super::position::Position;
 use super::workspace::{self, RuleArgs};
-use super::{events, open, text};
+use super::{events, open, outside, text};
 
 /// Opens a prompt into a session's workspace; each line is recorded as a call
 ///
@@ -29,12 +30,21 @@ pub(super) struct Shell {
     /// Who types [default: person]
     #[arg(long, value_name = "NAME", default_value = "person", value_parser = workspace::agent_name)]
     agent: String,
+    /// Opens a throw-away copy of the workspace as it was at POSITION instead; nothing is recorded there
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    at: Option<Position>,
     #[command(flatten)]
     rules: RuleArgs,
 }
 
 impl Shell {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        if let Some(at) = &self.at {
+            let opened = open::reading(globals)?;
+            let session = opened.find(&self.session)?.session;
+            out.go_live_for_good()?;
+            return outside::shell_at(globals, &session, at.resolve(&session)?);
+        }
         open::existing(globals)?;
         let opened = open::writing(globals, Durability::default())?;
         let session = opened.find(&self.session)?.session.as_agent(self.agent.as_str());

@@ -1,5 +1,6 @@
 //! Events, stores, the fold, sessions, the bus. Imports no sibling.
 
+pub(crate) mod bisect;
 pub(crate) mod bus;
 pub(crate) mod children;
 pub(crate) mod clock;
@@ -9,6 +10,7 @@ mod core;
 pub(crate) mod event;
 mod feed;
 pub(crate) mod fold;
+pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod live;
 mod names;

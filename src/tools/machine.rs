@@ -222,8 +222,17 @@ pub(super) fn fill(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
 ) -> Result<(), DispatchError> {
+    write_all(session, tree.iter(), workspace)
+}
+
+/// Projects entries onto a disk, so many at once that they fit into memory. What was never kept stays away.
+pub(super) fn write_all<'a>(
+    session: &Session,
+    entries: impl Iterator<Item = (&'a EntryPath, &'a Entry)>,
+    workspace: &dyn Workspace,
+) -> Result<(), DispatchError> {
     let (mut changes, mut bytes) = (Vec::new(), 0);
-    for (path, entry) in tree.iter() {
+    for (path, entry) in entries {
         let Some(change) = written(session, path, entry)? else { continue };
         bytes += entry.size();
         changes.push(change);

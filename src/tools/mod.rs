@@ -1,6 +1,7 @@
 //! Tools: the only place where an effect and an event meet.
 
 mod asking;
+mod bisect;
 mod capture;
 mod context;
 mod dispatch;
@@ -16,6 +17,8 @@ mod mounts;
 mod open_call;
 mod podman_shell;
 mod policy;
+mod predicate;
+mod probe;
 mod ran;
 mod recording;
 mod rewind;
@@ -27,6 +30,10 @@ mod tool;
 mod toolset;
 
 pub use asking::{Answer, Asker, Asking, CommandQuestion};
+pub use bisect::{
+    BisectError, BisectFound, BisectReport, Bisection, ProbeRecord, bisect, bisect_slices, changed_positions,
+    first_position,
+};
 pub use capture::CaptureBudget;
 pub use context::ToolContext;
 pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
@@ -40,6 +47,8 @@ pub use materialise::{Materialised, materialise, materialise_into};
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use podman_shell::PodmanShellTool;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
+pub use predicate::{Predicate, PredicateError};
+pub use probe::Probe;
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use foldspace::{
-    CommandLine, CommandResult, Commit, DeleteEntry, Dispatcher, EntryPath, MemoryStore, MemoryWorkspace, NewSession,
-    RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall, Tools,
+    CallLink, CommandLine, CommandResult, Content, DeleteEntry, Dispatcher, EntryPath, MemoryStore, MemoryWorkspace,
+    NewSession, RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall, Tools,
 };
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use crate::rig::{eventually, named, process_of};
 
 impl World {
     /// A world with the engine of the tests, and a session `work` in a container, in which one file is.
-    fn with_podman() -> Option<Self> {
+    pub(super) fn with_podman() -> Option<Self> {
         let options = crate::engine::options()?;
         let mut world = Self::new();
         let cache = world.path("cache").to_string_lossy().into_owned();

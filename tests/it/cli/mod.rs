@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, clippy::disallowed_methods, reason = "a test fails by panicking")]
 
+mod asking_history;
+mod bisecting;
 mod changes;
 mod commands;
 mod containers;

@@ -89,6 +89,7 @@ fn searches_conditions_and_changes() {
     assert_eq!(places(&["--changes", "/a.txt"]), [3, 9, 14]);
     assert_eq!(places(&["--until", "path src/**", "--until", "failed"]), [6, 12]);
     assert_eq!(places(&["--until", "agent tidy", "--at", "13"]), [14, 15]);
+    assert_eq!(places(&["--until", "Usage.calls >= 3"]), [8]);
     let place = world.json(&["replay", "story", "--until", "failed"]);
     assert_eq!((&place["because"], &place["event"]["kind"]), (&"failed".into(), &"CallFinished".into()));
     for (wrong, code) in [

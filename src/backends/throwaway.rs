@@ -1,0 +1,244 @@
+//! Workspaces that belong to no session, and are gone with whoever opened them.
+
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+
+use super::host::HostOptions;
+use super::spec::{WorkspaceSpec, remove};
+use super::{BackendError, Workspace};
+use crate::engine::id::SessionId;
+
+/// The directory of all of them, in a store's directory.
+const PLACE: &str = "probes";
+/// How the file ends that is locked for as long as one is in use.
+const LOCK: &str = "lock";
+/// How often something is tried that others may be in the way of, and the pause between two tries.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A workspace under an identity that no store knows. When it is dropped its commands, its container and its files go,
+/// also while a panic unwinds; what a killed process left, [`sweep_throwaways`] finds.
+pub struct Throwaway {
+    spec: WorkspaceSpec,
+    id: SessionId,
+    directory: PathBuf,
+    workspace: Option<Arc<dyn Workspace>>,
+    lock: (PathBuf, File),
+}
+
+impl Throwaway {
+    /// Opens a blank one like those of `spec`, with what it needs of directories below `home`. A session in memory, or
+    /// one that works in a directory of somebody's own, gets a fresh directory of this machine.
+    ///
+    /// # Errors
+    /// [`BackendError`].
+    pub fn open(spec: &WorkspaceSpec, home: &Path) -> Result<Self, BackendError> {
+        let spec = match spec {
+            WorkspaceSpec::Memory | WorkspaceSpec::Host(_) => WorkspaceSpec::Host(HostOptions { directory: None }),
+            other => other.clone(),
+        };
+        let failed = |action: &str, path: &Path, error: &dyn std::fmt::Display| BackendError {
+            backend: spec.backend_name(),
+            reason: format!("can't {action} {}: {error}", path.display()),
+        };
+        let place = home.join(PLACE);
+        make(&place).map_err(|error| failed("make", &place, &error))?;
+        let mut id = [0; 16];
+        getrandom::fill(&mut id).map_err(|error| failed("name a directory in", &place, &error))?;
+        let id = SessionId::from_bytes(id);
+        let directory = place.join(id.to_string());
+        // Before anything of it is there: what has no lock is nobody's.
+        let lock = directory.with_extension(LOCK);
+        let file = locked(&lock).map_err(|error| failed("lock", &lock, &error))?;
+        // From here on dropping it removes what there is.
+        let mut thrown = Self { spec, id, directory, workspace: None, lock: (lock, file) };
+        thrown.workspace = Some(thrown.spec.open(id, &thrown.directory)?);
+        Ok(thrown)
+    }
+
+    /// The workspace. Whoever keeps it for longer than this lives can do nothing with it any more.
+    pub fn workspace(&self) -> Option<&Arc<dyn Workspace>> {
+        self.workspace.as_ref()
+    }
+
+    /// The identity under which its container and its directories go.
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+}
+
+impl Drop for Throwaway {
+    fn drop(&mut self) {
+        if let Some(workspace) = self.workspace.take() {
+            // An engine may not be asked from within an async task.
+            let closing = std::thread::Builder::new().spawn(move || {
+                workspace.close();
+                drop(workspace);
+            });
+            if let Ok(thread) = closing {
+                // A panic there has been printed.
+                drop(thread.join());
+            }
+        }
+        if let Err(error) = removed(&self.spec, self.id, &self.directory) {
+            // The next sweep tries again.
+            tracing::warn!(%error, directory = %self.directory.display(), "a throw-away workspace could not be removed");
+            return;
+        }
+        drop(unlink(&self.lock.0));
+    }
+}
+
+impl std::fmt::Debug for Throwaway {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Throwaway").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+/// Removes the throw-away workspaces below `home` whose process has ended; with `dry_run` only finds them. Containers
+/// are found by their labels, as those of sessions are.
+///
+/// # Errors
+/// [`BackendError`] when they can't be looked for or removed.
+pub fn sweep_throwaways(home: &Path, dry_run: bool) -> Result<Vec<PathBuf>, BackendError> {
+    let place = home.join(PLACE);
+    let failed = |path: &Path, error: &io::Error| BackendError {
+        backend: "throw-away",
+        reason: format!("can't look through {}: {error}", path.display()),
+    };
+    #[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
+    let entries = match std::fs::read_dir(&place) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.map_err(|error| failed(&place, &error))?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let lock = entry.map_err(|error| failed(&place, &error))?.path();
+        let name = lock.file_stem().and_then(|name| name.to_str()).and_then(|name| name.parse().ok());
+        let Some(id) = name.filter(|_| lock.extension().is_some_and(|ending| ending == LOCK)) else { continue };
+        // Who has the lock is at work.
+        let Ok(_held) = abandoned(&lock) else { continue };
+        let directory = lock.with_extension("");
+        found.push(directory.clone());
+        if !dry_run {
+            let spec = WorkspaceSpec::Podman(Default::default());
+            let all = removed(&spec, id, &directory).and_then(|()| unlink(&lock));
+            all.map_err(|error| failed(&directory, &error))?;
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Removes what a throw-away workspace has on this machine.
+fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<()> {
+    let mut tries = 1;
+    loop {
+        let done = match spec {
+            WorkspaceSpec::Podman(_) => spec.remove(id, directory).map_err(|error| io::Error::other(error.reason)),
+            _ => Ok(()),
+        };
+        match done.and_then(|()| remove(directory)) {
+            // What is just being ended may still write.
+            Err(_) if tries < TRIES => tries += 1,
+            other => return other,
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
+fn make(directory: &Path) -> io::Result<()> {
+    std::fs::create_dir_all(directory)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
+fn unlink(path: &Path) -> io::Result<()> {
+    std::fs::remove_file(path)
+}
+
+/// Makes a file and locks it; a sweep that saw it before it was locked may have removed it.
+fn locked(path: &Path) -> io::Result<File> {
+    let mut tries = 1;
+    loop {
+        #[expect(clippy::disallowed_methods, reason = "a backend makes its own files")]
+        let file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let held = flock(&file, FlockOperation::NonBlockingLockExclusive);
+        match held {
+            Ok(()) if file.metadata()?.nlink() > 0 => return Ok(file),
+            Err(error) if tries >= TRIES => return Err(error.into()),
+            _ if tries >= TRIES => return Err(ErrorKind::ResourceBusy.into()),
+            _ => tries += 1,
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
+/// The lock that nobody holds any more, now held.
+fn abandoned(path: &Path) -> io::Result<File> {
+    #[expect(clippy::disallowed_methods, reason = "a backend opens its own files")]
+    let file = File::options().write(true).open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+mod tests {
+    use super::*;
+
+    fn names(home: &Path) -> usize {
+        std::fs::read_dir(home.join(PLACE)).unwrap().count()
+    }
+
+    #[test]
+    fn it_goes_when_it_is_dropped() {
+        let home = tempfile::tempdir().unwrap();
+        let theirs = home.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        let spec = WorkspaceSpec::Host(HostOptions { directory: Some(theirs.clone()) });
+        for spec in [WorkspaceSpec::Memory, spec] {
+            let thrown = Throwaway::open(&spec, home.path()).unwrap();
+            let root = PathBuf::from(thrown.workspace().unwrap().root().unwrap());
+            std::fs::create_dir_all(root.join("a/b")).unwrap();
+            assert!(root.starts_with(home.path().canonicalize().unwrap()) && root != theirs);
+            assert_eq!(sweep_throwaways(home.path(), false).unwrap(), Vec::<PathBuf>::new());
+            drop(thrown);
+            assert_eq!(names(home.path()), 0);
+        }
+        assert!(theirs.exists());
+    }
+
+    #[test]
+    fn a_panic_leaves_nothing() {
+        let home = tempfile::tempdir().unwrap();
+        let at = home.path().to_owned();
+        let panicked = std::thread::spawn(move || {
+            let _thrown = Throwaway::open(&WorkspaceSpec::Memory, &at).unwrap();
+            panic!("on purpose");
+        });
+        assert!(panicked.join().is_err());
+        assert_eq!(names(home.path()), 0);
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_swept() {
+        let home = tempfile::tempdir().unwrap();
+        assert!(sweep_throwaways(home.path(), false).unwrap().is_empty());
+        let left = home.path().join(PLACE).join("0123456789abcdef0123456789abcdef");
+        std::fs::create_dir_all(left.join("workspaces")).unwrap();
+        std::fs::write(left.with_extension(LOCK), b"").unwrap();
+        std::fs::write(home.path().join(PLACE).join("note.lock"), b"somebody's own").unwrap();
+        assert_eq!(sweep_throwaways(home.path(), true).unwrap(), [left.clone()]);
+        assert!(left.exists());
+        assert_eq!(sweep_throwaways(home.path(), false).unwrap(), [left.clone()]);
+        assert!(!left.exists());
+        assert_eq!(names(home.path()), 1);
+    }
+}

@@ -1,0 +1,351 @@
+//! `foldspace bisect`: the first change after which a command fails, or a predicate holds.
+
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use anstyle::Style;
+use clap::ValueEnum;
+use foldspace::{
+    BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, HostOptions, PodmanOptions, Predicate,
+    PredicateError, ProbeRecord, Seq, Session, ShellCommand, Verdict, WorkspaceSpec, bisect, bisect_slices,
+    first_position,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::exit::{Exit, Failure};
+use super::interrupt::Signals;
+use super::output::{self, BAD, BOLD, DIM, GOOD, ODD, Out};
+use super::position::Position;
+use super::{Globals, calls, diffs, events, open, text, tree, workspace};
+
+/// Finds the first change of a session after which a command fails
+///
+/// The command runs in throw-away workspaces with the files as they were; the session is not touched. As with
+/// `git bisect run`, 0 says that all is well there, 125 that nobody can tell, 128 and more end the search, and
+/// any other code, or taking too long, says that it fails. What follows a bad position is taken to be bad.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace bisect NAME -- python3 -m pytest -q
+  foldspace bisect NAME --good 40 --bad -5 --jobs 4 --sh -- 'make && ./test'
+  foldspace bisect NAME --slice 'VirtualFileSystem./src/main.rs exists'
+  foldspace bisect NAME --slice 'Usage.bytes_written > 1000000 and Commands.failed >= 1'
+
+A predicate compares places in slices, as `foldspace state NAME SLICE --json` shows them: ==, !=, <, <=, >, >=,
+contains, matches \"REGEX\", exists, count(...), and, or, not. A file is VirtualFileSystem./its/path, or
+VirtualFileSystem[\"/its path\"].size.")]
+pub(super) struct Bisect {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// The command that fails at the bad position and not at the good one
+    #[arg(last = true, value_name = "CMD", required_unless_present = "slice", conflicts_with = "slice")]
+    command: Vec<String>,
+    /// Gives the words to /bin/sh -c as one text
+    #[arg(long, conflicts_with = "slice")]
+    sh: bool,
+    /// A position at which all is well [default: before the first call; with --slice before everything]
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    good: Option<Position>,
+    /// A later position at which it is not [default: the last one]
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    bad: Option<Position>,
+    /// How many probes run at once, each in a workspace of its own
+    #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
+    jobs: u8,
+    /// Where the probes run [default: as the session; one in memory on the host, where nothing is sandboxed]
+    #[arg(long, value_name = "BACKEND", conflicts_with = "slice")]
+    backend: Option<Backend>,
+    /// Finds the first position at which this predicate over slices holds; nothing is run
+    #[arg(long, value_name = "EXPR", conflicts_with = "jobs")]
+    slice: Option<String>,
+    /// How long the command may run each time, up to 600 seconds; more is a failure
+    #[arg(long, value_name = "SECS", default_value_t = 600.0, conflicts_with = "slice")]
+    timeout: f64,
+}
+
+/// Where probes run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Backend {
+    /// In directories of this machine; commands are not sandboxed
+    Host,
+    /// In containers
+    Podman,
+}
+
+impl Bisect {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let opened = open::reading(globals)?;
+        let session = opened.find(&self.session)?.session;
+        let bad = self.bad.as_ref().map_or_else(|| Ok(session.head()?), |position| position.resolve(&session))?;
+        let good = match &self.good {
+            Some(position) => position.resolve(&session)?,
+            None if self.slice.is_some() => 0,
+            None => first_position(&session)?,
+        };
+        if let Some(text) = &self.slice {
+            let predicate = Predicate::parse(text, opened.sessions.registry())?;
+            return by_slice(&session, &predicate, good, bad, out);
+        }
+        let spec = self.spec(&session)?;
+        let bisection = Bisection {
+            home: home(globals)?,
+            command: self.command()?,
+            policy: CommandPolicy { auto_confirm: true, ..CommandPolicy::default() },
+            jobs: usize::from(self.jobs),
+            session,
+            spec,
+            good,
+            bad,
+        };
+        if !out.is_json() {
+            out.go_live_for_good()?;
+        }
+        let report = super::block_on(search(&bisection, out))??;
+        match out.is_json() {
+            true => out.document(&as_json(&bisection, &report)?)?,
+            false => show(&bisection.session, &report, out)?,
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn command(&self) -> Result<ShellCommand, Failure> {
+        let mut command = match self.sh {
+            true => ShellCommand::shell(self.command.join(" ")),
+            false => ShellCommand::args(self.command.iter().cloned()),
+        };
+        let timeout = Duration::try_from_secs_f64(self.timeout).ok();
+        command.timeout = Some(
+            timeout.ok_or_else(|| Failure::new(Exit::Usage, "--timeout: give a number of seconds from 0.1 to 600"))?,
+        );
+        command.check().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        Ok(command)
+    }
+
+    fn spec(&self, session: &Session) -> Result<WorkspaceSpec, Failure> {
+        let own = workspace::spec_of(session)?;
+        Ok(match self.backend {
+            None => own,
+            Some(Backend::Host) => WorkspaceSpec::Host(HostOptions::default()),
+            // Its own limits and image, where it has some.
+            Some(Backend::Podman) if matches!(own, WorkspaceSpec::Podman(_)) => own,
+            Some(Backend::Podman) => {
+                let defaults = PodmanOptions::default();
+                let image = workspace::environment_image().unwrap_or_else(|| defaults.image.clone());
+                WorkspaceSpec::Podman(PodmanOptions { image, ..defaults })
+            }
+        })
+    }
+}
+
+/// Where probes' directories are made: with the data, where `gc` finds those of a killed process.
+pub(super) fn home(globals: &Globals) -> Result<PathBuf, Failure> {
+    let directory = open::existing(globals)?;
+    let may_write = rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK).is_ok();
+    Ok(if may_write { directory } else { std::env::temp_dir() })
+}
+
+/// Bisects until it is done or somebody wants it to end. Each probe is shown when it is done.
+async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Failure> {
+    let cancel = CancellationToken::new();
+    let mut signals = Signals::listen();
+    let out = Mutex::new(out);
+    let seen = |record: &ProbeRecord| {
+        let mut out = out.lock().unwrap_or_else(PoisonError::into_inner);
+        if !out.is_json() {
+            let line = out.paint(style(record.verdict), gist(record));
+            // It goes on when nobody reads.
+            drop(out.line(line));
+        }
+    };
+    let mut work = std::pin::pin!(bisect(bisection, &seen, &cancel));
+    loop {
+        tokio::select! {
+            done = &mut work => return Ok(done?),
+            // The probes are removed in any case; what is removed twice as often is not removed sooner.
+            _ = signals.next() => cancel.cancel(),
+        }
+    }
+}
+
+/// A probe in a line.
+fn gist(record: &ProbeRecord) -> String {
+    let code = if record.timed_out { "took too long".to_owned() } else { format!("exit {}", record.exit_code) };
+    format!("{:>6}  {:<4}  {code} in {}", record.seq, word(record.verdict), text::duration(record.micros))
+}
+
+fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Good => "good",
+        Verdict::Bad => "bad",
+        Verdict::Skip => "skip",
+    }
+}
+
+fn style(verdict: Verdict) -> Style {
+    match verdict {
+        Verdict::Good => GOOD,
+        Verdict::Bad => BAD,
+        Verdict::Skip => ODD,
+    }
+}
+
+fn show(session: &Session, report: &BisectReport, out: &mut Out) -> Result<(), Failure> {
+    show_found(session, &report.found, out)?;
+    if report.is_odd {
+        output::note("something good was seen after something bad: this is one of several changes from good to bad");
+    }
+    let (probes, checks) = (text::count(report.probes.len() as u64, "probe"), report.checks.len());
+    let (changes, (good, bad)) = (text::count(report.changes as u64, "change"), report.ends);
+    out.line(out.paint(DIM, format!("\n{probes}, and {checks} of the ends, for {changes} between {good} and {bad}")))
+}
+
+/// The change, or the changes of which it is one, with what each did.
+fn show_found(session: &Session, found: &BisectFound, out: &mut Out) -> Result<(), Failure> {
+    let Some((last, others)) = found.bad.split_last() else { return Ok(()) };
+    match others.is_empty() {
+        true => out.line(out.paint(BOLD, format!("\nthe first bad change is event {last}")))?,
+        false => {
+            let which: Vec<String> = found.bad.iter().map(Seq::to_string).collect();
+            let words =
+                format!("\nthe first bad change is one of {}: those before the last were skipped", which.join(", "));
+            out.line(out.paint(BOLD, words))?;
+        }
+    }
+    let mut before = found.good;
+    for seq in &found.bad {
+        show_change(session, before, *seq, out)?;
+        before = *seq;
+    }
+    Ok(())
+}
+
+/// Who made a change, and what it did to the files.
+fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Result<(), Failure> {
+    let event = session.event(seq)?;
+    let who = match event.call {
+        Some(call) => format!("#{call} {}", events::gist(session, &session.event(call)?.view())),
+        None => format!("no call: {}", events::gist(session, &event.view())),
+    };
+    let agent =
+        if event.agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(&event.agent, 80)) };
+    out.line(format!("{seq}  {}  {who}{agent}", text::moment(event.time)))?;
+    let (old, new) = (tree::files(&session.state_at(before)?), tree::files(&session.state_at(seq)?));
+    for change in old.diff(&new) {
+        diffs::patches(session, &change)?.iter().try_for_each(|patch| patch.show(out))?;
+    }
+    Ok(())
+}
+
+fn record_json(record: &ProbeRecord) -> Value {
+    json!({
+        "seq": record.seq,
+        "verdict": word(record.verdict),
+        "exit_code": record.exit_code,
+        "timed_out": record.timed_out,
+        "micros": record.micros,
+        "stdout": record.stdout.text(SHOWN).0,
+        "stderr": record.stderr.text(SHOWN).0,
+    })
+}
+
+/// Bytes of what a probe printed that are given.
+const SHOWN: usize = 4096;
+
+fn as_json(bisection: &Bisection, report: &BisectReport) -> Result<Value, Failure> {
+    let records = |records: &[ProbeRecord]| records.iter().map(record_json).collect::<Vec<_>>();
+    let mut value = found_json(&bisection.session, &report.found)?;
+    value["ends"] = json!({ "good": report.ends.0, "bad": report.ends.1 });
+    value["between"] = json!(report.changes);
+    value["checks"] = json!(records(&report.checks));
+    value["probes"] = json!(records(&report.probes));
+    value["several"] = json!(report.is_odd);
+    Ok(value)
+}
+
+fn found_json(session: &Session, found: &BisectFound) -> Result<Value, Failure> {
+    let (mut before, mut list) = (found.good, Vec::new());
+    for seq in &found.bad {
+        let event = session.event(*seq)?;
+        let (old, new) = (tree::files(&session.state_at(before)?), tree::files(&session.state_at(*seq)?));
+        let changes: Result<Vec<Value>, Failure> =
+            old.diff(&new).iter().map(|change| diffs::as_json(session, change)).collect();
+        let call = event.call.map(|call| session.event(call)).transpose()?;
+        let call = call.map(|call| events::as_json(session, &call.view()));
+        let call = call.map(|call| calls::whole(session, &call));
+        list.push(json!({ "seq": seq, "agent": event.agent, "time": event.time, "call": call, "changes": changes? }));
+        before = *seq;
+    }
+    let first = if found.bad.len() == 1 { found.bad.first() } else { None };
+    Ok(json!({ "good": found.good, "first_bad": first, "bad": list }))
+}
+
+fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: &mut Out) -> Result<Exit, Failure> {
+    let (found, looks) = bisect_slices(session, predicate, good, bad)?;
+    if out.is_json() {
+        let mut value = found_json(session, &found)?;
+        value["ends"] = json!({ "good": good, "bad": bad });
+        value["looks"] = looks.iter().map(|(seq, holds)| json!({ "seq": seq, "holds": holds })).collect();
+        value["predicate"] = json!(predicate.text());
+        out.document(&value)?;
+        return Ok(Exit::Ok);
+    }
+    for (seq, holds) in &looks {
+        let (style, word) = if *holds { (BAD, "holds") } else { (GOOD, "does not hold") };
+        out.line(out.paint(style, format!("{seq:>6}  {word}")))?;
+    }
+    let Some(first) = found.bad.first() else { return Ok(Exit::Ok) };
+    out.line(out.paint(BOLD, format!("\nthe first position at which it holds is event {first}")))?;
+    show_change(session, found.good, *first, out)?;
+    let looks = text::count(looks.len() as u64, "look");
+    out.line(out.paint(
+        DIM,
+        format!("\n{looks}, and 2 at the ends, for {} between {good} and {bad}", text::count(bad - good, "event")),
+    ))?;
+    Ok(Exit::Ok)
+}
+
+impl From<BisectError> for Failure {
+    fn from(error: BisectError) -> Self {
+        let words = error.to_string();
+        let told = |exit, hint: &str| Self::new(exit, words.clone()).with_hint(hint);
+        match error {
+            BisectError::Session(error) => error.into(),
+            BisectError::Workspace(error) => error.into(),
+            BisectError::Shell(_) => Self::new(Exit::Failed, words),
+            BisectError::Stopped => Self::new(Exit::Io, words),
+            BisectError::Order { .. } => told(Exit::Usage, "--good and --bad say where to search"),
+            BisectError::NothingChanged { .. } => {
+                told(Exit::NotFound, "`foldspace log --path '**'` shows what changed when")
+            }
+            BisectError::GoodIsBad(record) => told(Exit::Failed, &printed(&record, "--good says where all is well")),
+            BisectError::BadIsGood(record) => told(Exit::Failed, &printed(&record, "--bad says where it fails")),
+            BisectError::NotRun(record) => told(Exit::Failed, &printed(&record, "is the program there, in the probe?")),
+            BisectError::Aborted(record) => told(Exit::Failed, &printed(&record, "125 says that nobody can tell")),
+            BisectError::SameAtEnd { .. } => told(
+                Exit::Failed,
+                "it must hold at the bad position and not at the good one; --good and --bad say which they are",
+            ),
+            BisectError::Cancelled => Self::new(Exit::Interrupted, "interrupted; nothing of the probes is left"),
+        }
+    }
+}
+
+/// A hint, and the end of what the command printed.
+fn printed(record: &ProbeRecord, hint: &str) -> String {
+    let mut text = record.stderr.text(SHOWN).0;
+    if text.trim().is_empty() {
+        text = record.stdout.text(SHOWN).0;
+    }
+    let lines: Vec<&str> = text.lines().rev().take(5).collect();
+    let shown: String = lines.into_iter().rev().map(|line| format!("\n  {line}")).collect();
+    format!("{hint}{shown}")
+}
+
+impl From<PredicateError> for Failure {
+    fn from(error: PredicateError) -> Self {
+        let hint = "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices";
+        Self::new(Exit::Usage, error.to_string()).with_hint(hint)
+    }
+}

@@ -1,0 +1,124 @@
+//! `foldspace blame`: which call wrote each line of a file.
+
+use std::collections::BTreeMap;
+
+use foldspace::{Blame as Blamed, BlameError, BlameLine, Cause, EntryPath, PathChange, blame};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{self, DIM, NOTED, Out};
+use super::position::At;
+use super::{open, text};
+
+/// Shows which call wrote each line of a file, now or at any moment; moves are followed
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each line stands behind the event that wrote it, its call's tool, or what else it was - a mount, drift,
+a merge -, its agent and its time. `foldspace show SESSION CALL` tells more.")]
+pub(super) struct Blame {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// The file
+    path: String,
+    #[command(flatten)]
+    at: At,
+}
+
+impl Blame {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let path = EntryPath::lookup(&self.path)?;
+        let opened = open::reading(globals)?;
+        let found = opened.find(&self.session)?;
+        let seq = self.at.resolve(&found.session)?;
+        let blamed = blame(&found.session, &path, seq)?;
+        tell(&blamed);
+        match out.is_json() {
+            true => out.document(&as_json(&path, seq, &blamed))?,
+            false => show(&path, &blamed, out)?,
+        }
+        Ok(Exit::Ok)
+    }
+}
+
+/// Says what makes the answer less than exact.
+fn tell(blamed: &Blamed) {
+    if let Some(last) = blamed.unknown.last() {
+        output::note(&format!(
+            "what stood there at {last} is not known line by line; older lines may count as later ones"
+        ));
+    }
+    if blamed.coarse {
+        output::note("versions differ in very many lines; some lines may be older than it seems");
+    }
+}
+
+fn as_json(path: &EntryPath, seq: u64, blamed: &Blamed) -> Value {
+    let lines: Vec<Value> = (1..)
+        .zip(&blamed.lines)
+        .filter_map(|(number, BlameLine { change, text })| {
+            let change = blamed.changes.get(*change)?;
+            Some(json!({ "line_number": number, "line": text, "seq": change.seq }))
+        })
+        .collect();
+    let changes: BTreeMap<u64, &PathChange> = blamed
+        .lines
+        .iter()
+        .filter_map(|line| blamed.changes.get(line.change))
+        .map(|change| (change.seq, change))
+        .collect();
+    let changes: Vec<&PathChange> = changes.into_values().collect();
+    json!({
+        "path": path, "at": seq, "changes": changes, "lines": lines, "unknown": blamed.unknown, "coarse": blamed.coarse,
+    })
+}
+
+fn show(path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure> {
+    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|change| head(path, change)).collect();
+    let mut widths = [0; 4];
+    for head in blamed.lines.iter().filter_map(|line| heads.get(line.change)) {
+        widths.iter_mut().zip(head).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
+    }
+    let [a, b, c, d] = widths;
+    let digits = blamed.lines.len().to_string().len();
+    for (number, line) in (1..).zip(&blamed.lines) {
+        let Some([seq, what, agent, time]) = heads.get(line.change) else { continue };
+        let head = format!(
+            "{seq:>a$}  {}  {agent:<c$}  {}",
+            out.paint(NOTED, format!("{what:<b$}")),
+            out.paint(DIM, format!("{time:<d$}"))
+        );
+        out.line(
+            format!("{head}  {}  {}", out.paint(DIM, format!("{number:>digits$}")), out.content(&line.text)).trim_end(),
+        )?;
+    }
+    Ok(())
+}
+
+/// Who wrote it, in four cells.
+fn head(path: &EntryPath, change: &PathChange) -> [String; 4] {
+    let what = match &change.cause {
+        Cause::Call { call, .. } => format!("#{call} {}", text::one_line(change.cause.name(), 40)),
+        other => other.name().to_owned(),
+    };
+    let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
+    let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
+    [change.seq.to_string(), text::one_line(&format!("{what}{place}"), 80), agent, text::moment(change.time)]
+}
+
+impl From<BlameError> for Failure {
+    fn from(error: BlameError) -> Self {
+        let (exit, hint) = match &error {
+            BlameError::Session(inner) => return inner.clone().into(),
+            BlameError::NotThere { .. } => {
+                (Exit::NotFound, "`foldspace history` shows what became of it; --at shows another moment")
+            }
+            BlameError::NotText { .. } => (Exit::NotFound, "`foldspace history` shows who changed it"),
+            BlameError::NotKept { .. } => {
+                (Exit::NotFound, "`foldspace history` shows who changed it; --keep-file-bytes raises the budget")
+            }
+            BlameError::TooLarge { .. } => (Exit::Failed, "`foldspace history` shows who changed it"),
+        };
+        Failure::new(exit, error.to_string()).with_hint(hint)
+    }
+}

@@ -1,0 +1,79 @@
+//! `foldspace grep --all-history`: what matched at any moment.
+
+use std::collections::BTreeSet;
+
+use foldspace::{EntryPath, HistoryHit, Seq, Session, search_history};
+use grep_regex::RegexMatcher;
+
+use super::{marked, search};
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::output::{DIM, NOTED, Out};
+use crate::cli::text;
+
+/// What is searched, and how it is shown.
+pub(super) struct Asked<'a> {
+    pub(super) until: Seq,
+    pub(super) wanted: &'a dyn Fn(&EntryPath) -> bool,
+    pub(super) files_only: bool,
+    pub(super) names_only: bool,
+}
+
+/// Shows what matches in a whole history.
+pub(super) fn search_all(
+    session: &Session,
+    matcher: &RegexMatcher,
+    asked: &Asked<'_>,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
+    let (mut any, mut wrong, mut named) = (false, None, BTreeSet::new());
+    let mut matching = |bytes: &[u8]| match search(matcher, bytes) {
+        Ok(hits) => hits.into_iter().map(|hit| (hit.number, hit.line)).collect(),
+        Err(failure) => {
+            wrong.get_or_insert(failure);
+            Vec::new()
+        }
+    };
+    let mut found = |hit: HistoryHit| {
+        let is_event = matches!(hit, HistoryHit::Event { .. });
+        if is_event && (asked.files_only || asked.names_only) {
+            return Ok(());
+        }
+        any = true;
+        match hit {
+            HistoryHit::Line { path, .. } if asked.names_only => {
+                named.insert(path);
+                Ok(())
+            }
+            hit if out.is_json() => out.json_line(&hit),
+            hit => out.line(shown(&hit, matcher, out)),
+        }
+    };
+    search_history::<Failure>(session, asked.until, asked.wanted, &mut matching, &mut found)?;
+    if let Some(failure) = wrong {
+        return Err(failure);
+    }
+    for path in named {
+        match out.is_json() {
+            true => out.json_line(&serde_json::json!({ "path": path }))?,
+            false => out.line(out.paint(NOTED, path))?,
+        }
+    }
+    Ok(if any { Exit::Ok } else { Exit::Failed })
+}
+
+fn shown(hit: &HistoryHit, matcher: &RegexMatcher, out: &Out) -> String {
+    match hit {
+        HistoryHit::Event { seq, kind, call, field, line, .. } => {
+            let call = call.filter(|call| call != seq).map_or(String::new(), |call| format!(" of #{call}"));
+            let place = out.paint(NOTED, format!("event {seq} {}{call}", text::one_line(kind, 100)));
+            format!("{place} {}: {}", text::one_line(field, 100), marked(line, matcher, out))
+        }
+        HistoryHit::Line { path, line_number, line, first, cause, last, still, .. } => {
+            let until = if *still { "still there".to_owned() } else { format!("until {last}") };
+            let call = cause.call().map_or(String::new(), |call| format!("#{call} "));
+            let when = format!("[since {first} {call}{}, {until}]", text::one_line(cause.name(), 40));
+            let place = out.paint(NOTED, path);
+            format!("{place}:{line_number}:{} {}", marked(line, matcher, out), out.paint(DIM, when))
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! `foldspace history`: what became of a path.
+
+use foldspace::{Cause, EntryPath, Node, PathChange, Seq, Session, VirtualFileSystem, path_history};
+use serde_json::{Value, json};
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::output::{BAD, DIM, GOOD, NOTED, ODD, Out};
+use super::position::At;
+use super::table::{Cell, Table};
+use super::{diffs, open, text, tree};
+
+/// Shows every change of a file, or of everything below a directory; moves of a file are followed
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace history NAME src/main.rs
+  foldspace history NAME src/main.rs --patch    with what changed
+  foldspace history NAME / --at 40              every change of every file until event 40")]
+pub(super) struct History {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    /// The file or directory
+    path: String,
+    /// Shows what each change did, as a patch
+    #[arg(short, long)]
+    patch: bool,
+    #[command(flatten)]
+    at: At,
+}
+
+impl History {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let path = EntryPath::lookup(&self.path)?;
+        let opened = open::reading(globals)?;
+        let found = opened.find(&self.session)?;
+        let until = self.at.resolve(&found.session)?;
+        let changes = path_history(&found.session, &path, until)?;
+        if changes.is_empty() && !path.is_root() {
+            let what = format!("there never was a {} until position {until}", path.rooted());
+            return Err(Failure::new(Exit::NotFound, what).with_hint("`foldspace ls SESSION -R` lists the files"));
+        }
+        if out.is_json() {
+            let list: Result<Vec<Value>, Failure> =
+                changes.iter().map(|change| self.as_json(&found.session, change)).collect();
+            out.document(&list?)?;
+            return Ok(Exit::Ok);
+        }
+        if !self.patch {
+            let mut table = Table::default();
+            changes.iter().for_each(|change| table.row(cells(change)));
+            table.show(out)?;
+            return Ok(Exit::Ok);
+        }
+        for (number, change) in changes.iter().enumerate() {
+            if number > 0 {
+                out.line("")?;
+            }
+            let mut table = Table::default();
+            table.row(cells(change));
+            table.show(out)?;
+            patches(&found.session, change)?.iter().try_for_each(|patch| patch.show(out))?;
+        }
+        Ok(Exit::Ok)
+    }
+
+    fn as_json(&self, session: &Session, change: &PathChange) -> Result<Value, Failure> {
+        let mut value = serde_json::to_value(change).unwrap_or_default();
+        value["what"] = json!(change.what());
+        if self.patch {
+            value["patch"] = patches(session, change)?.iter().map(diffs::Patch::text).collect::<String>().into();
+        }
+        Ok(value)
+    }
+}
+
+/// What an event did to an entry. A file that was moved is compared with what it was.
+fn patches(session: &Session, change: &PathChange) -> Result<Vec<diffs::Patch>, Failure> {
+    let files = |seq: Seq| session.state_at(seq).map(|state| tree::files(&state));
+    let (before, after) = (files(change.seq.saturating_sub(1))?, files(change.seq)?);
+    let only = |files: &VirtualFileSystem| files.get(&change.path).cloned();
+    let change = match (only(&before), only(&after)) {
+        (None, Some(after)) if change.moved_from.is_none() => {
+            foldspace::Change::Added { path: change.path.clone(), after }
+        }
+        (Some(before), None) if change.moved_to.is_none() => {
+            foldspace::Change::Removed { path: change.path.clone(), before }
+        }
+        (Some(before), Some(after)) => foldspace::Change::Changed { path: change.path.clone(), before, after },
+        _ => return Ok(Vec::new()),
+    };
+    diffs::patches(session, &change)
+}
+
+fn cells(change: &PathChange) -> [Cell; 7] {
+    let style = match (&change.before, &change.after) {
+        (None, _) => GOOD,
+        (_, None) => BAD,
+        _ => ODD,
+    };
+    let cause = match &change.cause {
+        Cause::Call { call, .. } => format!("#{call} {}", text::one_line(change.cause.name(), 40)),
+        other => other.name().to_owned(),
+    };
+    let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
+    [
+        Cell::right(change.seq),
+        Cell::left(text::moment(change.time)).styled(DIM),
+        Cell::left(cause).styled(NOTED),
+        Cell::left(agent),
+        Cell::left(change.what()).styled(style),
+        Cell::right(sizes(change)),
+        Cell::left(place(change)),
+    ]
+}
+
+/// The sizes before and after, or what it is that has none.
+fn sizes(change: &PathChange) -> String {
+    let size = |node: &Node| match node {
+        Node::File { size, .. } => text::size(*size),
+        Node::Symlink { .. } => "link".to_owned(),
+        Node::Directory => "directory".to_owned(),
+        Node::Special { special } => special.name().to_owned(),
+    };
+    match (&change.before, &change.after) {
+        (Some(before), Some(after)) => format!("{} -> {}", size(before), size(after)),
+        (Some(only), None) | (None, Some(only)) => size(only),
+        (None, None) => String::new(),
+    }
+}
+
+/// The entry, where it came from or went, and what else is worth knowing.
+fn place(change: &PathChange) -> String {
+    let mut words = change.path.rooted();
+    if let Some(from) = &change.moved_from {
+        words.push_str(&format!(" from {}", from.rooted()));
+    }
+    if let Some(to) = &change.moved_to {
+        words.push_str(&format!(" to {}", to.rooted()));
+    }
+    if let Some(by) = &change.by {
+        words.push_str(&format!(" (with {})", by.rooted()));
+    }
+    let modes = |node: &Option<Node>| match node {
+        Some(Node::File { executable, .. }) => Some(*executable),
+        _ => None,
+    };
+    match (modes(&change.before), modes(&change.after)) {
+        (Some(false), Some(true)) => words.push_str(" (executable now)"),
+        (Some(true), Some(false)) => words.push_str(" (no longer executable)"),
+        _ => {}
+    }
+    if matches!(change.after, Some(Node::File { incomplete: true, .. })) {
+        words.push_str(" (contents not kept)");
+    }
+    words
+}

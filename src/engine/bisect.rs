@@ -1,0 +1,202 @@
+//! Bisection: the search for the first of several things in order that is bad.
+
+use std::collections::BTreeSet;
+
+/// What a probe says of a thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it was at first.
+    Good,
+    /// As it is at last.
+    Bad,
+    /// Nobody can say.
+    Skip,
+}
+
+/// What a bisection has found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    /// The first bad one.
+    First(usize),
+    /// The first bad one is one of these: those before the last could not be probed.
+    Among(Vec<usize>),
+}
+
+/// A search for the first bad one of the things `1..=last`, of which the last is known to be bad; what is before the
+/// first, 0, is known to be good. It takes for granted that what follows a bad one is bad.
+///
+/// With one probe at a time it takes `log2(last)` probes, rounded up; with `n` at once, about `log(last)` to the base
+/// `n + 1` rounds. Skips cost more, but where many in a row can't be probed it jumps away from them.
+///
+/// ```
+/// use foldspace::{Bisect, Found, Verdict};
+/// let mut search = Bisect::new(1000);
+/// let mut probes = 0;
+/// while let Some(&probe) = search.next(1).first() {
+///     search.record(probe, if probe >= 700 { Verdict::Bad } else { Verdict::Good });
+///     probes += 1;
+/// }
+/// assert_eq!((search.found(), probes), (Some(Found::First(700)), 10));
+/// ```
+#[derive(Debug, Clone)]
+pub struct Bisect {
+    good: usize,
+    bad: usize,
+    skipped: BTreeSet<usize>,
+    is_odd: bool,
+}
+
+impl Bisect {
+    /// A search among so many; among none when it is 0.
+    pub fn new(last: usize) -> Self {
+        Self { good: 0, bad: last, skipped: BTreeSet::new(), is_odd: false }
+    }
+
+    /// The last that is known to be good.
+    pub fn good(&self) -> usize {
+        self.good
+    }
+
+    /// The first that is known to be bad.
+    pub fn bad(&self) -> usize {
+        self.bad
+    }
+
+    /// Whether a good one was seen after a bad one: then there is more than one place where it changes, and the search
+    /// finds one of them.
+    pub fn is_odd(&self) -> bool {
+        self.is_odd
+    }
+
+    /// What to probe next, at most `jobs` at once, in order; nothing when the search has ended.
+    pub fn next(&self, jobs: usize) -> Vec<usize> {
+        let left: Vec<usize> = (self.good + 1..self.bad).filter(|at| !self.skipped.contains(at)).collect();
+        let jobs = jobs.clamp(1, left.len().max(1));
+        let skipped = self.skipped.range(self.good + 1..self.bad.max(self.good + 1)).count();
+        let at = |job: usize| match skipped {
+            0 => left.len() * (job + 1) / (jobs + 1),
+            // Elsewhere than in the middle, which is among those that can't be probed.
+            _ => ((job as f64 + spread(skipped + 1)) / jobs as f64 * left.len() as f64) as usize,
+        };
+        let wanted: BTreeSet<usize> = (0..jobs).filter_map(|job| left.get(at(job)).copied()).collect();
+        wanted.into_iter().collect()
+    }
+
+    /// Takes a probe into account. One that could tell nothing more is no matter.
+    pub fn record(&mut self, at: usize, verdict: Verdict) {
+        let is_within = at > self.good && at < self.bad;
+        match verdict {
+            Verdict::Good if is_within => self.good = at,
+            Verdict::Bad if is_within => self.bad = at,
+            Verdict::Good => self.is_odd |= at >= self.bad,
+            Verdict::Bad => self.is_odd |= at <= self.good,
+            Verdict::Skip => drop(self.skipped.insert(at)),
+        }
+    }
+
+    /// What was found; none while there is something to probe, and where there is nothing.
+    pub fn found(&self) -> Option<Found> {
+        if self.bad == 0 || !self.next(1).is_empty() {
+            return None;
+        }
+        Some(match self.bad - self.good {
+            1 => Found::First(self.bad),
+            _ => Found::Among((self.good + 1..=self.bad).collect()),
+        })
+    }
+}
+
+/// Fractions that lie apart from those before: 1/2, 1/4, 3/4, 1/8, ...
+fn spread(mut number: usize) -> f64 {
+    let (mut fraction, mut step) = (0.0, 0.5);
+    while number > 0 {
+        fraction += step * (number % 2) as f64;
+        step /= 2.0;
+        number /= 2;
+    }
+    fraction
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Searches; gives what was found and how many rounds it took.
+    fn search(last: usize, jobs: usize, verdict: impl Fn(usize) -> Verdict) -> (Option<Found>, usize) {
+        let (mut search, mut rounds) = (Bisect::new(last), 0);
+        loop {
+            let probes = search.next(jobs);
+            if probes.is_empty() {
+                return (search.found(), rounds);
+            }
+            assert!(probes.len() <= jobs && probes.is_sorted());
+            assert!(probes.iter().all(|probe| (search.good() + 1..search.bad()).contains(probe)));
+            probes.into_iter().for_each(|probe| search.record(probe, verdict(probe)));
+            rounds += 1;
+        }
+    }
+
+    fn at(first: usize) -> impl Fn(usize) -> Verdict {
+        move |probe| if probe >= first { Verdict::Bad } else { Verdict::Good }
+    }
+
+    #[test]
+    fn a_thousand_take_ten_probes() {
+        for first in 1..=1000 {
+            let (found, rounds) = search(1000, 1, at(first));
+            assert_eq!(found, Some(Found::First(first)));
+            assert!(rounds <= 10, "{rounds}");
+        }
+        for (jobs, most) in [(2, 7), (3, 5), (9, 3), (2000, 1)] {
+            let rounds = (1..=1000).map(|first| search(1000, jobs, at(first)).1).max();
+            assert!(rounds <= Some(most), "{jobs} jobs: {rounds:?}");
+        }
+    }
+
+    #[test]
+    fn small_searches_end() {
+        assert_eq!(search(0, 1, at(1)), (None, 0));
+        assert_eq!(search(1, 1, at(1)), (Some(Found::First(1)), 0));
+        assert_eq!(search(2, 5, at(2)), (Some(Found::First(2)), 1));
+        assert_eq!(search(4, 1, |_| Verdict::Skip).0, Some(Found::Among(vec![1, 2, 3, 4])));
+    }
+
+    #[test]
+    fn it_jumps_away_from_what_can_not_be_probed() {
+        let broken = |probe| if (300..700).contains(&probe) { Verdict::Skip } else { at(900)(probe) };
+        let (found, rounds) = search(1000, 1, broken);
+        assert_eq!(found, Some(Found::First(900)));
+        assert!(rounds <= 20, "{rounds}");
+    }
+
+    #[test]
+    fn what_contradicts_is_noticed() {
+        let mut search = Bisect::new(8);
+        search.record(6, Verdict::Bad);
+        search.record(7, Verdict::Good);
+        assert!(search.is_odd());
+        assert_eq!(search.next(1), [3]);
+    }
+
+    proptest! {
+        #[test]
+        fn it_finds_what_a_linear_search_finds(
+            last in 1_usize..200,
+            place in 0.0..1.0,
+            jobs in 1_usize..6,
+            skips in proptest::collection::btree_set(1_usize..200, 0..60),
+        ) {
+            let first = 1 + (place * last as f64) as usize;
+            let skips: BTreeSet<usize> = skips.into_iter().filter(|skip| *skip != last).collect();
+            let verdict = |probe| if skips.contains(&probe) { Verdict::Skip } else { at(first)(probe) };
+            // One after the other: the last good one, and the first bad one after it.
+            let known = |wanted| (1..=last).filter(move |probe| verdict(*probe) == wanted);
+            let good = known(Verdict::Good).last().unwrap_or(0);
+            let bad = known(Verdict::Bad).next().unwrap_or(last);
+            let expected = if bad - good == 1 { Found::First(bad) } else { Found::Among((good + 1..=bad).collect()) };
+            prop_assert_eq!(search(last, jobs, verdict).0, Some(expected));
+        }
+    }
+}

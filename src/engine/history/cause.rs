@@ -1,0 +1,137 @@
+//! Who or what changed files.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{CallFinished, CallStarted, DriftFound, Event, MountHydrated, started_tool};
+use crate::engine::recorded::{EventRef, Seq};
+
+/// Kinds of events that tell why the files beside them changed, by their names: a history may hold ones of
+/// features that this program lacks.
+const REWOUND: &str = "SessionRewound";
+const MERGED: &str = "ChildMerged";
+
+/// Why an entry changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "cause", rename_all = "snake_case")]
+pub enum Cause {
+    /// A tool call.
+    Call {
+        /// The call, by the position of its intent.
+        call: Seq,
+        /// The tool; empty when the intent can't be read.
+        tool: Arc<str>,
+    },
+    /// A host directory was copied into the workspace.
+    Mount,
+    /// Somebody changed it outside of any call.
+    Drift,
+    /// The session was rewound.
+    Rewind,
+    /// A child was merged.
+    Merge,
+    /// It was recorded by a program, without a call.
+    Recorded,
+}
+
+impl Cause {
+    /// The call; none when it was none.
+    pub fn call(&self) -> Option<Seq> {
+        match self {
+            Self::Call { call, .. } => Some(*call),
+            _ => None,
+        }
+    }
+
+    /// In a word: the tool of a call, or what else it was.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Call { tool, .. } => tool,
+            Self::Mount => "mount",
+            Self::Drift => "drift",
+            Self::Rewind => "rewind",
+            Self::Merge => "merge",
+            Self::Recorded => "recorded",
+        }
+    }
+
+    /// What an event says of the changes beside it.
+    fn told_by(kind: &str) -> Option<Self> {
+        match kind {
+            DriftFound::KIND => Some(Self::Drift),
+            MountHydrated::KIND => Some(Self::Mount),
+            REWOUND => Some(Self::Rewind),
+            MERGED => Some(Self::Merge),
+            _ => None,
+        }
+    }
+}
+
+/// Finds out the cause of events, which have to be shown to it in order.
+#[derive(Default)]
+pub(super) struct Causes {
+    tools: BTreeMap<Seq, Arc<str>>,
+    run: Option<Run>,
+    runs: u64,
+}
+
+/// Events in a row of one call, or of none: what is recorded together stands in a row.
+struct Run {
+    number: u64,
+    call: Option<Seq>,
+    time: Timestamp,
+    /// What an event in it has told.
+    told: Option<Cause>,
+}
+
+/// What is known of an event's cause.
+pub(super) struct Place {
+    /// The same for events that were recorded together.
+    pub(super) run: u64,
+    /// What told the cause. A later event of the run may tell it, too.
+    pub(super) cause: Cause,
+    /// The cause of the changes of this run until now, where this event tells it.
+    pub(super) tells: Option<Cause>,
+}
+
+impl Causes {
+    pub(super) fn take(&mut self, event: &EventRef<'_>) -> Place {
+        if event.kind == CallStarted::KIND {
+            let tool = started_tool(event.version, event.payload).unwrap_or_default();
+            self.tools.insert(event.seq, Arc::from(tool));
+        }
+        let told = Cause::told_by(event.kind);
+        let run = self.run_of(event, told.as_ref());
+        let tells = told.clone().filter(|_| run.told.is_none());
+        run.told = told.or_else(|| run.told.take());
+        let (number, known) = (run.number, run.told.clone());
+        let cause = known.unwrap_or_else(|| match event.call {
+            Some(call) => Cause::Call { call, tool: self.tools.get(&call).cloned().unwrap_or_default() },
+            None => Cause::Recorded,
+        });
+        if event.kind == CallFinished::KIND
+            && let Some(call) = event.call
+        {
+            self.tools.remove(&call);
+        }
+        Place { run: number, cause, tells }
+    }
+
+    /// The run that the event belongs to. Without a call what was recorded at another time was recorded apart;
+    /// so was what comes after a cause that has been told already.
+    fn run_of(&mut self, event: &EventRef<'_>, told: Option<&Cause>) -> &mut Run {
+        let goes_on = self.run.as_ref().is_some_and(|run| {
+            let is_apart = run.time != event.time || (run.told.is_some() && told.is_some());
+            run.call == event.call && !(event.call.is_none() && is_apart)
+        });
+        if !goes_on {
+            self.run = None;
+            self.runs += 1;
+        }
+        let (number, call, time) = (self.runs, event.call, event.time);
+        self.run.get_or_insert(Run { number, call, time, told: None })
+    }
+}

@@ -1,0 +1,168 @@
+//! The history of a path.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::cause::{Cause, Causes};
+use super::each;
+use super::renames::{Moves, known_by, moves};
+use super::watched::{Step, Watched};
+use crate::engine::clock::Timestamp;
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+
+/// A change of one entry.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PathChange {
+    /// The position of the event.
+    pub seq: Seq,
+    /// When.
+    pub time: Timestamp,
+    /// The entry.
+    pub path: EntryPath,
+    /// Why.
+    #[serde(flatten)]
+    pub cause: Cause,
+    /// Who made the call; empty when nobody was named.
+    pub agent: Arc<str>,
+    /// What stood there before; none when nothing did.
+    pub before: Option<Node>,
+    /// What stands there afterwards; none when nothing does.
+    pub after: Option<Node>,
+    /// The entry that the event names, where that is another one: a directory above that was removed, say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub by: Option<EntryPath>,
+    /// Where the file was before; none when it was not moved here.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_from: Option<EntryPath>,
+    /// Where the file went.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub moved_to: Option<EntryPath>,
+    /// The last position at which it was where it was moved from.
+    #[serde(skip)]
+    left: Seq,
+}
+
+impl PathChange {
+    /// In a word: `created`, `changed`, `deleted`, `moved here` or `moved away`.
+    pub fn what(&self) -> &'static str {
+        match (&self.before, &self.after) {
+            (None, Some(_)) if self.moved_from.is_some() => "moved here",
+            (None, _) => "created",
+            (Some(_), None) if self.moved_to.is_some() => "moved away",
+            (Some(_), None) => "deleted",
+            (Some(_), Some(_)) => "changed",
+        }
+    }
+
+    /// Whether something stands there that did not before.
+    fn is_birth(&self) -> bool {
+        self.before.is_none()
+    }
+}
+
+/// Every change of an entry and of what is below it, up to a position, in order. A file that was moved here is
+/// followed to where it was; files below a directory are not, but it is told where they were.
+///
+/// The history is read once, and twice more for each move that is followed. Memory is taken by the changes that are
+/// given, and by what is there of the entry.
+///
+/// # Errors
+/// [`SessionError::NoPosition`] when the history is shorter, and others of the session.
+pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+    let head = session.head()?;
+    if until > head {
+        return Err(SessionError::NoPosition { seq: until, head });
+    }
+    let mut changes = changes(session, path, until)?;
+    let births: Vec<(EntryPath, Seq)> = changes
+        .iter()
+        .filter(|change| change.path == *path)
+        .filter_map(|change| change.moved_from.clone().map(|from| (from, change.left)))
+        .collect();
+    for (from, left) in births {
+        changes.extend(life(session, &from, left)?);
+    }
+    changes.sort_by(|one, other| (one.seq, &one.path).cmp(&(other.seq, &other.path)));
+    changes.dedup();
+    Ok(changes)
+}
+
+/// How the file that is, or was last, at a path by a position came to be what it is: from its creation on, through
+/// its moves.
+pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+    let (mut path, mut until) = (path.clone(), until);
+    let mut life: Vec<PathChange> = Vec::new();
+    loop {
+        let mut changes = changes(session, &path, until)?;
+        changes.retain(|change| change.path == path);
+        let Some(birth) = changes.iter().rposition(PathChange::is_birth) else { return Ok(life) };
+        // Each move leads to an earlier birth: one event makes one entry.
+        let (from, left) = (changes[birth].moved_from.clone(), changes[birth].left);
+        life.splice(0..0, changes.drain(birth..));
+        match from {
+            Some(from) => (path, until) = (from, left),
+            None => return Ok(life),
+        }
+    }
+}
+
+/// The changes of an entry and of what is below it, with where files came from and went.
+fn changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+    let mut changes = plain_changes(session, path, until)?;
+    let ends = changes.iter().filter(|change| change.before.is_none() || change.after.is_none());
+    let contents: BTreeSet<_> =
+        ends.filter_map(|change| known_by(change.after.as_ref().or(change.before.as_ref())?)).collect();
+    let Moves { to, from } = moves(session, &contents, until)?;
+    for change in &mut changes {
+        let key = (change.path.clone(), change.seq);
+        match (&change.before, &change.after) {
+            (None, Some(_)) => {
+                if let Some((from, left)) = to.get(&key) {
+                    (change.moved_from, change.left) = (Some(from.clone()), *left);
+                }
+            }
+            (Some(_), None) => change.moved_to = from.get(&key).cloned(),
+            _ => {}
+        }
+    }
+    Ok(changes)
+}
+
+fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
+    let mut changes: Vec<PathChange> = Vec::new();
+    let (mut causes, mut watched) = (Causes::default(), Watched::new(path.clone()));
+    // From here on the changes are of the run under way.
+    let (mut run, mut since) = (0, 0);
+    each(session, until, |event| {
+        let place = causes.take(event);
+        if place.run != run {
+            (run, since) = (place.run, changes.len());
+        }
+        if let Some(cause) = place.tells {
+            changes.iter_mut().skip(since).for_each(|change| change.cause = cause.clone());
+        }
+        let Some((named, steps)) = watched.take(event) else { return };
+        for Step { path, before, after } in steps {
+            changes.push(PathChange {
+                seq: event.seq,
+                time: event.time,
+                by: (named != path).then(|| named.clone()),
+                path,
+                cause: place.cause.clone(),
+                agent: Arc::from(event.agent),
+                before,
+                after,
+                moved_from: None,
+                moved_to: None,
+                left: 0,
+            });
+        }
+    })?;
+    Ok(changes)
+}

@@ -1,0 +1,123 @@
+//! Renames: there is no event for one. A file that vanishes while the same content appears elsewhere, in what was
+//! recorded together, was moved.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cause::Causes;
+use super::watched::below;
+use super::{FileEvent, each};
+use crate::engine::event::Node;
+use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+
+/// The moves of files with certain contents.
+#[derive(Default)]
+pub(super) struct Moves {
+    /// By where the file went, and the position of its writing there: where it was before, and the last position at
+    /// which it was there.
+    pub(super) to: BTreeMap<(EntryPath, Seq), (EntryPath, Seq)>,
+    /// By where the file was, and the position at which it vanished there.
+    pub(super) from: BTreeMap<(EntryPath, Seq), EntryPath>,
+}
+
+/// The content by which a file is known again; none for an empty one, which is like any other.
+pub(super) fn known_by(node: &Node) -> Option<Digest> {
+    match node {
+        Node::File { content, size, incomplete: false, .. } if *size > 0 => Some(*content),
+        _ => None,
+    }
+}
+
+/// Finds the moves of files with these contents up to a position.
+pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) -> Result<Moves, SessionError> {
+    let mut search = Search { contents, live: BTreeMap::new(), run: Run::default(), moves: Moves::default() };
+    if contents.is_empty() {
+        return Ok(search.moves);
+    }
+    let mut causes = Causes::default();
+    each(session, until, |event| {
+        let place = causes.take(event);
+        if search.run.number != place.run {
+            search.end_run();
+            search.run.number = place.run;
+        }
+        match FileEvent::of(event) {
+            Some(FileEvent::Write(write)) => search.write(event.seq, write.path, &write.node),
+            Some(FileEvent::Delete(delete)) => search.remove(event.seq, &delete.path, true),
+            None => {}
+        }
+    })?;
+    search.end_run();
+    Ok(search.moves)
+}
+
+struct Search<'a> {
+    contents: &'a BTreeSet<Digest>,
+    /// Where these contents are now.
+    live: BTreeMap<EntryPath, Digest>,
+    run: Run,
+    moves: Moves,
+}
+
+/// What was recorded together.
+#[derive(Default)]
+struct Run {
+    number: u64,
+    born: Vec<(EntryPath, Seq, Digest)>,
+    gone: Vec<(EntryPath, Seq, Digest)>,
+}
+
+impl Search<'_> {
+    fn write(&mut self, seq: Seq, path: EntryPath, node: &Node) {
+        let content = known_by(node).filter(|content| self.contents.contains(content));
+        if content.is_some() && self.live.get(&path) == content.as_ref() {
+            return;
+        }
+        // A file above is none any more.
+        let mut above = path.parent();
+        while let Some(parent) = above.filter(|parent| !parent.is_root()) {
+            self.remove(seq, &parent, false);
+            above = parent.parent();
+        }
+        self.remove(seq, &path, *node != Node::Directory);
+        if let Some(content) = content {
+            self.run.born.push((path.clone(), seq, content));
+            self.live.insert(path, content);
+        }
+    }
+
+    fn remove(&mut self, seq: Seq, path: &EntryPath, whole: bool) {
+        let mut gone = if whole { below(&self.live, path) } else { Vec::new() };
+        gone.push(path.clone());
+        for path in gone {
+            if let Some(content) = self.live.remove(&path) {
+                self.run.gone.push((path, seq, content));
+            }
+        }
+    }
+
+    fn end_run(&mut self) {
+        let Run { born, mut gone, .. } = std::mem::take(&mut self.run);
+        gone.retain(|(path, _, content)| self.live.get(path) != Some(content));
+        for (path, seq, content) in born {
+            let fits = |(_, (_, _, other)): &(usize, &(EntryPath, Seq, Digest))| *other == content;
+            let nearest = gone.iter().enumerate().filter(fits).max_by_key(|(_, (from, ..))| common_end(from, &path));
+            if self.live.get(&path) != Some(&content) {
+                continue;
+            }
+            if let Some(at) = nearest.map(|(at, _)| at) {
+                let (from, vanished, _) = gone.swap_remove(at);
+                self.moves.from.insert((from.clone(), vanished), path.clone());
+                self.moves.to.insert((path, seq), (from, seq.min(vanished.saturating_sub(1))));
+            }
+        }
+    }
+}
+
+/// How much of their ends two paths share: a file that is moved mostly keeps its name.
+fn common_end(one: &EntryPath, other: &EntryPath) -> usize {
+    one.as_bytes().iter().rev().zip(other.as_bytes().iter().rev()).take_while(|(a, b)| a == b).count()
+}

@@ -1,0 +1,117 @@
+//! A part of the tree, followed through the events: the rule of `VirtualFileSystem`, for one path and what is
+//! below it.
+
+use std::collections::BTreeMap;
+
+use super::FileEvent;
+use crate::engine::event::{DeleteEntry, Node, WriteFile};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::EventRef;
+
+/// An entry with everything below it, as it is now.
+pub(super) struct Watched {
+    root: EntryPath,
+    live: BTreeMap<EntryPath, Node>,
+}
+
+/// What became of one entry.
+pub(super) struct Step {
+    pub(super) path: EntryPath,
+    pub(super) before: Option<Node>,
+    pub(super) after: Option<Node>,
+}
+
+impl Watched {
+    pub(super) fn new(root: EntryPath) -> Self {
+        Self { root, live: BTreeMap::new() }
+    }
+
+    /// What an event changes here, with the path that it names.
+    pub(super) fn take(&mut self, event: &EventRef<'_>) -> Option<(EntryPath, Vec<Step>)> {
+        match FileEvent::of(event)? {
+            FileEvent::Write(WriteFile { path, node, .. }) => {
+                let steps = self.write(&path, node);
+                Some((path, steps))
+            }
+            FileEvent::Delete(DeleteEntry { path }) => {
+                let steps = self.delete(&path);
+                Some((path, steps))
+            }
+        }
+    }
+
+    fn is_inside(&self, path: &EntryPath) -> bool {
+        *path == self.root || path.is_below(&self.root)
+    }
+
+    fn write(&mut self, path: &EntryPath, node: Node) -> Vec<Step> {
+        if path.is_root() {
+            return Vec::new();
+        }
+        if !self.is_inside(path) {
+            // What is no directory has nothing below it.
+            let replaces = self.root.is_below(path) && node != Node::Directory;
+            return if replaces { self.remove_all() } else { Vec::new() };
+        }
+        let mut steps = self.add_parents(path);
+        if node != Node::Directory {
+            steps.extend(self.remove_below(path));
+        }
+        let before = self.live.insert(path.clone(), node.clone());
+        steps.push(Step { path: path.clone(), before, after: Some(node) });
+        steps
+    }
+
+    /// Makes what is above a directory. Only that a file became one is worth telling.
+    fn add_parents(&mut self, path: &EntryPath) -> Vec<Step> {
+        let mut steps = Vec::new();
+        let mut above = path.parent();
+        while let Some(directory) = above.filter(|directory| !directory.is_root() && self.is_inside(directory)) {
+            let before = self.live.insert(directory.clone(), Node::Directory);
+            match before {
+                Some(Node::Directory) => return steps,
+                Some(before) => {
+                    let (before, after) = (Some(before), Some(Node::Directory));
+                    steps.push(Step { path: directory, before, after });
+                    return steps;
+                }
+                None => above = directory.parent(),
+            }
+        }
+        steps
+    }
+
+    fn delete(&mut self, path: &EntryPath) -> Vec<Step> {
+        if self.root.is_below(path) {
+            return self.remove_all();
+        }
+        if !self.is_inside(path) {
+            return Vec::new();
+        }
+        let Some(before) = self.live.remove(path) else { return Vec::new() };
+        let mut steps = self.remove_below(path);
+        steps.push(Step { path: path.clone(), before: Some(before), after: None });
+        steps
+    }
+
+    fn remove_all(&mut self) -> Vec<Step> {
+        let gone = std::mem::take(&mut self.live);
+        gone.into_iter().map(|(path, before)| Step { path, before: Some(before), after: None }).collect()
+    }
+
+    /// That a directory came or went with its files needs no words.
+    fn remove_below(&mut self, path: &EntryPath) -> Vec<Step> {
+        let below = below(&self.live, path);
+        let gone = below.into_iter().filter_map(|path| self.live.remove_entry(&path));
+        let gone = gone.filter(|(_, before)| *before != Node::Directory);
+        gone.map(|(path, before)| Step { path, before: Some(before), after: None }).collect()
+    }
+}
+
+/// The keys below a directory.
+pub(super) fn below<T>(map: &BTreeMap<EntryPath, T>, directory: &EntryPath) -> Vec<EntryPath> {
+    // What is below it stands after it in order, though not all in a row: `a-b` is between `a` and `a/b`.
+    let after = map.range(directory.clone()..).map(|(path, _)| path);
+    let begins = |path: &&EntryPath| path.as_bytes().starts_with(directory.as_bytes());
+    after.take_while(begins).filter(|path| path.is_below(directory)).cloned().collect()
+}

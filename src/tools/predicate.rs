@@ -1,0 +1,257 @@
+//! Predicates over the slices of a state, as a person writes them: `Usage.calls > 10`.
+
+mod parse;
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use regex::Regex;
+use serde_json::Value;
+
+use crate::engine::path::EntryPath;
+use crate::engine::registry::Registry;
+use crate::engine::slice::{Slice, SliceError};
+use crate::engine::state::State;
+use crate::reducers::VirtualFileSystem;
+
+/// A question about a state that has the answer yes or no.
+///
+/// It is made of comparisons of places in slices, each a slice's name and the fields of its JSON, as
+/// `foldspace state SESSION SLICE --json` shows it:
+///
+/// | | |
+/// | --- | --- |
+/// | `Usage.calls > 10` | a field compared with a number: `==`, `!=`, `<`, `<=`, `>`, `>=` |
+/// | `PodmanWorkspace.running` | a field that is true |
+/// | `Mounts[0].host_path contains "src"` | an item of a list; part of a text, item of a list, or field of an object |
+/// | `PodmanWorkspace["container"].image matches "python:3\.\d+"` | a name in quotes; a regular expression that fits somewhere |
+/// | `PodmanWorkspace.stopped_because exists` | it is there, and not null |
+/// | `VirtualFileSystem./src/main.rs exists` | an entry by its path, up to the next space; without `exists`, too |
+/// | `VirtualFileSystem["/my file"].size > 100` | a field of an entry |
+/// | `count(VirtualFileSystem) >= 3` | how many entries, items, fields or characters |
+/// | `not (A.b == 1 or A.b == null) and A.c != "x"` | `and`, `or`, `not` and parentheses; also `&&`, `||`, `!` |
+///
+/// What is not there is equal to null. Only numbers are less or greater than numbers, only texts than texts; other
+/// comparisons of that kind are never true. An answer depends on the state alone, takes a time that the predicate's
+/// length and the slices' sizes bound, and makes no JSON of the files: they are looked up by their paths.
+///
+/// It is a language of its own because none of those for JSON fits: jq can run for ever, JMESPath and CEL need every slice
+/// as JSON, 10,000 files among it, before they can look at one of them.
+///
+/// ```
+/// use foldspace::{NewSession, Predicate, Registry, Sessions};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::default())?;
+/// let predicate = Predicate::parse("Usage.events == 1 and not VirtualFileSystem./a.txt exists", sessions.registry())?;
+/// assert!(predicate.holds(&session.state()?)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Predicate {
+    text: String,
+    root: Condition,
+}
+
+/// Why a text is no predicate.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the predicate can't be understood at character {at}: {what}")]
+pub struct PredicateError {
+    /// The character at which it goes wrong, from 1.
+    pub at: usize,
+    /// What is wrong, and what is right.
+    pub what: String,
+}
+
+#[derive(Debug, Clone)]
+enum Condition {
+    All(Vec<Condition>),
+    Any(Vec<Condition>),
+    Not(Box<Condition>),
+    /// A place that is true.
+    True(Operand),
+    Exists(Operand),
+    Compare(Operand, Comparison, Operand),
+    Contains(Operand, Operand),
+    Matches(Operand, Box<Regex>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Comparison {
+    Equal,
+    Unequal,
+    Less,
+    AtMost,
+    More,
+    AtLeast,
+}
+
+#[derive(Debug, Clone)]
+enum Operand {
+    Literal(Value),
+    Place(Place),
+    Count(Place),
+}
+
+/// Somewhere in a slice.
+#[derive(Debug, Clone)]
+struct Place {
+    slice: String,
+    /// The entry, where the slice is that of the files.
+    entry: Option<EntryPath>,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Field(String),
+    Item(usize),
+}
+
+impl Predicate {
+    /// Reads a predicate over the slices that a registry knows.
+    ///
+    /// # Errors
+    /// [`PredicateError`] with where it goes wrong: no predicate, no such slice, or nested too deep.
+    pub fn parse(text: &str, registry: &Registry) -> Result<Self, PredicateError> {
+        let slices: Vec<&str> = registry.slices().iter().map(|slice| slice.name).collect();
+        Ok(Self { text: text.to_owned(), root: parse::parse(text, &slices)? })
+    }
+
+    /// The text that it was read from.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether it holds in a state.
+    ///
+    /// # Errors
+    /// [`SliceError`] when a slice has no JSON form.
+    pub fn holds(&self, state: &State) -> Result<bool, SliceError> {
+        Look { state, slices: BTreeMap::new() }.holds(&self.root)
+    }
+}
+
+impl std::fmt::Display for Predicate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// A look at one state. A slice becomes JSON once, and only when it is asked about.
+struct Look<'a> {
+    state: &'a State,
+    slices: BTreeMap<String, Value>,
+}
+
+impl Look<'_> {
+    fn holds(&mut self, condition: &Condition) -> Result<bool, SliceError> {
+        Ok(match condition {
+            Condition::All(all) => {
+                for condition in all {
+                    if !self.holds(condition)? {
+                        return Ok(false);
+                    }
+                }
+                true
+            }
+            Condition::Any(any) => {
+                for condition in any {
+                    if self.holds(condition)? {
+                        return Ok(true);
+                    }
+                }
+                false
+            }
+            Condition::Not(condition) => !self.holds(condition)?,
+            Condition::True(place) => self.value(place)? == Value::Bool(true),
+            Condition::Exists(place) => !self.value(place)?.is_null(),
+            Condition::Compare(left, comparison, right) => comparison.holds(&self.value(left)?, &self.value(right)?),
+            Condition::Contains(whole, part) => contains(&self.value(whole)?, &self.value(part)?),
+            Condition::Matches(text, regex) => self.value(text)?.as_str().is_some_and(|text| regex.is_match(text)),
+        })
+    }
+
+    /// What is there; null where nothing is.
+    fn value(&mut self, operand: &Operand) -> Result<Value, SliceError> {
+        match operand {
+            Operand::Literal(value) => Ok(value.clone()),
+            Operand::Place(place) => self.at(place, Value::clone),
+            Operand::Count(place) if place.slice == VirtualFileSystem::NAME && place.is_whole() => {
+                let count = self.state.slice::<VirtualFileSystem>().map_or(0, VirtualFileSystem::len);
+                Ok(Value::from(count))
+            }
+            Operand::Count(place) => self.at(place, |value| match value {
+                Value::Array(items) => Value::from(items.len()),
+                Value::Object(fields) => Value::from(fields.len()),
+                Value::String(text) => Value::from(text.chars().count()),
+                Value::Null | Value::Bool(_) | Value::Number(_) => Value::Null,
+            }),
+        }
+    }
+
+    fn at(&mut self, place: &Place, take: impl Fn(&Value) -> Value) -> Result<Value, SliceError> {
+        let steps = |value: &Value| {
+            let found = place.steps.iter().try_fold(value, |value, step| match step {
+                Step::Field(name) => value.get(name),
+                Step::Item(number) => value.get(number),
+            });
+            found.map_or(Value::Null, &take)
+        };
+        if let Some(path) = &place.entry {
+            let entry = self.state.slice::<VirtualFileSystem>().and_then(|files| files.get(path));
+            return Ok(entry.map_or(Value::Null, |entry| steps(&serde_json::to_value(entry).unwrap_or_default())));
+        }
+        if !self.slices.contains_key(&place.slice) {
+            let value = self.state.slice_json(&place.slice).transpose()?.unwrap_or_default();
+            self.slices.insert(place.slice.clone(), value);
+        }
+        Ok(self.slices.get(&place.slice).map_or(Value::Null, steps))
+    }
+}
+
+impl Place {
+    fn is_whole(&self) -> bool {
+        self.entry.is_none() && self.steps.is_empty()
+    }
+}
+
+impl Comparison {
+    fn holds(self, left: &Value, right: &Value) -> bool {
+        match self {
+            Self::Equal => order(left, right).map_or(left == right, Ordering::is_eq),
+            Self::Unequal => !Self::Equal.holds(left, right),
+            Self::Less => order(left, right).is_some_and(Ordering::is_lt),
+            Self::AtMost => order(left, right).is_some_and(Ordering::is_le),
+            Self::More => order(left, right).is_some_and(Ordering::is_gt),
+            Self::AtLeast => order(left, right).is_some_and(Ordering::is_ge),
+        }
+    }
+}
+
+/// How two numbers or two texts stand to each other.
+fn order(left: &Value, right: &Value) -> Option<Ordering> {
+    match (left, right) {
+        (Value::Number(left), Value::Number(right)) => {
+            let whole = |number: &serde_json::Number| number.as_i128();
+            match (whole(left), whole(right)) {
+                (Some(left), Some(right)) => Some(left.cmp(&right)),
+                _ => left.as_f64()?.partial_cmp(&right.as_f64()?),
+            }
+        }
+        (Value::String(left), Value::String(right)) => Some(left.cmp(right)),
+        _ => None,
+    }
+}
+
+fn contains(whole: &Value, part: &Value) -> bool {
+    match (whole, part) {
+        (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+        (Value::Array(items), part) => items.iter().any(|item| Comparison::Equal.holds(item, part)),
+        (Value::Object(fields), Value::String(name)) => fields.contains_key(name),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

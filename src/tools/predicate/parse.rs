@@ -1,0 +1,301 @@
+//! The reader of predicates: by descent, which a limit keeps from going too deep.
+
+use regex::RegexBuilder;
+use serde_json::Value;
+
+use super::{Comparison, Condition, Operand, Place, PredicateError, Step};
+use crate::engine::path::EntryPath;
+use crate::engine::slice::Slice;
+use crate::reducers::VirtualFileSystem;
+
+/// Characters that a predicate may have.
+const CHARS_MAX: usize = 4096;
+/// How deep parentheses and negations may nest.
+const DEPTH_MAX: usize = 64;
+/// Bytes that a regular expression may take.
+const REGEX_MAX: usize = 1 << 20;
+
+type Parsed<T> = Result<T, PredicateError>;
+
+pub(super) fn parse(text: &str, slices: &[&str]) -> Parsed<Condition> {
+    let mut reader = Reader { text: text.chars().take(CHARS_MAX + 1).collect(), at: 0, depth: 0, slices };
+    if reader.text.len() > CHARS_MAX {
+        reader.at = CHARS_MAX;
+        return Err(reader.wrong(format!("it has more than {CHARS_MAX} characters")));
+    }
+    let condition = reader.any()?;
+    match reader.rest() {
+        None => Ok(condition),
+        Some(_) => Err(reader.wrong("`and`, `or` or the end is expected here")),
+    }
+}
+
+struct Reader<'a> {
+    text: Vec<char>,
+    at: usize,
+    depth: usize,
+    slices: &'a [&'a str],
+}
+
+impl Reader<'_> {
+    fn wrong(&self, what: impl Into<String>) -> PredicateError {
+        PredicateError { at: self.at + 1, what: what.into() }
+    }
+
+    /// The next character that is no space, which is then the next.
+    fn rest(&mut self) -> Option<char> {
+        while self.text.get(self.at).is_some_and(|c| c.is_whitespace()) {
+            self.at += 1;
+        }
+        self.text.get(self.at).copied()
+    }
+
+    /// Takes a sign if it stands here.
+    fn sign(&mut self, sign: &str) -> bool {
+        self.rest();
+        let fits = sign.chars().enumerate().all(|(n, c)| self.text.get(self.at + n) == Some(&c));
+        self.at += if fits { sign.chars().count() } else { 0 };
+        fits
+    }
+
+    /// Takes a word if it stands here and does not go on.
+    fn word(&mut self, word: &str) -> bool {
+        let start = self.at;
+        let fits = self.sign(word) && !self.text.get(self.at).is_some_and(|c| is_name(*c));
+        if !fits {
+            self.at = start;
+        }
+        fits
+    }
+
+    fn any(&mut self) -> Parsed<Condition> {
+        let mut any = vec![self.all()?];
+        while self.sign("||") || self.word("or") {
+            any.push(self.all()?);
+        }
+        Ok(if any.len() == 1 { any.remove(0) } else { Condition::Any(any) })
+    }
+
+    fn all(&mut self) -> Parsed<Condition> {
+        let mut all = vec![self.one()?];
+        while self.sign("&&") || self.word("and") {
+            all.push(self.one()?);
+        }
+        Ok(if all.len() == 1 { all.remove(0) } else { Condition::All(all) })
+    }
+
+    fn one(&mut self) -> Parsed<Condition> {
+        if self.depth >= DEPTH_MAX {
+            return Err(self.wrong(format!("it is nested deeper than {DEPTH_MAX}")));
+        }
+        self.depth += 1;
+        let condition = self.one_within();
+        self.depth -= 1;
+        condition
+    }
+
+    fn one_within(&mut self) -> Parsed<Condition> {
+        if self.word("not") || self.sign("!") {
+            return Ok(Condition::Not(Box::new(self.one()?)));
+        }
+        if self.sign("(") {
+            let condition = self.any()?;
+            return if self.sign(")") { Ok(condition) } else { Err(self.wrong("`)` is expected here")) };
+        }
+        self.test()
+    }
+
+    fn test(&mut self) -> Parsed<Condition> {
+        let left = self.operand()?;
+        if self.word("exists") {
+            return Ok(Condition::Exists(left));
+        }
+        if self.word("contains") {
+            return Ok(Condition::Contains(left, self.operand()?));
+        }
+        if self.word("matches") {
+            return self.regex().map(|regex| Condition::Matches(left, Box::new(regex)));
+        }
+        let signs = [
+            ("==", Comparison::Equal),
+            ("!=", Comparison::Unequal),
+            ("<=", Comparison::AtMost),
+            (">=", Comparison::AtLeast),
+            ("<", Comparison::Less),
+            (">", Comparison::More),
+        ];
+        match signs.into_iter().find(|(sign, _)| self.sign(sign)) {
+            Some((_, comparison)) => Ok(Condition::Compare(left, comparison, self.operand()?)),
+            None if self.sign("=") => Err(self.wrong("write `==` for a comparison")),
+            // An entry alone can only mean that it is there.
+            None if matches!(&left, Operand::Place(place) if place.entry.is_some() && place.steps.is_empty()) => {
+                Ok(Condition::Exists(left))
+            }
+            None => Ok(Condition::True(left)),
+        }
+    }
+
+    fn regex(&mut self) -> Parsed<regex::Regex> {
+        self.rest();
+        let start = self.at;
+        if !self.sign("\"") {
+            return Err(self.wrong("a regular expression in quotes is expected here"));
+        }
+        // Its backslashes are its own.
+        let mut pattern = String::new();
+        loop {
+            match (self.text.get(self.at), self.text.get(self.at + 1)) {
+                (Some('"'), _) => break,
+                (Some('\\'), Some('"')) => {
+                    pattern.push('"');
+                    self.at += 2;
+                }
+                (Some('\\'), Some(next)) => {
+                    pattern.extend(['\\', *next]);
+                    self.at += 2;
+                }
+                (Some(c), _) => {
+                    pattern.push(*c);
+                    self.at += 1;
+                }
+                (None, _) => return Err(self.wrong("the closing quote is missing")),
+            }
+        }
+        self.at += 1;
+        RegexBuilder::new(&pattern).size_limit(REGEX_MAX).build().map_err(|error| {
+            let what = format!("this is no regular expression: {error}");
+            PredicateError { at: start + 1, what }
+        })
+    }
+
+    fn operand(&mut self) -> Parsed<Operand> {
+        match self.rest() {
+            Some('"') => self.text().map(|text| Operand::Literal(Value::String(text))),
+            Some(c) if c.is_ascii_digit() || c == '-' => self.number(),
+            _ if self.word("true") => Ok(Operand::Literal(Value::Bool(true))),
+            _ if self.word("false") => Ok(Operand::Literal(Value::Bool(false))),
+            _ if self.word("null") => Ok(Operand::Literal(Value::Null)),
+            _ if self.sign("count(") => {
+                let place = self.place()?;
+                if self.sign(")") { Ok(Operand::Count(place)) } else { Err(self.wrong("`)` is expected here")) }
+            }
+            Some(c) if is_name(c) => self.place().map(Operand::Place),
+            _ => Err(self.wrong("a place such as `Usage.calls`, a number or a text in quotes is expected here")),
+        }
+    }
+
+    fn number(&mut self) -> Parsed<Operand> {
+        let start = self.at;
+        while self.text.get(self.at).is_some_and(|c| c.is_ascii_alphanumeric() || "+-.".contains(*c)) {
+            self.at += 1;
+        }
+        let text: String = self.text[start..self.at].iter().collect();
+        let number = serde_json::from_str(&text).ok().filter(Value::is_number);
+        number
+            .map(Operand::Literal)
+            .ok_or_else(|| PredicateError { at: start + 1, what: "this is no number".to_owned() })
+    }
+
+    /// A text in quotes, as JSON writes it.
+    fn text(&mut self) -> Parsed<String> {
+        let start = self.at;
+        self.at += 1;
+        while let Some(c) = self.text.get(self.at) {
+            match c {
+                '"' => {
+                    self.at += 1;
+                    let quoted: String = self.text[start..self.at].iter().collect();
+                    let wrong = |error| PredicateError { at: start + 1, what: format!("this is no text: {error}") };
+                    return serde_json::from_str(&quoted).map_err(wrong);
+                }
+                '\\' => self.at += 2,
+                _ => self.at += 1,
+            }
+        }
+        self.at = self.text.len();
+        Err(self.wrong("the closing quote is missing"))
+    }
+
+    fn name(&mut self) -> Parsed<String> {
+        let start = self.at;
+        while self.text.get(self.at).is_some_and(|c| is_name(*c)) {
+            self.at += 1;
+        }
+        match start == self.at {
+            true => Err(self.wrong("a name is expected here")),
+            false => Ok(self.text[start..self.at].iter().collect()),
+        }
+    }
+
+    fn place(&mut self) -> Parsed<Place> {
+        self.rest();
+        let start = self.at;
+        let slice = self.name()?;
+        if !self.slices.contains(&slice.as_str()) {
+            let what = format!("there is no slice {slice:?}; there are {}", self.slices.join(", "));
+            return Err(PredicateError { at: start + 1, what });
+        }
+        let mut place = Place { slice, entry: None, steps: Vec::new() };
+        let is_files = place.slice == VirtualFileSystem::NAME;
+        loop {
+            let wants_entry = is_files && place.entry.is_none();
+            match self.text.get(self.at) {
+                Some('.') if wants_entry => place.entry = Some(self.bare_path()?),
+                Some('[') if wants_entry => place.entry = Some(self.quoted_path()?),
+                Some('.') => {
+                    self.at += 1;
+                    place.steps.push(Step::Field(self.name()?));
+                }
+                Some('[') => place.steps.push(self.item()?),
+                _ => return Ok(place),
+            }
+        }
+    }
+
+    /// What stands in brackets: a number, or a name in quotes.
+    fn item(&mut self) -> Parsed<Step> {
+        self.at += 1;
+        let step = match self.rest() {
+            Some('"') => Step::Field(self.text()?),
+            Some(c) if c.is_ascii_digit() => {
+                let digits = self.name()?;
+                Step::Item(digits.parse().map_err(|_| self.wrong("this is no number of an item"))?)
+            }
+            _ => return Err(self.wrong("the number of an item or a name in quotes is expected here")),
+        };
+        if self.sign("]") { Ok(step) } else { Err(self.wrong("`]` is expected here")) }
+    }
+
+    fn quoted_path(&mut self) -> Parsed<EntryPath> {
+        match self.item()? {
+            Step::Field(text) => self.path(&text),
+            Step::Item(_) => Err(self.wrong("files have paths in quotes, not numbers")),
+        }
+    }
+
+    /// A path up to the next space or closing parenthesis.
+    fn bare_path(&mut self) -> Parsed<EntryPath> {
+        self.at += 1;
+        let start = self.at;
+        while self.text.get(self.at).is_some_and(|c| !c.is_whitespace() && *c != ')') {
+            self.at += 1;
+        }
+        let text: String = self.text[start..self.at].iter().collect();
+        match text.starts_with('/') {
+            true => self.path(&text),
+            false => {
+                let what = "a path that begins with `/` is expected here, as in VirtualFileSystem./a.txt".to_owned();
+                Err(PredicateError { at: start + 1, what })
+            }
+        }
+    }
+
+    fn path(&self, text: &str) -> Parsed<EntryPath> {
+        let path = EntryPath::lookup(text).map_err(|error| self.wrong(error.to_string()))?;
+        if path.is_root() { Err(self.wrong("`/` is no entry; count(VirtualFileSystem) counts them")) } else { Ok(path) }
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-')
+}
