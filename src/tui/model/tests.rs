@@ -211,7 +211,7 @@ fn what_acts_is_only_wished_for() {
 fn filters_show_an_agent_or_a_kind() {
     let mut model = at(1);
     does(&mut model, [asked(Ask::Filter, "agent tidy"), Action::Line(Forward)]);
-    assert_eq!(rows(&model), [1, 11, 13]);
+    assert_eq!(rows(&model), [11, 13]);
     does(&mut model, [asked(Ask::Filter, ""), asked(Ask::Filter, "kind file"), Action::First]);
     assert_eq!(rows(&model), [1, 3, 6, 9, 17]);
     does(&mut model, [asked(Ask::Filter, "nonsense")]);
@@ -237,7 +237,8 @@ fn a_call_of_many_events_is_stepped_over_by_the_other_thread() {
     fixture::long_call(&session, 12_000);
     let write = serde_json::json!({ "file_path": "last.txt", "content": "" });
     let tools = fixture::write(&session, &write);
-    assert_eq!(tools, 18 + 12_001 + 1);
+    // The long call is found interrupted first.
+    assert_eq!(tools, 18 + 12_001 + 2);
     let mut model = fixture::model(&sessions, &session, 19);
     model.apply(Action::Line(Forward));
     assert_eq!(model.cursor, 19, "too far for the thread of the keys");
