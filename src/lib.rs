@@ -111,4 +111,4 @@ pub use tools::{
     RulesError, Scratch, ScriptedCall, Verdict, WhatIf, bisect, bisect_slices, changed_positions, first_position,
     merge_child, mounts_of, preview_merge, rewind,
 };
-pub use tools::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
+pub use tools::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents, RewindError, RewindOptions, Rewound, rewind};

@@ -56,10 +56,7 @@ pub use podman_shell::PodmanShellTool;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
 pub use predicate::{Predicate, PredicateError};
 pub use probe::Probe;
-pub use rerun::{
-    CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport,
-    RulesError, Scratch, ScriptedCall, Verdict, WhatIf,
-};
+pub use rerun::{CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError, Scratch, ScriptedCall, Verdict, WhatIf};
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use foldspace::{
-    CommandLine, CommandResult, Commit, DeleteEntry, Dispatcher, EntryPath, MemoryStore, MemoryWorkspace, NewSession,
-    RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall, Tools,
+    CallLink, CommandLine, CommandResult, Content, DeleteEntry, Dispatcher, EntryPath, MemoryStore, MemoryWorkspace,
+    NewSession, RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall, Tools,
 };
 use serde_json::{Value, json};
 
@@ -66,15 +66,14 @@ pub(crate) fn model(sessions: &Sessions, session: &Session, at: u64) -> Model {
 
 /// Adds a call that removes so many paths, one event each.
 pub(crate) fn long_call(session: &Session, events: usize) {
-    let begun = Commit::new(session.id(), session.now());
     let head = session.head().unwrap();
-    let mut begun = begun.of_call(head + 1);
+    let mut begun = session.commit().of_call(CallLink::Opens);
     begun.push(&foldspace::CallStarted { tool: "sweep".to_owned(), params: json!({}) }).unwrap();
     session.record(begun).unwrap();
     let path = EntryPath::lookup("gone.txt").unwrap();
     let mut left = events;
     while left > 0 {
-        let mut commit = session.commit().of_call(head + 1);
+        let mut commit = session.commit().of_call(CallLink::Of(head + 1));
         for _ in 0..left.min(4000) {
             commit.push(&DeleteEntry { path: path.clone() }).unwrap();
         }
@@ -85,14 +84,14 @@ pub(crate) fn long_call(session: &Session, events: usize) {
 
 /// Adds a call with a command that printed something.
 pub(crate) fn command(session: &Session, stdout: &str, stderr: &str, exit_code: i32) {
-    let call = session.head().unwrap() + 1;
-    let mut commit = session.commit().of_call(call);
+    let mut commit = session.commit().of_call(CallLink::Opens);
     let params = json!({ "command": "make" });
     commit.push(&foldspace::CallStarted { tool: "shell_execute".to_owned(), params }).unwrap();
-    let mut kept = |text: &str| RecordedOutput {
-        content: commit.add_content(text.as_bytes().to_vec()),
-        kept: text.len() as u64,
-        bytes: text.len() as u64,
+    let mut kept = |text: &str| {
+        let content = Content::of(text.as_bytes().to_vec());
+        let (digest, bytes) = (content.digest, text.len() as u64);
+        commit.keep(content);
+        RecordedOutput { content: digest, kept: bytes, bytes }
     };
     let (stdout, stderr) = (kept(stdout), kept(stderr));
     let result = CommandResult {
@@ -109,4 +108,11 @@ pub(crate) fn command(session: &Session, stdout: &str, stderr: &str, exit_code: 
     };
     commit.push(&result).unwrap();
     session.record(commit).unwrap();
+}
+
+/// Makes one more call that writes; gives its position.
+pub(crate) fn write(session: &Session, params: &Value) -> u64 {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let tools = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
+    runtime.block_on(tools.call(ToolCall::new("write_file", params.clone()))).unwrap().call
 }

@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use foldspace::Session;
+use foldspace::{Registry, Session, State};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -161,7 +161,17 @@ fn failure(trouble: crate::tui::model::Trouble) -> Failure {
     }
 }
 
-/// Reads a predicate over slices.
+/// A predicate over slices, as the rest of the program reads it.
+struct Slices(foldspace::Predicate);
+
+impl Predicate for Slices {
+    fn holds(&self, state: &State) -> bool {
+        // A slice without a JSON form holds nothing.
+        self.0.holds(state).unwrap_or(false)
+    }
+}
+
 fn read_predicate(text: &str) -> Result<Box<dyn Predicate>, String> {
-    Err(format!("{text:?} is no condition"))
+    let read = foldspace::Predicate::parse(text, &Registry::standard());
+    read.map(|predicate| Box::new(Slices(predicate)) as Box<dyn Predicate>).map_err(|error| error.to_string())
 }

@@ -2,9 +2,10 @@
 
 use std::process::Command;
 
-use foldspace::{Seq, Sessions, materialise};
+use foldspace::{NewChild, Seq, Sessions, WorkspaceSpec, materialise};
 
-use crate::cli::{Globals, text};
+use crate::cli::exit::Failure;
+use crate::cli::{Globals, open, text};
 use crate::tui::Outside;
 
 /// Acts for the debugger, which only looks.
@@ -14,9 +15,20 @@ pub(super) struct Program<'a> {
 }
 
 impl Outside for Program<'_> {
-    fn fork_here(&mut self, session: &str, at: Seq, _name: Option<&str>) -> Result<String, String> {
-        let program = crate::cli::open::same_program(self.globals);
-        Err(format!("this program can't fork yet; {program} export, at {at} of {session}, makes a copy"))
+    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, String> {
+        let told = |failure: Failure| match failure {
+            Failure::Told { message, .. } => message,
+            Failure::Closed => "nobody reads any more".to_owned(),
+        };
+        let opened = open::changing(self.globals).map_err(told)?;
+        let parent = opened.find(session).map_err(told)?.session;
+        // A directory that was given belongs to the parent alone.
+        let spec = parent.started().map(|started| WorkspaceSpec::of_session(started).map(|spec| spec.forked()));
+        let spec = spec.transpose().map_err(|error| error.to_string())?;
+        let workspace = spec.map(|spec| (spec.backend_name().to_owned(), spec.options()));
+        let new = NewChild { name: name.map(str::to_owned), workspace, ..NewChild::fork_at(at) };
+        let child = opened.sessions.child_of(&parent, new).map_err(|error| error.to_string())?;
+        Ok(format!("{} is a fork of {} at {at}", child.name(), parent.name()))
     }
 
     #[expect(clippy::disallowed_methods, reason = "a face starts the person's own shell")]

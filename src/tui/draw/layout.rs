@@ -51,7 +51,7 @@ impl Areas {
 
     /// The timeline above, one pane below it.
     fn stacked(&mut self, middle: Rect) {
-        let upper = (middle.height * 2 / 5).max(3);
+        let upper = (middle.height.saturating_mul(2) / 5).max(3).min(middle.height);
         self.timeline = Rect { height: upper, ..middle };
         self.lower(Rect { y: middle.y + upper, height: middle.height - upper, ..middle });
     }

@@ -217,10 +217,17 @@ impl Model {
         let json = self.past.plain_json(&event.view());
         let child = json.get("child").or_else(|| json.get("name")).and_then(serde_json::Value::as_str);
         let child = child.ok_or_else(|| Trouble::Words("the event does not tell which session".to_owned()))?;
+        if child == self.past.id().to_string() {
+            self.tell(Tone::Dim, "a shared child acts in this session, under its agent's name");
+            return Ok(());
+        }
+        // Of a fork the past is known; what is its own comes after that.
+        let forked = json.get("isolation").and_then(serde_json::Value::as_str) == Some("fork");
+        let begins = json.get("at").and_then(serde_json::Value::as_u64).filter(|_| forked).map_or(1, |at| at + 1);
         let past = Arc::new(self.past.sibling(child)?);
         let before = std::mem::replace(&mut self.past, past);
         self.visits.push((before, self.cursor));
-        self.begin_again(1);
+        self.begin_again(begins);
         let name = self.past.name().to_owned();
         self.tell(Tone::Plain, format!("in the child {name}; Backspace leads back"));
         Ok(())

@@ -1,1 +1,294 @@
+use super::*;
+use crate::tui::fixture;
 
+use Direction::{Back, Forward};
+
+fn at(seq: Seq) -> Model {
+    let (sessions, session) = fixture::story();
+    fixture::model(&sessions, &session, seq)
+}
+
+fn does(model: &mut Model, actions: impl IntoIterator<Item = Action>) {
+    for action in actions {
+        model.apply(action);
+        model.settle();
+    }
+}
+
+fn said(model: &Model) -> &str {
+    model.message.as_ref().map_or("", |(_, words)| words.as_str())
+}
+
+fn rows(model: &Model) -> Vec<Seq> {
+    model.window.rows.iter().map(|row| row.seq).collect()
+}
+
+fn detail(model: &Model) -> String {
+    let lines = model.detail().unwrap().lines.iter().map(|line| line.text.as_str());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+fn asked(ask: Ask, text: &str) -> Action {
+    Action::Answer(ask, text.to_owned())
+}
+
+#[test]
+fn calls_are_rows_and_open_to_their_events() {
+    let mut model = at(1);
+    assert_eq!(rows(&model), [1, 2, 5, 8, 11, 13, 16]);
+    does(&mut model, [Action::Line(Forward), Action::Enter]);
+    assert_eq!(rows(&model), [1, 2, 3, 4, 5, 8, 11, 13]);
+    does(&mut model, [Action::Line(Forward), Action::Enter]);
+    assert_eq!((model.cursor, rows(&model).len()), (2, 7), "what closes leaves the cursor on its call");
+    does(&mut model, [Action::FoldAll]);
+    does(&mut model, [Action::Last]);
+    assert_eq!(model.cursor, 18);
+    does(&mut model, [Action::FoldAll]);
+    assert_eq!(model.cursor, 16);
+}
+
+#[test]
+fn events_calls_ends_and_jumps() {
+    let mut model = at(1);
+    does(&mut model, [Action::Call(Forward), Action::Call(Forward)]);
+    assert_eq!(model.cursor, 5);
+    does(&mut model, [Action::Event(Forward)]);
+    assert_eq!((model.cursor, rows(&model).contains(&6)), (6, true), "stepping into a call opens it");
+    does(&mut model, [Action::Event(Back), Action::Event(Back)]);
+    assert_eq!(model.cursor, 4);
+    does(&mut model, [Action::First, Action::Event(Back)]);
+    assert_eq!((model.cursor, said(&model)), (1, "nothing before: this is the first"));
+    does(&mut model, [Action::Last, Action::Line(Forward)]);
+    assert_eq!((model.cursor, said(&model)), (16, "nothing further: this is the last"));
+    does(&mut model, [asked(Ask::Jump, "9")]);
+    assert_eq!(model.cursor, 9);
+    does(&mut model, [asked(Ask::Jump, "-1")]);
+    assert_eq!(model.cursor, 17);
+    for wrong in ["0", "99", "x", "'q"] {
+        does(&mut model, [asked(Ask::Jump, wrong)]);
+        assert_eq!(model.cursor, 17, "{wrong}");
+        assert!(!said(&model).is_empty(), "{wrong}");
+    }
+}
+
+#[test]
+fn a_folded_call_shows_all_that_it_did() {
+    let mut model = at(8);
+    let step = |model: &Model| model.sight.as_ref().map(|sight| (sight.step.before, sight.step.after)).unwrap();
+    assert_eq!(step(&model), (7, 10));
+    does(&mut model, [Action::Tab(Tab::File)]);
+    assert!(detail(&model).contains("-two\n+zwei"), "{}", detail(&model));
+    does(&mut model, [Action::WholeFile]);
+    assert_eq!(detail(&model), "    1  one\n      -two\n    2 +zwei\n    3  three");
+    does(&mut model, [Action::Enter]);
+    assert_eq!(step(&model), (7, 8), "an open call is its first event");
+}
+
+#[test]
+fn slices_tell_what_changed_in_them() {
+    let mut model = at(3);
+    does(&mut model, [Action::Tab(Tab::Slices)]);
+    let shown = detail(&model);
+    assert!(shown.contains("* > VirtualFileSystem  1 change\n    + /a.txt: {"), "{shown}");
+    assert!(shown.contains("    ~ /writes: 0 -> 1"), "{shown}");
+    assert!(shown.contains("\n  > Mounts"), "{shown}");
+    model.focus = Focus::Detail;
+    model.detail_line = 0;
+    does(&mut model, [Action::Enter]);
+    assert!(detail(&model).contains("* v VirtualFileSystem"), "{}", detail(&model));
+}
+
+#[test]
+fn searches_lead_on_and_back() {
+    let mut model = at(1);
+    does(&mut model, [asked(Ask::Search(Forward), "content:zwei")]);
+    assert_eq!(model.cursor, 9);
+    does(&mut model, [Action::Again(Forward)]);
+    assert_eq!((model.cursor, said(&model)), (9, "nothing found up to the end"));
+    does(&mut model, [asked(Ask::Search(Forward), "path:^/a")]);
+    assert_eq!(model.cursor, 14);
+    does(&mut model, [Action::Again(Back), Action::Again(Back)]);
+    assert_eq!(model.cursor, 3);
+    does(&mut model, [asked(Ask::Search(Forward), "event:missing")]);
+    assert_eq!(model.cursor, 11);
+    does(&mut model, [asked(Ask::Search(Forward), "(")]);
+    assert!(said(&model).contains("can't be understood"), "{}", said(&model));
+}
+
+#[test]
+fn runs_stop_where_a_condition_is_met() {
+    let until = |way, text: &str| asked(Ask::Until(way), text);
+    let mut model = at(1);
+    for (condition, stop) in [
+        ("path src/*", 6),
+        ("tool edit_file", 8),
+        ("failed", 12),
+        ("agent main", 16),
+        ("/evil/", 17),
+        ("kind callfinished", 18),
+    ] {
+        does(&mut model, [until(Forward, condition)]);
+        assert_eq!((model.cursor, said(&model)), (stop, &*format!("stopped at {stop}: {condition}")), "{condition}");
+    }
+    does(&mut model, [until(Back, "path *.txt"), until(Back, "path *.txt")]);
+    assert_eq!(model.cursor, 14);
+    does(&mut model, [until(Forward, "path nowhere")]);
+    assert_eq!((model.cursor, said(&model)), (14, "nothing found up to the end"));
+    does(&mut model, [until(Forward, "what is this")]);
+    assert!(said(&model).contains("a condition is one of"), "{}", said(&model));
+}
+
+#[test]
+fn a_predicate_stops_where_it_comes_to_hold() {
+    let mut model = at(1);
+    does(&mut model, [asked(Ask::Until(Forward), "calls 3")]);
+    assert_eq!(model.cursor, 8);
+    does(&mut model, [asked(Ask::Until(Forward), "calls 3")]);
+    assert_eq!((model.cursor, said(&model)), (8, "nothing found up to the end"), "it holds from there on");
+    does(&mut model, [Action::Last, asked(Ask::Until(Back), "calls 3")]);
+    assert_eq!(model.cursor, 8);
+    does(
+        &mut model,
+        [asked(Ask::Breakpoint, "calls 5"), asked(Ask::Breakpoint, "path a.txt"), Action::Continue(Forward)],
+    );
+    assert_eq!((model.cursor, said(&model)), (9, "stopped at 9: path a.txt"));
+    does(&mut model, [Action::Continue(Forward)]);
+    assert_eq!((model.cursor, said(&model)), (13, "stopped at 13: calls 5"));
+    does(&mut model, [Action::ClearBreakpoints, Action::Continue(Forward)]);
+    assert_eq!((model.cursor, said(&model)), (13, "there is no breakpoint: b sets one"));
+}
+
+#[test]
+fn changes_of_a_file_are_followed() {
+    let mut model = at(1);
+    does(&mut model, [Action::Change(Forward)]);
+    assert!(said(&model).starts_with("no file is chosen"), "{}", said(&model));
+    does(&mut model, [asked(Ask::Select, "a.txt")]);
+    let mut seen = Vec::new();
+    for _ in 0..4 {
+        does(&mut model, [Action::Change(Forward)]);
+        seen.push(model.cursor);
+    }
+    assert_eq!((seen, said(&model)), (vec![3, 9, 14, 14], "nothing found up to the end"));
+    does(&mut model, [Action::Change(Back)]);
+    assert_eq!(model.cursor, 9);
+    does(&mut model, [Action::Escape]);
+    assert_eq!(model.selected(), None);
+}
+
+#[test]
+fn marks_and_comparisons() {
+    let (sessions, session) = fixture::story();
+    let write = serde_json::json!({ "file_path": "a.txt", "content": "other\n" });
+    fixture::session(&sessions, "other", &[("main", "write_file", write)]);
+    let mut model = fixture::model(&sessions, &session, 3);
+    does(&mut model, [asked(Ask::SetMark, "a"), asked(Ask::Jump, "9"), asked(Ask::Compare, "'a..")]);
+    assert!(detail(&model).contains("-two\n+zwei"), "{}", detail(&model));
+    assert_eq!(model.detail().unwrap().title, "difference story@3..story@9: 3 entries");
+    does(&mut model, [asked(Ask::Compare, "other..3")]);
+    assert!(detail(&model).contains("-other\n+one"), "{}", detail(&model));
+    does(&mut model, [asked(Ask::GoToMark, "a")]);
+    assert_eq!(model.cursor, 3);
+    for wrong in ["nobody..3", "other@99..3", "x@y..1", "'z..3"] {
+        does(&mut model, [asked(Ask::Compare, wrong)]);
+        assert!(matches!(model.message, Some((Tone::Bad, _))), "{wrong}");
+    }
+}
+
+#[test]
+fn what_acts_is_only_wished_for() {
+    let mut model = at(8);
+    let id = model.past.id().to_string();
+    does(&mut model, [asked(Ask::Fork, "mine"), Action::Shell, Action::Copy, Action::Quit]);
+    let wishes: Vec<Wish> = std::iter::from_fn(|| model.take_wish()).collect();
+    let fork = Wish::Fork { session: id.clone(), at: 10, name: Some("mine".to_owned()) };
+    let shell = Wish::Shell { session: id, at: 10 };
+    assert_eq!(wishes, [fork, shell, Wish::Copy("story@8".to_owned()), Wish::Quit]);
+    assert_eq!(model.past.refresh().unwrap(), 18, "nothing was recorded");
+}
+
+#[test]
+fn filters_show_an_agent_or_a_kind() {
+    let mut model = at(1);
+    does(&mut model, [asked(Ask::Filter, "agent tidy"), Action::Line(Forward)]);
+    assert_eq!(rows(&model), [11, 13]);
+    does(&mut model, [asked(Ask::Filter, ""), asked(Ask::Filter, "kind file"), Action::First]);
+    assert_eq!(rows(&model), [1, 3, 6, 9, 17]);
+    does(&mut model, [asked(Ask::Filter, "nonsense")]);
+    assert!(said(&model).contains("a filter is"), "{}", said(&model));
+}
+
+#[test]
+fn what_a_command_printed_is_shown() {
+    let (sessions, session) = fixture::story();
+    fixture::command(&session, "built\nall\n", "warning\n", 2);
+    let mut model = fixture::model(&sessions, &session, 19);
+    does(&mut model, [Action::Tab(Tab::Output)]);
+    assert_eq!(detail(&model), "$ make\n  built\n  all\n! warning\nexit 2 in 1.5 ms");
+    does(&mut model, [Action::First, asked(Ask::Search(Forward), "content:warning")]);
+    assert_eq!(model.cursor, 20);
+    does(&mut model, [Action::First, asked(Ask::Until(Forward), "failed"), asked(Ask::Until(Forward), "failed")]);
+    assert_eq!(model.cursor, 20);
+}
+
+#[test]
+fn a_call_of_many_events_is_stepped_over_by_the_other_thread() {
+    let (sessions, session) = fixture::story();
+    fixture::long_call(&session, 12_000);
+    let write = serde_json::json!({ "file_path": "last.txt", "content": "" });
+    let tools = fixture::write(&session, &write);
+    // The long call is found interrupted first.
+    assert_eq!(tools, 18 + 12_001 + 2);
+    let mut model = fixture::model(&sessions, &session, 19);
+    model.apply(Action::Line(Forward));
+    assert_eq!(model.cursor, 19, "too far for the thread of the keys");
+    model.settle();
+    assert_eq!(model.cursor, tools);
+    does(&mut model, [Action::Line(Back)]);
+    assert_eq!(model.cursor, 19);
+}
+
+#[test]
+fn a_long_way_can_be_stopped_and_old_finds_are_ignored() {
+    let mut model = at(1);
+    model.apply(asked(Ask::Search(Forward), "zwei"));
+    let errand = model.next_errand().unwrap();
+    assert!(model.seeking().is_some());
+    model.apply(Action::Escape);
+    assert_eq!(said(&model), "stopped");
+    model.take(errand.run());
+    assert_eq!(model.cursor, 1);
+    let look = {
+        model.apply(Action::Line(Forward));
+        model.next_errand().unwrap()
+    };
+    model.apply(Action::Line(Forward));
+    let newer = model.next_errand().unwrap();
+    model.take(look.run());
+    assert_eq!(model.sight.as_ref().map(|sight| sight.step.cursor), Some(1), "it is of another row");
+    model.take(newer.run());
+    assert_eq!(model.sight.as_ref().map(|sight| sight.step.cursor), Some(5));
+}
+
+#[test]
+fn into_a_child_and_back() {
+    let (sessions, session) = fixture::story();
+    let child = foldspace::NewChild { name: Some("kid".to_owned()), ..foldspace::NewChild::fork_at(9) };
+    sessions.child_of(&session, child).unwrap();
+    let mut model = fixture::model(&sessions, &session, 19);
+    assert_eq!(model.window.lanes.last().map(String::as_str), Some("+kid"));
+    does(&mut model, [Action::Enter]);
+    assert_eq!((model.past.name(), model.cursor, model.is_visiting()), ("kid", 10, true));
+    does(&mut model, [Action::Leave]);
+    assert_eq!((model.past.name(), model.cursor, model.is_visiting()), ("story", 19, false));
+}
+
+#[test]
+fn new_events_are_seen_when_asked_for() {
+    let (sessions, session) = fixture::story();
+    let mut model = fixture::model(&sessions, &session, 16);
+    fixture::write(&session, &serde_json::json!({ "file_path": "b.txt", "content": "b" }));
+    assert_eq!(rows(&model).last(), Some(&16));
+    does(&mut model, [Action::Refresh]);
+    assert_eq!(rows(&model).last(), Some(&19));
+}

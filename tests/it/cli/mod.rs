@@ -15,6 +15,7 @@ mod look;
 mod merge;
 mod positions;
 mod pulling;
+mod replay;
 mod rerun;
 mod rewind;
 mod run;

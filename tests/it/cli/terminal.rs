@@ -7,19 +7,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
 use super::World;
 
 /// A program at a terminal of its own; it ends with this.
-struct Terminal {
+pub(super) struct Terminal {
     child: Child,
     keys: File,
     shown: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Terminal {
-    fn of(mut command: Command) -> Self {
+    pub(super) fn of(mut command: Command) -> Self {
         let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
         grantpt(&keys).unwrap();
         unlockpt(&keys).unwrap();
@@ -42,12 +42,12 @@ impl Terminal {
         Self { child, keys, shown }
     }
 
-    fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }
 
     /// Waits until something was shown that often.
-    fn wait_for(&self, text: &str, times: usize) -> String {
+    pub(super) fn wait_for(&self, text: &str, times: usize) -> String {
         for _ in 0..1500 {
             let shown = self.shown();
             if shown.matches(text).count() >= times {
@@ -58,16 +58,22 @@ impl Terminal {
         panic!("{text:?} was not shown {times} times:\n{}", self.shown());
     }
 
-    fn type_in(&mut self, keys: &str) {
+    pub(super) fn type_in(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
     }
 
-    fn signal(&self, name: &str) {
+    /// Whether keys go to the program one by one, and are not shown.
+    pub(super) fn is_raw(&self) -> bool {
+        let modes = tcgetattr(&self.keys).unwrap().local_modes;
+        !modes.intersects(LocalModes::ICANON | LocalModes::ECHO)
+    }
+
+    pub(super) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
     }
 
-    fn end(mut self) -> i32 {
+    pub(super) fn end(mut self) -> i32 {
         self.child.wait().unwrap().code().unwrap()
     }
 }

@@ -1,0 +1,244 @@
+//! The debugger: by options, and at a terminal.
+
+use std::time::Duration;
+
+use insta::assert_snapshot;
+
+use super::World;
+use super::terminal::Terminal;
+
+#[test]
+fn without_a_terminal_it_says_what_to_do() {
+    let world = World::with_story();
+    assert_snapshot!(world.run(&["replay", "story"]), @"
+    error: the debugger needs a terminal, and there is none
+    hint: say what to do: --step N, --until CONDITION, --show WHAT; --help has all
+    [exit 2]
+    ");
+}
+
+#[test]
+fn steps_on_and_back() {
+    let world = World::with_story();
+    let seq = |arguments: &[&str]| world.json(&[&["replay", "story"], arguments].concat())["seq"].as_u64();
+    assert_eq!(seq(&["--step", "3"]), Some(3));
+    assert_eq!(seq(&["--step", "3", "--at", "3"]), Some(6));
+    assert_eq!(seq(&["--back", "2"]), Some(13));
+    assert_eq!(seq(&["--step", "2", "--backward", "--at", "-1"]), Some(12));
+    assert_eq!(seq(&["--step-call", "3"]), Some(8));
+    assert_eq!(seq(&["--step-call", "1", "--backward"]), Some(13));
+    assert_eq!(seq(&[]), Some(15));
+    for too_far in [&["--step", "16"][..], &["--back", "15"], &["--step-call", "6"], &["--step", "0"]] {
+        let told = world.run(&[&["replay", "story"], too_far].concat());
+        assert!(told.contains("nothing found") && told.ends_with("[exit 1]"), "{told}");
+    }
+}
+
+#[test]
+fn what_a_step_did_is_shown() {
+    let world = World::with_story();
+    assert_snapshot!(world.run(&["replay", "story", "--step-call", "3", "--show", "diff"]), @"
+       8  CallStarted  #8  edit_file a.txt
+    difference 7..10: 1 entry
+    slices that differ: ToolCalls, Usage
+    diff --git a/a.txt b/a.txt
+    --- a/a.txt
+    +++ b/a.txt
+    @@ -1,3 +1,3 @@
+     one
+    -two
+    +zwei
+     three
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["replay", "story", "--at", "9", "--show", "file", "a.txt", "--whole"]), @"
+       9  WriteFile  #8  overwrite /a.txt  15 B
+    /a.txt: changed at this step
+        1  one
+          -two
+        2 +zwei
+        3  three
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["replay", "story", "--at", "6", "--show", "files"]), @"
+       6  WriteFile  #5  create /src/main.rs  13 B
+    files at 6: 3 entries, +2 -0 ~0
+        a.txt  14 B v1
+    + v src/
+    +     main.rs  13 B v1
+    [exit 0]
+    ");
+    let slices = world.printed(&["replay", "story", "--at", "3", "--show", "slices"]);
+    assert!(slices.contains("* > Usage  3 changes\n    ~ /events: 2 -> 3\n"), "{slices}");
+    let usage = world.printed(&["replay", "story", "--at", "3", "--show", "slice", "usage"]);
+    assert!(usage.contains("~ /writes: 0 -> 1\n") && usage.contains("\"bytes_written\": 14"), "{usage}");
+    let output = world.printed(&["replay", "story", "--at", "11", "--show", "output"]);
+    assert!(output.contains("! /missing.txt does not exist"), "{output}");
+}
+
+#[test]
+fn searches_conditions_and_changes() {
+    let world = World::with_story();
+    let places = |arguments: &[&str]| -> Vec<u64> {
+        let lines = world.json_lines(&[&["replay", "story", "--all"], arguments].concat());
+        lines.iter().map(|place| place["seq"].as_u64().unwrap()).collect()
+    };
+    assert_eq!(places(&["--search", "zwei"]), [8, 9]);
+    assert_eq!(places(&["--search", "zwei", "--backward"]), [9, 8]);
+    assert_eq!(places(&["--search", "path:^/src"]), [6]);
+    assert_eq!(places(&["--changes", "/a.txt"]), [3, 9, 14]);
+    assert_eq!(places(&["--until", "path src/**", "--until", "failed"]), [6, 12]);
+    assert_eq!(places(&["--until", "agent tidy", "--at", "13"]), [14, 15]);
+    assert_eq!(places(&["--until", "Usage.calls >= 3"]), [8]);
+    let place = world.json(&["replay", "story", "--until", "failed"]);
+    assert_eq!((&place["because"], &place["event"]["kind"]), (&"failed".into(), &"CallFinished".into()));
+    for (wrong, code) in [
+        (&["--search", "("][..], 2),
+        (&["--until", "what"], 2),
+        (&["--changes", "../x"], 2),
+        (&["--show", "nonsense"], 2),
+        (&["--show", "slice", "Nope"], 3),
+        (&["--at", "0", "--show", "event"], 3),
+        (&["--diff", "nobody..3"], 3),
+        (&["--diff", "3..99"], 2),
+        (&["--step", "1", "--back", "1"], 2),
+        (&["--search", "nowhere at all"], 1),
+        (&["--search", "nowhere at all", "--all"], 1),
+    ] {
+        let told = world.run(&[&["replay", "story"], wrong].concat());
+        assert!(told.ends_with(&format!("[exit {code}]")), "{wrong:?}: {told}");
+    }
+}
+
+#[test]
+fn two_sessions_are_compared() {
+    let world = World::with_story();
+    let script = r#"{"tool": "write_file", "params": {"file_path": "a.txt", "content": "one\nother\nthree\n"}}"#;
+    world.printed(&["run", &world.file("other.jsonl", script), "--session", "other"]);
+    let shown = world.printed(&["replay", "story", "--diff", "4..other"]);
+    assert!(shown.contains("-two\n+other\n"), "{shown}");
+    let places = world.json(&["replay", "story", "--diff", "4..other@4"]);
+    assert_eq!((&places["compared"][1]["name"], &places["compared"][0]["seq"]), (&"other".into(), &4.into()));
+    assert_eq!(places["shown"][0]["path"], "a.txt");
+}
+
+#[test]
+fn the_shape_of_a_place() {
+    let world = World::with_story();
+    let place = world.json(&["replay", "story", "--at", "9", "--show", "file", "a.txt"]);
+    let fields: Vec<&str> = place.as_object().unwrap().keys().map(String::as_str).collect();
+    let names = ["session", "name", "seq", "head", "from", "until", "because", "event", "compared", "shown"];
+    assert_eq!(fields, names);
+    assert_eq!(
+        (&place["from"], &place["until"], &place["shown"]["entry"]["version"]),
+        (&8.into(), &9.into(), &2.into())
+    );
+    let slices = world.json(&["replay", "story", "--at", "3", "--show", "slices"]);
+    assert_eq!(slices["shown"][0]["changes"][0]["pointer"], "/a.txt");
+}
+
+/// What leaving the alternate screen looks like.
+const LEFT: &str = "\u{1b}[?1049l";
+
+/// The screen that a program has drawn: text and where it goes, no more of what terminals know.
+fn screen(shown: &str) -> String {
+    let mut lines = vec![vec![' '; 400]; 200];
+    let (mut row, mut column) = (0, 0);
+    let mut chars = shown.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\u{1b}' if chars.next_if_eq(&'[').is_some() => {
+                let mut arguments = String::new();
+                let last = loop {
+                    match chars.next() {
+                        Some(c @ '@'..='~') => break c,
+                        Some(c) => arguments.push(c),
+                        None => break ' ',
+                    }
+                };
+                let numbers: Vec<usize> = arguments.split(';').filter_map(|number| number.parse().ok()).collect();
+                match (last, &numbers[..]) {
+                    ('H', [y, x]) => (row, column) = (y - 1, x - 1),
+                    ('J', _) => lines = vec![vec![' '; 400]; 200],
+                    _ => {}
+                }
+            }
+            '\u{1b}' => while chars.next().is_some_and(|c| c != '\u{7}' && c != '\\') {},
+            '\r' => column = 0,
+            '\n' => row += 1,
+            c => {
+                if let Some(cell) = lines.get_mut(row).and_then(|line| line.get_mut(column)) {
+                    *cell = c;
+                }
+                column += 1;
+            }
+        }
+    }
+    lines.iter().map(|line| line.iter().collect::<String>()).collect::<Vec<_>>().join("\n")
+}
+
+/// Waits until the screen has a text.
+fn see(debugger: &Terminal, text: &str) {
+    for _ in 0..1500 {
+        if screen(&debugger.shown()).contains(text) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{text:?} was not seen:\n{}", screen(&debugger.shown()));
+}
+
+#[test]
+fn keys_at_a_terminal_and_the_terminal_restored() {
+    let world = World::with_story();
+    let mut debugger = Terminal::of(world.command(&["replay", "story"]));
+    see(&debugger, "event 13 of 15");
+    assert!(debugger.is_raw());
+    debugger.type_in("kk");
+    see(&debugger, "event 8 of 15");
+    debugger.type_in("2");
+    see(&debugger, "+zwei");
+    debugger.type_in("/main.rs\r");
+    see(&debugger, "nothing found up to the end");
+    debugger.type_in("?");
+    see(&debugger, "Esc closes");
+    debugger.type_in("q");
+    debugger.type_in("y");
+    see(&debugger, "copied: story@8");
+    debugger.type_in("Fkid\r");
+    see(&debugger, "kid is a fork of story at 10");
+    debugger.type_in("q");
+    debugger.wait_for(LEFT, 1);
+    assert!(!debugger.is_raw(), "the terminal is as it was");
+    assert_eq!(debugger.end(), 0);
+    assert_eq!(world.printed(&["cat", "kid", "a.txt"]), "one\nzwei\nthree\n");
+}
+
+#[test]
+fn a_shell_in_a_copy_of_the_past() {
+    let world = World::with_story();
+    let mut command = world.command(&["replay", "story", "--at", "4"]);
+    command.env("SHELL", "/bin/sh");
+    let mut debugger = Terminal::of(command);
+    see(&debugger, "event 4 of 15");
+    debugger.type_in("!");
+    debugger.wait_for("a copy that is thrown away", 1);
+    debugger.type_in("tr a-z A-Z < a.txt; echo at=$FOLDSPACE_POSITION; exit\n");
+    debugger.wait_for("TWO", 1);
+    debugger.wait_for("at=story@4", 1);
+    see(&debugger, "the shell ended with 0");
+    debugger.type_in("q");
+    assert_eq!(debugger.end(), 0);
+    assert_eq!(world.json_lines(&["log", "story"]).len(), 15, "nothing was recorded");
+}
+
+#[test]
+fn a_signal_restores_the_terminal_too() {
+    let world = World::with_story();
+    let debugger = Terminal::of(world.command(&["replay", "story"]));
+    see(&debugger, "event 13 of 15");
+    debugger.signal("-TERM");
+    debugger.wait_for(LEFT, 1);
+    assert!(!debugger.is_raw());
+    assert_eq!(debugger.end(), 130);
+}
