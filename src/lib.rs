@@ -41,17 +41,14 @@ mod engine;
 mod reducers;
 mod tools;
 
-pub use backends::WarmContainers;
-pub use backends::compliance;
 pub use backends::{
     BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
     HostOptions, HostWorkspace, Leftover, Leftovers, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
     MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions, MockRule, MockWorkspace,
     Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch, RunnerUse, Running, Shell,
-    ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Touched, Which, Workspace, WorkspaceSpec,
-    diagnose, remove_leftovers, unwatched,
+    ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway, Touched, WarmContainers, Which,
+    Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_throwaways, unwatched,
 };
-pub use backends::{Throwaway, sweep_throwaways};
 pub use engine::bisect::{Bisect, Found, Verdict};
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
 pub use engine::children::NewChild;
@@ -61,12 +58,12 @@ pub use engine::commit::{
     MAX_KIND_BYTES,
 };
 pub use engine::event::{
-    CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CodecError, CommandDecided, CommandLine,
-    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound, EvalResult, Event,
-    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound,
-    SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
+    CallFinished, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided,
+    CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound,
+    EvalResult, Event, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated, MountPreview,
+    Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound, SessionStarted, SliceRestored, Special,
+    WorkspaceTouched, WriteFile, WriteMode,
 };
-pub use engine::event::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub use engine::history::{
     BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, Matches, PathChange, blame, path_history,
     search_history,
@@ -91,24 +88,20 @@ pub use engine::store::{
 };
 pub use engine::verify::{Difference, VerifyReport};
 pub use reducers::{
-    Allowances, AppendAll, CallEntry, Change, CommandEntry, Commands, Entry, Keyed, LatestByKey, Mounts,
-    PodmanWorkspace, ReplaceLatest, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all, replace_latest,
-    replace_latest_by_key, upsert_by_key,
-};
-pub use reducers::{Child, Children, ChoiceError, LastMerge, MergeChoices, MergePlan, MergeStep, plan_merge};
-pub use reducers::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
-pub use tools::{
-    AllowedBy, AllowedRoots, Answer, Asker, Asking, CaptureBudget, CommandPolicy, CommandQuestion, Decision, DenyRule,
-    DispatchError, Dispatcher, EditTool, Effect, Filesystem, GlobTool, GrepTool, ListTool, MAX_SCRIPT_CHARS,
-    Materialised, MountError, MountSpec, PodmanShellTool, PythonTool, ReadTool, RemoveTool, ShellRules, ShellTool,
-    Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
-    WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
+    Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
+    LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Mounts,
+    PodmanWorkspace, ReplaceLatest, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all, plan_merge,
+    replace_latest, replace_latest_by_key, upsert_by_key,
 };
 pub use tools::{
-    BisectError, BisectFound, BisectReport, Bisection, CallReport, CallVerdict, CallWatch, ChildError, Divergence,
-    Expectation, Fresh, MergeError, MergeOutcome, MergeReport, MergedChange, NormalRules, Nursery, Predicate,
-    PredicateError, Probe, ProbeRecord, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound,
-    RulesError, Scratch, ScriptedCall, Verdict, WhatIf, bisect, bisect_slices, changed_positions, first_position,
-    merge_child, mounts_of, preview_merge, rewind,
+    AllowedBy, AllowedRoots, Answer, Asker, Asking, BisectError, BisectFound, BisectReport, Bisection, CallReport,
+    CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy, CommandQuestion, Decision,
+    DenyRule, DispatchError, Dispatcher, Divergence, EditTool, Effect, Expectation, Filesystem, Fresh, GlobTool,
+    GrepTool, ListTool, MAX_SCRIPT_CHARS, Materialised, MergeError, MergeOutcome, MergeReport, MergedChange,
+    MountError, MountSpec, NormalRules, Nursery, PodmanShellTool, Predicate, PredicateError, Probe, ProbeRecord,
+    PythonTool, ReadTool, RemoveTool, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound, RulesError,
+    Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome, SubagentResult, Subagents, Tool, ToolCall,
+    ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError, WhatIf, WorkspaceSection,
+    WriteTool, bisect, bisect_slices, changed_positions, dispatch_subagents, first_position, hydrate, lift, lower,
+    materialise, materialise_into, merge_child, mounts_of, preview_merge, previews, rewind,
 };
-pub use tools::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents, RewindError, RewindOptions, Rewound, rewind};

@@ -112,10 +112,7 @@ impl From<SessionError> for Failure {
             SessionError::NotFound { .. } | SessionError::Ambiguous { .. } | SessionError::NoPosition { .. } => {
                 Exit::NotFound
             }
-            SessionError::NameTaken { .. }
-            | SessionError::BadName { .. }
-            | SessionError::TooDeep { .. }
-            | SessionError::SharedBudget => Exit::Usage,
+            SessionError::NameTaken { .. } | SessionError::BadName { .. } | SessionError::TooDeep { .. } => Exit::Usage,
             SessionError::Unreadable { .. } => Exit::Damaged,
         };
         Self::of(exit, &error, error.hint())

@@ -56,7 +56,10 @@ pub use podman_shell::PodmanShellTool;
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
 pub use predicate::{Predicate, PredicateError};
 pub use probe::Probe;
-pub use rerun::{CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError, Scratch, ScriptedCall, Verdict, WhatIf};
+pub use rerun::{
+    CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport,
+    RulesError, Scratch, ScriptedCall, WhatIf,
+};
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;
