@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use foldspace::{
-    Clock, Container, HostOptions, HostWorkspace, PodmanOptions, PodmanSandbox, SessionId, ShellCommand, SystemClock,
+    Clock, HostOptions, HostWorkspace, PodmanOptions, PodmanSandbox, SessionId, ShellCommand, SystemClock,
     WarmContainers, Workspace,
 };
 

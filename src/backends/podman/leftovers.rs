@@ -100,7 +100,8 @@ fn session_of(container: &Ours) -> String {
 }
 
 /// Removes the containers of processes that have ended, and what interrupted ones have left of files that sessions
-/// share. The containers are those of the engine at `connection`, or of the one that the surroundings name; with `dry_run` only finds them.
+/// share. The containers are those of the engine at `connection`, or of the one that the surroundings name; with
+/// `dry_run` only finds them.
 ///
 /// # Errors
 /// [`BackendError`] when the engine answers and can't list them.
