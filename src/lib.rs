@@ -105,10 +105,10 @@ pub use tools::{
     WorkspaceSection, WriteTool, hydrate, lift, lower, materialise, materialise_into, previews,
 };
 pub use tools::{
-    BisectError, BisectFound, BisectReport, Bisection, CallReport, CallWatch, ChildError, Divergence, Expectation,
-    Fresh, MergeError, MergeOutcome, MergeReport, MergedChange, NormalRules, Nursery, Predicate, PredicateError, Probe,
-    ProbeRecord, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound, RulesError, Scratch,
-    ScriptedCall, Verdict, WhatIf, bisect, bisect_slices, changed_positions, first_position, merge_child, mounts_of,
-    preview_merge, rewind,
+    BisectError, BisectFound, BisectReport, Bisection, CallReport, CallVerdict, CallWatch, ChildError, Divergence,
+    Expectation, Fresh, MergeError, MergeOutcome, MergeReport, MergedChange, NormalRules, Nursery, Predicate,
+    PredicateError, Probe, ProbeRecord, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound,
+    RulesError, Scratch, ScriptedCall, WhatIf, bisect, bisect_slices, changed_positions, first_position, merge_child,
+    mounts_of, preview_merge, rewind,
 };
 pub use tools::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};

@@ -1,6 +1,7 @@
 //! The program: arguments in, exit code out.
 
 mod cli;
+mod tui;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -85,7 +85,7 @@ impl Call {
 }
 
 /// Puts a long text that was kept as a content back into parameters or a result.
-pub(super) fn whole(session: &Session, value: &Value) -> Value {
+pub(crate) fn whole(session: &Session, value: &Value) -> Value {
     lower(value.clone(), &mut |digest| session.content(digest).ok().map(|bytes| bytes.to_vec()))
 }
 
@@ -136,7 +136,7 @@ impl Calls {
 }
 
 /// The path that an event is about.
-pub(super) fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
+pub(crate) fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
     match event.kind {
         WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| write.event.path),
         DeleteEntry::KIND => event.typed::<DeleteEntry>()?.ok().map(|delete| delete.event.path),

@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 const DIRECTORY: &str = "040000";
 
 /// What became of one path, as a patch.
-pub(super) struct Patch {
+pub(crate) struct Patch {
     pub(super) path: String,
     /// `added`, `removed` or `changed`.
     pub(super) change: &'static str,
@@ -79,7 +79,7 @@ fn bare_of(mode: &str, path: &str) -> Option<String> {
 }
 
 /// The patches of a change: two when something is another kind of entry afterwards.
-pub(super) fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, Failure> {
+pub(crate) fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, Failure> {
     patches_between(session, session, change)
 }
 
@@ -162,6 +162,11 @@ impl Patch {
                 }
             }
         }
+    }
+
+    /// The lines before the hunks, and those of the hunks with their signs.
+    pub(crate) fn parts(&self) -> (&[String], &[(char, String)]) {
+        (&self.head, &self.lines)
     }
 
     pub(super) fn show(&self, out: &mut Out) -> Result<(), Failure> {

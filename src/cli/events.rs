@@ -67,7 +67,7 @@ pub(super) fn style_of(kind: &str) -> Style {
 }
 
 /// What an event says, in one line.
-pub(super) fn gist(session: &Session, event: &EventRef<'_>) -> String {
+pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
     let known = match event.kind {
         SessionStarted::KIND => typed(event).map(|e: SessionStarted| format!("{} on {}", e.name, e.backend)),
         MountHydrated::KIND => typed(event).map(|e| hydrated(&e)),
@@ -204,7 +204,7 @@ fn command_line(words: &[Value]) -> String {
 }
 
 /// How a call ended, in a word.
-pub(super) fn status_word(status: CallStatus) -> &'static str {
+pub(crate) fn status_word(status: CallStatus) -> &'static str {
     match status {
         CallStatus::Ok => "ok",
         CallStatus::Error => "error",
@@ -213,7 +213,7 @@ pub(super) fn status_word(status: CallStatus) -> &'static str {
 }
 
 /// What a call is about, from its parameters: a path, a pattern, or else its first text.
-pub(super) fn subject(params: &Value) -> String {
+pub(crate) fn subject(params: &Value) -> String {
     let named = |name: &str| params.get(name).and_then(Value::as_str).map(|text| text::one_line(text, 60));
     let path = named("file_path").or_else(|| named("path"));
     let what = named("pattern").map(|pattern| format!("'{pattern}'")).or_else(|| named("command"));

@@ -8,7 +8,7 @@ use super::text;
 
 /// How the program ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Exit {
+pub(crate) enum Exit {
     Ok,
     Failed,
     Usage,
@@ -51,7 +51,7 @@ impl Exit {
 
 /// What stops a command.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(crate) enum Failure {
     /// Something to tell, and how to end.
     Told { exit: Exit, message: String, hint: Option<String> },
     /// Nobody reads the output any more, which is nobody's fault.
@@ -112,7 +112,10 @@ impl From<SessionError> for Failure {
             SessionError::NotFound { .. } | SessionError::Ambiguous { .. } | SessionError::NoPosition { .. } => {
                 Exit::NotFound
             }
-            SessionError::NameTaken { .. } | SessionError::BadName { .. } | SessionError::TooDeep { .. } => Exit::Usage,
+            SessionError::NameTaken { .. }
+            | SessionError::BadName { .. }
+            | SessionError::TooDeep { .. }
+            | SessionError::SharedBudget => Exit::Usage,
             SessionError::Unreadable { .. } => Exit::Damaged,
         };
         Self::of(exit, &error, error.hint())

@@ -4,17 +4,17 @@ mod asking;
 mod bar;
 mod bisect;
 mod blame;
-mod calls;
+pub(crate) mod calls;
 mod cat;
 mod clone;
 mod completions;
 mod diff;
-mod diffs;
+pub(crate) mod diffs;
 mod doctor;
 mod du;
-mod events;
+pub(crate) mod events;
 mod exec;
-mod exit;
+pub(crate) mod exit;
 mod export;
 mod files;
 mod fsck;
@@ -37,6 +37,7 @@ mod outside;
 mod pager;
 mod position;
 mod remove;
+mod replay;
 mod rerun;
 mod rewind;
 mod run;
@@ -46,7 +47,7 @@ mod show;
 mod stat;
 mod state;
 mod table;
-mod text;
+pub(crate) mod text;
 mod tools;
 mod tree;
 mod verify;
@@ -138,6 +139,7 @@ enum Command {
     History(history::History),
     Bisect(Box<bisect::Bisect>),
     Diff(diff::Diff),
+    Replay(Box<replay::Replay>),
     Materialise(materialise::Materialise),
     Merge(merge::Merge),
     Export(export::Export),
@@ -176,6 +178,7 @@ impl Command {
             Self::History(command) => command.run(globals, out),
             Self::Bisect(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
+            Self::Replay(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
             Self::Merge(command) => command.run(globals, out),
             Self::Export(command) => command.run(globals, out),

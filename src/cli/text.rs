@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use foldspace::Timestamp;
 
 /// Bytes in the unit that fits.
-pub(super) fn size(bytes: u64) -> String {
+pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -21,7 +21,7 @@ pub(super) fn size(bytes: u64) -> String {
 }
 
 /// A duration in the unit that fits.
-pub(super) fn duration(micros: u64) -> String {
+pub(crate) fn duration(micros: u64) -> String {
     let millis = micros as f64 / 1000.0;
     match micros {
         0..10_000 => format!("{millis:.1} ms"),
@@ -32,22 +32,22 @@ pub(super) fn duration(micros: u64) -> String {
 }
 
 /// A moment in this machine's time zone, to the second.
-pub(super) fn moment(time: Timestamp) -> String {
+pub(crate) fn moment(time: Timestamp) -> String {
     formatted(time, "%Y-%m-%d %H:%M:%S")
 }
 
 /// The same to the millisecond.
-pub(super) fn exact_moment(time: Timestamp) -> String {
+pub(crate) fn exact_moment(time: Timestamp) -> String {
     formatted(time, "%Y-%m-%d %H:%M:%S%.3f")
 }
 
 /// The time of day only.
-pub(super) fn time_of_day(time: Timestamp) -> String {
+pub(crate) fn time_of_day(time: Timestamp) -> String {
     formatted(time, "%H:%M:%S%.3f")
 }
 
 /// The day, to tell days apart.
-pub(super) fn day(time: Timestamp) -> String {
+pub(crate) fn day(time: Timestamp) -> String {
     formatted(time, "%Y-%m-%d")
 }
 
@@ -59,7 +59,7 @@ fn formatted(time: Timestamp, format: &str) -> String {
 }
 
 /// How many of what: `1 file`, `2 files`.
-pub(super) fn count(number: u64, one: &str) -> String {
+pub(crate) fn count(number: u64, one: &str) -> String {
     match (number, one.strip_suffix('y')) {
         (1, _) => format!("1 {one}"),
         (_, Some(stem)) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{number} {stem}ies"),
@@ -68,12 +68,12 @@ pub(super) fn count(number: u64, one: &str) -> String {
 }
 
 /// Text with its control characters escaped, line ends and tabs apart: safe to show on a terminal.
-pub(super) fn visible(text: &str) -> Cow<'_, str> {
+pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
 }
 
 /// The first line of a text, escaped, and cut when it has more than `max` characters.
-pub(super) fn one_line(text: &str, max: usize) -> String {
+pub(crate) fn one_line(text: &str, max: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
     let more = text.trim_end().len() > line.len() && !text.trim().eq(line.trim());
     let mut shown: String = line.chars().take(max).collect();
@@ -107,7 +107,7 @@ fn escaped(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// A word that a shell reads back as it is.
-pub(super) fn shell_word(word: &str) -> Cow<'_, str> {
+pub(crate) fn shell_word(word: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "@%+=:,./_-".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         return Cow::Borrowed(word);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{CallStatus, RerunReport, ScriptedCall, Seq, Session, Verdict};
+use foldspace::{CallStatus, CallVerdict, RerunReport, ScriptedCall, Seq, Session};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -108,7 +108,7 @@ fn scripted(step: &Step) -> ScriptedCall {
 /// The calls of the script that did not end as it says.
 fn wrong<'a>(script: &'a Script, report: &RerunReport) -> Vec<&'a Step> {
     let made = report.calls.iter().filter_map(|call| match &call.verdict {
-        Verdict::Made { outcome } => Some(outcome.status),
+        CallVerdict::Made { outcome } => Some(outcome.status),
         _ => None,
     });
     let is_wrong = |(step, status): &(&Step, CallStatus)| match step.expect {

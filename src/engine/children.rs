@@ -91,6 +91,9 @@ impl Sessions {
         }
         let limits = new.limits.within(parent.limits());
         if new.isolation == Isolation::Shared {
+            if new.limits.has_budget() {
+                return Err(SessionError::SharedBudget);
+            }
             return shared(parent, new.agent, limits, head);
         }
         if parent.started().is_none() && new.workspace.is_none() {

@@ -66,6 +66,9 @@ pub enum SessionError {
         /// The session's name.
         name: String,
     },
+    /// What a shared child does is the parent's own history, in which nothing is counted apart.
+    #[error("a shared child can't have a budget of calls, time or bytes: it works in the parent's session")]
+    SharedBudget,
     /// How the session began can't be read, so neither can what its workspace is.
     #[error("how session {name:?} began can't be read")]
     Unreadable {

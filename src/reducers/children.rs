@@ -147,9 +147,15 @@ mod tests {
     }
 
     fn begin(slice: Children, number: u8, seq: Seq) -> Children {
-        let (name, agent, limits) = (format!("child-{number}"), String::new(), ChildLimits::default());
-        let started =
-            ChildStarted { child: child(number), name, at: seq - 1, isolation: Isolation::Fork, agent, limits };
+        let (name, agent) = (format!("child-{number}"), String::new());
+        let started = ChildStarted {
+            child: child(number),
+            name,
+            at: seq - 1,
+            isolation: Isolation::Fork,
+            agent,
+            limits: ChildLimits::default(),
+        };
         begun(slice, &recorded(seq, started))
     }
 

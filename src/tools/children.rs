@@ -82,7 +82,7 @@ impl Nursery {
         match new.isolation {
             Isolation::Shared => {
                 let session = self.sessions.child_of(parent.session(), new)?;
-                Ok(parent.in_session(session)?)
+                Ok(parent.for_shared(session)?)
             }
             Isolation::Fork => self.fork(parent, new).await,
             Isolation::Full => self.afresh(parent, new).await,

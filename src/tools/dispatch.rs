@@ -157,8 +157,8 @@ impl Dispatcher {
     }
 
     /// The same for a child that shares the session: under its agent's name, and within its limits.
-    pub(super) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
-        let machine = self.machine.shared_by(&child)?;
+    pub(super) fn for_shared(&self, child: Session) -> Result<Self, SessionError> {
+        let machine = self.machine.limited(&child)?;
         Ok(Self { session: child, tools: machine.allowed(Arc::clone(&self.tools)), machine })
     }
 

@@ -93,7 +93,7 @@ impl Machine {
     }
 
     /// The same workspace for a child that shares it with its parent.
-    pub(super) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
+    pub(super) fn limited(&self, child: &Session) -> Result<Self, SessionError> {
         let limits = Limits::of(child)?.map(Arc::new);
         let mut rules = (*self.rules).clone();
         rules.policy.deny.extend(limits.iter().flat_map(|limits| limits.denied()));

@@ -57,8 +57,8 @@ pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS}
 pub use predicate::{Predicate, PredicateError};
 pub use probe::Probe;
 pub use rerun::{
-    CallReport, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport, RulesError,
-    Scratch, ScriptedCall, Verdict, WhatIf,
+    CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport,
+    RulesError, Scratch, ScriptedCall, WhatIf,
 };
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;

@@ -33,10 +33,13 @@ fn text(path: &Path) -> String {
 #[test]
 fn imports_point_down_only() {
     let forbidden = [
-        ("src/engine", &["crate::reducers", "crate::backends", "crate::tools", "crate::cli"][..]),
-        ("src/reducers", &["crate::backends", "crate::tools", "crate::cli", "std::fs", "std::time", "getrandom"]),
-        ("src/backends", &["crate::reducers", "crate::tools", "crate::cli"]),
-        ("src/tools", &["crate::cli"]),
+        ("src/engine", &["crate::reducers", "crate::backends", "crate::tools", "crate::cli", "crate::tui"][..]),
+        (
+            "src/reducers",
+            &["crate::backends", "crate::tools", "crate::cli", "crate::tui", "std::fs", "std::time", "getrandom"],
+        ),
+        ("src/backends", &["crate::reducers", "crate::tools", "crate::cli", "crate::tui"]),
+        ("src/tools", &["crate::cli", "crate::tui"]),
     ];
     for (layer, above) in forbidden {
         for file in files(layer, ".rs") {
@@ -66,6 +69,18 @@ fn replay_holds_no_executor() {
     let replay = text(&root().join("src/engine/replay.rs"));
     for word in ["record(", "submit(", "Dispatcher", "Workspace"] {
         assert!(!replay.contains(word), "replay names {word}");
+    }
+}
+
+#[test]
+fn the_debugger_holds_no_executor() {
+    for file in files("src/tui/model", ".rs").iter().filter(|file| !file.ends_with("tests.rs")) {
+        let text = text(file);
+        for word in
+            [".record(", ".submit(", ".commit(", ".create(", ".remove(id", "Dispatcher", "Workspace", "std::process"]
+        {
+            assert!(!text.contains(word), "{} names {word}", file.display());
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Calls that were run again, with every difference.
 
-use foldspace::{CallReport, CallStatus, Change, Divergence, RerunReport, Session, Verdict};
+use foldspace::{CallReport, CallStatus, CallVerdict, Change, Divergence, RerunReport, Session};
 use serde_json::{Value, json};
 
 use super::super::exit::Failure;
@@ -27,11 +27,11 @@ impl Report {
             return out.json_line(&self.as_json(call)?);
         }
         let (word, style) = match &call.verdict {
-            Verdict::Same => ("same", GOOD),
-            Verdict::Diverged { .. } => ("DIVERGED", BAD.bold()),
-            Verdict::Skipped { .. } => ("skipped", ODD),
-            Verdict::Made { outcome } if outcome.status == CallStatus::Ok => ("made", GOOD),
-            Verdict::Made { .. } => ("made", ODD),
+            CallVerdict::Same => ("same", GOOD),
+            CallVerdict::Diverged { .. } => ("DIVERGED", BAD.bold()),
+            CallVerdict::Skipped { .. } => ("skipped", ODD),
+            CallVerdict::Made { outcome } if outcome.status == CallStatus::Ok => ("made", GOOD),
+            CallVerdict::Made { .. } => ("made", ODD),
         };
         let number = |seq: Option<u64>| seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
         let (was, is) = (number(call.call), number(call.rerun));
@@ -39,14 +39,14 @@ impl Report {
         let word = out.paint(style, format!("{word:<8}"));
         out.line(format!("{was:>5} {is:>5}  {word}  {tool:<10}  {subject}"))?;
         match &call.verdict {
-            Verdict::Same => Ok(()),
-            Verdict::Skipped { reason } => out.line(format!("             {}", out.paint(DIM, reason))),
-            Verdict::Made { outcome } if outcome.status == CallStatus::Ok => Ok(()),
-            Verdict::Made { outcome } => {
+            CallVerdict::Same => Ok(()),
+            CallVerdict::Skipped { reason } => out.line(format!("             {}", out.paint(DIM, reason))),
+            CallVerdict::Made { outcome } if outcome.status == CallStatus::Ok => Ok(()),
+            CallVerdict::Made { outcome } => {
                 let status = events::status_word(outcome.status);
                 out.line(format!("             {status}: {}", text::one_line(&outcome.text, 300)))
             }
-            Verdict::Diverged { divergences } => {
+            CallVerdict::Diverged { divergences } => {
                 divergences.iter().try_for_each(|divergence| self.divergence(divergence, out))
             }
         }
@@ -55,7 +55,7 @@ impl Report {
     /// A call, only where it differs.
     pub(in crate::cli) fn differing(&mut self, call: &CallReport, out: &mut Out) -> Result<(), Failure> {
         match call.verdict {
-            Verdict::Same if !out.is_json() => Ok(()),
+            CallVerdict::Same if !out.is_json() => Ok(()),
             _ => self.call(call, out),
         }
     }
@@ -134,7 +134,7 @@ impl Report {
 
     fn as_json(&self, call: &CallReport) -> Result<Value, Failure> {
         let mut value = serde_json::to_value(call).unwrap_or_default();
-        if let (Value::Object(fields), Verdict::Diverged { divergences }) = (&mut value, &call.verdict) {
+        if let (Value::Object(fields), CallVerdict::Diverged { divergences }) = (&mut value, &call.verdict) {
             let list: Result<Vec<Value>, Failure> = divergences.iter().map(|one| self.divergence_json(one)).collect();
             fields.insert("divergences".to_owned(), Value::Array(list?));
         }

@@ -108,6 +108,11 @@ impl ChildLimits {
         *self == Self::default()
     }
 
+    /// Whether something can be used up.
+    pub fn has_budget(&self) -> bool {
+        self.calls.is_some() || self.wall_millis.is_some() || self.bytes_written.is_some()
+    }
+
     /// These limits for a child of a session that has those of `parent`: of each the narrower.
     #[must_use]
     pub fn within(&self, parent: &Self) -> Self {

@@ -35,13 +35,13 @@ pub struct CallReport {
     pub params: Value,
     /// What came of it.
     #[serde(flatten)]
-    pub verdict: Verdict,
+    pub verdict: CallVerdict,
 }
 
 /// What came of a call that was run again.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "verdict", rename_all = "lowercase")]
-pub enum Verdict {
+pub enum CallVerdict {
     /// The same as before.
     Same,
     /// Something else.
@@ -165,7 +165,7 @@ impl Course<'_> {
             tool: call.tool.clone(),
             agent: call.agent.as_str().into(),
             params: call.params.clone(),
-            verdict: Verdict::Made { outcome },
+            verdict: CallVerdict::Made { outcome },
         })
     }
 
@@ -186,13 +186,13 @@ impl Course<'_> {
         };
         if let Some(reason) = call.obstacle() {
             place.apply(&Outside { events: call.changes.clone() })?;
-            return Ok(report(None, Verdict::Skipped { reason: reason.to_owned() }));
+            return Ok(report(None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
         place.answers.hold(call.decisions.clone());
         let outcome = make(place, &call.tool, &call.params, &call.agent, cancel).await?;
         let again = comparison.is.ended_call(outcome.call, outcome.finished)?;
         let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
-        let verdict = if divergences.is_empty() { Verdict::Same } else { Verdict::Diverged { divergences } };
+        let verdict = if divergences.is_empty() { CallVerdict::Same } else { CallVerdict::Diverged { divergences } };
         Ok(report(Some(outcome.call), verdict))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::compare::{Comparison, Divergence};
-use super::course::{CallReport, Verdict};
+use super::course::{CallReport, CallVerdict};
 use super::past::{Past, RecordedCall};
 use super::rules::NormalRules;
 use super::{RerunError, RerunReport};
@@ -71,14 +71,14 @@ fn compared(
 ) -> Result<CallReport, RerunError> {
     let verdict = match (was, is) {
         (Some(was), Some(is)) => match was.obstacle().or(is.obstacle()) {
-            Some(reason) if was.tool == is.tool => Verdict::Skipped { reason: reason.to_owned() },
+            Some(reason) if was.tool == is.tool => CallVerdict::Skipped { reason: reason.to_owned() },
             _ => {
                 let mut divergences = comparison.calls(was, is)?;
                 divergences.splice(0..0, comparison.asks(was, is));
-                if divergences.is_empty() { Verdict::Same } else { Verdict::Diverged { divergences } }
+                if divergences.is_empty() { CallVerdict::Same } else { CallVerdict::Diverged { divergences } }
             }
         },
-        _ => Verdict::Diverged { divergences: vec![Divergence::Call { was: asked(was), is: asked(is) }] },
+        _ => CallVerdict::Diverged { divergences: vec![Divergence::Call { was: asked(was), is: asked(is) }] },
     };
     let shown = is.or(was);
     Ok(CallReport {

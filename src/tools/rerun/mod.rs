@@ -13,7 +13,7 @@ mod what_if;
 use serde::Serialize;
 
 pub use compare::Divergence;
-pub use course::{CallReport, CallWatch, Fresh, ScriptedCall, Verdict};
+pub use course::{CallReport, CallVerdict, CallWatch, Fresh, ScriptedCall};
 pub use expect::Expectation;
 pub use rules::{NormalRules, RulesError};
 pub use scratch::Scratch;
@@ -95,12 +95,12 @@ impl RerunReport {
 
     /// How many calls differ.
     pub fn diverged(&self) -> usize {
-        self.calls.iter().filter(|call| matches!(call.verdict, Verdict::Diverged { .. })).count()
+        self.calls.iter().filter(|call| matches!(call.verdict, CallVerdict::Diverged { .. })).count()
     }
 
     /// How many were skipped.
     pub fn skipped(&self) -> usize {
-        self.calls.iter().filter(|call| matches!(call.verdict, Verdict::Skipped { .. })).count()
+        self.calls.iter().filter(|call| matches!(call.verdict, CallVerdict::Skipped { .. })).count()
     }
 }
 

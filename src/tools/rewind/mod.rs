@@ -213,8 +213,8 @@ impl Work {
     fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), RewindError> {
         if self.workspace.is_blank() && !self.options.dry_run {
             let rules = super::machine::ShellRules { budget: self.budget, ..Default::default() };
-            let workspace = Arc::clone(&self.workspace);
-            let machine = Machine { workspace, rules: Arc::new(rules), claim: None, limits: None };
+            let (workspace, rules) = (Arc::clone(&self.workspace), Arc::new(rules));
+            let machine = Machine { workspace, rules, claim: None, limits: None };
             machine.prepare(&self.session).map_err(RewindError::from)?;
         }
         let mut files = files_of(&self.session)?;

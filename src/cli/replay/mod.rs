@@ -1,0 +1,167 @@
+//! `foldspace replay`: the debugger, on a terminal or for scripts.
+
+mod outside;
+mod script;
+
+use std::io::IsTerminal;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use foldspace::Session;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::interrupt::{Signals, Wish};
+use super::output::Out;
+use super::position::At;
+use super::{block_on, open};
+use crate::tui::model::{Action, Model, Past, Predicate};
+use crate::tui::{self, Ending};
+
+/// Debugs a session: goes through its events on the terminal, or by options in a script
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace replay NAME                          on the terminal; ? there shows the keys
+  foldspace replay NAME --at 12 --show event     event 12
+  foldspace replay NAME --step 3 --show slices   what the third event changed in the slices
+  foldspace replay NAME --step-call 2 --show diff
+  foldspace replay NAME --until 'path src/**' --show file src/main.rs
+  foldspace replay NAME --search 'TODO|FIXME' --all --json
+  foldspace replay NAME --changes Cargo.toml --backward
+
+Conditions: path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a
+slice. Searches: a regular expression over events, paths and contents; path:RE, content:RE and
+event:RE look there only.
+
+What goes on begins before the first event, what goes back after the last, unless --at tells.
+Nothing found: exit code 1.")]
+pub(super) struct Replay {
+    /// The session, by name or by the beginning of its id
+    session: String,
+    #[command(flatten)]
+    at: At,
+    #[command(flatten)]
+    verb: Verb,
+    /// Goes the other way: towards earlier events
+    #[arg(long)]
+    backward: bool,
+    /// Shows every place, not only the first
+    #[arg(long)]
+    all: bool,
+    /// What to show there: event, files, file PATH, slices, slice NAME, output or diff
+    #[arg(long, num_args = 1..=2, value_names = ["WHAT", "NAME"])]
+    show: Vec<String>,
+    /// Shows a file whole, its changed lines with a sign before them
+    #[arg(long)]
+    whole: bool,
+}
+
+/// What to do; one thing.
+#[derive(Debug, Default, clap::Args)]
+#[group(multiple = false)]
+struct Verb {
+    /// Goes on by N events
+    #[arg(long, value_name = "N")]
+    step: Option<u64>,
+    /// Goes back by N events
+    #[arg(long, value_name = "N")]
+    back: Option<u64>,
+    /// Goes on by N calls, and shows what the whole call did
+    #[arg(long, value_name = "N")]
+    step_call: Option<u64>,
+    /// Goes on until a condition is met; of several, any
+    #[arg(long, value_name = "CONDITION")]
+    until: Vec<String>,
+    /// Goes on to a match of a regular expression
+    #[arg(long, value_name = "REGEX")]
+    search: Option<String>,
+    /// Goes on to a change of what is at a path
+    #[arg(long, value_name = "PATH")]
+    changes: Option<String>,
+    /// Compares two places: positions, NAME or NAME@SEQ of another session
+    #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
+    diff: Option<String>,
+}
+
+impl Verb {
+    fn is_given(&self) -> bool {
+        let Self { step, back, step_call, until, search, changes, diff } = self;
+        step.is_some()
+            || back.is_some()
+            || step_call.is_some()
+            || !until.is_empty()
+            || search.is_some()
+            || changes.is_some()
+            || diff.is_some()
+    }
+}
+
+impl Replay {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        if self.verb.is_given() || !self.show.is_empty() || out.is_json() {
+            let opened = open::reading(globals)?;
+            let found = opened.find(&self.session)?;
+            let past = Arc::new(Past::new(&opened.sessions, &found.session, opened.shared).map_err(failure)?);
+            return script::run(self, &found.session, past, out);
+        }
+        if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
+            let failure = Failure::new(Exit::Usage, "the debugger needs a terminal, and there is none");
+            return Err(failure.with_hint("say what to do: --step N, --until CONDITION, --show WHAT; --help has all"));
+        }
+        self.on_terminal(globals)
+    }
+
+    fn on_terminal(&self, globals: &Globals) -> Result<Exit, Failure> {
+        let opened = open::following(globals)?;
+        let found = opened.find(&self.session)?;
+        let past = Arc::new(Past::new(&opened.sessions, &found.session, opened.shared).map_err(failure)?);
+        let at = self.position(&found.session, past.head())?;
+        let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
+        crossterm::style::force_color_output(colour);
+        let mut model = Model::new(past, at, read_predicate);
+        if !self.at.is_given() {
+            model.apply(Action::Last);
+        }
+        let told = Arc::new(AtomicBool::new(false));
+        let ending = block_on(async {
+            let mut signals = Signals::listen();
+            let (told, told_too) = (Arc::clone(&told), Arc::clone(&told));
+            tokio::spawn(async move {
+                // In raw mode Ctrl-C is a key; as a signal it means the same as any other here.
+                let (Wish::Stop | Wish::End) = signals.next().await;
+                told.store(true, Ordering::Relaxed);
+            });
+            let mut outside = outside::Program { globals, sessions: &opened.sessions };
+            tui::run(model, colour, &mut outside, &told_too)
+        })?;
+        match ending.map_err(|error| Failure::io("use", "the terminal", &error))? {
+            Ending::Quit => Ok(Exit::Ok),
+            Ending::Told => Ok(Exit::Interrupted),
+        }
+    }
+
+    /// Where to begin: the head unless something else was given.
+    fn position(&self, session: &Session, head: u64) -> Result<u64, Failure> {
+        let at = if self.at.is_given() { self.at.resolve(session)? } else { head };
+        if at == 0 {
+            let failure = Failure::new(Exit::NotFound, "there is no event before the first");
+            return Err(failure.with_hint("a step is an event: the first is --at 1"));
+        }
+        Ok(at)
+    }
+}
+
+fn failure(trouble: crate::tui::model::Trouble) -> Failure {
+    use crate::tui::model::Trouble;
+    match trouble {
+        Trouble::Session(error) => error.into(),
+        Trouble::Slice(error) => error.into(),
+        Trouble::Words(words) => Failure::new(Exit::Usage, words),
+    }
+}
+
+/// Reads a predicate over slices.
+fn read_predicate(text: &str) -> Result<Box<dyn Predicate>, String> {
+    Err(format!("{text:?} is no condition"))
+}

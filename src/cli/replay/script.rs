@@ -1,0 +1,298 @@
+//! The debugger without a screen: the same model, and no terminal.
+
+use std::sync::Arc;
+
+use foldspace::{Change, EntryPath, Seq, Session, VirtualFileSystem};
+use serde_json::{Value, json};
+
+use super::{Replay, failure};
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::output::{BAD, BOLD, DIM, GOOD, NOTED, ODD, Out, PLAIN};
+use crate::cli::{diffs, events, text, tree};
+use crate::tui::clean;
+use crate::tui::model::{Action, Ask, Difference, Direction, Model, Past, Sheet, Step, Tab, Tone, changed_slices};
+
+/// Columns of a line at most.
+const COLUMNS_MAX: usize = 16 << 10;
+
+/// What is shown of a place.
+#[derive(Clone, Copy)]
+enum Pane<'a> {
+    Nothing,
+    Tab(Tab),
+    File(&'a str),
+    Slice(&'static str),
+}
+
+struct Script<'a> {
+    replay: &'a Replay,
+    session: &'a Session,
+    pane: Pane<'a>,
+    way: Direction,
+}
+
+/// Does what the options say.
+pub(super) fn run(replay: &Replay, session: &Session, past: Arc<Past>, out: &mut Out) -> Result<Exit, Failure> {
+    let pane = pane(replay, session)?;
+    let backward = replay.backward != replay.verb.back.is_some();
+    let way = if backward { Direction::Back } else { Direction::Forward };
+    let script = Script { replay, session, pane, way };
+    let from_start = script.goes() && way == Direction::Forward && !replay.at.is_given();
+    let begins = if from_start { 1 } else { replay.position(session, past.head())? };
+    let mut model = Model::new(past, begins, super::read_predicate);
+    if replay.verb.step_call.is_none() {
+        // A step is an event then, also where a call begins.
+        script.act(&mut model, Action::FoldAll)?;
+    }
+    if from_start {
+        model.before_first();
+    } else if script.looks_back() && !replay.at.is_given() {
+        // The last event is the first that may be meant.
+        model.after_last();
+    }
+    script.run(&mut model, out)
+}
+
+/// What `--show` asks for.
+fn pane<'a>(replay: &'a Replay, session: &Session) -> Result<Pane<'a>, Failure> {
+    let words: Vec<&str> = replay.show.iter().map(String::as_str).collect();
+    Ok(match words[..] {
+        [] if replay.verb.diff.is_some() => Pane::Tab(Tab::Diff),
+        [] => Pane::Nothing,
+        ["file", path] => Pane::File(path),
+        ["slice", wanted] => {
+            let registry = session.state_at(0)?.registry().slices();
+            let found = registry.iter().find(|slice| slice.name.eq_ignore_ascii_case(wanted));
+            let names: Vec<_> = registry.iter().map(|slice| slice.name).collect();
+            let missing = || Failure::new(Exit::NotFound, format!("there is no slice {wanted:?}"));
+            Pane::Slice(found.ok_or_else(|| missing().with_hint(format!("there are {}", names.join(", "))))?.name)
+        }
+        [what] if let Some(tab) = Tab::ALL.into_iter().find(|tab| tab.name() == what) => Pane::Tab(tab),
+        _ => {
+            let failure = Failure::new(Exit::Usage, format!("nothing is shown as {:?}", words.join(" ")));
+            return Err(failure.with_hint("--show event, files, file PATH, slices, slice NAME, output or diff"));
+        }
+    })
+}
+
+impl Script<'_> {
+    /// Whether a verb leads anywhere else.
+    fn goes(&self) -> bool {
+        self.replay.verb.is_given() && self.replay.verb.diff.is_none()
+    }
+
+    /// Whether it leads to something before, and not so many events back.
+    fn looks_back(&self) -> bool {
+        let counts = self.replay.verb.step.is_some() || self.replay.verb.back.is_some();
+        self.goes() && !counts && self.way == Direction::Back
+    }
+
+    fn run(&self, model: &mut Model, out: &mut Out) -> Result<Exit, Failure> {
+        if let Some(places) = &self.replay.verb.diff {
+            self.act(model, Action::Answer(Ask::Compare, places.clone()))?;
+            self.show(model, out)?;
+            return Ok(Exit::Ok);
+        }
+        if !self.goes() {
+            self.show(model, out)?;
+            return Ok(Exit::Ok);
+        }
+        if self.replay.all {
+            return self.run_all(model, out);
+        }
+        if !self.go(model, 0)? {
+            let words = match self.way {
+                Direction::Forward => "nothing found up to the end",
+                Direction::Back => "nothing found back to the beginning",
+            };
+            return Err(Failure::new(Exit::Failed, words));
+        }
+        self.show(model, out)?;
+        Ok(Exit::Ok)
+    }
+
+    fn run_all(&self, model: &mut Model, out: &mut Out) -> Result<Exit, Failure> {
+        let mut any = false;
+        while self.go(model, usize::from(any))? {
+            any = true;
+            self.show(model, out)?;
+        }
+        Ok(if any { Exit::Ok } else { Exit::Failed })
+    }
+
+    fn act(&self, model: &mut Model, action: Action) -> Result<(), Failure> {
+        model.attempt(action).map_err(failure)
+    }
+
+    /// Goes where the verb leads; false when that is nowhere.
+    fn go(&self, model: &mut Model, time: usize) -> Result<bool, Failure> {
+        let (verb, way, before) = (&self.replay.verb, self.way, model.cursor);
+        if let Some(count) = verb.step.or(verb.back) {
+            let target = match way {
+                Direction::Forward => before.checked_add(count).filter(|target| *target <= model.past.head()),
+                Direction::Back => before.checked_sub(count).filter(|target| *target > 0),
+            };
+            let Some(target) = target.filter(|_| count > 0) else { return Ok(false) };
+            self.act(model, Action::Jump(target))?;
+        } else if let Some(count) = verb.step_call {
+            for _ in 0..count {
+                let from = model.cursor;
+                self.act(model, Action::Call(way))?;
+                if model.cursor == from {
+                    return Ok(false);
+                }
+            }
+        } else if let Some(pattern) = &verb.search {
+            let action = if time == 0 { Action::Answer(Ask::Search(way), pattern.clone()) } else { Action::Again(way) };
+            self.act(model, action)?;
+        } else if let Some(path) = &verb.changes {
+            if time == 0 {
+                self.act(model, Action::Answer(Ask::Select, path.clone()))?;
+            }
+            self.act(model, Action::Change(way))?;
+        } else {
+            for condition in verb.until.iter().filter(|_| time == 0) {
+                self.act(model, Action::Answer(Ask::Breakpoint, condition.clone()))?;
+            }
+            self.act(model, Action::Continue(way))?;
+        }
+        Ok(model.cursor != before)
+    }
+
+    fn show(&self, model: &mut Model, out: &mut Out) -> Result<(), Failure> {
+        match self.pane {
+            Pane::Nothing => self.act(model, Action::Tab(Tab::Event))?,
+            Pane::Tab(tab) => self.act(model, Action::Tab(tab))?,
+            Pane::File(path) => self.act(model, Action::Answer(Ask::Select, path.to_owned()))?,
+            Pane::Slice(_) => self.act(model, Action::Tab(Tab::Slices))?,
+        }
+        model.show_whole_file(self.replay.whole);
+        let (because, seq) = (model.because().to_owned(), model.cursor);
+        model.settle_or_fail().map_err(failure)?;
+        let Some(step) = model.sight.as_ref().map(|sight| sight.step.clone()) else { return Ok(()) };
+        if out.is_json() {
+            let value = self.as_json(model, &step, &because)?;
+            return if self.replay.all { out.json_line(&value) } else { out.document(&value) };
+        }
+        if self.replay.verb.diff.is_none() {
+            self.headline(seq, &because, out)?;
+        }
+        match self.pane {
+            Pane::Nothing => Ok(()),
+            Pane::Slice(name) => show_slice(&step, name, out),
+            Pane::Tab(_) | Pane::File(_) => model.detail().map_or(Ok(()), |sheet| show_sheet(sheet, out)),
+        }
+    }
+
+    /// The position in one line.
+    fn headline(&self, seq: Seq, because: &str, out: &mut Out) -> Result<(), Failure> {
+        let event = self.session.event(seq)?;
+        let view = event.view();
+        let call = event.call.map_or("-".to_owned(), |call| format!("#{call}"));
+        let kind = out.paint(events::style_of(view.kind), text::one_line(view.kind, 100));
+        let because = if because.is_empty() { String::new() } else { format!("  ({})", text::one_line(because, 200)) };
+        let gist = events::gist(self.session, &view);
+        out.line(format!("{seq:>4}  {kind}  {call}  {gist}{because}"))
+    }
+
+    fn as_json(&self, model: &Model, step: &Step, because: &str) -> Result<Value, Failure> {
+        let event = self.session.event(step.cursor)?;
+        let compared = model.compared();
+        let place = |(past, seq): (&Past, Seq)| json!({ "session": past.id(), "name": past.name(), "seq": seq });
+        Ok(json!({
+            "session": self.session.id(),
+            "name": self.session.name(),
+            "seq": step.cursor,
+            "head": model.past.head(),
+            "from": step.before,
+            "until": step.after,
+            "because": because,
+            "event": events::as_json(self.session, &event.view()),
+            "compared": compared.map(|(from, to)| json!([place(from), place(to)])),
+            "shown": self.shown_json(model, step)?,
+        }))
+    }
+
+    fn shown_json(&self, model: &Model, step: &Step) -> Result<Value, Failure> {
+        let changes = |list: &[Change]| -> Result<Value, Failure> {
+            let list: Result<Vec<Value>, Failure> = list.iter().map(|c| diffs::as_json(self.session, c)).collect();
+            Ok(json!(list?))
+        };
+        Ok(match self.pane {
+            Pane::Nothing => Value::Null,
+            Pane::Tab(Tab::Files) => changes(&step.changes)?,
+            Pane::Tab(Tab::File) => self.file_json(model.sight.as_ref().and_then(|sight| sight.file.as_ref()), step)?,
+            Pane::File(_) => self.file_json(model.selected(), step)?,
+            Pane::Tab(Tab::Slices) => {
+                let slices = changed_slices(step).map_err(failure)?;
+                slices.iter().map(|(name, list)| json!({ "slice": name, "changes": differences(list) })).collect()
+            }
+            Pane::Slice(name) => {
+                let list = slice_changes(step, name)?;
+                let value = step.new.slice_json(name).transpose()?.unwrap_or_default();
+                json!({ "slice": name, "changes": differences(&list), "value": value })
+            }
+            Pane::Tab(Tab::Diff) => match model.compared() {
+                None => changes(&step.changes)?,
+                Some(((from, old), (to, new))) => {
+                    let (old, new) = (from.state(old).map_err(failure)?, to.state(new).map_err(failure)?);
+                    changes(&tree::files(&old).diff(&tree::files(&new)))?
+                }
+            },
+            Pane::Tab(Tab::Event | Tab::Output) => {
+                let lines = model.detail().map(|sheet| sheet.lines.iter().map(|line| line.text.as_str()));
+                json!(lines.map(|lines| lines.collect::<Vec<_>>().join("\n")))
+            }
+        })
+    }
+
+    fn file_json(&self, path: Option<&EntryPath>, step: &Step) -> Result<Value, Failure> {
+        let Some(path) = path else { return Ok(Value::Null) };
+        let files = step.new.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+        let change = step.change(path).map(|change| diffs::as_json(self.session, change)).transpose()?;
+        let entry = files.get(path).map(|entry| tree::as_json(path, entry));
+        Ok(json!({ "path": path, "entry": entry, "change": change }))
+    }
+}
+
+fn slice_changes(step: &Step, wanted: &str) -> Result<Vec<Difference>, Failure> {
+    let slices = changed_slices(step).map_err(failure)?;
+    Ok(slices.into_iter().find(|(name, _)| *name == wanted).map(|(_, list)| list).unwrap_or_default())
+}
+
+fn differences(list: &[Difference]) -> Value {
+    let one = |d: &Difference| json!({ "pointer": d.pointer, "before": d.before, "after": d.after });
+    list.iter().map(one).collect()
+}
+
+fn show_slice(step: &Step, name: &str, out: &mut Out) -> Result<(), Failure> {
+    for difference in slice_changes(step, name)? {
+        let value = |value: &Option<Value>| value.as_ref().map(ToString::to_string).unwrap_or_default();
+        let (before, after) = (value(&difference.before), value(&difference.after));
+        let arrow = if before.is_empty() || after.is_empty() { "" } else { " -> " };
+        let line = format!("{} {}: {before}{arrow}{after}", difference.sign(), difference.pointer);
+        out.line(clean(&line, 0, COLUMNS_MAX))?;
+    }
+    let value = step.new.slice_json(name).transpose()?.unwrap_or_default();
+    let whole = serde_json::to_string_pretty(&value).unwrap_or_default();
+    out.line(out.content(&whole).into_owned())
+}
+
+fn show_sheet(sheet: &Sheet, out: &mut Out) -> Result<(), Failure> {
+    out.line(out.paint(BOLD, clean(&sheet.title, 0, COLUMNS_MAX)))?;
+    for line in &sheet.lines {
+        let style = match line.tone {
+            Tone::Plain => PLAIN,
+            Tone::Dim => DIM,
+            Tone::Bold => BOLD,
+            Tone::Good => GOOD,
+            Tone::Bad => BAD,
+            Tone::Odd => ODD,
+            Tone::Noted => NOTED,
+        };
+        // Tabs and all else as it is, where no terminal reads it.
+        let text = if out.is_terminal() { clean(&line.text, 0, COLUMNS_MAX) } else { line.text.clone() };
+        out.line(out.paint(style, text.trim_end()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! Texts of a journal, made safe for a terminal.
+
+use unicode_width::UnicodeWidthChar;
+
+/// Columns of a tab.
+const TAB: usize = 4;
+/// Marks on one letter that are shown; a text may pile up thousands.
+const MARKS_MAX: usize = 2;
+
+/// A text in one line that a terminal shows as it is meant: no control characters, nothing that turns the direction of
+/// the text or is invisible, tabs as spaces. Of it `width` columns are given, after leaving out `skipped`.
+pub(crate) fn clean(text: &str, skipped: usize, width: usize) -> String {
+    let mut shown = String::new();
+    let (mut column, mut marks) = (0, 0);
+    let end = skipped.saturating_add(width);
+    let mut put = |column: &mut usize, c: char, wide: usize| {
+        if *column >= skipped && *column + wide <= end {
+            shown.push(c);
+        } else if *column < end && *column + wide > skipped {
+            // Half of a wide character at an edge.
+            shown.push(' ');
+        }
+        *column += wide;
+    };
+    for c in text.chars() {
+        if column >= end && c.width() != Some(0) {
+            break;
+        }
+        match c.width() {
+            _ if c == '\t' => (0..TAB - column % TAB).for_each(|_| put(&mut column, ' ', 1)),
+            Some(0) if is_mark(c) && marks < MARKS_MAX && column > skipped => {
+                marks += 1;
+                put(&mut column, c, 0);
+                continue;
+            }
+            Some(0) if is_mark(c) => continue,
+            Some(wide @ 1..) if !turns(c) => put(&mut column, c, wide),
+            _ => escape(c).chars().for_each(|c| put(&mut column, c, 1)),
+        }
+        marks = 0;
+    }
+    shown
+}
+
+/// How many columns a cleaned text takes.
+pub(crate) fn columns(text: &str) -> usize {
+    text.chars().map(|c| c.width().unwrap_or(0)).sum()
+}
+
+/// A mark on the letter before it.
+fn is_mark(c: char) -> bool {
+    matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
+}
+
+/// Characters that turn or break the line, though they take a column in some terminals.
+fn turns(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}')
+        || matches!(c, '\u{ad}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+fn escape(c: char) -> String {
+    match c {
+        '\r' => "\\r".to_owned(),
+        '\n' => "\\n".to_owned(),
+        c if c.is_ascii() => format!("\\x{:02x}", u32::from(c)),
+        c => format!("\\u{{{:x}}}", u32::from(c)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_comes_through() {
+        let hostile = "a\u{1b}[2J\u{9b}1m\r\n\u{7}\u{202e}evil\u{2066}\u{200b}\u{feff}\u{ad}z";
+        let shown = clean(hostile, 0, 500);
+        assert!(shown.chars().all(|c| (' '..='~').contains(&c)), "{shown:?}");
+        assert!(shown.starts_with("a\\x1b[2J\\u{9b}1m\\r\\n"), "{shown}");
+    }
+
+    #[test]
+    fn what_is_wide_fits() {
+        assert_eq!(clean("a\u{6f22}\u{5b57}b", 0, 4), "a\u{6f22} ");
+        assert_eq!(clean("a\u{6f22}\u{5b57}b", 2, 4), " \u{5b57}b");
+        assert_eq!(columns(&clean(&"\u{6f22}".repeat(90_000), 3, 80)), 80);
+    }
+
+    #[test]
+    fn tabs_and_marks_keep_their_place() {
+        assert_eq!(clean("a\tb", 0, 80), "a   b");
+        assert_eq!(clean("e\u{301}x", 0, 80), "e\u{301}x");
+        let pile = format!("e{}x", "\u{301}".repeat(1000));
+        assert_eq!(clean(&pile, 0, 80).chars().count(), 4);
+    }
+}

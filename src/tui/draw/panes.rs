@@ -1,0 +1,57 @@
+//! The panes of the files and of what was chosen.
+
+use ratatui::Frame;
+use ratatui::layout::Rect;
+use ratatui::text::{Line, Span};
+use ratatui::widgets::Paragraph;
+
+use super::style::Styles;
+use crate::tui::clean::{clean, columns};
+use crate::tui::model::{Focus, Model, Sheet};
+
+pub(super) fn files(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
+    let Some(sight) = &model.sight else { return };
+    let focused = model.focus == Focus::Files;
+    sheet(frame, &sight.files, (model.file_line, model.file_top, 0), focused, area, styles);
+}
+
+pub(super) fn detail(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
+    let Some(sight) = &model.sight else { return };
+    let focused = model.focus == Focus::Detail;
+    let place = (model.detail_line, model.detail_top, model.sideways);
+    sheet(frame, &sight.detail, place, focused, area, styles);
+}
+
+/// Draws a sheet: its title, then lines from `top` on, the chosen one with a `>`.
+fn sheet(
+    frame: &mut Frame<'_>,
+    sheet: &Sheet,
+    (chosen, top, skipped): (usize, usize, usize),
+    focused: bool,
+    area: Rect,
+    styles: Styles,
+) {
+    if area.height == 0 {
+        return;
+    }
+    let width = usize::from(area.width);
+    let sign = if focused { '>' } else { ' ' };
+    let mut lines = vec![title(&format!("{sign}{}", sheet.title), width, styles.title(focused))];
+    let rows = usize::from(area.height) - 1;
+    for (at, line) in sheet.lines.iter().enumerate().skip(top).take(rows) {
+        let is_chosen = at == chosen && (focused || line.target.is_some());
+        let sign = if is_chosen { '>' } else { ' ' };
+        let text = clean(&line.text, skipped, width.saturating_sub(1));
+        let style = styles.of(line.tone);
+        let style = if is_chosen { styles.chosen(style, focused) } else { style };
+        lines.push(Line::from(Span::styled(format!("{sign}{text}"), style)));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// A pane's title, as wide as the pane.
+pub(super) fn title(text: &str, width: usize, style: ratatui::style::Style) -> Line<'static> {
+    let text = clean(text, 0, width);
+    let gap = " ".repeat(width.saturating_sub(columns(&text)));
+    Line::from(Span::styled(format!("{text}{gap}"), style))
+}

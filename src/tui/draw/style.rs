@@ -1,0 +1,64 @@
+//! Styles, with colour and without.
+
+use ratatui::style::{Color, Modifier, Style};
+
+use crate::tui::model::Tone;
+
+/// How things look.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Styles {
+    /// Whether there is colour.
+    pub(crate) colour: bool,
+}
+
+impl Styles {
+    fn in_colour(self, colour: Color) -> Style {
+        if self.colour { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    pub(super) fn of(self, tone: Tone) -> Style {
+        match tone {
+            Tone::Plain => self.plain(),
+            Tone::Dim => self.dim(),
+            Tone::Bold => Style::new().add_modifier(Modifier::BOLD),
+            Tone::Good => self.in_colour(Color::Green),
+            Tone::Bad => self.in_colour(Color::Red),
+            Tone::Odd => self.in_colour(Color::Yellow),
+            Tone::Noted => self.in_colour(Color::Cyan),
+        }
+    }
+
+    pub(super) fn plain(self) -> Style {
+        Style::new()
+    }
+
+    pub(super) fn dim(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    /// The title of the screen.
+    pub(super) fn bar(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// The title of a pane.
+    pub(super) fn title(self, focused: bool) -> Style {
+        let style = self.in_colour(Color::Blue).add_modifier(Modifier::UNDERLINED);
+        if focused { style.add_modifier(Modifier::BOLD) } else { style }
+    }
+
+    pub(super) fn chosen_tab(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// The line under the cursor: reversed in the pane that has the focus.
+    pub(super) fn chosen(self, style: Style, focused: bool) -> Style {
+        if focused { style.add_modifier(Modifier::REVERSED) } else { style.add_modifier(Modifier::BOLD) }
+    }
+
+    /// A lane's letter.
+    pub(super) fn lane(self, lane: usize) -> Style {
+        const LANES: [Color; 6] = [Color::Cyan, Color::Magenta, Color::Yellow, Color::Green, Color::Blue, Color::Red];
+        self.in_colour(LANES[lane % LANES.len()]).add_modifier(Modifier::BOLD)
+    }
+}

@@ -1,0 +1,135 @@
+//! Conditions: where a run stops.
+
+use std::sync::Arc;
+
+use foldspace::{
+    CallFinished, CallStarted, CallStatus, CommandResult, EntryPath, EvalResult, EventRef, Node, State, WriteFile,
+};
+use globset::{GlobBuilder, GlobMatcher};
+
+use super::past::Past;
+use super::search::Search;
+use crate::cli::calls;
+
+/// Something that holds of a state or does not.
+pub(crate) trait Predicate: Send + Sync {
+    /// Whether it holds. What can't be told does not hold.
+    fn holds(&self, state: &State) -> bool;
+}
+
+/// Reads a predicate over slices, as the program writes them.
+pub(crate) type ReadPredicate = fn(&str) -> Result<Box<dyn Predicate>, String>;
+
+/// Where a run stops.
+pub(crate) struct Condition {
+    text: String,
+    test: Test,
+}
+
+enum Test {
+    Path(GlobMatcher),
+    Kind(String),
+    Agent(String),
+    Tool(String),
+    Failed,
+    Text(Search),
+    State(Box<dyn Predicate>),
+}
+
+/// What a condition may be, for people.
+pub(crate) const FORMS: &str =
+    "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
+
+impl Condition {
+    /// Reads a condition.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words.
+    pub(crate) fn read(text: &str, predicate: ReadPredicate) -> Result<Arc<Self>, String> {
+        let text = text.trim();
+        let (word, rest) = text.split_once(char::is_whitespace).map_or((text, ""), |(word, rest)| (word, rest.trim()));
+        let named = |what: &str| match rest {
+            "" => Err(format!("say which {what}: {word} NAME")),
+            rest => Ok(rest.to_owned()),
+        };
+        let test = match word {
+            "" => return Err(format!("a condition is one of: {FORMS}")),
+            "path" => Test::Path(glob(&named("path")?)?),
+            "kind" => Test::Kind(named("kind")?.to_lowercase()),
+            "agent" => Test::Agent(named("agent")?),
+            "tool" => Test::Tool(named("tool")?),
+            "failed" if rest.is_empty() => Test::Failed,
+            _ => match text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) {
+                Some(pattern) => Test::Text(Search::read(pattern)?),
+                None => Test::State(predicate(text).map_err(|why| format!("{why}; a condition is one of: {FORMS}"))?),
+            },
+        };
+        Ok(Arc::new(Self { text: text.to_owned(), test }))
+    }
+
+    /// As it was given.
+    pub(crate) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether states have to be folded to decide it.
+    pub(crate) fn needs_state(&self) -> bool {
+        matches!(self.test, Test::State(_))
+    }
+
+    /// Whether it holds of a state; never for one about events.
+    pub(crate) fn holds(&self, state: &State) -> bool {
+        match &self.test {
+            Test::State(predicate) => predicate.holds(state),
+            _ => false,
+        }
+    }
+
+    /// Whether an event meets it; never for one about states.
+    pub(crate) fn is_met(&self, past: &Past, event: &EventRef<'_>) -> bool {
+        match &self.test {
+            Test::Path(glob) => calls::path_of(event).is_some_and(|path| fits(glob, &path)),
+            Test::Kind(kind) => event.kind.to_lowercase() == *kind,
+            Test::Agent(agent) => event.agent == agent,
+            Test::Tool(tool) => {
+                event.typed::<CallStarted>().and_then(Result::ok).is_some_and(|call| call.event.tool == *tool)
+            }
+            Test::Failed => failed(event),
+            Test::Text(search) => search.is_met(past, event),
+            Test::State(_) => false,
+        }
+    }
+}
+
+fn failed(event: &EventRef<'_>) -> bool {
+    let call = event.typed::<CallFinished>().and_then(Result::ok);
+    let command = event.typed::<CommandResult>().and_then(Result::ok);
+    let evaluation = event.typed::<EvalResult>().and_then(Result::ok);
+    call.is_some_and(|call| call.event.status != CallStatus::Ok)
+        || command.is_some_and(|command| command.event.exit_code != 0)
+        || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
+}
+
+/// A glob over paths: `*` stays within a directory, `**` does not, a leading slash means nothing.
+fn glob(pattern: &str) -> Result<GlobMatcher, String> {
+    let glob = GlobBuilder::new(pattern.trim_start_matches('/')).literal_separator(true).build();
+    glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("the glob can't be understood: {error}"))
+}
+
+fn fits(glob: &GlobMatcher, path: &EntryPath) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    glob.is_match(std::path::Path::new(std::ffi::OsStr::from_bytes(path.as_bytes())))
+}
+
+/// Whether an event changes what stands at a path, or below it.
+pub(crate) fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {
+    calls::path_of(event).is_some_and(|changed| {
+        // A removal takes what is below with it, and so does what takes a directory's place.
+        changed == *path || changed.is_below(path) || path.is_below(&changed) && !makes_directory(event)
+    })
+}
+
+fn makes_directory(event: &EventRef<'_>) -> bool {
+    let write = event.typed::<WriteFile>().and_then(Result::ok);
+    write.is_some_and(|write| write.event.node == Node::Directory)
+}

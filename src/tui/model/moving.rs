@@ -1,0 +1,353 @@
+//! From one place to another.
+
+use std::sync::Arc;
+
+use foldspace::Seq;
+
+use super::seek::{Seek, Wanted};
+use super::timeline::{NEAR, Reached};
+use super::{Action, Direction, Focus, Model, Tab, Target, Tone, Trouble, Wish};
+
+impl Model {
+    pub(super) fn act(&mut self, action: Action) -> Result<(), Trouble> {
+        match action {
+            Action::Line(way) => return self.line(way),
+            Action::Page(way) => return self.page(way),
+            Action::Event(way) => return self.by_event(way),
+            Action::Call(way) => return self.by_row(way, true),
+            Action::First => return self.end(Direction::Back),
+            Action::Last => return self.end(Direction::Forward),
+            Action::Jump(seq) => return self.go_to(seq),
+            Action::Change(way) => return self.by_change(way),
+            Action::Again(way) => return self.again(way),
+            Action::Continue(way) => return self.run_on(way),
+            Action::Enter => return self.enter(),
+            Action::Leave => self.leave(),
+            Action::FoldAll => self.fold_all(),
+            Action::Tab(tab) => self.show_tab(tab),
+            Action::NextFocus(way) => self.next_focus(way),
+            Action::Sideways(Direction::Forward) => self.sideways = (self.sideways + 16).min(4096),
+            Action::Sideways(Direction::Back) => self.sideways = self.sideways.saturating_sub(16),
+            Action::WholeFile => {
+                self.whole_file = !self.whole_file;
+                self.show_tab(Tab::File);
+            }
+            Action::Zoom => self.zoomed = !self.zoomed,
+            Action::Help => self.help = if self.help.is_some() { None } else { Some(0) },
+            Action::Escape => self.escape(),
+            Action::Ask(ask) => self.ask(ask),
+            Action::Type(request) => self.type_in(request),
+            Action::Answer(ask, text) => return self.answer(ask, &text),
+            Action::Submit => return self.submit(),
+            Action::ClearBreakpoints => self.clear_breakpoints(),
+            Action::Shell => {
+                let session = self.past.id().to_string();
+                self.wishes.push_back(Wish::Shell { session, at: self.step_end() });
+            }
+            Action::Copy => self.wishes.push_back(Wish::Copy(self.position_name())),
+            Action::Refresh => self.refresh()?,
+            Action::Resize(heights) => {
+                self.look_due |= self.heights.apart != heights.apart;
+                self.heights = heights;
+            }
+            Action::Quit => self.wishes.push_back(Wish::Quit),
+        }
+        Ok(())
+    }
+
+    /// Goes to an event, so that it is seen: a folded call that has it opens.
+    pub(super) fn go_to(&mut self, seq: Seq) -> Result<(), Trouble> {
+        let head = self.past.head();
+        if seq == 0 || seq > head {
+            return Err(Trouble::Words(format!("there is no event {seq}: the events are 1 to {head}")));
+        }
+        if let Some(call) = self.past.brief(seq)?.and_then(|brief| brief.inner_of()) {
+            self.rows.folds.open(call);
+        }
+        self.settle_on(seq);
+        Ok(())
+    }
+
+    pub(super) fn settle_on(&mut self, seq: Seq) {
+        self.cursor = seq;
+        self.look_due = true;
+        self.compared = None;
+        self.show_window();
+    }
+
+    fn line(&mut self, way: Direction) -> Result<(), Trouble> {
+        match (&mut self.help, self.focus) {
+            (Some(top), _) => *top = moved(*top, way, 1),
+            (None, Focus::Timeline) => return self.by_row(way, false),
+            (None, _) => self.scroll(way, 1),
+        }
+        Ok(())
+    }
+
+    fn page(&mut self, way: Direction) -> Result<(), Trouble> {
+        match (&mut self.help, self.focus) {
+            (Some(top), _) => *top = moved(*top, way, 10),
+            (None, Focus::Files) => self.scroll(way, self.heights.files.max(2) - 1),
+            (None, Focus::Detail) => self.scroll(way, self.heights.detail.max(2) - 1),
+            (None, Focus::Timeline) => {
+                for _ in 1..self.heights.timeline.max(2) {
+                    match self.rows.next(&self.past, self.cursor, way, NEAR)? {
+                        Reached::Row(seq) => self.cursor = seq,
+                        Reached::End | Reached::TooFar => break,
+                    }
+                }
+                self.settle_on(self.cursor);
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, way: Direction) -> Result<(), Trouble> {
+        if self.focus != Focus::Timeline {
+            self.scroll(way, usize::MAX);
+            return Ok(());
+        }
+        match way {
+            Direction::Back => self.settle_on(1),
+            Direction::Forward => {
+                let head = self.past.head();
+                // The last row is the call that has the last event.
+                let call = self.past.brief(head)?.and_then(|brief| brief.inner_of());
+                let row = call.filter(|call| self.rows.kind.is_none() && !self.rows.folds.is_open(*call));
+                self.settle_on(row.unwrap_or(head).max(1));
+            }
+        }
+        Ok(())
+    }
+
+    fn by_row(&mut self, way: Direction, calls: bool) -> Result<(), Trouble> {
+        let reached = match calls {
+            true => self.rows.next_call(&self.past, self.cursor, way, NEAR)?,
+            false => self.rows.next(&self.past, self.cursor, way, NEAR)?,
+        };
+        match reached {
+            Reached::Row(seq) => self.settle_on(seq),
+            Reached::End => self.tell_end(way),
+            Reached::TooFar => {
+                let rows = self.rows.clone();
+                let wanted = if calls { Wanted::Call(rows) } else { Wanted::Row(rows) };
+                self.seek_due = Some(Seek { from: self.cursor, way, wanted });
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn tell_end(&mut self, way: Direction) {
+        let words = match way {
+            Direction::Forward => "nothing further: this is the last",
+            Direction::Back => "nothing before: this is the first",
+        };
+        self.tell(Tone::Dim, words);
+    }
+
+    fn by_event(&mut self, way: Direction) -> Result<(), Trouble> {
+        match way {
+            Direction::Forward if self.cursor < self.past.head() => self.go_to(self.cursor + 1),
+            Direction::Back if self.cursor > 1 => self.go_to(self.cursor - 1),
+            way => {
+                self.tell_end(way);
+                Ok(())
+            }
+        }
+    }
+
+    fn by_change(&mut self, way: Direction) -> Result<(), Trouble> {
+        let shown = self.sight.as_ref().and_then(|sight| sight.file.clone());
+        let Some(path) = self.selected.clone().or(shown) else {
+            return Err(Trouble::Words(
+                "no file is chosen: e asks for one, or choose one in the files' pane".to_owned(),
+            ));
+        };
+        // From here on it is about this file, whatever else changes where that leads.
+        self.selected = Some(path.clone());
+        self.seek(way, Wanted::Change(path));
+        Ok(())
+    }
+
+    fn run_on(&mut self, way: Direction) -> Result<(), Trouble> {
+        if self.breakpoints.is_empty() {
+            return Err(Trouble::Words("there is no breakpoint: b sets one".to_owned()));
+        }
+        self.seek(way, Wanted::Any(self.breakpoints.clone()));
+        Ok(())
+    }
+
+    fn enter(&mut self) -> Result<(), Trouble> {
+        match self.focus {
+            Focus::Timeline => self.turn_row(),
+            Focus::Files => {
+                let line = self.sight.as_ref().and_then(|sight| sight.files.lines.get(self.file_line));
+                self.turn(line.and_then(|line| line.target.clone()));
+                Ok(())
+            }
+            Focus::Detail => {
+                let line = self.detail().and_then(|sheet| sheet.lines.get(self.detail_line));
+                self.turn(line.and_then(|line| line.target.clone()));
+                Ok(())
+            }
+        }
+    }
+
+    fn turn_row(&mut self) -> Result<(), Trouble> {
+        let Some(brief) = self.past.brief(self.cursor)? else { return Ok(()) };
+        if brief.is_child() {
+            return self.visit_child();
+        }
+        match (brief.is_call(), brief.inner_of()) {
+            (true, _) => {
+                self.rows.folds.turn(brief.seq);
+                self.look_due = true;
+            }
+            (false, Some(call)) => {
+                self.rows.folds.turn(call);
+                self.settle_on(call);
+            }
+            (false, None) => self.tell(Tone::Dim, "this event is no call"),
+        }
+        Ok(())
+    }
+
+    fn visit_child(&mut self) -> Result<(), Trouble> {
+        let event = self.past.event(self.cursor)?;
+        let json = self.past.plain_json(&event.view());
+        let child = json.get("child").or_else(|| json.get("name")).and_then(serde_json::Value::as_str);
+        let child = child.ok_or_else(|| Trouble::Words("the event does not tell which session".to_owned()))?;
+        let past = Arc::new(self.past.sibling(child)?);
+        let before = std::mem::replace(&mut self.past, past);
+        self.visits.push((before, self.cursor));
+        self.begin_again(1);
+        let name = self.past.name().to_owned();
+        self.tell(Tone::Plain, format!("in the child {name}; Backspace leads back"));
+        Ok(())
+    }
+
+    fn leave(&mut self) {
+        match self.visits.pop() {
+            Some((past, cursor)) => {
+                self.past = past;
+                self.begin_again(cursor);
+            }
+            None => self.tell(Tone::Dim, "this is the session with which it began"),
+        }
+    }
+
+    fn begin_again(&mut self, cursor: Seq) {
+        self.rows.folds = super::timeline::Folds::default();
+        self.window = super::Window::default();
+        self.marks.clear();
+        self.settle_on(cursor.clamp(1, self.past.head().max(1)));
+    }
+
+    fn turn(&mut self, target: Option<Target>) {
+        match target {
+            Some(Target::File(path)) => {
+                self.selected = Some(path);
+                self.show_tab(Tab::File);
+                return;
+            }
+            Some(Target::Directory(path)) => {
+                if !self.turned.remove(&path) {
+                    self.turned.insert(path);
+                }
+            }
+            Some(Target::Slice(name)) => {
+                if !self.slices.remove(&name) {
+                    self.slices.insert(name);
+                }
+            }
+            None => return,
+        }
+        self.look_due = true;
+    }
+
+    fn fold_all(&mut self) {
+        self.rows.folds.turn_all();
+        let inner = self.past.brief(self.cursor).ok().flatten().and_then(|brief| brief.inner_of());
+        let hidden = inner.filter(|call| !self.rows.folds.is_open(*call));
+        self.settle_on(hidden.unwrap_or(self.cursor));
+    }
+
+    fn clear_breakpoints(&mut self) {
+        self.breakpoints.clear();
+        self.tell(Tone::Plain, "no breakpoints any more");
+    }
+
+    fn refresh(&mut self) -> Result<(), Trouble> {
+        let head = self.past.refresh()?;
+        self.look_due = true;
+        self.tell(Tone::Plain, format!("the last event is {head}"));
+        Ok(())
+    }
+
+    fn escape(&mut self) {
+        if self.prompt.take().is_some() || self.help.take().is_some() {
+            return;
+        }
+        if self.stop_seek() {
+            return self.tell(Tone::Plain, "stopped");
+        }
+        self.seek_due = None;
+        if self.compared.take().is_some() || self.selected.take().is_some() {
+            self.look_due = true;
+        }
+        self.zoomed = false;
+    }
+}
+
+/// A line number moved up or down.
+fn moved(line: usize, way: Direction, by: usize) -> usize {
+    match way {
+        Direction::Forward => line.saturating_add(by),
+        Direction::Back => line.saturating_sub(by),
+    }
+}
+
+impl Model {
+    /// The sheet of the detail's pane.
+    pub(crate) fn detail(&self) -> Option<&super::Sheet> {
+        let sight = self.sight.as_ref()?;
+        let is_files = sight.tab == Tab::Files;
+        Some(if is_files { &sight.files } else { &sight.detail })
+    }
+
+    pub(super) fn show_tab(&mut self, tab: Tab) {
+        self.tab = tab;
+        self.focus = match (tab, self.heights.apart) {
+            (Tab::Files, _) => Focus::Files,
+            _ if self.focus == Focus::Timeline => Focus::Timeline,
+            _ => Focus::Detail,
+        };
+        self.look_due = true;
+    }
+
+    fn next_focus(&mut self, way: Direction) {
+        let shown: &[Focus] = match (self.heights.apart, self.tab) {
+            (true, _) => &[Focus::Timeline, Focus::Files, Focus::Detail],
+            (false, Tab::Files) => &[Focus::Timeline, Focus::Files],
+            (false, _) => &[Focus::Timeline, Focus::Detail],
+        };
+        let at = shown.iter().position(|focus| *focus == self.focus).unwrap_or(0);
+        let step = if way == Direction::Forward { 1 } else { shown.len() - 1 };
+        self.focus = shown[(at + step) % shown.len()];
+    }
+
+    /// Moves the chosen line of the pane that has the focus, and the pane after it.
+    fn scroll(&mut self, way: Direction, by: usize) {
+        let files = self.focus == Focus::Files;
+        let Some(sight) = &self.sight else { return };
+        let sheet = if files || sight.tab == Tab::Files { &sight.files } else { &sight.detail };
+        let last = sheet.lines.len().saturating_sub(1);
+        let height = if files && self.heights.apart { self.heights.files } else { self.heights.detail }.max(1);
+        let (line, top) = match files {
+            true => (&mut self.file_line, &mut self.file_top),
+            false => (&mut self.detail_line, &mut self.detail_top),
+        };
+        *line = moved(*line, way, by).min(last);
+        *top = (*top).clamp((*line + 1).saturating_sub(height), *line);
+    }
+}

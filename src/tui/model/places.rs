@@ -1,0 +1,83 @@
+//! Marks, and positions as a person types them.
+
+use std::sync::Arc;
+
+use foldspace::Seq;
+
+use super::{Model, Place, Tone, Trouble};
+
+fn words(text: impl Into<String>) -> Trouble {
+    Trouble::Words(text.into())
+}
+
+impl Model {
+    /// A position: `12` or `@12`, `-5` for so many before the last, `.` for the cursor, `'a` for a mark.
+    pub(super) fn position(&self, text: &str) -> Result<Seq, Trouble> {
+        let head = self.past.head();
+        let number = |digits: &str| digits.parse::<Seq>().ok();
+        let seq = match text {
+            "." => Some(self.step_end()),
+            _ if text.starts_with('\'') => Some(self.marked(&text[1..])?),
+            _ => match text.strip_prefix('-') {
+                Some(back) => number(back).map(|back| head.saturating_sub(back)),
+                None => number(text.strip_prefix('@').unwrap_or(text)),
+            },
+        };
+        let seq = seq.ok_or_else(|| words(format!("no position: {text}; give a number, -N, . or 'a for a mark")))?;
+        if seq > head {
+            return Err(words(format!("the session has no position {seq}; its last one is {head}")));
+        }
+        Ok(seq)
+    }
+
+    /// `A..B`, or `A` against the cursor: positions here, `NAME` or `NAME@SEQ` of another session.
+    pub(super) fn places(&self, text: &str) -> Result<(Place, Place), Trouble> {
+        let Some((from, to)) = text.split_once("..") else {
+            return Ok((self.place(text.trim())?, self.place(".")?));
+        };
+        let or = |text: &str, default: &str| {
+            if text.trim().is_empty() { default.to_owned() } else { text.trim().to_owned() }
+        };
+        Ok((self.place(&or(from, "0"))?, self.place(&or(to, "."))?))
+    }
+
+    fn place(&self, text: &str) -> Result<Place, Trouble> {
+        let is_here = text == "." || text.starts_with(['\'', '@', '-']) || text.bytes().all(|b| b.is_ascii_digit());
+        if is_here {
+            return Ok(Place { past: Arc::clone(&self.past), seq: self.position(text)? });
+        }
+        let (name, seq) = match text.rsplit_once('@') {
+            Some((name, seq)) => (name, Some(seq)),
+            None => (text, None),
+        };
+        let past = Arc::new(self.past.sibling(name)?);
+        let head = past.head();
+        let seq = match seq.map(str::parse::<Seq>) {
+            None => head,
+            Some(Ok(seq)) if seq <= head => seq,
+            Some(_) => return Err(words(format!("{name} has the positions 0 to {head}"))),
+        };
+        Ok(Place { past, seq })
+    }
+
+    pub(super) fn set_mark(&mut self, text: &str) -> Result<(), Trouble> {
+        let mark = letter(text)?;
+        self.marks.insert(mark, self.cursor);
+        self.tell(Tone::Plain, format!("mark {mark} at {}", self.cursor));
+        Ok(())
+    }
+
+    pub(super) fn marked(&self, text: &str) -> Result<Seq, Trouble> {
+        let mark = letter(text)?;
+        let marked = self.marks.get(&mark).copied();
+        marked.ok_or_else(|| words(format!("there is no mark {mark}: m {mark} sets it")))
+    }
+}
+
+fn letter(text: &str) -> Result<char, Trouble> {
+    let mut chars = text.chars();
+    match (chars.next(), chars.next()) {
+        (Some(letter), None) if letter.is_ascii_alphanumeric() => Ok(letter),
+        _ => Err(words("a mark is one letter or digit")),
+    }
+}

@@ -1,0 +1,152 @@
+//! Questions to the person, and their answers.
+
+use foldspace::EntryPath;
+use tui_input::Input;
+
+use super::search::Search;
+use super::seek::{Seek, Wanted};
+use super::{Action, Condition, Direction, Model, Tab, Tone, Trouble, Wish};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Jump,
+    Search(Direction),
+    Until(Direction),
+    Breakpoint,
+    Filter,
+    Compare,
+    Select,
+    Fork,
+    SetMark,
+    GoToMark,
+}
+
+impl Ask {
+    /// The question.
+    pub(crate) fn question(self) -> &'static str {
+        match self {
+            Self::Jump => "go to event: ",
+            Self::Search(Direction::Forward) => "search: ",
+            Self::Search(Direction::Back) => "search back: ",
+            Self::Until(Direction::Forward) => "run until: ",
+            Self::Until(Direction::Back) => "run back until: ",
+            Self::Breakpoint => "break on: ",
+            Self::Filter => "show only (agent NAME, kind TEXT): ",
+            Self::Compare => "compare A..B: ",
+            Self::Select => "file: ",
+            Self::Fork => "name of the fork: ",
+            Self::SetMark => "mark with a letter: ",
+            Self::GoToMark => "go to the mark: ",
+        }
+    }
+
+    /// Whether one letter is the answer.
+    pub(crate) fn is_letter(self) -> bool {
+        matches!(self, Self::SetMark | Self::GoToMark)
+    }
+}
+
+/// A question that waits for its answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Prompt {
+    pub(crate) ask: Ask,
+    pub(crate) input: Input,
+}
+
+/// Characters that an answer may have.
+const ANSWER_MAX: usize = 1000;
+
+impl Model {
+    pub(super) fn ask(&mut self, ask: Ask) {
+        self.prompt = Some(Prompt { ask, input: Input::default() });
+    }
+
+    pub(super) fn type_in(&mut self, request: tui_input::InputRequest) {
+        let Some(prompt) = &mut self.prompt else { return };
+        let is_insertion = matches!(request, tui_input::InputRequest::InsertChar(_));
+        if is_insertion && prompt.input.value().chars().count() >= ANSWER_MAX {
+            return;
+        }
+        prompt.input.handle(request);
+    }
+
+    pub(super) fn submit(&mut self) -> Result<(), Trouble> {
+        let Some(prompt) = self.prompt.take() else { return Ok(()) };
+        self.act(Action::Answer(prompt.ask, prompt.input.value().to_owned()))
+    }
+
+    pub(super) fn answer(&mut self, ask: Ask, text: &str) -> Result<(), Trouble> {
+        self.prompt = None;
+        let text = text.trim();
+        match ask {
+            // An empty answer takes the last search again.
+            Ask::Search(way) if text.is_empty() => return self.again(way),
+            Ask::Search(way) => {
+                self.search = Some(Search::read(text).map_err(Trouble::Words)?.into());
+                return self.again(way);
+            }
+            Ask::Filter => return self.filter(text),
+            Ask::Fork => self.wish_fork(text),
+            _ if text.is_empty() => {}
+            Ask::Jump => {
+                let seq = self.position(text)?;
+                return self.go_to(seq);
+            }
+            Ask::Until(way) => {
+                let condition = Condition::read(text, self.read_predicate).map_err(Trouble::Words)?;
+                self.seek(way, Wanted::Any(vec![condition]));
+            }
+            Ask::Breakpoint => {
+                let condition = Condition::read(text, self.read_predicate).map_err(Trouble::Words)?;
+                self.tell(Tone::Plain, format!("breakpoint {}: {}", self.breakpoints.len() + 1, condition.text()));
+                self.breakpoints.push(condition);
+            }
+            Ask::Compare => {
+                self.compared = Some(self.places(text)?);
+                self.show_tab(Tab::Diff);
+            }
+            Ask::Select => {
+                self.selected = Some(EntryPath::lookup(text).map_err(|error| Trouble::Words(error.to_string()))?);
+                self.show_tab(Tab::File);
+            }
+            Ask::SetMark => self.set_mark(text)?,
+            Ask::GoToMark => {
+                let seq = self.marked(text)?;
+                return self.go_to(seq);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn again(&mut self, way: Direction) -> Result<(), Trouble> {
+        let Some(search) = self.search.clone() else {
+            return Err(Trouble::Words("nothing was searched for yet: / asks".to_owned()));
+        };
+        self.seek(way, Wanted::Search(search));
+        Ok(())
+    }
+
+    /// Begins a long way from the cursor.
+    pub(super) fn seek(&mut self, way: Direction, wanted: Wanted) {
+        self.seek_due = Some(Seek { from: self.cursor, way, wanted });
+    }
+
+    fn filter(&mut self, text: &str) -> Result<(), Trouble> {
+        let (word, rest) = text.split_once(' ').map_or((text, ""), |(word, rest)| (word, rest.trim()));
+        match (word, rest) {
+            ("", _) => (self.rows.agent, self.rows.kind) = (None, None),
+            ("agent", name) => self.rows.agent = (!name.is_empty()).then(|| name.into()),
+            ("kind", kind) => self.rows.kind = (!kind.is_empty()).then(|| kind.to_lowercase()),
+            _ => return Err(Trouble::Words("a filter is: agent NAME, or kind TEXT; nothing shows all".to_owned())),
+        }
+        self.look_due = true;
+        Ok(())
+    }
+
+    fn wish_fork(&mut self, name: &str) {
+        let name = (!name.is_empty()).then(|| name.to_owned());
+        let session = self.past.id().to_string();
+        self.wishes.push_back(Wish::Fork { session, at: self.step_end(), name });
+    }
+}

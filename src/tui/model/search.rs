@@ -1,0 +1,86 @@
+//! Regular expressions over events, paths and contents.
+
+use foldspace::{CommandResult, Digest, EvalResult, EventRef, Node, WriteFile};
+use grep_matcher::Matcher;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+
+use super::past::Past;
+use crate::cli::calls;
+
+/// Bytes of a content that are searched.
+const CONTENT_MAX: usize = 8 << 20;
+
+/// A regular expression and where it is looked for.
+///
+/// `path:RE` looks at paths, `content:RE` at what was written and printed, `event:RE` at events; else at all.
+#[derive(Debug)]
+pub(crate) struct Search {
+    matcher: RegexMatcher,
+    place: Place,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Anywhere,
+    Paths,
+    Contents,
+    Events,
+}
+
+impl Search {
+    /// Reads a search; letters match in both cases where all of them are small.
+    ///
+    /// # Errors
+    /// What is wrong with the expression, in words.
+    pub(crate) fn read(text: &str) -> Result<Self, String> {
+        let places = [("path:", Place::Paths), ("content:", Place::Contents), ("event:", Place::Events)];
+        let named = places.into_iter().find_map(|(prefix, place)| Some((text.strip_prefix(prefix)?, place)));
+        let (pattern, place) = named.unwrap_or((text, Place::Anywhere));
+        if pattern.is_empty() {
+            return Err("give a regular expression".to_owned());
+        }
+        let mut builder = RegexMatcherBuilder::new();
+        let matcher = builder.case_smart(true).multi_line(true).build(pattern);
+        let matcher = matcher.map_err(|error| format!("the pattern can't be understood: {error}"))?;
+        Ok(Self { matcher, place })
+    }
+
+    fn matches(&self, bytes: &[u8]) -> bool {
+        self.matcher.is_match(bytes).unwrap_or(false)
+    }
+
+    /// Whether an event, or what it wrote or printed, has a match.
+    pub(crate) fn is_met(&self, past: &Past, event: &EventRef<'_>) -> bool {
+        let wants = |place| self.place == Place::Anywhere || self.place == place;
+        let by_path = || calls::path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
+        let by_event = || {
+            self.matches(event.kind.as_bytes())
+                || self.matches(event.agent.as_bytes())
+                || self.matches(past.plain_json(event).to_string().as_bytes())
+        };
+        wants(Place::Paths) && by_path()
+            || wants(Place::Events) && by_event()
+            || wants(Place::Contents) && contents(event).iter().any(|digest| self.is_in(past, digest))
+    }
+
+    fn is_in(&self, past: &Past, digest: &Digest) -> bool {
+        past.content(digest).is_ok_and(|bytes| self.matches(&bytes[..bytes.len().min(CONTENT_MAX)]))
+    }
+}
+
+/// What an event wrote, ran or printed.
+fn contents(event: &EventRef<'_>) -> Vec<Digest> {
+    if let Some(Ok(write)) = event.typed::<WriteFile>() {
+        return match write.event.node {
+            Node::File { content, incomplete: false, .. } => vec![content],
+            _ => Vec::new(),
+        };
+    }
+    if let Some(Ok(command)) = event.typed::<CommandResult>() {
+        return vec![command.event.stdout.content, command.event.stderr.content];
+    }
+    match event.typed::<EvalResult>() {
+        Some(Ok(code)) => vec![code.event.code, code.event.stdout.content, code.event.stderr.content],
+        _ => Vec::new(),
+    }
+}

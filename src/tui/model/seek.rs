@@ -1,0 +1,191 @@
+//! Ways through a history that may be long: searches, runs, the next change of a file.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use foldspace::{EntryPath, EventRef, Replay, Seq, State};
+
+use super::condition::{Condition, touches};
+use super::past::{CHUNK, Past};
+use super::search::Search;
+use super::timeline::{Reached, Rows};
+use super::{Direction, Trouble};
+
+/// Whether a long way is still wanted, and how far it has led.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Leash {
+    cancelled: Arc<AtomicBool>,
+    reached: Arc<AtomicU64>,
+}
+
+impl Leash {
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// The position that was looked at last.
+    pub(crate) fn reached(&self) -> Seq {
+        self.reached.load(Ordering::Relaxed)
+    }
+
+    fn at(&self, seq: Seq) -> bool {
+        self.reached.store(seq, Ordering::Relaxed);
+        !self.is_cancelled()
+    }
+}
+
+/// A way to another position.
+#[derive(Clone)]
+pub(crate) struct Seek {
+    pub(crate) from: Seq,
+    pub(crate) way: Direction,
+    pub(crate) wanted: Wanted,
+}
+
+/// Where it is to lead.
+#[derive(Clone)]
+pub(crate) enum Wanted {
+    Row(Rows),
+    Call(Rows),
+    Search(Arc<Search>),
+    Change(EntryPath),
+    /// The first place where one of these is met, or comes to hold.
+    Any(Vec<Arc<Condition>>),
+}
+
+/// Where it led.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Sought {
+    pub(crate) seq: Seq,
+    /// The condition that was met there, where one was.
+    pub(crate) because: String,
+}
+
+impl Seek {
+    /// Goes the way; none when nothing is there, or it was cancelled.
+    pub(crate) fn run(&self, past: &Past, leash: &Leash) -> Result<Option<Sought>, Trouble> {
+        let plain = |seq| Sought { seq, because: String::new() };
+        let reached = |reached| match reached {
+            Reached::Row(seq) => Some(plain(seq)),
+            Reached::End | Reached::TooFar => None,
+        };
+        match &self.wanted {
+            Wanted::Row(rows) => Ok(reached(rows.next(past, self.from, self.way, u64::MAX)?)),
+            Wanted::Call(rows) => Ok(reached(rows.next_call(past, self.from, self.way, u64::MAX)?)),
+            Wanted::Search(search) => self.by_event(past, leash, &|event| search.is_met(past, event).then(String::new)),
+            Wanted::Change(path) => self.by_event(past, leash, &|event| touches(event, path).then(String::new)),
+            Wanted::Any(conditions) if conditions.iter().any(|condition| condition.needs_state()) => {
+                self.by_state(past, leash, conditions)
+            }
+            Wanted::Any(conditions) => self.by_event(past, leash, &|event| met(past, conditions, event)),
+        }
+    }
+
+    fn by_event(
+        &self,
+        past: &Past,
+        leash: &Leash,
+        is_met: &dyn Fn(&EventRef<'_>) -> Option<String>,
+    ) -> Result<Option<Sought>, Trouble> {
+        let mut found = None;
+        if self.way == Direction::Forward {
+            past.visit(self.from + 1, past.head(), &mut |event| {
+                found = is_met(event).map(|because| Sought { seq: event.seq, because });
+                found.is_none() && leash.at(event.seq)
+            })?;
+            return Ok(found);
+        }
+        let mut until = self.from.saturating_sub(1);
+        while until > 0 && found.is_none() && leash.at(until) {
+            let from = until.saturating_sub(CHUNK) + 1;
+            past.visit(from, until, &mut |event| {
+                if let Some(because) = is_met(event) {
+                    found = Some(Sought { seq: event.seq, because });
+                }
+                true
+            })?;
+            until = from - 1;
+        }
+        Ok(found)
+    }
+
+    fn by_state(&self, past: &Past, leash: &Leash, conditions: &[Arc<Condition>]) -> Result<Option<Sought>, Trouble> {
+        if self.way == Direction::Forward {
+            let mut pass = Pass::begin(past, self.from, conditions)?;
+            while leash.at(pass.replay.position()) {
+                match pass.step()? {
+                    Step::Met(sought) => return Ok(Some(sought)),
+                    Step::Unmet => {}
+                    Step::End => return Ok(None),
+                }
+            }
+            return Ok(None);
+        }
+        let mut until = self.from.saturating_sub(1);
+        while until > 0 && leash.at(until) {
+            let before = until.saturating_sub(CHUNK);
+            let mut pass = Pass::begin(past, before, conditions)?;
+            let mut last = None;
+            while pass.replay.position() < until && !leash.is_cancelled() {
+                match pass.step()? {
+                    Step::Met(sought) => last = Some(sought),
+                    Step::Unmet => {}
+                    Step::End => break,
+                }
+            }
+            if last.is_some() {
+                return Ok(last);
+            }
+            until = before;
+        }
+        Ok(None)
+    }
+}
+
+/// The first of the conditions that an event meets, in words.
+fn met(past: &Past, conditions: &[Arc<Condition>], event: &EventRef<'_>) -> Option<String> {
+    conditions.iter().find(|condition| condition.is_met(past, event)).map(|condition| condition.text().to_owned())
+}
+
+/// A pass over states: a condition is met where it comes to hold.
+struct Pass<'a> {
+    past: &'a Past,
+    replay: Replay,
+    conditions: &'a [Arc<Condition>],
+    held: Vec<bool>,
+}
+
+enum Step {
+    Met(Sought),
+    Unmet,
+    End,
+}
+
+impl<'a> Pass<'a> {
+    fn begin(past: &'a Past, after: Seq, conditions: &'a [Arc<Condition>]) -> Result<Self, Trouble> {
+        let replay = past.replay(after)?;
+        let held = holding(conditions, replay.state());
+        Ok(Self { past, replay, conditions, held })
+    }
+
+    fn step(&mut self) -> Result<Step, Trouble> {
+        let Some(event) = self.replay.step()? else { return Ok(Step::End) };
+        let holds = holding(self.conditions, self.replay.state());
+        let came =
+            self.conditions.iter().zip(holds.iter().zip(&self.held)).find(|(_, (now, before))| **now && !**before);
+        let because = match came {
+            Some((condition, _)) => Some(condition.text().to_owned()),
+            None => met(self.past, self.conditions, &event.view()),
+        };
+        self.held = holds;
+        Ok(because.map_or(Step::Unmet, |because| Step::Met(Sought { seq: event.seq, because })))
+    }
+}
+
+fn holding(conditions: &[Arc<Condition>], state: &State) -> Vec<bool> {
+    conditions.iter().map(|condition| condition.holds(state)).collect()
+}

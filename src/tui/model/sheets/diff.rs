@@ -1,0 +1,53 @@
+//! What differs between two places: the ends of a step, two positions, or two sessions.
+
+use foldspace::Slice;
+
+use super::super::json::differences;
+use super::file::patches;
+use crate::cli::text;
+use crate::tui::model::Trouble;
+use crate::tui::model::look::{self, Place, Step};
+use crate::tui::model::past::Past;
+use crate::tui::model::seek::Leash;
+use crate::tui::model::sheet::{Sheet, Tone};
+
+/// Differences as patches, then the slices that differ.
+pub(crate) fn diff(
+    past: &Past,
+    step: &Step,
+    compared: Option<&(Place, Place)>,
+    leash: &Leash,
+) -> Result<Sheet, Trouble> {
+    let (title, old, new) = match compared {
+        None => (format!("difference {}..{}", step.before, step.after), step.old.clone(), step.new.clone()),
+        Some((from, to)) => {
+            let name = |place: &Place| format!("{}@{}", text::one_line(place.past.name(), 60), place.seq);
+            let title = format!("difference {}..{}", name(from), name(to));
+            (title, from.past.state(from.seq)?, to.past.state(to.seq)?)
+        }
+    };
+    let changes = look::files(&old).diff(&look::files(&new));
+    let mut sheet = Sheet::new(format!("{title}: {}", text::count(changes.len() as u64, "entry")));
+    let mut others = Vec::new();
+    for slice in new.registry().slices() {
+        let json = |state: &foldspace::State| state.slice_json(slice.name).transpose();
+        if slice.name != foldspace::VirtualFileSystem::NAME
+            && !differences(&json(&old)?.unwrap_or_default(), &json(&new)?.unwrap_or_default()).is_empty()
+        {
+            others.push(slice.name);
+        }
+    }
+    if !others.is_empty() {
+        sheet.add(Tone::Dim, format!("slices that differ: {}", others.join(", ")));
+    }
+    for change in &changes {
+        if sheet.is_full() || leash.is_cancelled() {
+            break;
+        }
+        patches(past, change, &mut sheet)?;
+    }
+    if changes.is_empty() {
+        sheet.add(Tone::Dim, "the files are the same");
+    }
+    Ok(sheet)
+}

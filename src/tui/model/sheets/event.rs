@@ -1,0 +1,92 @@
+//! An event as JSON, or a call with all that belongs to it.
+
+use foldspace::{CallFinished, CallStarted, Recorded, Seq};
+use serde_json::Value;
+
+use crate::cli::{events, text};
+use crate::tui::model::Trouble;
+use crate::tui::model::look::Step;
+use crate::tui::model::past::Past;
+use crate::tui::model::sheet::{Sheet, Tone};
+
+/// Events of a call that are listed.
+const EVENTS_MAX: usize = 500;
+
+/// An event: where, when and by whom it was recorded, and what it says.
+pub(crate) fn event(past: &Past, seq: Seq) -> Result<Sheet, Trouble> {
+    let event = past.event(seq)?;
+    let mut sheet = Sheet::new(format!("event {seq}: {}", text::one_line(&event.event.kind, 100)));
+    about(&event, &mut sheet);
+    value(&past.json(&event.view()), &mut sheet);
+    Ok(sheet)
+}
+
+fn about(event: &Recorded, sheet: &mut Sheet) {
+    sheet.add(Tone::Dim, format!("time   {}", text::exact_moment(event.time)));
+    if let Some(call) = event.call {
+        sheet.add(Tone::Dim, format!("call   {call}"));
+    }
+    if !event.agent.is_empty() {
+        sheet.add(Tone::Dim, format!("agent  {}", event.agent));
+    }
+}
+
+/// A call: its parameters, its result, its events.
+pub(crate) fn call(past: &Past, step: &Step) -> Result<Sheet, Trouble> {
+    let started = past.event(step.cursor)?;
+    let end = past.end_of(step.cursor, u64::MAX)?;
+    let known = started.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);
+    let tool = known.as_ref().map_or("?", |call| call.tool.as_str());
+    let status = match end.outcome {
+        Some((status, micros)) => format!("{} in {}", events::status_word(status), text::duration(micros)),
+        None => past.unfinished().to_owned(),
+    };
+    let mut sheet = Sheet::new(format!("call {}: {}, {status}", step.cursor, text::one_line(tool, 100)));
+    about(&started, &mut sheet);
+    sheet.add(Tone::Bold, "parameters");
+    let whole = past.json(&started.view());
+    value(whole.get("params").unwrap_or(&Value::Null), &mut sheet);
+    if end.outcome.is_some() {
+        let finished = past.event(end.last)?;
+        let message = finished.typed::<CallFinished>().and_then(Result::ok).map(|end| end.event.message);
+        if let Some(message) = message.filter(|message| !message.is_empty()) {
+            sheet.add(Tone::Bold, "message");
+            sheet.block(Tone::Bad, "  ", &message);
+        }
+        sheet.add(Tone::Bold, "result");
+        value(past.json(&finished.view()).get("result").unwrap_or(&Value::Null), &mut sheet);
+    }
+    sheet.add(Tone::Bold, "events");
+    let mut listed = 0;
+    past.visit(step.cursor, step.after, &mut |event| {
+        if event.call == Some(step.cursor) {
+            listed += 1;
+            sheet.add(Tone::Plain, format!("  {:>5}  {:<14} {}", event.seq, event.kind, past.gist_of(event)));
+        }
+        listed < EVENTS_MAX
+    })?;
+    Ok(sheet)
+}
+
+/// Adds a value: fields one by one, texts of several lines as they are.
+fn value(value: &Value, sheet: &mut Sheet) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value {
+                    Value::String(text) if text.contains('\n') => {
+                        sheet.add(Tone::Plain, format!("  {name}:"));
+                        sheet.block(Tone::Plain, "    ", text);
+                    }
+                    Value::Array(_) | Value::Object(_) if value.to_string().len() > 60 => {
+                        sheet.add(Tone::Plain, format!("  {name}:"));
+                        sheet.block(Tone::Plain, "    ", &serde_json::to_string_pretty(value).unwrap_or_default());
+                    }
+                    value => sheet.add(Tone::Plain, format!("  {name}: {value}")),
+                }
+            }
+        }
+        Value::String(text) => sheet.block(Tone::Plain, "  ", text),
+        other => sheet.block(Tone::Plain, "  ", &serde_json::to_string_pretty(other).unwrap_or_default()),
+    }
+}

@@ -1,0 +1,131 @@
+//! One file, with its change at the step.
+
+use std::time::Duration;
+
+use foldspace::{Change, Entry, EntryPath, Node};
+use similar::{ChangeTag, TextDiff};
+
+use crate::cli::text;
+use crate::tui::model::Trouble;
+use crate::tui::model::look::{self, Step};
+use crate::tui::model::past::Past;
+use crate::tui::model::sheet::{Sheet, Tone};
+
+/// Bytes of a file that are shown.
+const BYTES_MAX: usize = 2 << 20;
+/// How long a comparison may take; after that it is coarser.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// A file: its difference, or all of it with a sign before the lines that changed.
+pub(crate) fn file(past: &Past, step: &Step, path: Option<&EntryPath>, whole: bool) -> Result<Sheet, Trouble> {
+    let Some(path) = path else {
+        let mut sheet = Sheet::new("file");
+        sheet.add(Tone::Dim, "no file changed at this step; choose one in the files' pane");
+        return Ok(sheet);
+    };
+    let change = step.change(path);
+    let tree = look::files(&step.new);
+    let state = match change {
+        Some(Change::Added { .. }) => "came with this step",
+        Some(Change::Removed { .. }) => "is gone with this step",
+        Some(Change::Changed { .. }) => "changed at this step",
+        None if tree.get(path).is_none() => "is not there at this position",
+        None => "unchanged at this step",
+    };
+    let mut sheet = Sheet::new(format!("{}: {state}", path.rooted()));
+    match change {
+        Some(change) if !whole => patches(past, change, &mut sheet)?,
+        _ => {
+            let old = change.and_then(before);
+            let new = tree.get(path);
+            shown_whole(past, (change.is_some(), old), new, &mut sheet)?;
+        }
+    }
+    Ok(sheet)
+}
+
+fn before(change: &Change) -> Option<&Entry> {
+    match change {
+        Change::Added { .. } => None,
+        Change::Removed { before, .. } | Change::Changed { before, .. } => Some(before),
+    }
+}
+
+/// Adds a change as patches.
+pub(super) fn patches(past: &Past, change: &Change, sheet: &mut Sheet) -> Result<(), Trouble> {
+    for patch in past.patches(change)? {
+        let (head, lines) = patch.parts();
+        head.iter().for_each(|line| sheet.add(Tone::Bold, line));
+        for (sign, line) in lines {
+            if sheet.is_full() {
+                return Ok(());
+            }
+            match sign {
+                '@' => sheet.add(Tone::Noted, line),
+                '+' => sheet.add(Tone::Good, format!("+{line}")),
+                '-' => sheet.add(Tone::Bad, format!("-{line}")),
+                sign => sheet.add(Tone::Plain, format!("{sign}{line}")),
+            }
+        }
+    }
+    Ok(())
+}
+
+fn shown_whole(
+    past: &Past,
+    (changed, old): (bool, Option<&Entry>),
+    new: Option<&Entry>,
+    sheet: &mut Sheet,
+) -> Result<(), Trouble> {
+    let Some(shown) = new.or(old) else {
+        sheet.add(Tone::Dim, "nothing is there");
+        return Ok(());
+    };
+    let text = |entry: Option<&Entry>| entry.map_or(Ok(Ok(String::new())), |entry| contents(past, entry));
+    let (old, new) = match (changed, text(new)?) {
+        (_, Err(words)) => {
+            sheet.add(Tone::Dim, words);
+            return Ok(());
+        }
+        (false, Ok(new)) => (new.clone(), new),
+        (true, Ok(new)) => (text(old)?.unwrap_or_default(), new),
+    };
+    if shown.size() > BYTES_MAX as u64 {
+        sheet.add(Tone::Odd, format!("... only the first {} are shown", text::size(BYTES_MAX as u64)));
+    }
+    let diff = TextDiff::configure().timeout(PATIENCE).diff_lines(old.as_str(), new.as_str());
+    for line in diff.iter_all_changes() {
+        if sheet.is_full() {
+            break;
+        }
+        let number = line.new_index().map_or(String::new(), |at| (at + 1).to_string());
+        let words = line.value().trim_end_matches('\n');
+        let (sign, tone) = match line.tag() {
+            ChangeTag::Equal => (' ', Tone::Plain),
+            ChangeTag::Insert => ('+', Tone::Good),
+            ChangeTag::Delete => ('-', Tone::Bad),
+        };
+        if sign != ' ' {
+            sheet.notice();
+        }
+        sheet.add(tone, format!("{number:>5} {sign}{words}"));
+    }
+    Ok(())
+}
+
+/// The contents as text; words instead where there is none.
+fn contents(past: &Past, entry: &Entry) -> Result<Result<String, String>, Trouble> {
+    Ok(match &entry.node {
+        Node::File { text: true, incomplete: false, content, .. } => {
+            let bytes = past.content(content)?;
+            Ok(String::from_utf8_lossy(&bytes[..bytes.len().min(BYTES_MAX)]).into_owned())
+        }
+        Node::File { incomplete: true, size, .. } => {
+            Err(format!("{}, whose contents were not kept: they were over a budget", text::size(*size)))
+        }
+        Node::File { size, content, .. } => Err(format!("{} that are no text, digest {content}", text::size(*size))),
+        Node::Symlink { target } => Ok(format!("-> {}", String::from_utf8_lossy(target))),
+        Node::Directory => Err("a directory".to_owned()),
+        Node::Special { special } => Err(format!("a {}", special.name())),
+    })
+}

@@ -1,0 +1,121 @@
+//! The tree of files, with what changed at the step.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
+
+use crate::cli::text;
+use crate::tui::model::look::{self, Step};
+use crate::tui::model::sheet::{Sheet, Target, Tone};
+
+/// Lines of a tree at most.
+const LINES_MAX: usize = 5_000;
+
+/// Entries of a tree that is shown open.
+const SMALL: usize = 40;
+
+/// The tree: `+` came, `-` is gone, `~` is another, `*` has changes in it.
+pub(crate) fn files(step: &Step, turned: &BTreeSet<EntryPath>) -> Sheet {
+    let tree = look::files(&step.new);
+    let mut changed = BTreeMap::new();
+    let mut above = BTreeSet::new();
+    for change in step.changes.iter() {
+        changed.insert(change.path().clone(), change);
+        let mut parent = change.path().parent();
+        while let Some(path) = parent.filter(|path| above.insert(path.clone())) {
+            parent = path.parent();
+        }
+    }
+    let count = |sign| changed.values().filter(|change| sign_of(change) == sign).count();
+    let counts = match step.changes.len() {
+        0 => "nothing changed".to_owned(),
+        _ => format!("+{} -{} ~{}", count('+'), count('-'), count('~')),
+    };
+    let entries = text::count(tree.len() as u64, "entry");
+    let mut sheet = Sheet::new(format!("files at {}: {entries}, {counts}", step.after));
+    let mut walk = Walk { tree: &tree, changed: &changed, above: &above, turned, sheet: &mut sheet };
+    walk.directory(&EntryPath::root(), 0);
+    if sheet.lines.is_empty() {
+        sheet.add(Tone::Dim, "no files");
+    }
+    sheet
+}
+
+fn sign_of(change: &Change) -> char {
+    match change {
+        Change::Added { .. } => '+',
+        Change::Removed { .. } => '-',
+        Change::Changed { .. } => '~',
+    }
+}
+
+struct Walk<'a> {
+    tree: &'a VirtualFileSystem,
+    changed: &'a BTreeMap<EntryPath, &'a Change>,
+    /// Directories with changes in them.
+    above: &'a BTreeSet<EntryPath>,
+    turned: &'a BTreeSet<EntryPath>,
+    sheet: &'a mut Sheet,
+}
+
+impl Walk<'_> {
+    fn directory(&mut self, directory: &EntryPath, depth: usize) {
+        let mut entries: BTreeMap<EntryPath, Entry> = BTreeMap::new();
+        let room = LINES_MAX.saturating_sub(self.sheet.lines.len());
+        let present = self.tree.children(directory).take(room + 1);
+        entries.extend(present.map(|(path, entry)| (path.clone(), entry.clone())));
+        if self.above.contains(directory) {
+            let gone = self.changed.iter().filter(|(path, _)| path.parent().as_ref() == Some(directory));
+            let gone = gone.filter_map(|(path, change)| match change {
+                Change::Removed { before, .. } => Some((path.clone(), before.clone())),
+                Change::Added { .. } | Change::Changed { .. } => None,
+            });
+            entries.extend(gone.take(room));
+        }
+        for (path, entry) in entries {
+            if self.sheet.lines.len() >= LINES_MAX {
+                if self.sheet.lines.len() == LINES_MAX {
+                    self.sheet.add(Tone::Odd, "... more than can be shown");
+                }
+                return;
+            }
+            self.entry(&path, &entry, depth);
+        }
+    }
+
+    fn entry(&mut self, path: &EntryPath, entry: &Entry, depth: usize) {
+        let within = self.above.contains(path);
+        // Where something changed is open, and all of a small tree, until somebody closes it.
+        let by_itself = within || self.tree.len() <= SMALL;
+        let open = entry.is_directory() && by_itself != self.turned.contains(path);
+        let (sign, tone) = match self.changed.get(path).map(|change| sign_of(change)) {
+            Some('+') => ('+', Tone::Good),
+            Some('-') => ('-', Tone::Bad),
+            Some(sign) => (sign, Tone::Odd),
+            None if within => ('*', Tone::Bold),
+            None => (' ', Tone::Plain),
+        };
+        if sign != ' ' {
+            self.sheet.notice();
+        }
+        let name = String::from_utf8_lossy(path.name()).into_owned();
+        let indent = "  ".repeat(depth.min(20));
+        let shown = match &entry.node {
+            Node::Directory => format!("{sign} {indent}{} {name}/", if open { 'v' } else { '>' }),
+            Node::Symlink { target } => format!("{sign} {indent}  {name} -> {}", String::from_utf8_lossy(target)),
+            Node::Special { special } => format!("{sign} {indent}  {name} ({})", special.name()),
+            Node::File { size, executable, .. } => {
+                let executable = if *executable { "*" } else { "" };
+                format!("{sign} {indent}  {name}{executable}  {} v{}", text::size(*size), entry.version)
+            }
+        };
+        let target = match entry.is_directory() {
+            true => Target::Directory(path.clone()),
+            false => Target::File(path.clone()),
+        };
+        self.sheet.add_for(tone, shown, Some(target));
+        if open {
+            self.directory(path, depth + 1);
+        }
+    }
+}

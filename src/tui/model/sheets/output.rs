@@ -1,0 +1,89 @@
+//! What a call printed.
+
+use foldspace::{CallFinished, CommandResult, EvalResult, Event, Recorded, RecordedOutput, Seq};
+use serde_json::Value;
+
+use crate::cli::text;
+use crate::tui::model::Trouble;
+use crate::tui::model::look::Step;
+use crate::tui::model::past::Past;
+use crate::tui::model::sheet::{Sheet, Tone};
+
+/// Bytes of one stream that are shown.
+const BYTES_MAX: usize = 1 << 20;
+
+/// The output of the call to which the step belongs: its commands', or else its result.
+pub(crate) fn output(past: &Past, step: &Step) -> Result<Sheet, Trouble> {
+    let event = past.event(step.cursor)?;
+    let Some(call) = event.call else {
+        let mut sheet = Sheet::new("output");
+        sheet.add(Tone::Dim, "this event belongs to no call");
+        return Ok(sheet);
+    };
+    let mut sheet = Sheet::new(format!("output of call {call}"));
+    let end = past.end_of(call, u64::MAX)?;
+    for event in printing(past, call, end.last)? {
+        if let Some(Ok(command)) = event.typed::<CommandResult>() {
+            let command = command.event;
+            sheet.add(Tone::Noted, format!("$ {}", text::one_line(&command.command.to_string(), 1000)));
+            stream(past, &command.stdout, "  ", Tone::Plain, &mut sheet)?;
+            stream(past, &command.stderr, "! ", Tone::Odd, &mut sheet)?;
+            let code = command.exit_code;
+            let tone = if code == 0 { Tone::Good } else { Tone::Bad };
+            sheet.add(tone, format!("exit {code} in {}", text::duration(command.micros)));
+        }
+        if let Some(Ok(code)) = event.typed::<EvalResult>() {
+            let code = code.event;
+            stream(past, &code.stdout, "  ", Tone::Plain, &mut sheet)?;
+            stream(past, &code.stderr, "! ", Tone::Odd, &mut sheet)?;
+            sheet.add(Tone::Dim, format!("{} exit {}", code.language, code.exit_code));
+        }
+    }
+    if sheet.lines.is_empty() {
+        result(past, &past.event(end.last)?, &mut sheet);
+    }
+    Ok(sheet)
+}
+
+/// The events of a call that tell of something printed.
+fn printing(past: &Past, call: Seq, last: Seq) -> Result<Vec<Recorded>, Trouble> {
+    let mut found = Vec::new();
+    past.visit(call, last, &mut |event| {
+        if event.call == Some(call) && [CommandResult::KIND, EvalResult::KIND].contains(&event.kind) {
+            found.push(event.to_recorded());
+        }
+        true
+    })?;
+    Ok(found)
+}
+
+fn stream(past: &Past, output: &RecordedOutput, sign: &str, tone: Tone, sheet: &mut Sheet) -> Result<(), Trouble> {
+    if output.kept == 0 {
+        return Ok(());
+    }
+    let bytes = past.content(&output.content)?;
+    let shown = &bytes[..bytes.len().min(BYTES_MAX)];
+    sheet.block(tone, sign, &String::from_utf8_lossy(shown));
+    let more = output.bytes.saturating_sub(shown.len() as u64);
+    if more > 0 {
+        sheet.add(Tone::Odd, format!("... {} more were printed", text::size(more)));
+    }
+    Ok(())
+}
+
+fn result(past: &Past, last: &Recorded, sheet: &mut Sheet) {
+    let Some(Ok(end)) = last.typed::<CallFinished>() else {
+        return sheet.add(Tone::Dim, format!("the call has no outcome: it is {}", past.unfinished()));
+    };
+    if !end.event.message.is_empty() {
+        sheet.block(Tone::Bad, "! ", &end.event.message);
+    }
+    match past.json(&last.view()).get("result") {
+        None | Some(Value::Null) => {}
+        Some(Value::String(text)) => sheet.block(Tone::Plain, "", text),
+        Some(value) => sheet.block(Tone::Plain, "", &serde_json::to_string_pretty(value).unwrap_or_default()),
+    }
+    if sheet.lines.is_empty() {
+        sheet.add(Tone::Dim, "it gave nothing");
+    }
+}

@@ -1,0 +1,91 @@
+//! Every slice, with what changed in it at the step.
+
+use std::collections::BTreeSet;
+
+use foldspace::{Slice, State, VirtualFileSystem};
+use serde_json::Value;
+
+use super::super::json::{Difference, differences};
+use crate::cli::text;
+use crate::tui::model::Trouble;
+use crate::tui::model::look::Step;
+use crate::tui::model::sheet::{Sheet, Target, Tone};
+
+/// Differences of one slice that are shown.
+const SHOWN_MAX: usize = 500;
+/// Characters of a value that are shown.
+const VALUE_MAX: usize = 300;
+
+/// What changed in each slice, in the registry's order.
+pub(crate) fn changed_slices(step: &Step) -> Result<Vec<(&'static str, Vec<Difference>)>, Trouble> {
+    let names = step.new.registry().slices();
+    names.iter().map(|slice| Ok((slice.name, changes_of(step, slice.name)?))).collect()
+}
+
+fn changes_of(step: &Step, name: &str) -> Result<Vec<Difference>, Trouble> {
+    if name == VirtualFileSystem::NAME {
+        // As JSON it may be large; what differs in it is known.
+        return Ok(step.changes.iter().map(of_file).collect());
+    }
+    Ok(differences(&json_of(&step.old, name)?, &json_of(&step.new, name)?))
+}
+
+fn json_of(state: &State, name: &str) -> Result<Value, Trouble> {
+    Ok(state.slice_json(name).transpose()?.unwrap_or_default())
+}
+
+fn of_file(change: &foldspace::Change) -> Difference {
+    use foldspace::Change::{Added, Changed, Removed};
+    let (before, after) = match change {
+        Added { after, .. } => (None, Some(after)),
+        Removed { before, .. } => (Some(before), None),
+        Changed { before, after, .. } => (Some(before), Some(after)),
+    };
+    let json = |entry| serde_json::to_value(entry).ok();
+    let pointer = format!("/{}", change.path().to_string().replace('~', "~0").replace('/', "~1"));
+    Difference { pointer, before: before.and_then(json), after: after.and_then(json) }
+}
+
+/// The slices: `*` before those that changed, and their differences; opened ones whole.
+pub(crate) fn slices(step: &Step, open: &BTreeSet<String>) -> Result<Sheet, Trouble> {
+    let changed = changed_slices(step)?;
+    let count = changed.iter().filter(|(_, differences)| !differences.is_empty()).count() as u64;
+    let mut sheet = Sheet::new(format!("slices at {}: {} changed", step.after, count));
+    for (name, differences) in &changed {
+        let (sign, tone) = if differences.is_empty() { (' ', Tone::Plain) } else { ('*', Tone::Bold) };
+        let words = match differences.len() as u64 {
+            0 => String::new(),
+            some => format!("  {}", text::count(some, "change")),
+        };
+        if sign == '*' {
+            sheet.notice();
+        }
+        let is_open = open.contains(*name);
+        let fold = if is_open { 'v' } else { '>' };
+        sheet.add_for(tone, format!("{sign} {fold} {name}{words}"), Some(Target::Slice((*name).to_owned())));
+        differences.iter().take(SHOWN_MAX).for_each(|difference| show(difference, &mut sheet));
+        if differences.len() > SHOWN_MAX {
+            sheet.add(Tone::Odd, format!("    ... and {} more", differences.len() - SHOWN_MAX));
+        }
+        if is_open {
+            let whole = serde_json::to_string_pretty(&json_of(&step.new, name)?).unwrap_or_default();
+            sheet.block(Tone::Plain, "      ", &whole);
+        }
+    }
+    sheet.first = 0;
+    Ok(sheet)
+}
+
+fn show(difference: &Difference, sheet: &mut Sheet) {
+    let short = |value: &Option<Value>| match value {
+        Some(value) => text::one_line(&value.to_string(), VALUE_MAX),
+        None => String::new(),
+    };
+    let (sign, pointer) = (difference.sign(), &difference.pointer);
+    let (before, after) = (short(&difference.before), short(&difference.after));
+    match sign {
+        '+' => sheet.add(Tone::Good, format!("    + {pointer}: {after}")),
+        '-' => sheet.add(Tone::Bad, format!("    - {pointer}: {before}")),
+        _ => sheet.add(Tone::Odd, format!("    ~ {pointer}: {before} -> {after}")),
+    }
+}

@@ -1,0 +1,251 @@
+//! The timeline: which events are shown as rows, and how to get from one to the next.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use foldspace::{CallStatus, Seq};
+
+use super::past::{Brief, CHUNK, Past};
+use super::sheet::Tone;
+use super::{Direction, Trouble};
+use crate::cli::{events, text};
+
+/// Chunks that are looked at on the input thread for one row; more are left to the other thread.
+pub(crate) const NEAR: u64 = 32;
+/// Chunks that are looked at for the outcome of a call in the list.
+const NEAR_END: u64 = 4;
+/// Lanes that are told apart; who comes later shares the last one.
+pub(crate) const LANES: usize = 6;
+
+/// Which calls show their events.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Folds {
+    /// Whether all do but the turned ones.
+    all: bool,
+    turned: BTreeSet<Seq>,
+}
+
+impl Folds {
+    pub(crate) fn is_open(&self, call: Seq) -> bool {
+        self.all != self.turned.contains(&call)
+    }
+
+    pub(crate) fn turn(&mut self, call: Seq) {
+        if !self.turned.remove(&call) {
+            self.turned.insert(call);
+        }
+    }
+
+    pub(crate) fn open(&mut self, call: Seq) {
+        if !self.is_open(call) {
+            self.turn(call);
+        }
+    }
+
+    /// Opens all, or closes all when all are open.
+    pub(crate) fn turn_all(&mut self) {
+        *self = Self { all: !self.all, turned: BTreeSet::new() };
+    }
+
+    fn shows(&self, brief: &Brief) -> bool {
+        brief.inner_of().is_none_or(|call| self.is_open(call))
+    }
+}
+
+/// Whose events are shown as rows.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Rows {
+    pub(crate) folds: Folds,
+    /// Only what this agent did.
+    pub(crate) agent: Option<Arc<str>>,
+    /// Only events whose kind has this in it; folded calls are then looked into.
+    pub(crate) kind: Option<String>,
+}
+
+/// Where the way from a row led.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reached {
+    Row(Seq),
+    End,
+    /// There may be one, but not near.
+    TooFar,
+}
+
+impl Rows {
+    /// Whether an event is a row.
+    pub(crate) fn shows(&self, brief: &Brief) -> bool {
+        let agent = self.agent.as_ref().is_none_or(|agent| **agent == *brief.agent);
+        agent
+            && match &self.kind {
+                Some(kind) => brief.kind.to_lowercase().contains(kind.as_str()),
+                None => self.folds.shows(brief),
+            }
+    }
+
+    /// The next row in a direction; nobody looks further than `chunks`.
+    pub(crate) fn next(&self, past: &Past, from: Seq, way: Direction, chunks: u64) -> Result<Reached, Trouble> {
+        self.next_where(past, from, way, chunks, |_| true)
+    }
+
+    /// The next row that begins a call, or belongs to none.
+    pub(crate) fn next_call(&self, past: &Past, from: Seq, way: Direction, chunks: u64) -> Result<Reached, Trouble> {
+        self.next_where(past, from, way, chunks, Brief::is_call)
+    }
+
+    fn next_where(
+        &self,
+        past: &Past,
+        from: Seq,
+        way: Direction,
+        chunks: u64,
+        wanted: fn(&Brief) -> bool,
+    ) -> Result<Reached, Trouble> {
+        let fits = |brief: &&Brief| self.shows(brief) && wanted(brief);
+        let head = past.head();
+        let start = match way {
+            Direction::Forward if from >= head => return Ok(Reached::End),
+            Direction::Forward => from / CHUNK,
+            Direction::Back if from <= 1 => return Ok(Reached::End),
+            Direction::Back => (from - 2) / CHUNK,
+        };
+        for step in 0..=chunks {
+            let found = match way {
+                Direction::Forward => {
+                    let number = start.saturating_add(step);
+                    if number > (head - 1) / CHUNK {
+                        return Ok(Reached::End);
+                    }
+                    past.chunk(number)?.iter().filter(|brief| brief.seq > from).find(fits).map(|brief| brief.seq)
+                }
+                Direction::Back => {
+                    let Some(number) = start.checked_sub(step) else { return Ok(Reached::End) };
+                    past.chunk(number)?.iter().rev().filter(|brief| brief.seq < from).find(fits).map(|brief| brief.seq)
+                }
+            };
+            if let Some(seq) = found {
+                return Ok(Reached::Row(seq));
+            }
+        }
+        Ok(Reached::TooFar)
+    }
+}
+
+/// A row of the timeline.
+#[derive(Debug, Clone)]
+pub(crate) struct Row {
+    pub(crate) seq: Seq,
+    pub(crate) lane: usize,
+    /// Whether a call's events are shown below it; none for what is no call.
+    pub(crate) open: Option<bool>,
+    /// Whether it is an event of an open call.
+    pub(crate) inner: bool,
+    pub(crate) kind: Arc<str>,
+    pub(crate) text: String,
+    pub(crate) end: String,
+    pub(crate) tone: Tone,
+}
+
+/// The rows that are on the screen.
+#[derive(Debug, Default)]
+pub(crate) struct Window {
+    pub(crate) height: usize,
+    top: Seq,
+    pub(crate) rows: Vec<Row>,
+    /// Whose lanes there are: agents, and children after a `+`.
+    pub(crate) lanes: Vec<String>,
+}
+
+impl Window {
+    /// Shows the rows around the cursor, and as many of those that were there as possible.
+    pub(crate) fn show(&mut self, past: &Past, rows: &Rows, cursor: Seq) -> Result<(), Trouble> {
+        let height = self.height.max(1);
+        let mut above = Vec::new();
+        let mut at = cursor;
+        while above.len() + 1 < height
+            && let Reached::Row(seq) = rows.next(past, at, Direction::Back, NEAR)?
+        {
+            above.push(seq);
+            at = seq;
+        }
+        let margin = (height / 4).min(3);
+        let first = match above.iter().position(|seq| *seq == self.top) {
+            Some(before) if before + 1 + margin <= height => before + 1,
+            Some(_) => height.saturating_sub(margin),
+            None if self.top > cursor || self.top == 0 => margin,
+            None if self.top == cursor => 0,
+            None => height.saturating_sub(margin + 1),
+        };
+        let mut below = Vec::new();
+        at = cursor;
+        while below.len() + 1 < height
+            && let Reached::Row(seq) = rows.next(past, at, Direction::Forward, NEAR)?
+        {
+            below.push(seq);
+            at = seq;
+        }
+        // Where the cursor is near the top, rows above it come into sight; no line is left empty below the last row.
+        let first = first.max(margin).max(height.saturating_sub(1 + below.len())).min(above.len());
+        below.truncate(height.saturating_sub(first + 1));
+        let seqs: Vec<Seq> = above[..first].iter().rev().copied().chain([cursor]).chain(below).collect();
+        self.top = seqs.first().copied().unwrap_or(cursor);
+        self.rows = Vec::new();
+        for seq in seqs {
+            if let Some(brief) = past.brief(seq)? {
+                let row = self.row(past, rows, &brief)?;
+                self.rows.push(row);
+            }
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, past: &Past, rows: &Rows, brief: &Brief) -> Result<Row, Trouble> {
+        let gist = past.gist(brief.seq)?;
+        let owner = match &gist.child {
+            Some(child) => format!("+{child}"),
+            None if brief.agent.is_empty() => "-".to_owned(),
+            None => brief.agent.to_string(),
+        };
+        let (end, tone) = match brief.is_call() {
+            true => ending(past, brief.seq)?,
+            false => (String::new(), gist.tone),
+        };
+        Ok(Row {
+            seq: brief.seq,
+            lane: self.lane(owner),
+            open: brief.is_call().then(|| rows.folds.is_open(brief.seq)),
+            inner: brief.inner_of().is_some(),
+            kind: Arc::clone(&brief.kind),
+            text: gist.text.clone(),
+            end,
+            tone,
+        })
+    }
+
+    fn lane(&mut self, owner: String) -> usize {
+        if let Some(at) = self.lanes.iter().position(|known| *known == owner) {
+            return at;
+        }
+        if self.lanes.len() < LANES {
+            self.lanes.push(owner);
+        } else if let Some(last) = self.lanes.last_mut() {
+            *last = "others".to_owned();
+        }
+        self.lanes.len() - 1
+    }
+}
+
+/// How a call ended, in a few characters.
+fn ending(past: &Past, call: Seq) -> Result<(String, Tone), Trouble> {
+    let end = past.end_of(call, NEAR_END)?;
+    Ok(match end.outcome {
+        Some((status, micros)) => {
+            let tone = match status {
+                CallStatus::Ok => Tone::Good,
+                CallStatus::Error => Tone::Bad,
+                CallStatus::Interrupted => Tone::Odd,
+            };
+            (format!("{} {}", events::status_word(status), text::duration(micros)), tone)
+        }
+        None => (past.unfinished().to_owned(), Tone::Odd),
+    })
+}

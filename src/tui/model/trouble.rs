@@ -1,0 +1,28 @@
+//! What keeps the debugger from showing something.
+
+use foldspace::{SessionError, SliceError};
+
+use crate::cli::exit::Failure;
+
+/// Why something could not be looked at, in words for the person who looks.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Trouble {
+    /// What the session says.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A slice without a JSON form.
+    #[error(transparent)]
+    Slice(#[from] SliceError),
+    /// Anything else.
+    #[error("{0}")]
+    Words(String),
+}
+
+impl From<Failure> for Trouble {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Told { message, .. } => Self::Words(message),
+            Failure::Closed => Self::Words("nobody reads any more".to_owned()),
+        }
+    }
+}

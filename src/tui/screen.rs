@@ -1,0 +1,183 @@
+//! The loop between a terminal and the debugger.
+
+use std::io::{self, Stdout};
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use crossterm::clipboard::CopyToClipboard;
+use crossterm::cursor::Show;
+use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event};
+use crossterm::execute;
+use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use foldspace::Seq;
+use ratatui::Terminal;
+use ratatui::backend::CrosstermBackend;
+use tui_input::InputRequest;
+
+use super::draw::{Styles, draw, heights};
+use super::keys;
+use super::model::{Action, Model, Tone, Wish};
+use super::worker::Worker;
+
+/// How long to wait for a key while something is under way, and while nothing is.
+const BUSY: Duration = Duration::from_millis(10);
+const IDLE: Duration = Duration::from_millis(200);
+/// Keys that are taken before the screen is drawn again.
+const KEYS_MAX: usize = 64;
+
+/// What the debugger wants done that is more than looking. Whoever implements it acts outside of the debugger.
+pub(crate) trait Outside {
+    /// Forks a session at a position; gives words for the person.
+    fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, String>;
+
+    /// Opens a shell in a throw-away copy of the files at a position, and waits for its end. The terminal is the
+    /// shell's meanwhile.
+    fn shell_here(&mut self, session: &str, at: Seq) -> Result<String, String>;
+}
+
+/// How the debugger ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    Quit,
+    /// It was told to end.
+    Told,
+}
+
+/// A terminal that is the debugger's until this is dropped.
+struct Held {
+    terminal: Terminal<CrosstermBackend<Stdout>>,
+}
+
+impl Held {
+    fn new() -> io::Result<Self> {
+        restore_at_panic();
+        enter()?;
+        match Terminal::new(CrosstermBackend::new(io::stdout())) {
+            Ok(terminal) => Ok(Self { terminal }),
+            Err(error) => {
+                restore();
+                Err(error)
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        restore();
+    }
+}
+
+fn enter() -> io::Result<()> {
+    enable_raw_mode()?;
+    execute!(io::stdout(), EnterAlternateScreen, EnableBracketedPaste).inspect_err(|_| restore())
+}
+
+/// Gives the terminal back; more than once does no harm.
+fn restore() {
+    // Without a terminal there is nothing to restore.
+    let _ = disable_raw_mode();
+    let _ = execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
+}
+
+/// What a panic tells has to be readable, on whatever thread it happens.
+fn restore_at_panic() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            restore();
+            before(panic);
+        }));
+    });
+}
+
+/// Shows the debugger on this terminal until the person quits, or `told` says that it is to end.
+///
+/// # Errors
+/// What the terminal says. It is restored in any case.
+pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, told: &AtomicBool) -> io::Result<Ending> {
+    let worker = Worker::start()?;
+    let styles = Styles { colour };
+    let mut held = Held::new()?;
+    loop {
+        fit(&mut model, &held.terminal)?;
+        while let Some(errand) = model.next_errand() {
+            worker.send(errand)?;
+        }
+        held.terminal.draw(|frame| draw(frame, &model, styles))?;
+        let patience = if model.is_busy() { BUSY } else { IDLE };
+        if event::poll(patience)? {
+            take_keys(&mut model)?;
+        }
+        while let Some(done) = worker.take()? {
+            model.take(done);
+        }
+        while let Some(wish) = model.take_wish() {
+            if wish == Wish::Quit {
+                return Ok(Ending::Quit);
+            }
+            fulfil(wish, &mut model, &mut held, outside)?;
+        }
+        if told.load(Ordering::Relaxed) {
+            return Ok(Ending::Told);
+        }
+    }
+}
+
+/// Tells the model how much room there is.
+fn fit(model: &mut Model, terminal: &Terminal<CrosstermBackend<Stdout>>) -> io::Result<()> {
+    let size = terminal.size()?;
+    let heights = heights(model, size.width, size.height);
+    if heights != model.heights {
+        model.apply(Action::Resize(heights));
+    }
+    Ok(())
+}
+
+fn take_keys(model: &mut Model) -> io::Result<()> {
+    for _ in 0..KEYS_MAX {
+        match event::read()? {
+            Event::Key(key) => {
+                if let Some(action) = keys::action(key, model) {
+                    model.apply(action);
+                }
+            }
+            // What is pasted is no keys: it can only be an answer.
+            Event::Paste(text) => {
+                let printable = text.chars().filter(|c| !c.is_control()).take(1000);
+                printable.for_each(|c| model.apply(Action::Type(InputRequest::InsertChar(c))));
+            }
+            Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
+        }
+        if !event::poll(Duration::ZERO)? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn fulfil(wish: Wish, model: &mut Model, held: &mut Held, outside: &mut dyn Outside) -> io::Result<()> {
+    let done = match wish {
+        Wish::Quit => return Ok(()),
+        Wish::Copy(text) => {
+            // Terminals that know no clipboard ignore it; the message has it too.
+            execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text))?;
+            Ok(format!("copied: {text}"))
+        }
+        Wish::Fork { session, at, name } => outside.fork_here(&session, at, name.as_deref()),
+        Wish::Shell { session, at } => {
+            restore();
+            let done = outside.shell_here(&session, at);
+            enter()?;
+            held.terminal.clear()?;
+            done
+        }
+    };
+    match done {
+        Ok(words) => model.tell(Tone::Good, words),
+        Err(words) => model.tell(Tone::Bad, words),
+    }
+    Ok(())
+}
