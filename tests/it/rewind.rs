@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytes::Bytes;
 use foldspace::{
     Allowances, BackendError, Capture, CaptureBudget, Change, Commit, Dispatcher, EntryPath, Event, FileChange,
-    HostOptions, HostWorkspace, NewSession, Node, Recorded, Registry, RewindError, RewindOptions, Session,
-    SessionAllow, SessionRewound, Sessions, Shell, Slice, SliceRestored, Tools, VirtualFileSystem, Workspace,
+    HostOptions, HostWorkspace, Isolation, NewChild, NewSession, Node, Recorded, Registry, RewindError, RewindOptions,
+    Session, SessionAllow, SessionRewound, Sessions, Shell, Slice, SliceRestored, Tools, VirtualFileSystem, Workspace,
     WriteFile, WriteMode, rewind,
 };
 use serde_json::json;
@@ -179,7 +179,8 @@ impl Workspace for Failing {
 /// A session on the host with two moments; gives what is needed to open it again.
 struct Broken {
     directory: tempfile::TempDir,
-    sessions: Sessions,
+    /// Held open as long as its session is used.
+    _sessions: Sessions,
     session: Session,
     runtime: tokio::runtime::Runtime,
 }
@@ -190,7 +191,7 @@ impl Broken {
         let sessions = Sessions::open(directory.path().join("data"), Registry::standard()).unwrap();
         let session = sessions.create(NewSession::named("broken")).unwrap();
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let broken = Self { directory, sessions, session, runtime };
+        let broken = Self { directory, _sessions: sessions, session, runtime };
         let dispatcher = broken.opened();
         let run = |command: &str| {
             let call = foldspace::ToolCall::new("shell_execute", json!({ "command": command }));
@@ -397,6 +398,27 @@ fn slices_that_are_state_go_back_and_those_that_are_logs_stay() {
     let plain = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let state = plain.session(id).unwrap().state().unwrap();
     assert_eq!((state.unreadable(), state.slice::<Allowances>().unwrap().programs.len()), (0, 1));
+}
+
+#[test]
+fn a_fork_does_not_get_its_parents_answers_by_going_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
+    let parent = sessions.create(NewSession::named("parent")).unwrap();
+    let first = record(&parent, &Noted { line: "early".to_owned() });
+    let allowed = record(&parent, &SessionAllow { programs: vec!["make".to_owned()] });
+    record(&parent, &Noted { line: "late".to_owned() });
+    let child = sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let workspace: Arc<dyn Workspace> = Arc::new(foldspace::MemoryWorkspace);
+    for to in [allowed, first, allowed] {
+        let options = RewindOptions::default();
+        runtime.block_on(rewind(&child, &workspace, CaptureBudget::default(), to, options)).unwrap();
+        let state = child.state().unwrap();
+        assert_eq!(state.slice::<Notes>().unwrap().lines, ["early"], "what is state goes back, also so far");
+        assert!(state.slice::<Allowances>().unwrap().programs.is_empty(), "at {to}");
+    }
+    assert!(!parent.state().unwrap().slice::<Allowances>().unwrap().programs.is_empty());
 }
 
 #[test]

@@ -12,13 +12,14 @@ use super::dispatch::Dispatcher;
 use super::machine::{DispatchError, Machine, files_of, record_found};
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::{Commit, CommitError};
-use crate::engine::event::{DriftFound, SessionRewound, SliceRestored};
+use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceRestored};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice, SliceError};
-use crate::reducers::{Change, VirtualFileSystem};
+use crate::engine::state::State;
+use crate::reducers::{Allowances, Change, VirtualFileSystem};
 use landing::Landing;
 pub(super) use plan::Plan;
 use plan::Planned;
@@ -194,8 +195,7 @@ impl Work {
         if !plan.left.is_empty() && !self.options.force {
             return Err(RewindError::NotKept(plan.left));
         }
-        let (restored, present) =
-            (then.restorable(VirtualFileSystem::NAME)?, state.restorable(VirtualFileSystem::NAME)?);
+        let (restored, present) = (self.restored(&then)?, state.restorable(VirtualFileSystem::NAME)?);
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
         let names = slices.iter().map(|slice| slice.name.to_string()).collect();
         let mut recorded = None;
@@ -207,6 +207,20 @@ impl Work {
         }
         let Plan { changes, left, .. } = plan;
         Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left })
+    }
+
+    /// The slices to put back. Into a fork's past, which is its parent's, it goes without the answers that were
+    /// given there: they were not meant for it.
+    fn restored(&self, then: &State) -> Result<Vec<EncodedSlice>, RewindError> {
+        let mut slices = then.restorable(VirtualFileSystem::NAME)?;
+        let is_before = |origin: &&Origin| origin.isolation == Isolation::Fork && self.to <= origin.at;
+        if let Some(origin) = self.session.origin().filter(is_before) {
+            let begun = self.session.state_at(origin.at + 1)?.restorable(VirtualFileSystem::NAME)?;
+            let own = begun.into_iter().filter(|slice| *slice.name == *Allowances::NAME);
+            slices.retain(|slice| *slice.name != *Allowances::NAME);
+            slices.extend(own);
+        }
+        Ok(slices)
     }
 
     /// The files as they are, and what somebody changed from outside.
