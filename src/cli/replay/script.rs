@@ -160,6 +160,7 @@ impl Script<'_> {
     }
 
     fn show(&self, model: &mut Model, out: &mut Out) -> Result<(), Failure> {
+        let because = model.because().to_owned();
         match self.pane {
             Pane::Nothing => self.act(model, Action::Tab(Tab::Event))?,
             Pane::Tab(tab) => self.act(model, Action::Tab(tab))?,
@@ -167,7 +168,7 @@ impl Script<'_> {
             Pane::Slice(_) => self.act(model, Action::Tab(Tab::Slices))?,
         }
         model.show_whole_file(self.replay.whole);
-        let (because, seq) = (model.because().to_owned(), model.cursor);
+        let seq = model.cursor;
         model.settle_or_fail().map_err(failure)?;
         let Some(step) = model.sight.as_ref().map(|sight| sight.step.clone()) else { return Ok(()) };
         if out.is_json() {
