@@ -9,7 +9,9 @@ use crossterm::clipboard::CopyToClipboard;
 use crossterm::cursor::Show;
 use crossterm::event::{self, DisableBracketedPaste, EnableBracketedPaste, Event};
 use crossterm::execute;
-use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode};
+use crossterm::terminal::{
+    Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+};
 use foldspace::Seq;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -171,7 +173,9 @@ fn fulfil(wish: Wish, model: &mut Model, held: &mut Held, outside: &mut dyn Outs
             restore();
             let done = outside.shell_here(&session, at);
             enter()?;
-            held.terminal.clear()?;
+            // Not `clear`: that asks the terminal where the cursor is, and not every one answers.
+            execute!(io::stdout(), Clear(ClearType::All))?;
+            held.terminal = Terminal::new(CrosstermBackend::new(io::stdout()))?;
             done
         }
     };

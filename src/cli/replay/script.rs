@@ -10,7 +10,9 @@ use crate::cli::exit::{Exit, Failure};
 use crate::cli::output::{BAD, BOLD, DIM, GOOD, NOTED, ODD, Out, PLAIN};
 use crate::cli::{diffs, events, text, tree};
 use crate::tui::clean;
-use crate::tui::model::{Action, Ask, Difference, Direction, Model, Past, Sheet, Step, Tab, Tone, changed_slices};
+use crate::tui::model::{
+    Action, Ask, Difference, Direction, Model, Past, Place, Sheet, Step, Tab, Tone, changed_slices,
+};
 
 /// Columns of a line at most.
 const COLUMNS_MAX: usize = 16 << 10;
@@ -160,6 +162,7 @@ impl Script<'_> {
     }
 
     fn show(&self, model: &mut Model, out: &mut Out) -> Result<(), Failure> {
+        let because = model.because().to_owned();
         match self.pane {
             Pane::Nothing => self.act(model, Action::Tab(Tab::Event))?,
             Pane::Tab(tab) => self.act(model, Action::Tab(tab))?,
@@ -167,7 +170,7 @@ impl Script<'_> {
             Pane::Slice(_) => self.act(model, Action::Tab(Tab::Slices))?,
         }
         model.show_whole_file(self.replay.whole);
-        let (because, seq) = (model.because().to_owned(), model.cursor);
+        let seq = model.cursor;
         model.settle_or_fail().map_err(failure)?;
         let Some(step) = model.sight.as_ref().map(|sight| sight.step.clone()) else { return Ok(()) };
         if out.is_json() {
@@ -198,7 +201,7 @@ impl Script<'_> {
     fn as_json(&self, model: &Model, step: &Step, because: &str) -> Result<Value, Failure> {
         let event = self.session.event(step.cursor)?;
         let compared = model.compared();
-        let place = |(past, seq): (&Past, Seq)| json!({ "session": past.id(), "name": past.name(), "seq": seq });
+        let place = |at: &Place| json!({ "session": at.past.id(), "name": at.past.name(), "seq": at.seq });
         Ok(json!({
             "session": self.session.id(),
             "name": self.session.name(),
@@ -234,8 +237,9 @@ impl Script<'_> {
             }
             Pane::Tab(Tab::Diff) => match model.compared() {
                 None => changes(&step.changes)?,
-                Some(((from, old), (to, new))) => {
-                    let (old, new) = (from.state(old).map_err(failure)?, to.state(new).map_err(failure)?);
+                Some((from, to)) => {
+                    let (old, new) =
+                        (from.past.state(from.seq).map_err(failure)?, to.past.state(to.seq).map_err(failure)?);
                     changes(&tree::files(&old).diff(&tree::files(&new)))?
                 }
             },

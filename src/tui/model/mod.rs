@@ -189,9 +189,8 @@ impl Model {
     }
 
     /// The places that are compared, where some are.
-    pub(crate) fn compared(&self) -> Option<((&Past, Seq), (&Past, Seq))> {
-        let (from, to) = self.compared.as_ref()?;
-        Some(((&from.past, from.seq), (&to.past, to.seq)))
+    pub(crate) fn compared(&self) -> Option<&(Place, Place)> {
+        self.compared.as_ref()
     }
 
     /// What was wished for and not yet taken.

@@ -38,7 +38,7 @@ impl Model {
             Action::Ask(ask) => self.ask(ask),
             Action::Type(request) => self.type_in(request),
             Action::Answer(ask, text) => return self.answer(ask, &text),
-            Action::Submit => return self.submit(),
+            Action::Submit => return self.answer_typed(),
             Action::ClearBreakpoints => self.clear_breakpoints(),
             Action::Shell => {
                 let session = self.past.id().to_string();

@@ -71,7 +71,7 @@ impl Model {
         prompt.input.handle(request);
     }
 
-    pub(super) fn submit(&mut self) -> Result<(), Trouble> {
+    pub(super) fn answer_typed(&mut self) -> Result<(), Trouble> {
         let Some(prompt) = self.prompt.take() else { return Ok(()) };
         self.act(Action::Answer(prompt.ask, prompt.input.value().to_owned()))
     }
