@@ -1,0 +1,188 @@
+//! Relatives that work in turns, at random, against a plain model.
+
+use foldspace::{Dispatcher, Isolation, NewChild, WorkspaceSpec};
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{Family, Texts, texts_at};
+use crate::rig::{Kind, Rig};
+
+#[derive(Debug, Clone)]
+enum Operation {
+    Write {
+        member: usize,
+        file: u8,
+        text: u8,
+    },
+    Remove {
+        member: usize,
+        file: u8,
+    },
+    Fork {
+        member: usize,
+        back: u64,
+    },
+    /// A child with nothing of its parent's.
+    Afresh {
+        member: usize,
+    },
+    /// The session goes, with its workspace.
+    Leave {
+        member: usize,
+    },
+    /// The process goes, and another comes.
+    Reopen {
+        member: usize,
+    },
+}
+
+fn operation() -> impl Strategy<Value = Operation> {
+    let member = 0..6usize;
+    prop_oneof![
+        6 => (member.clone(), 0..4u8, any::<u8>()).prop_map(|(member, file, text)| Operation::Write { member, file, text }),
+        2 => (member.clone(), 0..4u8).prop_map(|(member, file)| Operation::Remove { member, file }),
+        3 => (member.clone(), 0..8u64).prop_map(|(member, back)| Operation::Fork { member, back }),
+        1 => member.clone().prop_map(|member| Operation::Afresh { member }),
+        1 => member.clone().prop_map(|member| Operation::Leave { member }),
+        1 => member.prop_map(|member| Operation::Reopen { member }),
+    ]
+}
+
+/// A session, and what its files are after each of its events.
+struct Member {
+    dispatcher: Option<Dispatcher>,
+    /// Of every position that there is, the first at 1.
+    moments: Vec<Texts>,
+}
+
+impl Member {
+    fn begun(dispatcher: Dispatcher, mut past: Vec<Texts>) -> Self {
+        past.push(past.last().cloned().unwrap_or_default());
+        Self { dispatcher: Some(dispatcher), moments: past }
+    }
+
+    fn dispatcher(&self) -> &Dispatcher {
+        self.dispatcher.as_ref().unwrap()
+    }
+
+    fn now(&self) -> Texts {
+        self.moments.last().cloned().unwrap_or_default()
+    }
+
+    /// Fills up the moments to the head; the files changed with the event `changed`, to `files`.
+    fn went_on(&mut self, files: &Texts) {
+        let head = self.dispatcher().session().head().unwrap();
+        let before = self.now();
+        while (self.moments.len() as u64) < head {
+            let seq = self.moments.len() as u64 + 1;
+            let event = self.dispatcher().session().event(seq).unwrap();
+            let changes = matches!(&*event.event.kind, "WriteFile" | "DeleteEntry");
+            let last = self.now();
+            self.moments.push(if changes && last == before { files.clone() } else { last });
+        }
+        assert_eq!(&self.now(), files);
+    }
+}
+
+fn run(spec: WorkspaceSpec, operations: &[Operation]) {
+    let family = Family::new(spec);
+    let mut members = vec![Member::begun(family.founder(), Vec::new())];
+    for operation in operations {
+        let at = match *operation {
+            Operation::Write { member, .. }
+            | Operation::Remove { member, .. }
+            | Operation::Fork { member, .. }
+            | Operation::Afresh { member }
+            | Operation::Leave { member }
+            | Operation::Reopen { member } => member % members.len(),
+        };
+        let is_alone = members.len() == 1;
+        let member = &mut members[at];
+        let mut files = member.now();
+        match *operation {
+            Operation::Write { file, text, .. } => {
+                let (path, text) = (format!("d/{file}"), text.to_string());
+                family.write(member.dispatcher(), &path, &text);
+                files.insert(path, text);
+                member.went_on(&files);
+            }
+            Operation::Remove { file, .. } => {
+                let path = format!("d/{file}");
+                let removed = family.call(member.dispatcher(), "rm", json!({ "path": path }));
+                assert_eq!(removed.is_ok(), files.remove(&path).is_some());
+                member.went_on(&files);
+            }
+            Operation::Fork { back, .. } => {
+                let head = member.moments.len() as u64;
+                let seq = head.saturating_sub(back).max(1);
+                let child = family.fork_at(member.dispatcher(), seq);
+                let past = member.moments[..usize::try_from(seq).unwrap()].to_vec();
+                member.went_on(&files);
+                members.push(Member::begun(child, past));
+            }
+            Operation::Afresh { .. } => {
+                let child = family.start(member.dispatcher(), NewChild::new(Isolation::Full));
+                member.went_on(&files);
+                members.push(Member::begun(child, Vec::new()));
+            }
+            Operation::Leave { .. } if !is_alone => {
+                let mut member = members.swap_remove(at);
+                let dispatcher = member.dispatcher.take().unwrap();
+                dispatcher.close().unwrap();
+                let session = dispatcher.session().clone();
+                drop(dispatcher);
+                let spec = WorkspaceSpec::of_session(session.started().unwrap()).unwrap();
+                spec.remove(session.id(), family.path()).unwrap();
+                family.sessions.remove(session.id()).unwrap();
+            }
+            Operation::Leave { .. } => {}
+            Operation::Reopen { .. } => {
+                let dispatcher = member.dispatcher.take().unwrap();
+                dispatcher.close().unwrap();
+                let session = dispatcher.session().clone();
+                drop(dispatcher);
+                session.forget_states();
+                member.dispatcher = Some(family.open(&session));
+                member.went_on(&files);
+            }
+        }
+    }
+    for member in &mut members {
+        let files = member.now();
+        assert_eq!(family.texts(member.dispatcher()), files);
+        member.went_on(&files);
+        let session = member.dispatcher().session();
+        session.forget_states();
+        for (seq, moment) in (1..).zip(&member.moments) {
+            assert_eq!(&texts_at(session, seq), moment, "{} at {seq}", session.name());
+        }
+        member.dispatcher().close().unwrap();
+    }
+    family.verify();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, max_shrink_iters: 200, ..ProptestConfig::default() })]
+    #[test]
+    fn in_memory(operations in prop::collection::vec(operation(), 1..40)) {
+        run(WorkspaceSpec::Memory, &operations);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 6, failure_persistence: None, max_shrink_iters: 60, ..ProptestConfig::default() })]
+    #[test]
+    fn in_directories(operations in prop::collection::vec(operation(), 1..30)) {
+        run(WorkspaceSpec::Host(foldspace::HostOptions::default()), &operations);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 3, failure_persistence: None, max_shrink_iters: 10, ..ProptestConfig::default() })]
+    #[test]
+    fn in_overlays(operations in prop::collection::vec(operation(), 1..25)) {
+        if let Some(options) = Rig::options(Kind::Overlay) {
+            run(WorkspaceSpec::Podman(options), &operations);
+        }
+    }
+}
