@@ -34,9 +34,10 @@ impl Search {
         let good =
             if files == 0 { first_position(grown.dispatcher.session())? } else { grown.dispatcher.session().head()? };
         for number in 1..=changes {
-            match number == changes * 7 / 10 {
-                true => grown.call("write_file", json!({ "file_path": "bad", "content": "" }))?,
-                false => grown.write(number * 7_919 % files.max(changes))?,
+            match (number == changes * 7 / 10, files) {
+                (true, _) => grown.call("write_file", json!({ "file_path": "bad", "content": "" }))?,
+                (false, 0) => grown.write(number)?,
+                (false, _) => grown.edit(number * 7_919 % files)?,
             }
         }
         let session = grown.dispatcher.session().clone();

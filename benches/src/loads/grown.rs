@@ -25,6 +25,11 @@ pub fn path(number: u64) -> String {
     format!("d{:04}/f{:02}.txt", number / DIRECTORY, number % DIRECTORY)
 }
 
+/// The line with which the file with that number begins, and which is in it once.
+fn first_line(number: u64) -> String {
+    format!("#{:04}{:02}\n", number / DIRECTORY, number % DIRECTORY)
+}
+
 /// A session whose commits are on the disk when they count as made, and its workspace.
 pub struct Grown {
     /// Where its children begin.
@@ -68,10 +73,10 @@ impl Grown {
             return (0..files).try_for_each(|number| self.write(number).map(drop));
         }
         // Text that differs from file to file, as fast as a shell without programs makes it.
-        let text = self.noise.text(FILE - 8);
-        let script = r#"d=$1; end=$2; while [ $d -lt $end ]; do
+        let text = self.noise.text(FILE / 8 - 1);
+        let script = r#"T=$TEXT$TEXT$TEXT$TEXT$TEXT$TEXT$TEXT$TEXT; d=$1; end=$2; while [ $d -lt $end ]; do
             n=$(printf d%04d $d); mkdir $n; f=0
-            while [ $f -lt 100 ]; do printf '%04d%02d\n%s' $d $f "$TEXT" >$n/f$(printf %02d $f).txt; f=$((f+1)); done
+            while [ $f -lt 100 ]; do printf '#%04d%02d\n%s' $d $f "$T" >$n/f$(printf %02d $f).txt; f=$((f+1)); done
             d=$((d+1)); done"#;
         for from in (0..files / DIRECTORY).step_by(20) {
             let until = (from + 20).min(files / DIRECTORY);
@@ -104,13 +109,23 @@ impl Grown {
         Ok(())
     }
 
-    /// Writes a file anew.
+    /// Makes a file that is not there.
     ///
     /// # Errors
     /// When it fails.
     pub fn write(&mut self, number: u64) -> Result<()> {
-        let content = self.noise.text(FILE);
+        let content = first_line(number) + &self.noise.text(FILE);
         self.call("write_file", json!({ "file_path": path(number), "content": content }))
+    }
+
+    /// Changes a file that is there.
+    ///
+    /// # Errors
+    /// When it fails.
+    pub fn edit(&mut self, number: u64) -> Result<()> {
+        let old = first_line(number);
+        let new = format!("{old}{}\n", self.noise.next());
+        self.call("edit_file", json!({ "file_path": path(number), "old_string": old, "new_string": new }))
     }
 
     /// Ends a child, with all that there is of it.

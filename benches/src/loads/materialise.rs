@@ -33,7 +33,7 @@ impl Past {
         let at = grown.dispatcher.session().head()?;
         let plain = grown.plain()?;
         for number in 0..100 {
-            grown.write(number * 7_919 % files)?;
+            grown.edit(number * 7_919 % files)?;
         }
         let scratch = Scratch::new("past")?;
         let store = scratch.path().join("store");

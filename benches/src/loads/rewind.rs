@@ -25,7 +25,7 @@ pub struct Rewinds {
 /// What the events are that are taken back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Work {
-    /// Calls that write a file each: 33 files.
+    /// Calls that edit a file each: 34 files.
     Calls,
     /// One command that changes 98 files.
     Command,
@@ -51,7 +51,7 @@ impl Rewinds {
             Work::Calls => {
                 while self.grown.dispatcher.session().head()? < head + EVENTS {
                     self.rounds += 1;
-                    self.grown.write(self.rounds * 7_919 % self.files)?;
+                    self.grown.edit(self.rounds * 7_919 % self.files)?;
                 }
             }
             Work::Command => {
@@ -80,7 +80,7 @@ impl Rewinds {
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let mut table = Table::new(
         "rewind by 100 events, workspace of 10,000 files (target, Podman: 10 ms)",
-        &["workspace", "33 calls of `write_file`: p50, p90 us", "a command that changed 98 files: p50, p90 us"],
+        &["workspace", "34 calls of `edit_file`: p50, p90 us", "a command that changed 98 files: p50, p90 us"],
     );
     let host = || Ok(WorkspaceSpec::Host(HostOptions::default()));
     let podman = || Ok(WorkspaceSpec::Podman(options()?));
