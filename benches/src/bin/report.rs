@@ -10,6 +10,10 @@ fn main() -> Result<()> {
         println!("{}", loads::open::child(store.as_ref())?);
         return Ok(());
     }
+    if let Some(store) = std::env::var_os(loads::children::CHILD) {
+        println!("{}", loads::children::child(store.as_ref())?);
+        return Ok(());
+    }
     let (mut size, mut wanted) = (Size::Full, Vec::new());
     for argument in std::env::args().skip(1) {
         match argument.as_str() {

@@ -1,40 +1,36 @@
-//! Forking the files of a workspace, until the child's first command has ended.
+//! Forks of a session with the files of its workspace, until the child's first command has ended.
 
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
-use foldspace::{
-    Clock, HostOptions, HostWorkspace, PodmanOptions, PodmanSandbox, SessionId, ShellCommand, SystemClock,
-    WarmContainers, Workspace,
-};
+use anyhow::{Context, Result};
+use foldspace::{Isolation, NewChild, WarmContainers, WorkspaceSpec};
+use serde_json::json;
 
 use super::Size;
-use super::capture::fill;
 use super::commands::{Theirs, options};
-use crate::disk::Scratch;
+use super::grown::{Grown, Plain};
 use crate::sample::{micros, quantile};
 use crate::table::{Table, against, number};
 
 /// How long containers may take to be made.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A workspace with many files, containers for its children, and a plain copy of the files.
+/// A session whose workspace has many files, containers for its children, and a plain copy of the files.
 pub struct Forks {
-    parent: Option<PodmanSandbox>,
-    options: PodmanOptions,
+    parent: Grown,
     warm: Option<WarmContainers>,
-    runtime: tokio::runtime::Runtime,
-    scratch: Scratch,
+    plain: Plain,
     rounds: u64,
 }
 
 /// How long a fork took.
 #[derive(Debug, Clone, Copy)]
 pub struct Took {
-    /// Until a command could run.
+    /// Until the child was there, log and files.
+    pub begun: Duration,
+    /// Until a command could run in its container.
     pub ready: Duration,
-    /// Until its first command, `/bin/true`, had ended.
+    /// Until its first call, `/bin/true`, was recorded.
     pub ran: Duration,
 }
 
@@ -42,119 +38,82 @@ impl Forks {
     /// Fills a workspace and starts its container; a child finds one that is warm, or none.
     ///
     /// # Errors
-    /// Without an engine, or where no overlay can be mounted.
+    /// Without an engine.
     pub fn of(files: u64, is_warm: bool) -> Result<Self> {
-        let scratch = Scratch::new("fork")?;
         let options = options()?;
         let warm = if is_warm { Some(WarmContainers::keep(&options, 1)?) } else { None };
-        let parent = Some(PodmanSandbox::open(fresh(), &options)?);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let forks = Self { parent, options, warm, runtime, scratch, rounds: 0 };
-        fill(forks.parent()?, files)?;
-        forks.parent()?.filled()?;
-        let copied = HostWorkspace::open(&forks.scratch.path().join("files"), &HostOptions::default())?;
-        fill(&copied, files)?;
-        forks.run(forks.parent()?, "true")?;
-        Ok(forks)
+        let parent = Grown::of(WorkspaceSpec::Podman(options), files)?;
+        let plain = parent.plain()?;
+        Ok(Self { parent, warm, plain, rounds: 0 })
     }
 
-    fn parent(&self) -> Result<&PodmanSandbox> {
-        self.parent.as_ref().context("the parent is there until the end")
-    }
-
-    fn run(&self, sandbox: &PodmanSandbox, text: &str) -> Result<()> {
-        let shell = sandbox.shell().context("a sandbox has a shell")?;
-        let running = shell.execute(ShellCommand::shell(text), foldspace::unwatched(), Default::default());
-        let result = self.runtime.block_on(running)?;
-        ensure!(result.success(), "{result:?}");
-        Ok(())
-    }
-
-    /// Changes a file of the parent, forks it, and runs `/bin/true` in the child. What is made for it is removed
-    /// afterwards, and not measured.
+    /// Changes a file of the parent by a command, forks it, and runs `/bin/true` in the child. What is made for it
+    /// is removed afterwards, and not measured.
     ///
     /// # Errors
     /// When something fails.
     pub fn once(&mut self) -> Result<Took> {
         self.rounds += 1;
-        let parent = self.parent()?;
-        self.run(parent, &format!("echo {} > d0001/f01.txt", self.rounds))?;
-        let capture = parent.capture().context("an overlay is looked at")?;
-        capture.touched()?;
-        capture.settle()?;
+        let text = format!("echo {} > d0001/f01.txt", self.rounds);
+        self.parent.call("shell_execute", json!({ "command": text }))?;
         if let Some(warm) = &self.warm {
             warm.wait(PATIENCE)?;
         }
         // What was removed before is still being taken off the disk.
         std::thread::sleep(Duration::from_millis(200));
-        let child = fresh();
         let start = Instant::now();
-        ensure!(parent.fork_to(child)?, "no overlay can be mounted here; `foldspace doctor` says why");
-        let child = PodmanSandbox::open(child, &self.options)?;
-        child.capture().context("an overlay is looked at")?.touched()?;
-        child.container().context("a sandbox has a container")?.start()?;
+        let new = NewChild::new(Isolation::Fork);
+        let child = self.parent.block_on(self.parent.nursery.start(&self.parent.dispatcher, new))?;
+        let begun = start.elapsed();
+        child.workspace().container().context("a sandbox has a container")?.start()?;
         let ready = start.elapsed();
-        self.run(&child, "true")?;
+        self.parent.call_of(&child, "shell_execute", json!({ "command": ["/bin/true"] }))?;
         let ran = start.elapsed();
-        child.close();
-        child.remove_files()?;
-        Ok(Took { ready, ran })
+        self.parent.remove(child)?;
+        Ok(Took { begun, ready, ran })
     }
 
-    /// `cp -a` of the same files.
-    ///
-    /// # Errors
-    /// When it fails.
-    pub fn copy(&self) -> Result<Duration> {
-        let (from, to) = (self.scratch.path().join("files"), self.scratch.path().join("copy"));
-        let start = Instant::now();
-        let status = Command::new("cp").arg("-a").args([&from, &to]).stdin(Stdio::null()).status()?;
-        let took = start.elapsed();
-        ensure!(status.success(), "cp: {status}");
-        std::fs::remove_dir_all(to)?;
-        Ok(took)
+    /// The same files in a plain directory.
+    pub fn plain(&mut self) -> &mut Plain {
+        &mut self.plain
     }
 }
 
-impl Drop for Forks {
-    fn drop(&mut self) {
-        if let Some(parent) = self.parent.take() {
-            parent.close();
-            drop(parent.remove_files());
-        }
-    }
-}
-
-fn fresh() -> SessionId {
-    SessionId::from_bytes(SystemClock::default().fresh_id())
-}
-
-/// Measures a fork of 10,000 files with and without warm containers, beside `cp -a` of them and `podman run`.
+/// Measures a fork of 10,000 files with and without warm containers, beside `cp -a`, `git worktree add` and
+/// `podman run`.
 ///
 /// # Errors
 /// When something fails.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let mut table = Table::new(
-        "fork of a Podman workspace of 10,000 files (target: ready to run a command in a warm container 5 ms)",
-        &["what", "ready, p50 us", "first command ended, p50 us"],
+        "fork of a session with a Podman workspace of 10,000 files (target: ready to run in a warm container 5 ms)",
+        &["what", "begun, p50 us", "ready, p50 us", "ready, p90 us", "first call recorded, p50 us"],
     );
-    let middle = |mut times: Vec<Duration>| quantile(&mut times, 0.5).map_or(f64::NAN, micros);
+    let at = |part, times: &[Duration]| quantile(&mut times.to_vec(), part).map_or(f64::NAN, micros);
+    let nothing = || "-".to_owned();
     for (name, is_warm, rounds) in
         [("fork, warm container", true, size.of(10, 60)), ("fork, new container", false, size.of(3, 15))]
     {
         let mut forks = Forks::of(10_000, is_warm)?;
         let took = (0..rounds).map(|_| forks.once()).collect::<Result<Vec<Took>>>()?;
-        let ready = middle(took.iter().map(|took| took.ready).collect());
-        let ran = middle(took.iter().map(|took| took.ran).collect());
-        let ready = if is_warm { against(ready, 5_000.0, false) } else { number(ready) };
-        table.row([name.to_owned(), ready, number(ran)]);
+        let of = |which: fn(&Took) -> Duration| took.iter().map(which).collect::<Vec<_>>();
+        let (begun, ready, ran) = (of(|took| took.begun), of(|took| took.ready), of(|took| took.ran));
+        let middle = at(0.5, &ready);
+        let judged = if is_warm { against(middle, 5_000.0, false) } else { number(middle) };
+        table.row([name.to_owned(), number(at(0.5, &begun)), judged, number(at(0.9, &ready)), number(at(0.5, &ran))]);
         if !is_warm {
-            let copies = (0..size.of(2, 7)).map(|_| forks.copy()).collect::<Result<Vec<_>>>()?;
-            table.row(["`cp -a` of the files".to_owned(), number(middle(copies)), "-".to_owned()]);
+            let (mut copies, mut trees) = (Vec::new(), Vec::new());
+            for _ in 0..size.of(2, 7) {
+                copies.push(forks.plain().copy()?);
+                trees.push(forks.plain().worktree()?);
+            }
+            for (name, times) in [("`cp -a` of the files", copies), ("`git worktree add` of them", trees)] {
+                table.row([name.to_owned(), number(at(0.5, &times)), nothing(), nothing(), nothing()]);
+            }
         }
     }
     let theirs = Theirs::start()?;
     let runs = (0..size.of(3, 15)).map(|_| theirs.run()).collect::<Result<Vec<_>>>()?;
-    table.row(["`podman run`".to_owned(), "-".to_owned(), number(middle(runs))]);
+    table.row(["`podman run`, no files".to_owned(), nothing(), nothing(), nothing(), number(at(0.5, &runs))]);
     Ok(vec![table])
 }

@@ -1,15 +1,20 @@
 //! The loads: each measures and gives tables.
 
 pub mod append;
+pub mod bisect;
 pub mod calls;
 pub mod capture;
+pub mod children;
 pub mod clone;
 pub mod commands;
 pub mod fork;
+pub mod grown;
 pub mod growth;
+pub mod materialise;
 pub mod no_wait;
 pub mod open;
 pub mod replay;
+pub mod rewind;
 pub mod state_at;
 
 use anyhow::Result;
@@ -39,10 +44,10 @@ impl Size {
 pub type Report = fn(Size) -> Result<Vec<Table>>;
 
 /// The loads that start containers.
-pub const NEED_AN_ENGINE: [&str; 3] = ["commands", "capture", "fork"];
+pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 11] = [
+pub const ALL: [(&str, Report); 15] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -53,5 +58,9 @@ pub const ALL: [(&str, Report); 11] = [
     ("growth", growth::report),
     ("commands", commands::report),
     ("capture", capture::report),
+    ("children", children::report),
     ("fork", fork::report),
+    ("rewind", rewind::report),
+    ("materialise", materialise::report),
+    ("bisect", bisect::report),
 ];
