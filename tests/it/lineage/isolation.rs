@@ -29,7 +29,7 @@ fn what_relatives_do_stays_with_each() {
         family.write(&first, "a", "first's");
         family.write(&first, "own", "first's");
         family.write(&fresh, "a", "fresh");
-        assert!(family.call(&second, "rm", json!({ "path": "d", "recursive": true })).is_ok());
+        assert!(family.call(&second, "rm", json!({ "path": "d" })).is_ok());
         assert_eq!(family.texts(&parent), texts([("a", "parent's"), ("d/b", "two")]));
         assert_eq!(family.texts(&first), texts([("a", "first's"), ("d/b", "two"), ("own", "first's")]));
         assert_eq!(family.texts(&second), texts([("a", "one")]));

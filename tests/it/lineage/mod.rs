@@ -91,7 +91,11 @@ impl Family {
         self.runtime.block_on(dispatcher.call(ToolCall::new(tool, params))).unwrap()
     }
 
+    /// Writes a file, in place of what is there.
     fn write(&self, dispatcher: &Dispatcher, path: &str, text: &str) -> ToolOutcome {
+        if texts_at(dispatcher.session(), dispatcher.session().head().unwrap()).contains_key(path) {
+            assert!(self.call(dispatcher, "rm", json!({ "path": path })).is_ok());
+        }
         let outcome = self.call(dispatcher, "write_file", json!({ "file_path": path, "content": text }));
         assert!(outcome.is_ok(), "{}", outcome.text);
         outcome

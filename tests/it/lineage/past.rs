@@ -16,7 +16,7 @@ fn every_position_of_the_past_can_be_forked_files_included() {
         family.write(&parent, "a", "1");
         family.write(&parent, "d/b", "2");
         family.write(&parent, "a", "3");
-        assert!(family.call(&parent, "rm", json!({ "path": "d", "recursive": true })).is_ok());
+        assert!(family.call(&parent, "rm", json!({ "path": "d" })).is_ok());
         family.write(&parent, "d", "a file now");
         let head = parent.session().head().unwrap();
         for at in 1..=head {
@@ -200,7 +200,9 @@ fn a_fork_is_there_after_a_restart_and_a_collection() {
     let sessions = open();
     let parent = sessions.create(NewSession::named("parent")).unwrap();
     let child = sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
-    let (parent, child) = (parent.id(), child.id());
+    let ids = (parent.id(), child.id());
+    drop((parent, child));
+    let (parent, child) = ids;
     sessions.remove(parent).unwrap();
     sessions.close();
     for _ in 0..2 {

@@ -102,6 +102,10 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
         match *operation {
             Operation::Write { file, text, .. } => {
                 let (path, text) = (format!("d/{file}"), text.to_string());
+                if files.remove(&path).is_some() {
+                    assert!(family.call(member.dispatcher(), "rm", json!({ "path": path })).is_ok());
+                    member.went_on(&files);
+                }
                 family.write(member.dispatcher(), &path, &text);
                 files.insert(path, text);
                 member.went_on(&files);
