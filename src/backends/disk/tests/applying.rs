@@ -10,21 +10,21 @@ use crate::engine::event::Node;
 
 fn file(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes }
+    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes, modified: None }
 }
 
 fn program(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-    FileChange::Write { path: path(at), node: Node::file(&bytes, true), bytes }
+    FileChange::Write { path: path(at), node: Node::file(&bytes, true), bytes, modified: None }
 }
 
 fn directory(at: &str) -> FileChange {
-    FileChange::Write { path: path(at), node: Node::Directory, bytes: bytes::Bytes::new() }
+    FileChange::Write { path: path(at), node: Node::Directory, bytes: bytes::Bytes::new(), modified: None }
 }
 
 fn link(at: &str, target: &str) -> FileChange {
     let node = Node::Symlink { target: target.as_bytes().to_vec() };
-    FileChange::Write { path: path(at), node, bytes: bytes::Bytes::new() }
+    FileChange::Write { path: path(at), node, bytes: bytes::Bytes::new(), modified: None }
 }
 
 fn delete(at: &str) -> FileChange {
