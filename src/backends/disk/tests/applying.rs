@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::{Rig, Seen, names, on_each, on_each_with, path};
 use crate::backends::FileChange;
+use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 
 fn file(at: &str, text: &str) -> FileChange {
@@ -217,5 +218,18 @@ fn a_link_that_is_swapped_in_leads_nowhere() {
         });
         assert_eq!(fs::read(outside.join("victim")).unwrap(), b"untouched");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    });
+}
+
+#[test]
+fn what_is_made_again_has_its_time() {
+    let millis = 1_700_000_000_123;
+    let FileChange::Write { path, node, bytes, .. } = file("old", "1") else { panic!("it is a write") };
+    let old = FileChange::Write { path, node, bytes, modified: Some(Timestamp(millis)) };
+    on_each(|rig| {
+        rig.disk.apply(&[file("new", "2"), old.clone()]).unwrap();
+        let written = |at: &str| fs::metadata(rig.at(at)).unwrap();
+        assert_eq!((written("old").mtime(), written("old").mtime_nsec()), (millis / 1000, millis % 1000 * 1_000_000));
+        assert!(written("new").mtime() > millis / 1000, "what is made now is of now");
     });
 }
