@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::engine::clock::Timestamp;
 use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
@@ -199,6 +200,9 @@ pub enum FileChange {
         node: Node,
         /// A file's contents; empty for anything else.
         bytes: Bytes,
+        /// The modification time that it gets on a disk, now when nothing is said. Who makes again what was has to say
+        /// it: programs such as make go by which of two files is the newer one. Directories have none.
+        modified: Option<Timestamp>,
     },
     /// An entry and everything below it is removed.
     Delete {

@@ -269,7 +269,7 @@ impl Filesystem {
                     Node::File { content, .. } => self.content(content)?,
                     Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
                 };
-                Ok(FileChange::Write { path: event.path.clone(), node: event.node.clone(), bytes })
+                Ok(FileChange::Write { path: event.path.clone(), node: event.node.clone(), bytes, modified: None })
             }
         };
         self.staged[self.landed..].iter().map(change).collect()

@@ -289,5 +289,10 @@ fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Option<
         Node::File { content, .. } => session.content(content)?,
         Node::Symlink { .. } | Node::Directory => Bytes::new(),
     };
-    Ok(Some(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes }))
+    Ok(Some(FileChange::Write {
+        path: path.clone(),
+        node: entry.node.clone(),
+        bytes,
+        modified: Some(entry.updated_at),
+    }))
 }

@@ -333,7 +333,7 @@ fn record_step(session: &Session, step: MergeStep, commit: &mut Commit) -> Resul
                 (Node::File { content, .. }, None) => session.content(content)?,
                 _ => Bytes::new(),
             };
-            Ok(FileChange::Write { path, node, bytes })
+            Ok(FileChange::Write { path, node, bytes, modified: None })
         }
     }
 }

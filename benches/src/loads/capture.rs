@@ -24,7 +24,7 @@ const DIRECTORY: u64 = 100;
 fn write(number: u64, noise: &mut Noise) -> Result<FileChange> {
     let path = EntryPath::for_creation(&format!("d{:04}/f{:02}.txt", number / DIRECTORY, number % DIRECTORY))?;
     let bytes = noise.text(FILE).into_bytes();
-    Ok(FileChange::Write { path, node: Node::file(&bytes, false), bytes: bytes.into() })
+    Ok(FileChange::Write { path, node: Node::file(&bytes, false), bytes: bytes.into(), modified: None })
 }
 
 pub(super) fn fill(workspace: &dyn Workspace, files: u64) -> Result<()> {

@@ -26,17 +26,22 @@ pub(super) fn at(name: &str) -> Found<EntryPath> {
 /// A file is put somewhere.
 pub(super) fn file(name: &str, bytes: impl Into<Bytes>, executable: bool) -> Found<FileChange> {
     let bytes = bytes.into();
-    Ok(FileChange::Write { path: at(name)?, node: Node::file(&bytes, executable), bytes })
+    Ok(FileChange::Write { path: at(name)?, node: Node::file(&bytes, executable), bytes, modified: None })
 }
 
 /// A link is put somewhere.
 pub(super) fn link(name: &str, target: &[u8]) -> Found<FileChange> {
-    Ok(FileChange::Write { path: at(name)?, node: Node::Symlink { target: target.to_vec() }, bytes: Bytes::new() })
+    Ok(FileChange::Write {
+        path: at(name)?,
+        node: Node::Symlink { target: target.to_vec() },
+        bytes: Bytes::new(),
+        modified: None,
+    })
 }
 
 /// A directory is made somewhere.
 pub(super) fn directory(name: &str) -> Found<FileChange> {
-    Ok(FileChange::Write { path: at(name)?, node: Node::Directory, bytes: Bytes::new() })
+    Ok(FileChange::Write { path: at(name)?, node: Node::Directory, bytes: Bytes::new(), modified: None })
 }
 
 /// Something is removed.

@@ -107,8 +107,12 @@ async fn any_name(rig: FileRig) -> Found {
     let parent = at("names")?;
     for name in names {
         let Ok(path) = parent.join(name) else { return seen("a name is no name") };
-        let change =
-            FileChange::Write { path: path.clone(), node: Node::file(name, false), bytes: name.to_vec().into() };
+        let change = FileChange::Write {
+            path: path.clone(),
+            node: Node::file(name, false),
+            bytes: name.to_vec().into(),
+            modified: None,
+        };
         rig.project(vec![change]).await?;
         let read = rig.read(path.clone()).await?;
         ensure(read.as_deref() == Ok(name), || format!("{path} holds {read:?}"))?;
@@ -154,6 +158,7 @@ async fn all_or_none(rig: FileRig) -> Found {
         path: at("none/fifo")?,
         node: Node::Special { special: Special::Fifo },
         bytes: Bytes::new(),
+        modified: None,
     };
     let bad = [("an entry below a file", file("none/kept/below", "x", false)?), ("a special file", fifo)];
     for (what, bad) in bad {
@@ -173,7 +178,8 @@ async fn root_stays(rig: FileRig) -> Found {
     rig.project(vec![file("root/a", "a", false)?]).await?;
     let path = EntryPath::root();
     rig.refuse("removing the root", vec![FileChange::Delete { path: path.clone() }]).await?;
-    let write = FileChange::Write { path, node: Node::file(b"x", false), bytes: Bytes::from_static(b"x") };
+    let write =
+        FileChange::Write { path, node: Node::file(b"x", false), bytes: Bytes::from_static(b"x"), modified: None };
     rig.refuse("a file in the root's place", vec![write]).await?;
     rig.ensure_file("root/a", b"a", false).await
 }

@@ -19,6 +19,7 @@ use super::listing::{Lister, look, look_at};
 use super::stamp::Made;
 use super::tree::Tree;
 use crate::backends::{BackendError, FileChange};
+use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -106,7 +107,7 @@ struct Batch<'a> {
 impl Batch<'_> {
     fn make(&mut self, change: &FileChange) -> Result<Made, Failure> {
         match change {
-            FileChange::Write { path, node, bytes } => {
+            FileChange::Write { path, node, bytes, modified } => {
                 let failed = Failure::at("write", path);
                 if path.is_root() {
                     return Err(failed(Errno::INVAL));
@@ -115,7 +116,7 @@ impl Batch<'_> {
                     return Err(failed(Errno::PERM));
                 }
                 self.make_parents(path)?;
-                self.write(path, node, bytes).map_err(failed)
+                self.write(path, node, bytes, times(*modified)).map_err(failed)
             }
             FileChange::Delete { path } if path.is_root() => Err(Failure::at("delete", path)(Errno::INVAL)),
             FileChange::Delete { path } => {
@@ -160,7 +161,7 @@ impl Batch<'_> {
         Ok(())
     }
 
-    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8]) -> Result<Made, Errno> {
+    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8], times: Timestamps) -> Result<Made, Errno> {
         let present = self.present(path)?;
         let is_directory = present.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory);
         if is_directory && *node == Node::Directory {
@@ -168,7 +169,7 @@ impl Batch<'_> {
         }
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
-        let made = self.tree.prepare(&aside, node, bytes, present.as_ref())?;
+        let made = self.tree.prepare(&aside, node, bytes, present.as_ref(), times)?;
         self.place(path, aside, present.is_some()).map(|()| made)
     }
 
@@ -328,8 +329,14 @@ impl Batch<'_> {
 
 impl Tree {
     /// Makes an entry ready aside, complete but for its place.
-    fn prepare(&self, aside: &str, node: &Node, bytes: &[u8], present: Option<&Statx>) -> Result<Made, Errno> {
-        let times = own_times();
+    fn prepare(
+        &self,
+        aside: &str,
+        node: &Node,
+        bytes: &[u8],
+        present: Option<&Statx>,
+        times: Timestamps,
+    ) -> Result<Made, Errno> {
         let leaf = |bytes: &[u8]| Made::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
         match node {
             Node::File { executable, .. } => {
@@ -387,12 +394,16 @@ fn mode_of(executable: bool, present: Option<&Statx>) -> u32 {
     }
 }
 
-/// A modification time to the nanosecond. The kernel's own move in ticks, so that a change by somebody else shows as
-/// another time, and who finds this one finds what was made here.
-fn own_times() -> Timestamps {
-    let now = clock_gettime(ClockId::Realtime);
+/// The modification time that is wanted, else now to the nanosecond. The kernel's own move in ticks, so that a change by
+/// somebody else shows as another time, and who finds this one finds what was made here.
+fn times(modified: Option<Timestamp>) -> Timestamps {
+    let wanted = |Timestamp(millis): Timestamp| Timespec {
+        tv_sec: millis.div_euclid(1000),
+        tv_nsec: millis.rem_euclid(1000) * 1_000_000,
+    };
     let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    Timestamps { last_access: omit, last_modification: now }
+    let last_modification = modified.map_or_else(|| clock_gettime(ClockId::Realtime), wanted);
+    Timestamps { last_access: omit, last_modification }
 }
 
 #[cfg(test)]

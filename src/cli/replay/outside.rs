@@ -1,12 +1,15 @@
 //! What the debugger can't do by itself, done by the program.
 
+use std::io;
 use std::process::Command;
 
-use foldspace::{NewChild, Seq, Sessions, WorkspaceSpec, materialise};
+use foldspace::{NewChild, Seq, Session, Sessions, WorkspaceSpec, materialise};
 
 use crate::cli::exit::Failure;
 use crate::cli::{Globals, open, text};
 use crate::tui::Outside;
+
+const PODMAN: &str = "podman";
 
 /// Acts for the debugger, which only looks.
 pub(super) struct Program<'a> {
@@ -36,6 +39,9 @@ impl Outside for Program<'_> {
         let words = |error: &dyn std::fmt::Display| error.to_string();
         let entry = self.sessions.find(session).map_err(|error| words(&error))?;
         let session = self.sessions.session(entry.id).map_err(|error| words(&error))?;
+        if session.started().is_some_and(|started| started.backend == PODMAN) {
+            return self.shell_in_container(&session, at).map_err(|error| format!("can't open the shell: {error}"));
+        }
         let state = session.state_at(at).map_err(|error| words(&error))?;
         let place = tempfile::Builder::new().prefix("foldspace-look-").tempdir().map_err(|error| words(&error))?;
         let files = place.path().join("workspace");
@@ -51,5 +57,18 @@ impl Outside for Program<'_> {
             Ok(status) => Ok(format!("the shell ended with {}; the copy is gone", status.code().unwrap_or(-1))),
             Err(error) => Err(format!("can't start {}: {error}", text::one_line(&shell.to_string_lossy(), 200))),
         }
+    }
+}
+
+impl Program<'_> {
+    /// What an agent made in a container is not to be run outside of one.
+    #[expect(clippy::disallowed_methods, reason = "a prompt of this program, in a process of its own")]
+    fn shell_in_container(&self, session: &Session, at: Seq) -> io::Result<String> {
+        let mut prompt = Command::new(std::env::current_exe()?);
+        if let Some(data) = &self.globals.data {
+            prompt.arg("--data").arg(data);
+        }
+        let ended = prompt.args(["shell", &session.id().to_string(), "--at", &at.to_string()]).status()?;
+        Ok(format!("the shell ended with {}; the copy is gone", ended.code().unwrap_or(-1)))
     }
 }

@@ -171,7 +171,7 @@ impl Batch {
             let event = WriteFile { path, mode: WriteMode::Create, node };
             self.commit.push(&event).map_err(&too_many)?;
             self.keep(&event.node, &bytes);
-            self.changes.push(FileChange::Write { path: event.path, node: event.node, bytes });
+            self.changes.push(FileChange::Write { path: event.path, node: event.node, bytes, modified: None });
         }
         Ok(())
     }

@@ -400,7 +400,12 @@ fn the_workspace_is_given_every_file() {
     let world = World::new(&[("a", b"1")]);
     let seen = Seen::default();
     world.hydrate_into(&seen, &[world.spec()]).unwrap();
-    let written = FileChange::Write { path: path("a").unwrap(), node: Node::file(b"1", false), bytes: "1".into() };
+    let written = FileChange::Write {
+        path: path("a").unwrap(),
+        node: Node::file(b"1", false),
+        bytes: "1".into(),
+        modified: None,
+    };
     assert_eq!(*seen.0.lock().unwrap(), [written]);
 }
 

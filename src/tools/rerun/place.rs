@@ -130,7 +130,12 @@ impl<'a> Place<'a> {
             Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
         };
         piece.bytes += bytes.len() as u64;
-        piece.changes.push(FileChange::Write { path: write.path.clone(), node: write.node.clone(), bytes });
+        piece.changes.push(FileChange::Write {
+            path: write.path.clone(),
+            node: write.node.clone(),
+            bytes,
+            modified: None,
+        });
         Ok(())
     }
 

@@ -87,12 +87,12 @@ const TEXTS: [(&str, &str); 8] = [
 ];
 /// A size that differs by more than the rules allow shows in the file itself.
 const FIELDS: [&str; 6] = ["created_at", "duration_seconds", "micros", "size", "updated_at", "version"];
-/// Compiled Python holds the time of its source.
-const PATHS: [&str; 1] = ["**/*.pyc"];
+/// Compiled Python holds the time of its source, an index of git those of the files, and their inodes.
+const PATHS: [&str; 2] = ["**/*.pyc", "**/.git/index"];
 
 impl Default for NormalRules {
     /// Times, durations, addresses, process numbers and names below `/tmp`; durations, times, sizes and versions of
-    /// files in results; compiled Python.
+    /// files in results; compiled Python; indexes of git.
     fn default() -> Self {
         let text = |(pattern, replace): (&str, &str)| WrittenText { pattern: pattern.into(), replace: replace.into() };
         let written = Written {

@@ -57,7 +57,7 @@ impl Landing<'_> {
     /// Every content is there before anything is changed.
     fn check(&self) -> Result<(), RewindError> {
         for step in &self.plan.steps {
-            if let Planned::Write(event) = step {
+            if let Planned::Write(event, _) = step {
                 content_of(self.session, &event.node)?;
             }
         }
@@ -96,10 +96,15 @@ fn project(
     for (at, step) in steps.iter().enumerate() {
         let change = match step {
             Planned::Delete(event) => FileChange::Delete { path: event.path.clone() },
-            Planned::Write(event) => {
+            Planned::Write(event, modified) => {
                 let content = content_of(session, &event.node)?;
                 bytes += content.len() as u64;
-                FileChange::Write { path: event.path.clone(), node: event.node.clone(), bytes: content }
+                FileChange::Write {
+                    path: event.path.clone(),
+                    node: event.node.clone(),
+                    bytes: content,
+                    modified: Some(*modified),
+                }
             }
         };
         changes.push(change);

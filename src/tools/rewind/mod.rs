@@ -270,7 +270,7 @@ impl Work {
         commit.push(&SessionRewound { to: self.to, from, entries, left }).map_err(too_large)?;
         for step in &plan.steps {
             let pushed = match step {
-                Planned::Write(event) => commit.push(event),
+                Planned::Write(event, _) => commit.push(event),
                 Planned::Delete(event) => commit.push(event),
             };
             pushed.map_err(too_large)?;

@@ -22,7 +22,8 @@ pub(in crate::tools) struct Plan {
 /// One step of a plan.
 #[derive(Debug, Clone)]
 pub(super) enum Planned {
-    Write(WriteFile),
+    /// With the moment at which what is written was written first.
+    Write(WriteFile, Timestamp),
     Delete(DeleteEntry),
 }
 
@@ -67,7 +68,7 @@ impl Plan {
         let mut tree = now.clone();
         for step in self.steps.iter().take(steps) {
             match step {
-                Planned::Write(event) => tree.write(event, time),
+                Planned::Write(event, _) => tree.write(event, time),
                 Planned::Delete(event) => tree.delete(event),
             }
         }
@@ -112,7 +113,8 @@ fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
 /// Changes come in path order, a directory before what is below it; with a directory goes all of that.
 fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<Planned> {
     let write = |path: &EntryPath, mode, after: &Entry| {
-        Some(Planned::Write(WriteFile { path: path.clone(), mode, node: after.node.clone() }))
+        let event = WriteFile { path: path.clone(), mode, node: after.node.clone() };
+        Some(Planned::Write(event, after.updated_at))
     };
     match change {
         Change::Added { path, after } if after.node == Node::Directory && shown.contains(path) => None,

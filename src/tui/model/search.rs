@@ -27,6 +27,12 @@ enum Place {
     Events,
 }
 
+/// Why a pattern is wrong: the last of several lines, the others of which draw a picture of where.
+fn reason(error: &str) -> &str {
+    let last = error.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last)
+}
+
 impl Search {
     /// Reads a search; letters match in both cases where all of them are small.
     ///
@@ -41,7 +47,8 @@ impl Search {
         }
         let mut builder = RegexMatcherBuilder::new();
         let matcher = builder.case_smart(true).multi_line(true).build(pattern);
-        let matcher = matcher.map_err(|error| format!("the pattern can't be understood: {error}"))?;
+        let matcher =
+            matcher.map_err(|error| format!("the pattern can't be understood: {}", reason(&error.to_string())))?;
         Ok(Self { matcher, place })
     }
 

@@ -10,6 +10,7 @@ mod containers;
 mod first_run;
 mod help;
 mod json;
+mod ledger;
 mod live;
 mod look;
 mod merge;

@@ -113,5 +113,5 @@ fn run(shell: &dyn Shell, command: ShellCommand) -> String {
 
 fn file(path: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-    FileChange::Write { path: EntryPath::lookup(path).unwrap(), node: Node::file(&bytes, false), bytes }
+    FileChange::Write { path: EntryPath::lookup(path).unwrap(), node: Node::file(&bytes, false), bytes, modified: None }
 }

@@ -49,7 +49,7 @@ fn attempt(root: &Path) -> Result<(), String> {
     let words = |error: std::io::Error| error.to_string();
     let path = |text: &str| EntryPath::lookup(text).map_err(|error| error.to_string());
     let write = |text: &str| -> Result<FileChange, String> {
-        Ok(FileChange::Write { path: path(text)?, node: Node::file(b"x", false), bytes: "x".into() })
+        Ok(FileChange::Write { path: path(text)?, node: Node::file(b"x", false), bytes: "x".into(), modified: None })
     };
     let base = [write("directory/kept")?, write("directory/removed")?];
     let fill = |tree: &crate::backends::disk::Tree| -> Result<(), BackendError> { tree.apply(&base).map(drop) };

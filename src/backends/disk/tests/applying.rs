@@ -6,25 +6,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::{Rig, Seen, names, on_each, on_each_with, path};
 use crate::backends::FileChange;
+use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 
 fn file(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes }
+    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes, modified: None }
 }
 
 fn program(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-    FileChange::Write { path: path(at), node: Node::file(&bytes, true), bytes }
+    FileChange::Write { path: path(at), node: Node::file(&bytes, true), bytes, modified: None }
 }
 
 fn directory(at: &str) -> FileChange {
-    FileChange::Write { path: path(at), node: Node::Directory, bytes: bytes::Bytes::new() }
+    FileChange::Write { path: path(at), node: Node::Directory, bytes: bytes::Bytes::new(), modified: None }
 }
 
 fn link(at: &str, target: &str) -> FileChange {
     let node = Node::Symlink { target: target.as_bytes().to_vec() };
-    FileChange::Write { path: path(at), node, bytes: bytes::Bytes::new() }
+    FileChange::Write { path: path(at), node, bytes: bytes::Bytes::new(), modified: None }
 }
 
 fn delete(at: &str) -> FileChange {
@@ -217,5 +218,18 @@ fn a_link_that_is_swapped_in_leads_nowhere() {
         });
         assert_eq!(fs::read(outside.join("victim")).unwrap(), b"untouched");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    });
+}
+
+#[test]
+fn what_is_made_again_has_its_time() {
+    let millis = 1_700_000_000_123;
+    let FileChange::Write { path, node, bytes, .. } = file("old", "1") else { panic!("it is a write") };
+    let old = FileChange::Write { path, node, bytes, modified: Some(Timestamp(millis)) };
+    on_each(|rig| {
+        rig.disk.apply(&[file("new", "2"), old.clone()]).unwrap();
+        let written = |at: &str| fs::metadata(rig.at(at)).unwrap();
+        assert_eq!((written("old").mtime(), written("old").mtime_nsec()), (millis / 1000, millis % 1000 * 1_000_000));
+        assert!(written("new").mtime() > millis / 1000, "what is made now is of now");
     });
 }

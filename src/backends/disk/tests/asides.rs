@@ -10,7 +10,7 @@ use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
 
 fn file(at: &str) -> FileChange {
-    FileChange::Write { path: path(at), node: Node::file(b"ours", false), bytes: "ours".into() }
+    FileChange::Write { path: path(at), node: Node::file(b"ours", false), bytes: "ours".into(), modified: None }
 }
 
 fn host(directory: &Path) -> HostWorkspace {

@@ -261,6 +261,7 @@ fn what_others_change_before_our_look_is_named() {
         path: path(name),
         node: crate::engine::event::Node::file(b"ours", false),
         bytes: "ours".into(),
+        modified: None,
     };
     let delete = |name: &str| crate::backends::FileChange::Delete { path: path(name) };
     let changes = ["same", "theirs", "gone", "in/gone", "directory", "twice"].map(file).into_iter().chain([

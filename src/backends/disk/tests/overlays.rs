@@ -32,7 +32,7 @@ fn take(disk: &mut OverlayDisk) -> Vec<Touched> {
 
 fn file(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes }
+    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes, modified: None }
 }
 
 fn some_files(top: &Path) {

@@ -110,7 +110,7 @@ fn rest(disk: &mut OverlayDisk) {
 
 fn file(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
-    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes }
+    FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes, modified: None }
 }
 
 #[test]
