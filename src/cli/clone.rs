@@ -1,16 +1,19 @@
 //! `foldspace clone`: a child of a session.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use clap::ValueEnum;
-use foldspace::{AllowedRoots, ChildError, ChildLimits, Dispatcher, Isolation, NewChild, Nursery, Session, mounts_of};
+use foldspace::{
+    AllowedRoots, ChildError, ChildLimits, Dispatcher, Isolation, MountSpec, NewChild, Nursery, Session, mounts_of,
+};
 use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, BOLD, Out};
 use super::position::At;
-use super::run::roots_of;
+use super::run::allowed_roots;
 use super::workspace::{self, RuleArgs};
 use super::{open, text};
 
@@ -34,6 +37,12 @@ pub(super) struct Clone {
     isolation: How,
     #[command(flatten)]
     at: At,
+    /// full: allows mounts below DIR to be copied again; may be given several times
+    #[arg(long = "allow-root", value_name = "DIR")]
+    roots: Vec<PathBuf>,
+    /// full: copies the mounts without asking
+    #[arg(short, long)]
+    yes: bool,
     /// The clone's name [default: NAME-1, NAME-2, ...]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
@@ -128,11 +137,35 @@ impl Clone {
             ..NewChild::new(isolation)
         };
         let mounts = if isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
-        let roots = AllowedRoots::new(roots_of(mounts.iter().map(|mount| mount.host_path.clone())))?;
+        let roots = AllowedRoots::new(self.roots_for(&mounts)?)?;
         let nursery = Nursery { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
         let child = super::block_on(begin(globals, &nursery, &parent, new))??;
         show(&parent, &child, isolation, at, out)?;
         Ok(Exit::Ok)
+    }
+}
+
+impl Clone {
+    /// Below what the mounts may be copied again. The history names them, and it may be somebody else's: who is not
+    /// told beforehand is asked.
+    fn roots_for(&self, mounts: &[MountSpec]) -> Result<Vec<PathBuf>, Failure> {
+        let directories: Vec<PathBuf> = mounts.iter().map(|mount| mount.host_path.clone()).collect();
+        if let Some(roots) = allowed_roots(&self.roots)? {
+            return Ok(roots);
+        }
+        if directories.is_empty() || self.yes {
+            return Ok(directories);
+        }
+        let named: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
+        let named = text::one_line(&named.join(", "), 1000);
+        match output::confirmed(&format!("copy {named} into the clone?")) {
+            Some(true) => Ok(directories),
+            Some(false) => Err(Failure::new(Exit::Usage, "nothing was cloned")),
+            None => {
+                let failure = Failure::new(Exit::Usage, format!("the clone would get a copy of {named}"));
+                Err(failure.with_hint("--yes copies it; --allow-root DIR allows what is below DIR"))
+            }
+        }
     }
 }
 

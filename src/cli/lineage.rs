@@ -1,6 +1,6 @@
 //! `foldspace tree`: which session is whose child.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::{Isolation, Origin, SessionEntry, SessionId, SessionStarted, name_of};
 use serde_json::{Value, json};
@@ -31,9 +31,9 @@ struct Forest {
     members: BTreeMap<SessionId, Member>,
     /// Children in the order in which they began.
     children: BTreeMap<SessionId, Vec<SessionId>>,
-    /// Those without a parent, and parents that were removed.
+    /// Those without a parent, and parents that are not here: removed, or of another store.
     roots: Vec<SessionId>,
-    removed: BTreeMap<SessionId, String>,
+    absent: BTreeMap<SessionId, String>,
 }
 
 impl Tree {
@@ -54,7 +54,7 @@ impl Tree {
 impl Forest {
     fn of(entries: Vec<SessionEntry>) -> Self {
         let mut forest =
-            Self { members: BTreeMap::new(), children: BTreeMap::new(), roots: Vec::new(), removed: BTreeMap::new() };
+            Self { members: BTreeMap::new(), children: BTreeMap::new(), roots: Vec::new(), absent: BTreeMap::new() };
         let order: Vec<SessionId> = entries.iter().map(|entry| entry.id).collect();
         forest.members.extend(entries.into_iter().map(|entry| (entry.id, member(entry))));
         for id in order {
@@ -65,12 +65,32 @@ impl Forest {
             };
             forest.children.entry(origin.parent).or_default().push(id);
             if !forest.members.contains_key(&origin.parent)
-                && forest.removed.insert(origin.parent, origin.parent_name).is_none()
+                && forest.absent.insert(origin.parent, origin.parent_name).is_none()
             {
                 forest.roots.push(origin.parent);
             }
         }
+        forest.root_circles();
         forest
+    }
+
+    /// Of sessions whose origins go round in a circle, which only a forged file can tell, the oldest is a root.
+    fn root_circles(&mut self) {
+        let mut reached = BTreeSet::new();
+        // Nothing in it can fail.
+        let _ = self.walk(&mut |_, id| {
+            reached.insert(id);
+            Ok(())
+        });
+        while let Some(id) = self.members.keys().find(|id| !reached.contains(id)).copied() {
+            self.roots.push(id);
+            let mut waiting = vec![id];
+            while let Some(id) = waiting.pop() {
+                if reached.insert(id) {
+                    waiting.extend(self.children.get(&id).into_iter().flatten());
+                }
+            }
+        }
     }
 
     /// Each session with how it is related to the one above it, in the order of the tree; without recursion, as
@@ -78,7 +98,12 @@ impl Forest {
     fn walk(&self, visit: &mut dyn FnMut(&[bool], SessionId) -> Result<(), Failure>) -> Result<(), Failure> {
         // For every generation whether more of it follow.
         let mut waiting: Vec<(Vec<bool>, SessionId)> = self.roots.iter().rev().map(|id| (Vec::new(), *id)).collect();
+        let mut seen = BTreeSet::new();
         while let Some((above, id)) = waiting.pop() {
+            // A file that was imported may tell of parents in a circle.
+            if !seen.insert(id) {
+                continue;
+            }
             visit(&above, id)?;
             let children = self.children.get(&id).map_or(&[][..], Vec::as_slice);
             for (back, child) in children.iter().rev().enumerate() {
@@ -107,8 +132,8 @@ impl Forest {
 
     fn told(&self, id: SessionId, out: &Out) -> String {
         let Some(member) = self.members.get(&id) else {
-            let name = self.removed.get(&id).map_or("", String::as_str);
-            return out.paint(DIM, format!("{} ({}), removed", text::one_line(name, 80), id.short()));
+            let name = self.absent.get(&id).map_or("", String::as_str);
+            return out.paint(DIM, format!("{} ({}), not here", text::one_line(name, 80), id.short()));
         };
         let name = out.paint(BOLD, text::one_line(&member.name, 80));
         let backend = text::one_line(&member.backend, 20);
@@ -127,12 +152,12 @@ impl Forest {
         // Nothing in it can fail.
         let _ = self.walk(&mut |above, id| {
             let member = self.members.get(&id);
-            let removed = || self.removed.get(&id).cloned().unwrap_or_default();
+            let absent = || self.absent.get(&id).cloned().unwrap_or_default();
             told.push(json!({
                 "session": id,
-                "name": member.map_or_else(removed, |member| member.name.clone()),
+                "name": member.map_or_else(absent, |member| member.name.clone()),
                 "generation": above.len(),
-                "removed": member.is_none(),
+                "here": member.is_some(),
                 "backend": member.map(|member| &member.backend),
                 "events": member.map(|member| member.entry.head),
                 "origin": member.and_then(|member| member.origin.as_ref()),

@@ -25,7 +25,7 @@ pub struct NewChild {
     /// What it may do. It never may more than its parent.
     pub limits: ChildLimits,
     /// The backend of its workspace and what that is told; the parent's when nothing is said. Two sessions
-    /// must not be told the same directory: `start_child` of the tools sees to that.
+    /// must not be told the same directory: [`Nursery`](crate::Nursery) sees to that.
     pub workspace: Option<(String, Value)>,
 }
 
@@ -99,10 +99,10 @@ impl Sessions {
         let name = match new.name {
             Some(name) => {
                 check_name(&name)?;
-                self.take_name(&name, id)?;
+                self.take_name(&name)?;
                 name
             }
-            None => self.take_child_name(parent.name(), id)?,
+            None => self.take_child_name(parent.name())?,
         };
         let origin =
             Origin { parent: parent.id(), parent_name: parent.name().to_owned(), at, isolation: new.isolation };
@@ -110,11 +110,9 @@ impl Sessions {
         let (backend, options) = new.workspace.or(inherited).unwrap_or_default();
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let started = SessionStarted { name: name.clone(), backend, program, options, origin: Some(origin), limits };
-        let begun = self.begin_child(parent, id, &started, &new.agent);
-        if let Err(error) = begun.and_then(Pending::wait_for_session) {
-            self.give_name_back(&name, id);
-            return Err(error);
-        }
+        let begun = self.begin_child(parent, id, &started, &new.agent).and_then(Pending::wait_for_session);
+        self.settle_name(&name, id, begun.is_ok());
+        begun?;
         let child = self.forked(id, parent, at, new.isolation)?;
         Ok(if new.agent.is_empty() { child } else { child.as_agent(new.agent) })
     }

@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::commit::{CallLink, Commit, CommitView, Content, Expected};
 use super::event::SessionStarted;
 use super::id::{Digest, SessionId};
-use super::recorded::{EventRef, Seq};
+use super::recorded::{EventRef, Recorded, Seq};
 use super::sessions::{SessionError, Sessions, check_name, name_of};
 use super::store::{EventStore, StoreError};
 
@@ -251,6 +251,12 @@ pub fn import_session_if(
         let event = view.events().next().and_then(Result::ok);
         event.and_then(|event| event.typed::<SessionStarted>()).and_then(Result::ok)
     };
+    let own_parent = |started: &Recorded<SessionStarted>| {
+        started.event.origin.as_ref().is_some_and(|origin| origin.parent == file.session)
+    };
+    if started.as_ref().is_some_and(own_parent) {
+        return Err(damaged("it says that the session is its own parent"));
+    }
     let entry = sessions.store().entry(file.session)?;
     let here = entry.as_ref().map_or(0, |entry| entry.head);
     if let (0, Some(started)) = (here, &started) {

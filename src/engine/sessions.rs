@@ -233,9 +233,10 @@ impl Sessions {
         let id = self.fresh_id();
         let name = new.name.unwrap_or_else(|| id.short());
         check_name(&name)?;
-        self.take_name(&name, id)?;
+        self.take_name(&name)?;
         let begun = self.begin(id, name.clone(), new.backend, new.options);
-        begun.inspect_err(|_| self.give_name_back(&name, id))?;
+        self.settle_name(&name, id, begun.is_ok());
+        begun?;
         self.session(id)
     }
 
@@ -260,16 +261,18 @@ impl Sessions {
         Ok(())
     }
 
-    pub(super) fn take_name(&self, name: &str, id: SessionId) -> Result<(), SessionError> {
-        lock(&self.shared.naming).take(self.shared.store.as_ref(), name, id)
+    pub(super) fn take_name(&self, name: &str) -> Result<(), SessionError> {
+        lock(&self.shared.naming).take(self.shared.store.as_ref(), name)
     }
 
-    pub(super) fn take_child_name(&self, parent: &str, id: SessionId) -> Result<String, SessionError> {
-        lock(&self.shared.naming).take_for_child(self.shared.store.as_ref(), parent, id)
+    pub(super) fn take_child_name(&self, parent: &str) -> Result<String, SessionError> {
+        lock(&self.shared.naming).take_for_child(self.shared.store.as_ref(), parent)
     }
 
-    pub(super) fn give_name_back(&self, name: &str, id: SessionId) {
-        lock(&self.shared.naming).give_back(name, id);
+    /// A name that was taken belongs to that session, or is free again when that did not begin.
+    pub(super) fn settle_name(&self, name: &str, id: SessionId, has_begun: bool) {
+        let mut names = lock(&self.shared.naming);
+        if has_begun { names.settle(name, id) } else { names.give_back(name) }
     }
 
     /// Looks again which names are taken, when somebody else has begun sessions in the store.
@@ -352,7 +355,7 @@ impl Sessions {
         let name = self.shared.store.entry(id)?.map(|entry| name_of(&entry));
         self.shared.store.remove(id)?;
         lock(&self.shared.open).remove(&id);
-        name.iter().for_each(|name| self.give_name_back(name, id));
+        name.iter().for_each(|name| lock(&self.shared.naming).free(name, id));
         Ok(())
     }
 }

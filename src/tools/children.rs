@@ -7,7 +7,7 @@ use super::dispatch::Dispatcher;
 use super::machine::DispatchError;
 use super::mounts::{AllowedRoots, MountError, MountSpec, hydrate};
 use super::rewind::{Plan, RewindError};
-use crate::backends::{BackendError, Workspace, WorkspaceSpec};
+use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::children::NewChild;
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
@@ -131,7 +131,7 @@ impl Nursery {
         };
         let workspace = workspace.map_or_else(|| spec.open(id, &self.home), Ok)?;
         let child = self.sessions.child_with_id(parent.session(), new, id)?;
-        Ok(parent.for_child(child, workspace)?)
+        self.ready(parent, child, workspace)
     }
 
     async fn afresh(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
@@ -143,13 +143,30 @@ impl Nursery {
             let workspace = spec.open(id, &nursery.home)?;
             let child = nursery.sessions.child_with_id(owned.session(), new, id);
             let child = child.inspect_err(|_| nursery.undo(id, &spec))?;
-            Ok::<_, ChildError>(owned.for_child(child, workspace)?)
+            nursery.ready(&owned, child, workspace).inspect_err(|_| nursery.undo(id, &spec))
         });
         let child = begun.await.map_err(|_| stopped())??;
         let hydrated = hydrate(child.session(), child.workspace().as_ref(), &mounts, &self.roots).await;
         let name = || child.session().name().to_owned();
         hydrated.map_err(|source| ChildError::Mounts { name: name(), source })?;
         Ok(child)
+    }
+
+    /// Makes a child that has begun ready for calls; one that can't be goes again.
+    fn ready(
+        &self,
+        parent: &Dispatcher,
+        child: Session,
+        workspace: Arc<dyn Workspace>,
+    ) -> Result<Dispatcher, ChildError> {
+        let id = child.id();
+        let ready = parent.for_child(child, workspace);
+        if ready.is_err()
+            && let Err(error) = self.sessions.remove(id)
+        {
+            tracing::warn!(%error, "a child that could not be made ready is left");
+        }
+        Ok(ready?)
     }
 
     /// Takes away what was made for a child that did not begin.
@@ -181,6 +198,12 @@ fn with_workspace(parent: &Session, new: NewChild) -> Result<(NewChild, Workspac
         (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked(),
         (None, None) => return Err(SessionError::Unreadable { name: parent.name().to_owned() }.into()),
     };
+    if let (WorkspaceSpec::Host(HostOptions { directory: Some(own) }), Some(started)) = (&spec, parent.started())
+        && WorkspaceSpec::of_session(started)? == spec
+    {
+        let reason = format!("{} is the parent's own directory; give the child another one, or none", own.display());
+        return Err(BackendError { backend: "host", reason }.into());
+    }
     let workspace = Some((spec.backend_name().to_owned(), spec.options()));
     Ok((NewChild { workspace, ..new }, spec))
 }

@@ -7,7 +7,7 @@ mod report;
 mod script;
 mod summary;
 
-pub(in crate::cli) use mounts::roots_of;
+pub(in crate::cli) use mounts::allowed_roots;
 
 use std::path::PathBuf;
 use std::sync::Arc;

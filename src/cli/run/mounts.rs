@@ -34,9 +34,18 @@ fn fence() -> Option<Vec<PathBuf>> {
     Some(std::env::split_paths(&fence).filter(|path| !path.as_os_str().is_empty()).collect())
 }
 
-/// Below what these directories may be copied again: what was allowed once, unless the environment says otherwise.
-pub(in crate::cli) fn roots_of(mounted: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
-    fence().unwrap_or_else(|| mounted.collect())
+/// Below what mounts are allowed, by the environment or by options; none where neither says. Whoever set the
+/// environment decides; an option does not widen that.
+pub(in crate::cli) fn allowed_roots(given: &[PathBuf]) -> Result<Option<Vec<PathBuf>>, Failure> {
+    match fence() {
+        Some(_) if !given.is_empty() => {
+            let what = "FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't";
+            let failure = Failure::new(Exit::Usage, what);
+            Err(failure.with_hint("leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS"))
+        }
+        Some(fence) => Ok(Some(fence)),
+        None => Ok((!given.is_empty()).then(|| given.to_vec())),
+    }
 }
 
 /// What is to be mounted, and below which directories that is allowed.
@@ -49,11 +58,8 @@ impl MountArgs {
     pub(super) fn chosen(&self) -> Result<Chosen, Failure> {
         let specs: Result<Vec<MountSpec>, Failure> = self.mounts.iter().map(|text| self.spec(text)).collect();
         let specs = specs?;
-        let roots = match fence() {
-            Some(fence) => self.fenced(fence)?,
-            None if self.roots.is_empty() => specs.iter().map(|spec| spec.host_path.clone()).collect(),
-            None => self.roots.clone(),
-        };
+        let named = || specs.iter().map(|spec| spec.host_path.clone()).collect();
+        let roots = allowed_roots(&self.roots)?.unwrap_or_else(named);
         Ok(Chosen { roots: AllowedRoots::new(roots)?, specs })
     }
 
@@ -66,15 +72,6 @@ impl MountArgs {
         spec.exclude_glob.clone_from(&self.exclude);
         spec.max_bytes = self.max_bytes;
         Ok(spec)
-    }
-
-    /// Whoever set the environment decides; an option does not widen that.
-    fn fenced(&self, fence: Vec<PathBuf>) -> Result<Vec<PathBuf>, Failure> {
-        if self.roots.is_empty() {
-            return Ok(fence);
-        }
-        let failure = Failure::new(Exit::Usage, "FOLDSPACE_MOUNT_ROOTS says what may be mounted; --allow-root can't");
-        Err(failure.with_hint("leave out --allow-root, or unset FOLDSPACE_MOUNT_ROOTS"))
     }
 }
 

@@ -103,6 +103,10 @@ fn a_given_directory_is_not_shared() {
     family.write(&child, "a", "the child's");
     assert_eq!(std::fs::read(given.path().join("a")).unwrap(), b"mine");
     assert_eq!(family.texts(&child), texts([("a", "the child's")]));
+    let same = ("host".to_owned(), parent.session().started().unwrap().options.clone());
+    let refused =
+        family.nursery().begin(parent.session(), NewChild { workspace: Some(same), ..NewChild::new(Isolation::Fork) });
+    assert!(refused.unwrap_err().to_string().contains("the parent's own directory"));
     let begun = family.nursery().begin(parent.session(), NewChild::new(Isolation::Fork)).unwrap();
     assert_eq!(family.texts(&family.open(&begun)), texts([("a", "mine")]));
 }
@@ -150,6 +154,56 @@ fn many_forks_at_once_get_names_of_their_own() {
     assert_eq!(names.len(), 201);
     assert!(names.contains("founder-200"));
     family.verify();
+}
+
+#[test]
+fn of_many_who_want_a_name_at_once_one_gets_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+    for round in 0..10 {
+        let name = format!("wanted-{round}");
+        let won = std::thread::scope(|scope| {
+            let wanted = || sessions.create(NewSession::named(name.clone())).is_ok();
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(wanted)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).filter(|won| *won).count()
+        });
+        assert_eq!(won, 1);
+        let id = sessions.find(&name).unwrap().id;
+        sessions.remove(id).unwrap();
+        sessions.create(NewSession::named(name)).unwrap();
+    }
+}
+
+#[test]
+fn parents_that_are_removed_at_once_stay_removed_and_their_children_stay() {
+    for round in 0..4 {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+        let mut parents = Vec::new();
+        for _ in 0..16 {
+            let parent = sessions.create(NewSession::default()).unwrap();
+            sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
+            parents.push(parent.id());
+        }
+        std::thread::scope(|scope| {
+            for some in parents.chunks(4) {
+                let sessions = &sessions;
+                scope.spawn(move || some.iter().for_each(|parent| sessions.remove(*parent).unwrap()));
+            }
+        });
+        sessions.close();
+        if round % 2 == 1 {
+            LocalStore::collect(directory.path(), false).unwrap();
+        }
+        for _ in 0..2 {
+            let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+            let children = sessions.list().unwrap();
+            assert_eq!(children.len(), 16);
+            assert!(children.iter().all(|entry| entry.origin.seq == 2 && !parents.contains(&entry.id)));
+            assert_eq!(sessions.verify(None).unwrap().differences, Vec::new());
+            sessions.close();
+        }
+    }
 }
 
 #[test]

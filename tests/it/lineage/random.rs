@@ -1,6 +1,6 @@
 //! Relatives that work in turns, at random, against a plain model.
 
-use foldspace::{Dispatcher, Isolation, NewChild, WorkspaceSpec};
+use foldspace::{DeleteEntry, Dispatcher, Isolation, NewChild, WorkspaceSpec, WriteFile};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -17,6 +17,12 @@ enum Operation {
     Remove {
         member: usize,
         file: u8,
+    },
+    /// A command that moves a file, which is a removal and a new file to everybody else.
+    Move {
+        member: usize,
+        from: u8,
+        to: u8,
     },
     Fork {
         member: usize,
@@ -41,6 +47,7 @@ fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
         6 => (member.clone(), 0..4u8, any::<u8>()).prop_map(|(member, file, text)| Operation::Write { member, file, text }),
         2 => (member.clone(), 0..4u8).prop_map(|(member, file)| Operation::Remove { member, file }),
+        3 => (member.clone(), 0..4u8, 0..4u8).prop_map(|(member, from, to)| Operation::Move { member, from, to }),
         3 => (member.clone(), 0..8u64).prop_map(|(member, back)| Operation::Fork { member, back }),
         1 => member.clone().prop_map(|member| Operation::Afresh { member }),
         1 => member.clone().prop_map(|member| Operation::Leave { member }),
@@ -69,16 +76,21 @@ impl Member {
         self.moments.last().cloned().unwrap_or_default()
     }
 
-    /// Fills up the moments to the head; the files changed with the event `changed`, to `files`.
+    /// Fills up the moments to the head, where the files are these: each event of a file changes that one.
     fn went_on(&mut self, files: &Texts) {
         let head = self.dispatcher().session().head().unwrap();
-        let before = self.now();
         while (self.moments.len() as u64) < head {
             let seq = self.moments.len() as u64 + 1;
             let event = self.dispatcher().session().event(seq).unwrap();
-            let changes = matches!(&*event.event.kind, "WriteFile" | "DeleteEntry");
-            let last = self.now();
-            self.moments.push(if changes && last == before { files.clone() } else { last });
+            let mut now = self.now();
+            if let Some(written) = event.typed::<WriteFile>() {
+                let path = written.unwrap().event.path.to_string();
+                now.extend(files.get(&path).map(|text| (path, text.clone())));
+            } else if let Some(deleted) = event.typed::<DeleteEntry>() {
+                let path = deleted.unwrap().event.path.to_string();
+                now.retain(|file, _| *file != path && !file.starts_with(&format!("{path}/")));
+            }
+            self.moments.push(now);
         }
         assert_eq!(&self.now(), files);
     }
@@ -91,6 +103,7 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
         let at = match *operation {
             Operation::Write { member, .. }
             | Operation::Remove { member, .. }
+            | Operation::Move { member, .. }
             | Operation::Fork { member, .. }
             | Operation::Afresh { member }
             | Operation::Leave { member }
@@ -116,6 +129,14 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
                 assert_eq!(removed.is_ok(), files.remove(&path).is_some());
                 member.went_on(&files);
             }
+            Operation::Move { from, to, .. } if family.has_shell() && from != to => {
+                let (from, to) = (format!("d/{from}"), format!("d/{to}"));
+                let Some(text) = files.remove(&from) else { continue };
+                files.insert(to.clone(), text);
+                family.sh(member.dispatcher(), &format!("mv {from} {to}"));
+                member.went_on(&files);
+            }
+            Operation::Move { .. } => {}
             Operation::Fork { back, .. } => {
                 let head = member.moments.len() as u64;
                 let seq = head.saturating_sub(back).max(1);

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use foldspace::{Content, Digest, EventStore, LocalStore, SessionId};
+use foldspace::{Commit, Content, Digest, EventStore, Expected, ForkPoint, LocalStore, SessionId};
 
 use super::{History, Random, assert_same, history, note, notes, open, record, session};
 
@@ -12,6 +12,7 @@ pub(crate) const LIST: u8 = 3;
 pub(crate) const REMOVAL: u8 = 4;
 pub(crate) const CLOSE: u8 = 5;
 pub(crate) const SEAL: u8 = 6;
+pub(crate) const FORK: u8 = 7;
 
 /// A frame as it lies in a segment.
 #[derive(Debug, Clone)]
@@ -29,12 +30,23 @@ pub(crate) struct Frame {
 impl Frame {
     /// The session of a commit, with the positions of its first and last events.
     pub(crate) fn commit(&self) -> (SessionId, u64, u64) {
-        assert_eq!(self.kind, COMMIT);
+        let payload = match self.kind {
+            FORK => &self.payload[24..],
+            _ => &self.payload[..],
+        };
+        assert!([COMMIT, FORK].contains(&self.kind));
         let word = |at: usize, length: usize| {
-            self.payload[at..at + length].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
+            payload[at..at + length].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
         };
         let first = word(16, 8);
-        (SessionId::from_bytes(self.payload[..16].try_into().unwrap()), first, first + word(56, 4) - 1)
+        (SessionId::from_bytes(payload[..16].try_into().unwrap()), first, first + word(56, 4) - 1)
+    }
+
+    /// The parent of a fork, and the last position of it that the child has.
+    fn parent(&self) -> (SessionId, u64) {
+        assert_eq!(self.kind, FORK);
+        let seq = u64::from_le_bytes(self.payload[16..24].try_into().unwrap());
+        (SessionId::from_bytes(self.payload[..16].try_into().unwrap()), seq)
     }
 }
 
@@ -80,8 +92,19 @@ impl Recording {
     /// What must be there when only these frames are.
     pub(crate) fn of(&self, frames: &[Frame]) -> History {
         let mut history = History::new();
+        // A removed session's events stay for its children.
+        let mut removed = History::new();
         for frame in frames {
             match frame.kind {
+                FORK => {
+                    let (session, first, last) = frame.commit();
+                    let (parent, seq) = frame.parent();
+                    assert_eq!(first, seq + 1);
+                    let past = history.get(&parent).or_else(|| removed.get(&parent));
+                    if past.is_some_and(|past| past.len() as u64 >= seq) {
+                        history.insert(session, self.originals[&session][..last as usize].to_vec());
+                    }
+                }
                 COMMIT => {
                     let (session, first, last) = frame.commit();
                     let events = history.entry(session).or_default();
@@ -89,7 +112,10 @@ impl Recording {
                         events.extend_from_slice(&self.originals[&session][first as usize - 1..last as usize]);
                     }
                 }
-                REMOVAL => drop(history.remove(&SessionId::from_bytes(frame.payload[..].try_into().unwrap()))),
+                REMOVAL => {
+                    let session = SessionId::from_bytes(frame.payload[..].try_into().unwrap());
+                    removed.extend(history.remove(&session).map(|events| (session, events)));
+                }
                 _ => {}
             }
         }
@@ -99,7 +125,7 @@ impl Recording {
 }
 
 /// Records a journal of several segments: four sessions, contents small and large, commits of several
-/// events, groups of several commits, a session that is removed.
+/// events, groups of several commits, a session that is removed, children of three, that one among them.
 pub(crate) fn recorded(directory: &Path, segments_wanted: usize, seed: u64) -> (LocalStore, Recording) {
     let store = open(directory);
     let mut random = Random(seed);
@@ -110,13 +136,23 @@ pub(crate) fn recorded(directory: &Path, segments_wanted: usize, seed: u64) -> (
     }
     record(&store, note(session(99), b"to be removed too"));
     let removed = history(&store).remove(&session(99)).unwrap();
+    record(&store, fork(50, 99, 1));
+    record(&store, fork(51, 0, store.head(session(0)).unwrap() / 2));
     store.remove(session(99)).unwrap();
-    for _ in 0..3 {
+    record(&store, fork(52, 50, 2));
+    for part in 0..3 {
         round(&store, &mut random, &mut digests, 700);
+        record(&store, notes(session(50 + part), &[b"the child's", b"own"]));
     }
     let mut originals = history(&store);
     originals.insert(session(99), removed);
     (store, Recording { originals, contents: digests })
+}
+
+/// The first commit of a child.
+fn fork(child: u64, parent: u64, seq: u64) -> Commit {
+    let point = ForkPoint { session: session(parent), seq };
+    note(session(child), b"forked").expecting(Expected::ForkOf(point))
 }
 
 /// A group of three commits, one of which has several events and one a content.
@@ -146,7 +182,7 @@ fn the_format_is_as_its_document_says() {
     let paths = segments(directory.path());
     let all: Vec<Frame> = paths.iter().flat_map(|path| frames_of(path)).collect();
     assert!(all.is_sorted_by_key(|frame| frame.group));
-    for kind in [COMMIT, CONTENT, LIST, REMOVAL, CLOSE, SEAL] {
+    for kind in [COMMIT, CONTENT, LIST, REMOVAL, CLOSE, SEAL, FORK] {
         assert!(all.iter().any(|frame| frame.kind == kind), "kind {kind}");
     }
     assert_eq!(all.last().unwrap().kind, CLOSE, "a clean end is marked");

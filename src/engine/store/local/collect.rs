@@ -128,8 +128,8 @@ struct Garbage {
 /// What must stay.
 struct Live {
     sessions: BTreeSet<SessionId>,
-    /// Removed sessions whose past children have.
-    buried: BTreeSet<SessionId>,
+    /// Sessions whose past children have, removed or not: everything of them stays, removals as well.
+    parents: BTreeSet<SessionId>,
     /// Where sessions were removed last: what stands before is gone, also when one came again.
     removals: BTreeMap<SessionId, Place>,
     contents: BTreeSet<Digest>,
@@ -158,10 +158,10 @@ impl Live {
             }
         })?;
         let slots = store.shared.slots.all();
-        let (buried, there): (Vec<_>, Vec<_>) =
-            slots.iter().filter(|slot| slot.visible() > 0).partition(|slot| slot.is_buried());
+        let (parents, there): (Vec<_>, Vec<_>) =
+            slots.iter().filter(|slot| slot.visible() > 0).partition(|slot| slot.lock().children > 0);
         let ids = |slots: Vec<&Arc<Slot>>| slots.into_iter().map(|slot| slot.id).collect();
-        let mut live = Self { sessions: ids(there), buried: ids(buried), removals, contents: BTreeSet::new() };
+        let mut live = Self { sessions: ids(there), parents: ids(parents), removals, contents: BTreeSet::new() };
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
             if frame.header.kind.commit_at().is_some() && live.keeps(place, frame.header.kind, frame.payload) {
@@ -177,7 +177,7 @@ impl Live {
     fn keeps(&self, place: Place, kind: Kind, payload: &[u8]) -> bool {
         let lives = |commit: CommitView<'_>| {
             let removed = self.removals.get(&commit.session);
-            self.buried.contains(&commit.session)
+            self.parents.contains(&commit.session)
                 || self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
         };
         match kind {
@@ -190,7 +190,7 @@ impl Live {
             // Without it the session would be back.
             Kind::Removal => {
                 let session = payload.first_chunk().map(|id| SessionId::from_bytes(*id));
-                session.is_some_and(|session| self.buried.contains(&session))
+                session.is_some_and(|session| self.parents.contains(&session))
             }
             Kind::Close | Kind::Seal => true,
         }

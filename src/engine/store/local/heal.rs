@@ -70,6 +70,10 @@ impl Shared {
                     Kind::Commit | Kind::Fork => {
                         let commit = frame.header.kind.commit_in(frame.payload).unwrap_or_default();
                         if let Ok(commit) = CommitView::parse(commit) {
+                            // Another life may have been under its id.
+                            if commit.first == 1 || frame.header.kind == Kind::Fork {
+                                positions.remove(&commit.session);
+                            }
                             positions.entry(commit.session).or_default().push((commit.first, place));
                         }
                     }

@@ -3,6 +3,7 @@
 //! What holds: a session counts the children whose [base](Slot::base) is in it, under its lock. A removed
 //! session with children is buried: nobody can open it, its events stay. When the last child goes, it goes too.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
 use super::slot::{Slot, SlotInner};
@@ -96,8 +97,16 @@ impl Slots {
         };
         if !slot.bury(place) {
             self.dissolve(&slot, place);
-        } else if !slot.dirty.swap(true, std::sync::atomic::Ordering::AcqRel) {
-            self.dirty().sessions.push(slot);
+        } else {
+            self.note(&slot);
+        }
+    }
+
+    /// Lets the index hear of a session.
+    pub(super) fn note(&self, slot: &Arc<Slot>) {
+        let mut dirty = self.dirty();
+        if !slot.dirty.swap(true, Ordering::AcqRel) {
+            dirty.sessions.push(Arc::clone(slot));
         }
     }
 

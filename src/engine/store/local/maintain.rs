@@ -104,6 +104,10 @@ impl Shared {
         let removed = removed.into_iter().map(|(session, _)| session).collect();
         let mut batch = Batch { contents, removed, ..Batch::default() };
         for slot in &sessions {
+            if slot.lock().removed.is_some_and(|place| place >= end) {
+                // Its row will have to say so, and nothing else will call it up again.
+                self.slots.note(slot);
+            }
             let (positions, row) = slot.indexable(end);
             batch.positions.push((slot.id, positions));
             batch.rows.extend(row);

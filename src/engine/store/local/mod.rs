@@ -361,10 +361,7 @@ impl EventStore for LocalStore {
         self.shared.pressed(staged);
         // Before anybody can write the frame, so that the index hears of it in time.
         if is_shared {
-            let mut dirty = self.shared.slots.dirty();
-            if !slot.dirty.swap(true, Ordering::Relaxed) {
-                dirty.sessions.push(Arc::clone(&slot));
-            }
+            self.shared.slots.note(&slot);
         } else {
             self.shared.slots.dirty().removed.push((session, staged.place));
         }
