@@ -70,7 +70,6 @@ fn files_of_a_child_that_never_began_are_swept() {
     let new = NewSession { name: None, backend: Some("podman".to_owned()), options: spec.options() };
     let known = sessions.create(new).unwrap().id();
     sessions.close();
-    drop(sessions);
     drop(spec.open(known, &store).unwrap());
     let (parent, child, nobodys) = (fresh(), fresh(), fresh());
     drop(foldspace::PodmanSandbox::open(nobodys, &options).unwrap());
