@@ -47,7 +47,7 @@ pub use backends::{
     MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions, MockRule, MockWorkspace,
     Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch, RunnerUse, Running, Shell,
     ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway, Touched, WarmContainers, Which,
-    Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_throwaways, unwatched,
+    Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_sandboxes, sweep_throwaways, unwatched,
 };
 pub use engine::bisect::{Bisect, Found, Verdict};
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};

@@ -36,6 +36,7 @@ pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
 pub use podman::{
     Leftover, Leftovers, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, WarmContainers, remove_leftovers,
+    sweep_sandboxes,
 };
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,

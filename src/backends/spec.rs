@@ -248,7 +248,7 @@ impl WorkspaceSpec {
                 let directory = options.directory.clone().unwrap_or_else(|| Self::directory(session, home));
                 Arc::new(HostWorkspace::open(&directory, options)?)
             }
-            Self::Podman(options) => Arc::new(PodmanSandbox::open(session, options)?),
+            Self::Podman(options) => Arc::new(PodmanSandbox::open_in(session, options, Some(home))?),
             Self::Mock(options) => Arc::new(
                 options
                     .answers

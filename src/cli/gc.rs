@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Leftovers, LocalStore, WorkspaceSpec, remove_leftovers, sweep_throwaways};
+use foldspace::{Leftovers, LocalStore, SessionId, WorkspaceSpec, remove_leftovers, sweep_sandboxes, sweep_throwaways};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -30,9 +30,11 @@ impl Gc {
         let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;
         // After the containers, which use them.
         let probes = sweep_throwaways(&directory, self.dry_run)?;
+        let sandboxes = sweep_sandboxes(&directory, self.dry_run, || sessions(globals))?;
         if out.is_json() {
             let mut value = as_json(serde_json::to_value(&report).unwrap_or_default(), &containers, &abandoned);
-            value["probes"] = probes.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+            value["probes"] = paths(&probes);
+            value["sandboxes"] = paths(&sandboxes);
             out.document(&value)?;
             return Ok(exit(&containers));
         }
@@ -54,6 +56,10 @@ impl Gc {
             let probes = text::count(probes.len() as u64, "throw-away workspace");
             out.line(format!("{verb} {probes}, whose process has ended"))?;
         }
+        if !sandboxes.is_empty() {
+            let sandboxes = text::count(sandboxes.len() as u64, "sandbox");
+            out.line(format!("{verb} the files of {sandboxes}, whose session is gone"))?;
+        }
         tell(&containers, &abandoned);
         Ok(exit(&containers))
     }
@@ -61,20 +67,27 @@ impl Gc {
 
 /// Directories of sessions that are gone.
 fn abandoned(globals: &Globals) -> Result<Vec<PathBuf>, Failure> {
+    let sessions = sessions(globals)?;
+    Ok(WorkspaceSpec::abandoned(&open::directory(globals)?, |id| sessions.contains(&id))?)
+}
+
+/// The sessions that there are at this moment.
+fn sessions(globals: &Globals) -> Result<Vec<SessionId>, Failure> {
     let opened = open::reading(globals)?;
-    let sessions = opened.sessions.list()?;
-    let is_there = |id| sessions.iter().any(|entry| entry.id == id);
-    Ok(WorkspaceSpec::abandoned(&open::directory(globals)?, is_there)?)
+    Ok(opened.sessions.list()?.iter().map(|entry| entry.id).collect())
+}
+
+fn paths(paths: &[PathBuf]) -> Value {
+    paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
 }
 
 fn as_json(mut report: Value, containers: &Leftovers, abandoned: &[PathBuf]) -> Value {
     let Leftovers { removed, elsewhere, failed, unasked } = containers;
-    let paths: Vec<_> = abandoned.iter().map(|path| path.to_string_lossy()).collect();
     report["containers"] = json!(removed);
     report["containers_elsewhere"] = json!(elsewhere);
     report["containers_failed"] = json!(failed);
     report["engine_unasked"] = json!(unasked);
-    report["abandoned"] = json!(paths);
+    report["abandoned"] = paths(abandoned);
     report
 }
 

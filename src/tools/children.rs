@@ -116,7 +116,7 @@ impl Nursery {
         begun.await.map_err(|_| stopped())?
     }
 
-    /// Files first: until the child's first event is recorded there is none, and what was made is swept.
+    /// Files first: until the child's first event is recorded there is none, and `foldspace gc` sweeps what was made.
     fn fork_now(
         &self,
         parent: &Dispatcher,
@@ -239,6 +239,9 @@ fn try_share(
         return Ok(None);
     }
     let workspace = spec.open(id, home)?;
-    plan.project(session, workspace.as_ref())?;
+    // What nobody has open yet may have been swept. Then it is filled from the child's history, and not by the plan.
+    if !workspace.is_blank() {
+        plan.project(session, workspace.as_ref())?;
+    }
     Ok(Some(workspace))
 }

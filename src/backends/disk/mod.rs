@@ -23,7 +23,7 @@ use crate::backends::{BackendError, FileChange, Touched};
 
 pub(crate) use anchor::Anchor;
 pub(crate) use aside::{Aside, WITHIN};
-pub(crate) use overlay::{Kin, OverlayDisk, OverlayOptions};
+pub(crate) use overlay::{Kin, OverlayDisk, OverlayOptions, SealError};
 pub(crate) use plain::PlainDisk;
 pub(crate) use tree::Tree;
 

@@ -7,7 +7,7 @@ use super::engine::{USER, WORKSPACE};
 use super::options::OverlayUse;
 use super::paths::{self, Paths};
 use crate::backends::blank::Blank;
-use crate::backends::disk::{OverlayDisk, OverlayOptions, PlainDisk, Tree};
+use crate::backends::disk::{OverlayDisk, OverlayOptions, PlainDisk, SealError, Tree};
 use crate::backends::on_disk::OnDisk;
 use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
 use crate::engine::path::EntryPath;
@@ -53,7 +53,7 @@ impl Files {
     }
 
     /// Shares the files with the session of that name, which has none yet. Gives false where they can't be shared.
-    pub(crate) fn share(&self, name: &str) -> std::io::Result<bool> {
+    pub(crate) fn share(&self, name: &str) -> Result<bool, SealError> {
         match self {
             Self::Overlay(disk) => disk.lock().share(name),
             Self::Plain(_) => Ok(false),
@@ -93,7 +93,7 @@ impl Files {
                 Ok(_) => true,
                 Err(error) => {
                     tracing::warn!(%error, "the workspace could not get a new layer");
-                    false
+                    !matches!(error, SealError::Misplaced(_))
                 }
             },
         }

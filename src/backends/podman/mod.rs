@@ -13,6 +13,7 @@ mod options;
 mod paths;
 mod requests;
 mod sandbox;
+mod stores;
 mod warm;
 mod way;
 
@@ -21,6 +22,7 @@ pub use leftovers::{Leftover, Leftovers, remove_leftovers};
 pub use options::{OverlayUse, PodmanOptions, RunnerUse};
 pub(crate) use paths::remove_files;
 pub use sandbox::PodmanSandbox;
+pub use stores::sweep_sandboxes;
 pub use warm::WarmContainers;
 
 /// The backend's name.

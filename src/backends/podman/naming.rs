@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::engine::{Engine, EngineError};
+use super::paths::Paths;
 
 /// How long that may take.
 const LIMIT: Duration = Duration::from_secs(30);
@@ -24,6 +25,19 @@ impl Engine {
                 other => other,
             },
             Ok(_) | Err(EngineError::NoContainer) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Removes the container that another process has noted for a session: it may not have the session's name.
+    pub(super) fn remove_noted(&self, paths: &Paths) -> Result<(), EngineError> {
+        let failed = |error: std::io::Error| EngineError::Failed {
+            action: "look for the session's last container",
+            reason: error.to_string(),
+        };
+        let Some(id) = paths.noted_container().map_err(failed)? else { return Ok(()) };
+        match self.remove(&id) {
+            Ok(()) | Err(EngineError::NoContainer) => paths.forget_container().map_err(failed),
             Err(error) => Err(error),
         }
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{FlockOperation, IFlags, ioctl_getflags, ioctl_setflags};
-use rustix::io::Errno;
 
 use super::engine::{DOOR, USER};
 use crate::backends::disk::Kin;
@@ -64,7 +63,7 @@ impl Paths {
     fn of(kin: Kin) -> io::Result<Self> {
         let root = kin.home();
         let paths = Self {
-            _lock: Arc::new(hold(&root)?),
+            _lock: Arc::new(hold(&kin)?),
             kin,
             layers: root.join("layers"),
             files: root.join("files"),
@@ -113,6 +112,34 @@ impl Paths {
         Ok(())
     }
 
+    /// Notes the container that is to show the files, for later processes: it may not have the session's name yet.
+    pub(crate) fn note_container(&self, id: &str) -> io::Result<()> {
+        write(&self.noted(), id.as_bytes(), 0o600)
+    }
+
+    /// The container that was noted last.
+    #[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
+    pub(crate) fn noted_container(&self) -> io::Result<Option<String>> {
+        match std::fs::read_to_string(self.noted()) {
+            Ok(id) => Ok(Some(id).filter(|id| !id.is_empty())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Notes that there is none any more.
+    #[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
+    pub(crate) fn forget_container(&self) -> io::Result<()> {
+        match std::fs::remove_file(self.noted()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn noted(&self) -> PathBuf {
+        self.root.join("container")
+    }
+
     /// Removes what is left of a spare container's directories.
     pub(crate) fn remove_spare(&self) {
         if let Err(error) = crate::backends::spec::remove(&self.root) {
@@ -129,35 +156,22 @@ impl Paths {
     }
 }
 
-/// Makes a session's directory, and keeps others from it for as long as the file is open.
-pub(crate) fn hold(root: &Path) -> io::Result<File> {
-    directory(root, 0o700)?;
-    lock(root)
-}
-
-/// Keeps others, of this store and of a copy of it, from the same session's files and container.
-fn lock(root: &Path) -> io::Result<File> {
-    let path = root.join("lock");
-    #[expect(clippy::disallowed_methods, reason = "a backend makes its own files")]
-    let file = File::options().create(true).truncate(false).write(true).open(&path)?;
-    let mut tries = 0;
-    loop {
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            // Whoever is just letting go of it may take a moment.
-            Err(Errno::WOULDBLOCK) if tries < TRIES => {
-                tries += 1;
-                std::thread::sleep(PAUSE);
-            }
-            Err(Errno::WOULDBLOCK) => {
-                let words = "the session's container and files are in use by another process, or opened twice in this \
-                             one; close them there first";
-                let words = format!("{words} ({} is locked)", path.display());
-                return Err(io::Error::new(io::ErrorKind::ResourceBusy, words));
-            }
-            Err(error) => return Err(error.into()),
+/// Makes a session's directory, and keeps others from it for as long as the file is open: those of this store and of a
+/// copy of it.
+pub(crate) fn hold(kin: &Kin) -> io::Result<File> {
+    let home = kin.home();
+    for _ in 0..=TRIES {
+        directory(&home, 0o700)?;
+        if let Some(lock) = kin.try_hold()? {
+            return Ok(lock);
         }
+        // Whoever is just letting go of it, or removes it, may take a moment.
+        std::thread::sleep(PAUSE);
     }
+    let words = "the session's container and files are in use by another process, or opened twice in this one; close \
+                 them there first";
+    let words = format!("{words} ({} is locked)", home.display());
+    Err(io::Error::new(io::ErrorKind::ResourceBusy, words))
 }
 
 /// Where all sessions' containers have their things.
@@ -223,7 +237,7 @@ fn is_idle(root: &Path) -> bool {
 
 /// The names in a directory; none where there is no such directory.
 #[expect(clippy::disallowed_methods, reason = "a backend looks for its own directories")]
-fn names_in(directory: &Path) -> impl Iterator<Item = String> + use<> {
+pub(crate) fn names_in(directory: &Path) -> impl Iterator<Item = String> + use<> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok())
 }
@@ -299,5 +313,23 @@ mod tests {
         assert_eq!(mode(&made), 0o755);
         write(&place.path().join("file"), b"", 0o644).unwrap();
         assert!(directory(&place.path().join("file"), 0o700).is_err());
+    }
+
+    #[test]
+    fn who_waits_for_a_directory_that_is_removed_has_a_new_one() {
+        let place = tempfile::tempdir().unwrap();
+        let kin = Kin::new(place.path(), "one", "layers");
+        let first = hold(&kin).unwrap();
+        let theirs = kin.clone();
+        let waiting = std::thread::spawn(move || hold(&theirs).unwrap());
+        std::thread::sleep(PAUSE * 2);
+        kin.remove_held().unwrap();
+        drop(first);
+        let second = waiting.join().unwrap();
+        assert!(kin.home().join("lock").exists());
+        assert!(kin.try_hold().unwrap().is_none(), "others are kept from it");
+        drop(second);
+        kin.remove().unwrap();
+        assert!(!kin.home().exists() && kin.try_hold().unwrap().is_none());
     }
 }

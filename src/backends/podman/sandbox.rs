@@ -1,5 +1,6 @@
 //! A session's sandbox: its files at once, its container when the first command needs it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::NAME;
@@ -8,6 +9,7 @@ use super::engine::WORKSPACE;
 use super::files::Files;
 use super::options::PodmanOptions;
 use super::paths::Paths;
+use super::stores;
 use crate::backends::blank::Blank;
 use crate::backends::commands::Commands;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
@@ -31,8 +33,20 @@ impl PodmanSandbox {
     /// # Errors
     /// [`BackendError`] when the place for the files can't be made.
     pub fn open(session: SessionId, options: &PodmanOptions) -> Result<Self, BackendError> {
+        Self::open_in(session, options, None)
+    }
+
+    /// The same for a session of the store in that directory, whose `gc` removes the files when the session is gone.
+    pub(crate) fn open_in(
+        session: SessionId,
+        options: &PodmanOptions,
+        store: Option<&Path>,
+    ) -> Result<Self, BackendError> {
         let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
         let paths = Paths::prepare(session).map_err(failed)?;
+        if let Some(store) = store {
+            stores::note(&paths.kin, store);
+        }
         let (files, blank) = Files::open(&paths, options.overlay)?;
         let container = SessionContainer::new(session, options.clone(), paths, files);
         let properties = ShellProperties {

@@ -315,8 +315,11 @@ impl Warm {
         // Another process may have left a container of that name, with commands that still run on these files.
         let had_one = paths.run.exists();
         if had_one {
+            engine.remove_noted(paths)?;
             engine.rename(&id, name)?;
         }
+        // Before it shows the files: who is killed before it has its name leaves no other trace of it.
+        paths.note_container(&id).map_err(refused("note the container"))?;
         paths.take_over(&self.paths).map_err(refused("hand over the container"))?;
         // First, because only who answers is surely the process of that number.
         let (executor, limits_enforced) = Way::Runner.reach(&engine, &id, pid, paths, &self.token, options)?;

@@ -75,7 +75,7 @@ fn what_looks_at_stores() {
     assert_eq!(fields(&checked), names);
     let collected = world.json(&["gc", "--dry-run"]);
     let names = ["commits", "contents", "bytes", "segments", "snapshot_blocks", "leftovers", "containers"];
-    let more = ["containers_elsewhere", "containers_failed", "engine_unasked", "abandoned"];
+    let more = ["containers_elsewhere", "containers_failed", "engine_unasked", "abandoned", "probes", "sandboxes"];
     assert_eq!(fields(&collected), [&names[..], &more].concat());
     let used = world.json(&["du"]);
     let names = ["kinds", "sessions", "store", "written_bytes", "kept_bytes", "dedup_ratio"];

@@ -44,20 +44,24 @@ fn a_child_has_the_files_and_neither_sees_what_the_other_changes() {
 fn nothing_but_files_goes_over() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     let parent = Sandbox::filled(&options, &FILES);
-    parent.sh("echo secret > /tmp/secret");
-    let mut command = ShellCommand::shell("env");
-    command.env.insert("SECRET".to_owned(), "parent's".to_owned());
-    assert!(super::run(parent.shell().unwrap().as_ref(), command).contains("SECRET"));
+    parent.sh("echo secret > /tmp/secret; echo secret > /dev/shm/secret");
+    let kept = "ls -A /tmp /dev/shm | grep secret || true";
+    assert_eq!(parent.sh(kept), "secret\nsecret\n", "it lasts in the parent");
     parent.rest();
     let child = parent.fork();
-    assert_eq!(child.sh("ls -A /tmp; env | grep SECRET || true"), "");
+    assert_eq!(child.sh(kept), "");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let cancel = CancellationToken::new();
-    let command = ShellCommand::shell("touch began; sleep 1000");
+    let mut command = ShellCommand::shell("touch began; sleep 1000");
+    command.env.insert("KEPT".to_owned(), "parents".to_owned());
     let running = runtime.spawn(parent.shell().unwrap().execute(command, unwatched(), cancel.clone()));
     let processes = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '";
     eventually("the parent's command runs", || parent.sh(processes).contains("sleep 1000"));
     assert!(!child.sh(processes).contains("sleep 1000"));
+    // That of a process that runs yet, for every call has an environment of its own.
+    let environments = "cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep -a ^KEPT= | sort -u";
+    assert_eq!(parent.sh(environments), "KEPT=parents\n");
+    assert_eq!(child.sh(environments), "");
     cancel.cancel();
     runtime.block_on(running).unwrap().unwrap();
     let door = "stat -c %i /run/foldspace/door/socket; cat /proc/sys/kernel/hostname";
@@ -142,12 +146,8 @@ fn a_container_that_a_killed_process_left_writes_nothing_into_a_child() {
     let mut parent = Sandbox::filled(&options, &FILES);
     parent.sh("true");
     parent.rest();
-    // Neither closed nor dropped: its container runs on, and shows the files.
-    let lost = parent.open.take().unwrap();
-    let home = home(parent.id);
-    let lock = home.join("lock");
-    std::fs::rename(&lock, home.join("lock.lost")).unwrap();
-    parent.open = Some(foldspace::PodmanSandbox::open(parent.id, &options).unwrap());
+    // Its container runs on, and shows the files.
+    let lost = parent.lose(&options);
     assert_eq!(named(&parent.name()).len(), 1);
     parent.rest();
     let child = parent.fork();

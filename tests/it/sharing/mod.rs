@@ -1,6 +1,7 @@
 //! What the containers of several sessions share, and what they must not.
 
 mod files;
+mod killed;
 mod warm;
 
 use foldspace::{
@@ -75,6 +76,15 @@ impl Sandbox {
             MachineNews::Stopped(_) => None,
         };
         self.news().into_iter().filter_map(is_start).collect()
+    }
+
+    /// As another process finds it after this one was killed: neither closed nor dropped, so that what runs runs on.
+    fn lose(&mut self, options: &PodmanOptions) -> PodmanSandbox {
+        let lost = self.open.take().unwrap();
+        let home = crate::rig::cache().join(self.id.to_string());
+        std::fs::rename(home.join("lock"), home.join("lock.lost")).unwrap();
+        self.open = Some(PodmanSandbox::open(self.id, options).unwrap());
+        lost
     }
 
     /// As another process would find it.

@@ -160,6 +160,32 @@ fn an_idle_one_is_removed_and_the_next_command_has_another() {
     assert!(second.created && second.id != first);
 }
 
+/// A process that is killed before the container has the session's name leaves one that may have any.
+#[test]
+fn one_that_a_killed_process_has_not_named_writes_nothing_any_more() {
+    let Some(options) = options(409) else { return };
+    for next in ["a command", "a command in a warm one", "a fork"] {
+        let warm = keep(&options, 1);
+        let mut parent = Sandbox::filled(&options, &[("a", "a")]);
+        parent.sh("true");
+        let first = parent.started()[0].id.clone();
+        eventually("it has the session's name", || named(&parent.name()) == [first.clone()]);
+        let other = format!("foldspace-unnamed-{}", parent.id);
+        podman(async |podman| podman.containers().get(&first).rename(&other).await).unwrap();
+        warm.wait(PATIENCE).unwrap();
+        let warm = (next == "a command in a warm one").then_some(warm);
+        let lost = parent.lose(&options);
+        if next == "a fork" {
+            parent.rest();
+            drop(parent.fork());
+        } else {
+            assert_eq!(parent.sh("cat a"), "a");
+        }
+        assert_eq!(named(&other), Vec::<String>::new(), "{next}");
+        drop((lost, warm));
+    }
+}
+
 const KILLED: &str = "FOLDSPACE_TEST_KEEPS_WARM";
 
 struct Ends(Child);

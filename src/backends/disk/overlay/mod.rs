@@ -1,6 +1,7 @@
 //! A session's files in an overlay, whose small upper layer is what has changed.
 
 mod attach;
+mod home;
 mod layers;
 mod list;
 mod mount;
@@ -77,6 +78,18 @@ pub(crate) struct OverlayDisk {
     pub(super) places: Vec<Place>,
     /// Removes what is not needed any more.
     removing: Option<JoinHandle<()>>,
+}
+
+/// Why an upper layer could not be sealed, or shared.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SealError {
+    /// Something could not be made. All is as it was.
+    #[error(transparent)]
+    Unmade(#[from] io::Error),
+    /// The files could not be put where they are attached. That container still shows the old ones and has to be given
+    /// up.
+    #[error(transparent)]
+    Misplaced(io::Error),
 }
 
 /// What a seal has put another in the place of.
@@ -177,9 +190,8 @@ impl OverlayDisk {
     /// many, makes one of them. Gives whether it did. No command may run meanwhile.
     ///
     /// # Errors
-    /// When a layer can't be made or mounted, nothing has changed. When the files could not be put where they are
-    /// attached, that container still shows the old ones and has to be given up.
-    pub(crate) fn seal_if_large(&mut self) -> io::Result<bool> {
+    /// [`SealError`].
+    pub(crate) fn seal_if_large(&mut self) -> Result<bool, SealError> {
         if self.known.len() <= self.options.seal_above {
             return Ok(false);
         }
@@ -188,10 +200,10 @@ impl OverlayDisk {
     }
 
     /// As [`OverlayDisk::seal_if_large`], whatever the size.
-    pub(crate) fn seal(&mut self) -> io::Result<()> {
+    pub(crate) fn seal(&mut self) -> Result<(), SealError> {
         let (replaced, placed) = self.put_layer_on()?;
         replaced.remove();
-        placed
+        placed.map_err(SealError::Misplaced)
     }
 
     /// Seals the upper layer. Gives what is not needed any more, and whether the files are shown where they were.
@@ -240,17 +252,17 @@ impl OverlayDisk {
     /// an overlay of that name.
     ///
     /// # Errors
-    /// As [`OverlayDisk::seal_if_large`], and when the other one can't be made; it is none then.
-    pub(crate) fn share(&mut self, name: &str) -> io::Result<bool> {
-        if self.mounted.changed()?.is_some() {
+    /// [`SealError`]; the other one is none then.
+    pub(crate) fn share(&mut self, name: &str) -> Result<bool, SealError> {
+        if self.mounted.changed().map_err(io::Error::from)?.is_some() {
             let (replaced, placed) = self.put_layer_on()?;
             // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
             let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
             self.removing = thread.spawn(move || replaced.remove()).ok();
-            placed?;
+            placed.map_err(SealError::Misplaced)?;
         }
         let touched = self.carried.iter().cloned().chain(self.missing.places()).collect();
-        self.stack.share(name, touched)
+        Ok(self.stack.share(name, touched)?)
     }
 
     fn place_again(&mut self, mounted: &Mounted) -> io::Result<()> {

@@ -13,6 +13,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::home::LOCK;
 use super::layers::{LAYERS, LIST, NEXT_LIST};
 use super::list::{LayerName, List, is_name};
 use crate::backends::disk::beneath::{context, open_in};
@@ -140,15 +141,23 @@ impl Kin {
         Ok(listed)
     }
 
-    /// Removes all that belongs to this overlay, but for layers that others use: those go with the last of them.
+    /// Removes all that belongs to this overlay, but for layers that others use: those go with the last of them. Who has
+    /// it open loses it.
     ///
     /// # Errors
     /// When it can't be removed. What was begun is gone on with by [`Kin::sweep`].
     pub(crate) fn remove(&self) -> io::Result<()> {
+        // Nobody begins with it meanwhile.
+        let _held = self.try_hold()?;
+        self.remove_held()
+    }
+
+    /// The same for who keeps others from it.
+    pub(crate) fn remove_held(&self) -> io::Result<()> {
         let root = self.root();
         let top = match open_in(CWD, root.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
             // A plain directory, or nothing.
-            Err(Errno::NOENT | Errno::NOTDIR) => return crate::backends::spec::remove(&self.home()),
+            Err(Errno::NOENT | Errno::NOTDIR) => return self.clear(),
             other => other.map_err(failed("open", &root))?,
         };
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -157,18 +166,32 @@ impl Kin {
         for name in [LIST, NEXT_LIST] {
             remove_all(top.as_fd(), name.as_bytes()).map_err(failed("remove", &root.join(name)))?;
         }
-        self.finish_if_gone()
+        self.finish()
     }
 
     fn is_gone(&self) -> bool {
         rustix::fs::access(self.root().join(GONE), rustix::fs::Access::EXISTS).is_ok()
     }
 
+    /// Keeps others from an overlay that is gone. None where it is not, or somebody is making it anew.
+    fn hold_gone(&self) -> io::Result<Option<std::fs::File>> {
+        if !self.is_gone() {
+            return Ok(None);
+        }
+        let held = self.try_hold()?;
+        // It may have been somebody's in between.
+        Ok(held.filter(|_| self.is_gone()))
+    }
+
     /// Removes what nobody uses any more of an overlay that is gone.
     fn finish_if_gone(&self) -> io::Result<()> {
-        if !self.is_gone() {
-            return Ok(());
+        match self.hold_gone()? {
+            Some(_held) => self.finish(),
+            None => Ok(()),
         }
+    }
+
+    fn finish(&self) -> io::Result<()> {
         let root = self.root();
         // Held until all is done, or another user that ends would meet half of it.
         let users = Users::hold(&root, false)?;
@@ -177,15 +200,18 @@ impl Kin {
             None => BTreeSet::new(),
         };
         if used.is_empty() {
-            return crate::backends::spec::remove(&self.home());
+            return self.clear();
         }
         let mut at = self.home();
         for step in &self.within {
-            remove_but(&at, |name| Path::new(name) == Path::new(step))?;
+            remove_but(&at, |name| name == LOCK || Path::new(name) == Path::new(step))?;
             at = at.join(step);
         }
-        remove_but(&root, |name| [LAYERS, USERS, GONE].contains(&name))?;
-        remove_but(&root.join(LAYERS), |name| name.parse().is_ok_and(|number| used.contains(&number)))
+        remove_but(&root, |name| [LAYERS, USERS, GONE, LOCK].contains(&name))?;
+        remove_but(&root.join(LAYERS), |name| name.parse().is_ok_and(|number| used.contains(&number)))?;
+        // Last, or somebody could begin in what is being removed.
+        let lock = self.home().join(LOCK);
+        vanished(unlinkat(CWD, lock.as_path(), AtFlags::empty())).map_err(failed("remove", &lock)).map(drop)
     }
 
     /// This overlay is somebody's, whatever was noted before. Gives the layers that stay because others use them.
@@ -213,11 +239,11 @@ impl Kin {
                 self.note(&user, &[])?;
             }
         }
-        if self.is_gone() {
+        match self.hold_gone()? {
             // It may have been interrupted before its own marks were taken away.
-            return self.remove();
+            Some(_held) => self.remove_held(),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -290,6 +316,6 @@ fn remove_but(directory: &Path, stays: impl Fn(&str) -> bool) -> io::Result<()> 
     Ok(())
 }
 
-fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error + use<> {
+pub(super) fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error + use<> {
     context(what, &path.display().to_string())
 }

@@ -75,7 +75,7 @@ impl Disk for Sealing {
 
     fn settle(&mut self) -> std::io::Result<()> {
         self.0.settle()?;
-        self.0.seal()
+        self.0.seal().map_err(std::io::Error::other)
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {

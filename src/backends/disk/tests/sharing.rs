@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::rig::{World, assert_covered, overlay, path, through, walk};
 use crate::backends::FileChange;
-use crate::backends::disk::{Disk, Kin, OverlayDisk, OverlayOptions, Touched, Tree};
+use crate::backends::disk::{Disk, Kin, OverlayDisk, OverlayOptions, SealError, Touched, Tree};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -384,4 +384,44 @@ fn after_a_new_start_of_the_machine_a_child_is_blank() {
     let parent = family.open("parent").unwrap();
     assert_eq!(text(&parent, "a/one").unwrap(), "a/one");
     assert!(!family.layers("parent").contains(&"0".to_owned()), "{:?}", family.layers("parent"));
+}
+
+/// Another process makes the parent anew at the moment when its last user goes.
+#[test]
+fn what_somebody_begins_anew_does_not_go_with_its_last_user() {
+    let Some(family) = Family::new() else { return };
+    let mut parent = family.create("parent");
+    rest(&mut parent);
+    assert!(parent.share("child").unwrap());
+    drop(parent);
+    family.kin("parent").remove().unwrap();
+    // Who has it now has not said yet that it is somebody's again.
+    let held = family.kin("parent").try_hold().unwrap().unwrap();
+    assert!(family.kin("parent").try_hold().unwrap().is_none());
+    family.kin("child").remove().unwrap();
+    family.sweep("parent");
+    assert_eq!(in_directory(&family.root("parent")), ["gone", "layers", "users"]);
+    let parent = family.create("parent");
+    drop(held);
+    family.sweep("parent");
+    assert_eq!(text(&parent, "a/one").unwrap(), "a/one");
+    drop(parent);
+    family.kin("parent").remove().unwrap();
+    assert!(!family.home("parent").exists());
+}
+
+#[test]
+fn a_child_that_can_not_be_made_changes_nothing() {
+    let Some(family) = Family::new() else { return };
+    let mut parent = family.create("parent");
+    fs::write(view(&parent).join("later"), "later").unwrap();
+    rest(&mut parent);
+    let before = world(&parent);
+    fs::create_dir_all(family.home("child")).unwrap();
+    fs::write(family.home("child").join("layers"), "in the way").unwrap();
+    let failed = parent.share("child").unwrap_err();
+    assert!(matches!(failed, SealError::Unmade(_)), "{failed:?}");
+    assert_eq!((world(&parent), family.users("parent")), (before, Vec::new()));
+    fs::remove_file(family.home("child").join("layers")).unwrap();
+    assert!(parent.share("child").unwrap());
 }

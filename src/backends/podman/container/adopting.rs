@@ -1,8 +1,9 @@
 //! What a session's container has from elsewhere and gives: a container that is there already, files for another session.
 
 use super::{Live, Machine, SessionContainer};
+use crate::backends::disk::SealError;
 use crate::backends::podman::way::Way;
-use crate::backends::podman::{paths, warm};
+use crate::backends::podman::{paths, stores, warm};
 use crate::engine::event::ContainerStarted;
 use crate::engine::id::SessionId;
 
@@ -20,30 +21,52 @@ impl SessionContainer {
         Some((Live { id, pid, executor, was_warm: true }, event))
     }
 
-    /// Shares the files as they are with a session that has none yet. Gives false where they can't be, or a command runs.
+    /// Shares the files as they are with a session that has none yet. Gives false where they can't be, or where a command
+    /// runs or may run.
     pub(in crate::backends::podman) fn share_files(&self, child: SessionId) -> std::io::Result<bool> {
         let mut machine = self.lock();
         let (own, child) = (self.paths.kin.home(), paths::kin(child)?);
         if !self.under_way.is_empty() || !self.files.is_overlay() || own.parent() != child.home().parent() {
             return Ok(false);
         }
-        if machine.way.is_none() && self.paths.run.exists() {
-            // A container that a killed process has left may write to these files yet.
-            let engine = self.engine(&mut machine);
-            let removed = engine.and_then(|engine| engine.remove_other(&self.name, None));
-            if let Err(error) = removed {
-                tracing::debug!(%error, "no container of the session was looked for");
-            }
+        if !self.is_left_alone(&mut machine) {
+            return Ok(false);
         }
-        let _held = paths::hold(&child.home())?;
+        let _held = paths::hold(&child)?;
         // One that is there already, and plain.
         if child.home().join("files").exists() {
             return Ok(false);
         }
-        let shared = self.files.share(child.name());
-        if shared.is_err() {
-            self.tear_down_held(&mut machine, "its files could not be shown");
+        stores::note_same(&child, &self.paths.kin);
+        match self.files.share(child.name()) {
+            Ok(shared) => Ok(shared),
+            Err(SealError::Unmade(error)) => Err(error),
+            Err(SealError::Misplaced(error)) => {
+                self.tear_down_held(&mut machine, "its files could not be shown");
+                Err(error)
+            }
         }
-        shared
+    }
+
+    /// Whether no container can write to the files but one whose commands are known.
+    fn is_left_alone(&self, machine: &mut Machine) -> bool {
+        let can_ask = machine.engine.is_some() || machine.unreachable.is_some();
+        let is_known = match &machine.container {
+            Some(container) if container.executor.is_alive() => true,
+            None if machine.stopped.is_some() || !machine.tried => true,
+            _ => can_ask && self.tear_down_held(machine, "vanished"),
+        };
+        // Who has brought one up since has removed what a killed process has left.
+        if !is_known || machine.way.is_some() || !self.paths.run.exists() {
+            return is_known;
+        }
+        let removed = self.engine(machine).and_then(|engine| {
+            engine.remove_noted(&self.paths)?;
+            engine.remove_other(&self.name, None)
+        });
+        if let Err(error) = &removed {
+            tracing::debug!(%error, "a killed process may have left a container that writes to the files");
+        }
+        removed.is_ok()
     }
 }

@@ -197,6 +197,7 @@ impl SessionContainer {
         stopped: Option<String>,
         way: &Way,
     ) -> Result<(Live, ContainerStarted), EngineError> {
+        engine.remove_noted(&self.paths)?;
         let there = match engine.inspect(&self.name) {
             Ok(seen) => Some(seen),
             Err(EngineError::NoContainer) => None,
@@ -375,6 +376,8 @@ impl SessionContainer {
                 return false;
             }
         }
+        // What is left of the note costs a question.
+        drop(self.paths.forget_container());
         machine.tried = false;
         machine.stopped = None;
         if let Some(container) = machine.container.take() {

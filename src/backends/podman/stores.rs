@@ -1,0 +1,111 @@
+//! Whose sessions have their files where containers have their things: several stores may share that place.
+
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::NAME;
+use super::paths;
+use crate::backends::BackendError;
+use crate::backends::disk::Kin;
+use crate::engine::id::SessionId;
+
+/// Directories that are held at once, while the sessions are counted again.
+const HELD_MAX: usize = 64;
+
+/// Notes beside a session's files whose session it is. What could not be noted nobody sweeps.
+pub(super) fn note(kin: &Kin, store: &Path) {
+    // A place that is not there is nobody's store.
+    let Ok(name) = name_of(store) else { return };
+    if let Err(error) = write(kin, &name) {
+        tracing::debug!(%error, place = %kin.home().display(), "`foldspace gc` will leave these files");
+    }
+}
+
+/// Notes that a session is of the same store as another one.
+pub(super) fn note_same(kin: &Kin, as_of: &Kin) {
+    if let Some(name) = noted(as_of)
+        && let Err(error) = write(kin, &name)
+    {
+        tracing::debug!(%error, place = %kin.home().display(), "`foldspace gc` will leave these files");
+    }
+}
+
+fn write(kin: &Kin, name: &[u8]) -> io::Result<()> {
+    if noted(kin).is_some_and(|noted| noted == name) {
+        return Ok(());
+    }
+    paths::write(&kin.note_of_store(), name, 0o600)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
+fn noted(kin: &Kin) -> Option<Vec<u8>> {
+    std::fs::read(kin.note_of_store()).ok()
+}
+
+/// A store's directory, told apart from others that are, or were, at the same path: where machines or containers share
+/// a place for files, each may have its stores at the paths that the others have them at.
+fn name_of(store: &Path) -> io::Result<Vec<u8>> {
+    let place = store.canonicalize()?;
+    let metadata = place.metadata()?;
+    let mut name = format!("{}:{}\n", metadata.dev(), metadata.ino()).into_bytes();
+    name.extend_from_slice(place.as_os_str().as_bytes());
+    Ok(name)
+}
+
+/// Removes what sessions that a store does not know have left where containers have their things: those that were
+/// removed while the files could not be, and children that a process was killed in the midst of making. With `dry_run`
+/// only finds it. `home` is the store's directory, with which the workspaces were opened, and `sessions` gives the
+/// sessions that it has at that moment.
+///
+/// Files that somebody has open, or that belong to another store or to nobody who is known, stay, and so do those that
+/// other sessions share.
+///
+/// # Errors
+/// [`BackendError`] when they can't be removed; and what `sessions` says.
+pub fn sweep_sandboxes<E: From<BackendError>>(
+    home: &Path,
+    dry_run: bool,
+    sessions: impl Fn() -> Result<Vec<SessionId>, E>,
+) -> Result<Vec<PathBuf>, E> {
+    // Without a place for files there are none.
+    let (Ok(all), Ok(name)) = (paths::cache(), name_of(home)) else { return Ok(Vec::new()) };
+    let known = sessions()?;
+    let ids = paths::names_in(&all).filter_map(|name| name.parse::<SessionId>().ok());
+    let kin = ids.filter(|id| !known.contains(id)).filter_map(|id| Some((id, paths::kin(id).ok()?)));
+    let ours: Vec<(SessionId, Kin)> = kin.filter(|(_, kin)| noted(kin).is_some_and(|noted| noted == name)).collect();
+    let mut found = Vec::new();
+    for some in ours.chunks(HELD_MAX) {
+        found.extend(sweep(some, dry_run, &sessions)?);
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn sweep<E: From<BackendError>>(
+    some: &[(SessionId, Kin)],
+    dry_run: bool,
+    sessions: impl Fn() -> Result<Vec<SessionId>, E>,
+) -> Result<Vec<PathBuf>, E> {
+    let failed = |error: io::Error| BackendError { backend: NAME, reason: error.to_string() };
+    let mut idle = Vec::new();
+    for (id, kin) in some {
+        if let Some(held) = kin.try_hold().map_err(failed)? {
+            idle.push((id, kin, held));
+        }
+    }
+    // Again, now that nobody has them: whoever makes a child lets go of its files when the child is recorded.
+    let known = sessions()?;
+    let mut found = Vec::new();
+    for (_, kin, _held) in idle.into_iter().filter(|(id, ..)| !known.contains(id)) {
+        // Its last user may have taken it along meanwhile.
+        if noted(kin).is_some() {
+            found.push(kin.home());
+            if !dry_run {
+                kin.remove_held().map_err(failed)?;
+            }
+        }
+    }
+    Ok(found)
+}

@@ -1,0 +1,115 @@
+//! What is left where a process was killed, or something could not be done.
+
+use std::path::Path;
+use std::process::Command;
+
+use foldspace::{
+    Clock, MachineNews, NewSession, PodmanOptions, Registry, SessionId, Sessions, SystemClock, Workspace, WorkspaceSpec,
+};
+
+use super::{Sandbox, file};
+use crate::rig::{Kind, Rig, cache, eventually, named};
+
+fn fresh() -> SessionId {
+    SessionId::from_bytes(SystemClock::default().fresh_id())
+}
+
+fn home(id: SessionId) -> std::path::PathBuf {
+    cache().join(id.to_string())
+}
+
+#[test]
+fn nothing_is_shared_that_a_container_may_still_write_to() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let mut parent = Sandbox::filled(&options, &[("a", "a")]);
+    parent.sh("true");
+    parent.rest();
+    let nowhere = PodmanOptions { connection: Some("unix:///nowhere.sock".to_owned()), ..options.clone() };
+    let lost = parent.lose(&nowhere);
+    let child = fresh();
+    assert!(!parent.fork_to(child).unwrap(), "nobody knows what runs");
+    assert!(!home(child).exists());
+    assert_eq!(named(&parent.name()).len(), 1);
+    drop(lost);
+    parent.reopen();
+    parent.rest();
+    drop(parent.fork());
+}
+
+#[test]
+fn a_child_that_can_not_be_made_costs_the_parent_no_container() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let parent = Sandbox::filled(&options, &[("a", "a")]);
+    parent.sh("echo made > made; echo kept > /tmp/kept");
+    parent.rest();
+    let child = fresh();
+    std::fs::create_dir(home(child)).unwrap();
+    std::fs::write(home(child).join("layers"), "in the way").unwrap();
+    parent.fork_to(child).unwrap_err();
+    let stopped = parent.news().into_iter().find(|news| matches!(news, MachineNews::Stopped(_)));
+    assert_eq!(stopped, None);
+    assert_eq!(parent.sh("cat made /tmp/kept a"), "made\nkept\na");
+    std::fs::remove_dir_all(home(child)).unwrap();
+}
+
+fn gc(store: &Path, more: &[&str]) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
+    let output = command.arg("gc").args(more).env("FOLDSPACE_DATA", store).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn files_of_a_child_that_never_began_are_swept() {
+    let Some(options) = Rig::options(Kind::Overlay) else { return };
+    let place = tempfile::tempdir().unwrap();
+    let [store, other] = ["store", "other"].map(|name| place.path().join(name));
+    drop(Sessions::open(&other, Registry::standard()).unwrap());
+    let sessions = Sessions::open(&store, Registry::standard()).unwrap();
+    let spec = WorkspaceSpec::Podman(options.clone());
+    let new = NewSession { name: None, backend: Some("podman".to_owned()), options: spec.options() };
+    let known = sessions.create(new).unwrap().id();
+    sessions.close();
+    drop(spec.open(known, &store).unwrap());
+    let (parent, child, nobodys) = (fresh(), fresh(), fresh());
+    drop(foldspace::PodmanSandbox::open(nobodys, &options).unwrap());
+    let open = spec.open(parent, &store).unwrap();
+    open.project(&[file("a", "a")]).unwrap();
+    open.filled().unwrap();
+    // Killed before the child's first event.
+    assert!(open.fork_to(child).unwrap());
+    let users = home(parent).join("layers/overlay/users");
+    assert!(users.join(child.to_string()).is_symlink());
+
+    assert_eq!(gc(&other, &[]).matches("sandbox").count(), 0);
+    let would = gc(&store, &["--dry-run"]);
+    assert!(would.contains("would remove the files of 1 sandbox, whose session is gone"), "{would}");
+    let would: serde_json::Value = serde_json::from_str(&gc(&store, &["--dry-run", "--json"])).unwrap();
+    assert_eq!(would["sandboxes"], serde_json::json!([home(child)]));
+    assert!(home(child).exists());
+    let told = gc(&store, &[]);
+    assert!(told.contains("removed the files of 1 sandbox, whose session is gone"), "{told}");
+    assert!(!home(child).exists() && !users.join(child.to_string()).is_symlink());
+    assert!(home(parent).exists(), "somebody has it open");
+
+    let grandchild = fresh();
+    assert!(open.fork_to(child).unwrap());
+    let begun = spec.open(child, &store).unwrap();
+    assert!(begun.fork_to(grandchild).unwrap());
+    drop(open);
+    eventually("what the open one uses alone stays of the parent", || {
+        gc(&store, &[]);
+        !home(parent).join("lock").exists() && !home(grandchild).exists()
+    });
+    assert!(users.join(child.to_string()).is_symlink() && home(known).exists() && home(nobodys).exists());
+    drop(begun);
+    eventually("the last of them takes all along", || {
+        gc(&store, &[]);
+        !home(child).exists() && !home(parent).exists()
+    });
+    assert!(home(known).exists() && home(nobodys).exists());
+    for id in [known, nobodys] {
+        spec.remove(id, &store).unwrap();
+        assert!(!home(id).exists());
+    }
+}
