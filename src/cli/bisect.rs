@@ -1,13 +1,13 @@
 //! `foldspace bisect`: the first change after which a command fails, or a predicate holds.
 
-use std::path::PathBuf;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anstyle::Style;
 use clap::ValueEnum;
 use foldspace::{
-    BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, HostOptions, PodmanOptions, Predicate,
+    BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions, Predicate,
     PredicateError, ProbeRecord, Seq, Session, ShellCommand, Verdict, WorkspaceSpec, bisect, bisect_slices,
     first_position,
 };
@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::exit::{Exit, Failure};
 use super::interrupt::Signals;
 use super::output::{self, BAD, BOLD, DIM, GOOD, ODD, Out};
+use super::outside::Home;
 use super::position::Position;
 use super::{Globals, calls, diffs, events, open, text, tree, workspace};
 
@@ -76,7 +77,8 @@ enum Backend {
 
 impl Bisect {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let opened = open::reading(globals)?;
+        // It may take hours: nobody else is to wait for the store.
+        let opened = open::following(globals)?;
         let session = opened.find(&self.session)?.session;
         let bad = self.bad.as_ref().map_or_else(|| Ok(session.head()?), |position| position.resolve(&session))?;
         let good = match &self.good {
@@ -88,9 +90,9 @@ impl Bisect {
             let predicate = Predicate::parse(text, opened.sessions.registry())?;
             return by_slice(&session, &predicate, good, bad, out);
         }
-        let spec = self.spec(&session)?;
+        let (spec, home) = (self.spec(&session)?, Home::of(globals)?);
         let bisection = Bisection {
-            home: home(globals)?,
+            home: home.path().to_owned(),
             command: self.command()?,
             policy: CommandPolicy { auto_confirm: true, ..CommandPolicy::default() },
             jobs: usize::from(self.jobs),
@@ -137,13 +139,6 @@ impl Bisect {
             }
         })
     }
-}
-
-/// Where probes' directories are made: with the data, where `gc` finds those of a killed process.
-pub(super) fn home(globals: &Globals) -> Result<PathBuf, Failure> {
-    let directory = open::existing(globals)?;
-    let may_write = rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK).is_ok();
-    Ok(if may_write { directory } else { std::env::temp_dir() })
 }
 
 /// Bisects until it is done or somebody wants it to end. Each probe is shown when it is done.
@@ -196,6 +191,11 @@ fn show(session: &Session, report: &BisectReport, out: &mut Out) -> Result<(), F
     if report.is_odd {
         output::note("something good was seen after something bad: this is one of several changes from good to bad");
     }
+    let left_out = left_out(report);
+    if let Some(first) = left_out.first() {
+        let count = text::count(left_out.len() as u64, "entry");
+        output::note(&format!("{count} could not be made again in the probes, such as {}", first.rooted()));
+    }
     let (probes, checks) = (text::count(report.probes.len() as u64, "probe"), report.checks.len());
     let (changes, (good, bad)) = (text::count(report.changes as u64, "change"), report.ends);
     out.line(out.paint(DIM, format!("\n{probes}, and {checks} of the ends, for {changes} between {good} and {bad}")))
@@ -238,6 +238,11 @@ fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Resul
     Ok(())
 }
 
+/// What probes had not though it was there then.
+fn left_out(report: &BisectReport) -> BTreeSet<&EntryPath> {
+    report.checks.iter().chain(&report.probes).flat_map(|record| &record.left_out).collect()
+}
+
 fn record_json(record: &ProbeRecord) -> Value {
     json!({
         "seq": record.seq,
@@ -261,6 +266,7 @@ fn as_json(bisection: &Bisection, report: &BisectReport) -> Result<Value, Failur
     value["checks"] = json!(records(&report.checks));
     value["probes"] = json!(records(&report.probes));
     value["several"] = json!(report.is_odd);
+    value["left_out"] = json!(left_out(report));
     Ok(value)
 }
 
@@ -340,7 +346,14 @@ fn printed(record: &ProbeRecord, hint: &str) -> String {
     }
     let lines: Vec<&str> = text.lines().rev().take(5).collect();
     let shown: String = lines.into_iter().rev().map(|line| format!("\n  {line}")).collect();
-    format!("{hint}{shown}")
+    let left_out = record.left_out.first().map_or(String::new(), |first| {
+        let count = text::count(record.left_out.len() as u64, "entry");
+        format!(
+            "; the probe had not all that was there then: {count} could not be made again, such as {}",
+            first.rooted()
+        )
+    });
+    format!("{hint}{left_out}{shown}")
 }
 
 impl From<PredicateError> for Failure {

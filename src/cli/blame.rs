@@ -97,13 +97,21 @@ fn show(path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure>
 
 /// Who wrote it, in four cells.
 fn head(path: &EntryPath, change: &PathChange) -> [String; 4] {
-    let what = match &change.cause {
-        Cause::Call { call, .. } => format!("#{call} {}", text::one_line(change.cause.name(), 40)),
-        other => other.name().to_owned(),
-    };
+    let what = why(&change.cause);
     let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
     let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
     [change.seq.to_string(), text::one_line(&format!("{what}{place}"), 80), agent, text::moment(change.time)]
+}
+
+/// Why something changed, in a few words.
+pub(super) fn why(cause: &Cause) -> String {
+    match cause {
+        Cause::Call { call, .. } => format!("#{call} {}", text::one_line(cause.name(), 40)),
+        Cause::Rewind { to: Some(to) } => format!("rewind to {to}"),
+        Cause::Merge { child, from: Some(from) } => format!("merge {}@{from}", text::one_line(child, 60)),
+        Cause::Merge { child, from: None } => format!("merge {}", text::one_line(child, 60)),
+        other => other.name().to_owned(),
+    }
 }
 
 impl From<BlameError> for Failure {

@@ -1,14 +1,15 @@
 //! `foldspace history`: what became of a path.
 
-use foldspace::{Cause, EntryPath, Node, PathChange, Seq, Session, VirtualFileSystem, path_history};
+use foldspace::{Entry, EntryPath, Node, PathChange, Session, path_history};
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::blame::why;
 use super::exit::{Exit, Failure};
 use super::output::{BAD, DIM, GOOD, NOTED, ODD, Out};
 use super::position::At;
 use super::table::{Cell, Table};
-use super::{diffs, open, text, tree};
+use super::{diffs, open, text};
 
 /// Shows every change of a file, or of everything below a directory; moves of a file are followed
 #[derive(Debug, clap::Args)]
@@ -76,10 +77,10 @@ impl History {
 
 /// What an event did to an entry. A file that was moved is compared with what it was.
 fn patches(session: &Session, change: &PathChange) -> Result<Vec<diffs::Patch>, Failure> {
-    let files = |seq: Seq| session.state_at(seq).map(|state| tree::files(&state));
-    let (before, after) = (files(change.seq.saturating_sub(1))?, files(change.seq)?);
-    let only = |files: &VirtualFileSystem| files.get(&change.path).cloned();
-    let change = match (only(&before), only(&after)) {
+    // A patch is of what stands there; the rest of an entry is no part of it.
+    let entry =
+        |node: &Node| Entry { node: node.clone(), version: 0, created_at: change.time, updated_at: change.time };
+    let change = match (change.before.as_ref().map(entry), change.after.as_ref().map(entry)) {
         (None, Some(after)) if change.moved_from.is_none() => {
             foldspace::Change::Added { path: change.path.clone(), after }
         }
@@ -98,15 +99,11 @@ fn cells(change: &PathChange) -> [Cell; 7] {
         (_, None) => BAD,
         _ => ODD,
     };
-    let cause = match &change.cause {
-        Cause::Call { call, .. } => format!("#{call} {}", text::one_line(change.cause.name(), 40)),
-        other => other.name().to_owned(),
-    };
     let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
     [
         Cell::right(change.seq),
         Cell::left(text::moment(change.time)).styled(DIM),
-        Cell::left(cause).styled(NOTED),
+        Cell::left(why(&change.cause)).styled(NOTED),
         Cell::left(agent),
         Cell::left(change.what()).styled(style),
         Cell::right(sizes(change)),

@@ -36,6 +36,7 @@ mod output;
 mod outside;
 mod pager;
 mod position;
+mod prompt;
 mod remove;
 mod replay;
 mod rerun;

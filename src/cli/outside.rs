@@ -1,23 +1,24 @@
-//! A prompt into a throw-away copy of a session's workspace as it was at a moment.
+//! A prompt into a throw-away copy of a session's workspace as it was at a moment, and where such copies are made.
 
 use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use foldspace::{CommandPolicy, EntryPath, OutputStream, OutputWatch, Probe, Seq, Session, ShellCommand, unwatched};
+use foldspace::{CommandPolicy, OutputStream, OutputWatch, Probe, Seq, Session, ShellCommand, unwatched};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Failure};
-use super::interrupt::{Signals, Wish};
-use super::lines::Lines;
-use super::output::{self, BOLD};
-use super::{Globals, bisect, text, workspace};
+use super::interrupt::{Signals, minding};
+use super::prompt::{Place, Prompt, Ran, Typed};
+use super::{Globals, open, output, text, workspace};
 
 /// Opens a prompt into the workspace as it was at a position. Nothing of what is done there is recorded, and it is
 /// gone when the prompt ends.
 pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq) -> Result<Exit, Failure> {
-    let (spec, home) = (workspace::spec_of(session)?, bisect::home(globals)?);
+    let (spec, home) = (workspace::spec_of(session)?, Home::of(globals)?);
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
-    let probe = Probe::open(session, &session.state_at(seq)?, &spec, &home, policy)?;
+    let probe = Probe::open(session, &session.state_at(seq)?, &spec, home.path(), policy)?;
     let left_out = probe.left_out();
     if !left_out.is_empty() {
         let count = text::count(left_out.len() as u64, "entry");
@@ -27,95 +28,83 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq) -> Result
         output::note("this is a copy: nothing is recorded, and it is gone when you leave (exit, or Ctrl-D)");
     }
     let title = format!("{}@{seq}", text::one_line(session.name(), 80));
-    super::block_on(Prompt { probe, title, cwd: EntryPath::root(), last: 0 }.read_lines())?
+    super::block_on(Prompt::new(Copied { probe, title }).read_lines())?
 }
 
-struct Prompt {
+/// The directory below which throw-away workspaces are made: that of the data, where `gc` finds those of a killed
+/// process. Who may only read there gets a fresh one of their own among the temporary files, which goes with this.
+pub(super) struct Home {
+    path: PathBuf,
+    is_fresh: bool,
+}
+
+impl Home {
+    pub(super) fn of(globals: &Globals) -> Result<Self, Failure> {
+        let path = open::existing(globals)?;
+        match rustix::fs::access(&path, rustix::fs::Access::WRITE_OK) {
+            Ok(()) => Ok(Self { path, is_fresh: false }),
+            Err(_) => Self::fresh(&std::env::temp_dir()),
+        }
+    }
+
+    /// Anybody may make directories there: one that is there already is not ours.
+    fn fresh(below: &Path) -> Result<Self, Failure> {
+        let mut name = [0; 16];
+        let failed = |error: &io::Error| Failure::io("make", "a directory for probes", error);
+        getrandom::fill(&mut name).map_err(|error| failed(&io::Error::other(error)))?;
+        let path = below.join(format!("foldspace-{:032x}", u128::from_be_bytes(name)));
+        std::fs::DirBuilder::new().mode(0o700).create(&path).map_err(|error| failed(&error))?;
+        Ok(Self { path, is_fresh: true })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Home {
+    #[expect(clippy::disallowed_methods, reason = "the program removes what it made")]
+    fn drop(&mut self) {
+        if self.is_fresh
+            && let Err(error) = std::fs::remove_dir_all(&self.path)
+        {
+            tracing::warn!(%error, directory = %self.path.display(), "the probes' directory could not be removed");
+        }
+    }
+}
+
+/// A copy of what was.
+struct Copied {
     probe: Probe,
     title: String,
-    cwd: EntryPath,
-    /// The exit code of the last command.
-    last: u8,
 }
 
-impl Prompt {
-    async fn read_lines(mut self) -> Result<Exit, Failure> {
-        let interactive = output::can_ask();
-        let (mut lines, mut signals) = (Lines::default(), Signals::listen());
-        while !signals.is_to_end() {
-            if interactive {
-                let cwd = text::one_line(&self.cwd.rooted(), 200);
-                drop(write!(anstream::stderr(), "{BOLD}{}{BOLD:#} {cwd} $ ", self.title));
-            }
-            let line = tokio::select! {
-                line = lines.next() => line.map_err(|error| Failure::io("read", "the line", &error))?,
-                wish = signals.next() => match wish {
-                    Wish::Stop if interactive => {
-                        output::end_question();
-                        continue;
-                    }
-                    Wish::Stop | Wish::End => return Ok(Exit::Interrupted),
-                },
-            };
-            match std::str::from_utf8(&line).map(str::trim) {
-                _ if line.is_empty() => return Ok(Exit::Command(self.last)),
-                Ok("") => {}
-                Ok("exit" | "logout") => return Ok(Exit::Command(self.last)),
-                Ok(line) => self.line(line, &mut signals).await,
-                Err(_) => {
-                    self.last = 1;
-                    output::note("the line is not UTF-8 and was not run");
-                }
-            }
-        }
-        Ok(Exit::Interrupted)
+impl Place for Copied {
+    fn title(&self) -> String {
+        self.title.clone()
     }
 
-    async fn line(&mut self, line: &str, signals: &mut Signals) {
-        let moves = matches!(line.split_whitespace().next(), Some("cd")) && !line.contains([';', '&', '|', '\n']);
-        // As in a recorded prompt: the shell itself says where `cd` leads.
-        let line = if moves { format!("set -e; {line}\npwd -P") } else { line.to_owned() };
-        let command = ShellCommand { cwd: self.cwd.clone(), ..ShellCommand::shell(line) };
-        let watch = if moves { unwatched() } else { shown() };
+    fn root(&self) -> Option<String> {
+        self.probe.root()
+    }
+
+    async fn run(&mut self, typed: Typed<'_>, signals: &mut Signals) -> Result<Ran, Failure> {
+        let Some(workspace) = self.probe.workspace().cloned() else { return Ok(Ran::wrong(1, "nothing can run here")) };
+        let command = ShellCommand { cwd: typed.cwd.clone(), ..ShellCommand::shell(typed.command) };
+        let watch = if typed.quiet { unwatched() } else { shown() };
         let cancel = CancellationToken::new();
-        let root = self.probe.root().unwrap_or_default();
-        let result = {
-            let mut work = std::pin::pin!(self.probe.run(command, watch, cancel.clone()));
-            loop {
-                tokio::select! {
-                    done = &mut work => break done,
-                    _ = signals.next() => cancel.cancel(),
-                }
-            }
-        };
-        let result = match result {
+        let work = self.probe.run(command, watch, cancel.clone());
+        let result = match minding(signals, &cancel, &workspace, work).await {
             Ok(result) => result,
-            Err(error) => {
-                self.last = 1;
-                return complain(&error.to_string());
-            }
+            Err(error) => return Ok(Ran::wrong(1, error.to_string())),
         };
-        self.last = u8::try_from(result.exit_code).unwrap_or(1);
-        match (result.timed_out, result.cancelled) {
-            (true, _) => output::note("it took too long and was ended"),
-            (_, true) => complain("interrupted"),
-            _ if moves && result.exit_code == 0 => self.moved(&root, &result.stdout.kept),
-            _ if moves => complain(String::from_utf8_lossy(&result.stderr.kept).trim_end()),
-            _ => {}
-        }
-    }
-
-    /// The shell has gone to a directory, which it names in full.
-    fn moved(&mut self, root: &str, printed: &[u8]) {
-        let directory = printed.strip_suffix(b"\n").unwrap_or(printed);
-        let below = directory.strip_prefix(root.as_bytes()).filter(|below| below.is_empty() || below.starts_with(b"/"));
-        match below.map(EntryPath::from_bytes) {
-            Some(Ok(below)) => self.cwd = below,
-            _ => {
-                let shown = directory.escape_ascii();
-                output::note(&format!("{shown} is outside of the workspace; the prompt stays where it is"));
-            }
-        }
+        let code = i64::from(result.exit_code);
+        Ok(match (result.timed_out, result.cancelled) {
+            (true, _) => Ran::wrong(code, "it took too long and was ended"),
+            (_, true) => Ran::wrong(code, "interrupted"),
+            _ if typed.quiet && code != 0 => Ran::wrong(code, String::from_utf8_lossy(&result.stderr.kept).trim_end()),
+            _ => Ran { code, printed: result.stdout.kept.to_vec(), complaint: None },
+        })
     }
 }
 
@@ -130,8 +119,23 @@ fn shown() -> OutputWatch {
     })
 }
 
-/// Says what went wrong, apart from what commands print.
-fn complain(words: &str) {
-    // Without an error stream there is nobody to tell.
-    drop(writeln!(anstream::stderr(), "{}", text::visible(words)));
+#[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_fresh_home_is_nobody_else_s_and_goes() {
+        let below = tempfile::tempdir().unwrap();
+        let homes = [Home::fresh(below.path()).unwrap(), Home::fresh(below.path()).unwrap()];
+        assert_ne!(homes[0].path(), homes[1].path());
+        for home in &homes {
+            assert_eq!(home.path().metadata().unwrap().permissions().mode() & 0o777, 0o700);
+            std::fs::create_dir(home.path().join("probes")).unwrap();
+        }
+        drop(homes);
+        assert_eq!(std::fs::read_dir(below.path()).unwrap().count(), 0);
+    }
 }

@@ -13,6 +13,7 @@ pub(crate) mod fold;
 pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod live;
+pub(crate) mod mark;
 mod names;
 pub(crate) mod path;
 pub(crate) mod portable;

@@ -14,6 +14,7 @@ use super::probe::Probe;
 use crate::backends::{Output, ShellCommand, ShellError, ShellResult, WorkspaceSpec, unwatched};
 use crate::engine::bisect::{Bisect, Found, Verdict};
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
+use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
@@ -66,6 +67,8 @@ pub struct ProbeRecord {
     pub stdout: Output,
     /// What it complained of, likewise.
     pub stderr: Output,
+    /// What the probe had not though it was there then: files whose contents were never kept, special files.
+    pub left_out: Vec<EntryPath>,
 }
 
 /// What a bisection came to.
@@ -151,7 +154,7 @@ pub enum BisectError {
 }
 
 impl ProbeRecord {
-    fn of(seq: Seq, result: ShellResult) -> Self {
+    fn of(probe: &Probe, result: ShellResult) -> Self {
         let verdict = match (result.timed_out, result.exit_code) {
             (true, _) => Verdict::Bad,
             (false, 0) => Verdict::Good,
@@ -159,13 +162,14 @@ impl ProbeRecord {
             (false, _) => Verdict::Bad,
         };
         Self {
-            seq,
+            seq: probe.seq(),
             verdict,
             exit_code: result.exit_code,
             timed_out: result.timed_out,
             micros: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
             stdout: result.stdout,
             stderr: result.stderr,
+            left_out: probe.left_out(),
         }
     }
 
@@ -373,7 +377,10 @@ async fn probe(
     let result = probe.run(command, unwatched(), cancel.clone()).await?;
     match result.cancelled {
         true => Err(BisectError::Cancelled),
-        false => Ok((probe, ProbeRecord::of(seq, result))),
+        false => {
+            let record = ProbeRecord::of(&probe, result);
+            Ok((probe, record))
+        }
     }
 }
 

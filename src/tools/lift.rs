@@ -4,11 +4,10 @@ use serde_json::{Map, Value, json};
 
 use crate::engine::commit::Content;
 use crate::engine::id::Digest;
+use crate::engine::mark::{CONTENT, LITERAL, mark_of};
 
 /// Texts above this many bytes are lifted out.
 const INLINE_MAX: usize = 256;
-const CONTENT: &str = "$content";
-const LITERAL: &str = "$literal";
 
 /// Takes long texts out of a value, in place of each `{"$content": digest, "bytes": n}`.
 ///
@@ -40,8 +39,7 @@ pub fn lower(value: Value, read: &mut dyn FnMut(&Digest) -> Option<Vec<u8>>) -> 
             if let Some(Value::Object(literal)) = fields.remove(LITERAL) {
                 return Value::Object(literal.into_iter().map(|(name, item)| (name, lower(item, read))).collect());
             }
-            let digest = fields.get(CONTENT).and_then(Value::as_str).and_then(|text| text.parse().ok());
-            match digest.and_then(|digest| read(&digest)).map(String::from_utf8) {
+            match mark_of(&fields).and_then(|digest| read(&digest)).map(String::from_utf8) {
                 Some(Ok(text)) => Value::String(text),
                 _ => Value::Object(fields.into_iter().map(|(name, item)| (name, lower(item, read))).collect()),
             }

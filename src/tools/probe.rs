@@ -168,16 +168,18 @@ impl Probe {
         let Some(workspace) = self.place.workspace() else { return Ok(()) };
         let mut wrong = self.done_by_commands(workspace.as_ref())?;
         wrong.extend(self.tree.diff(target).iter().map(|change| change.path().clone()));
-        let mut changes = Vec::new();
-        let mut gone: Option<&EntryPath> = None;
-        for path in wrong.iter().filter(|path| target.get(path).is_none()) {
+        // What can't be made again has to be away, too: an older version of it would be wrong, and so would what a
+        // command has made there.
+        let is_to_go = |path: &&EntryPath| target.get(path).is_none_or(|entry| !can_be_written(entry));
+        let mut gone: BTreeSet<EntryPath> = BTreeSet::new();
+        for path in wrong.iter().filter(is_to_go) {
             // What is below it goes with it.
-            let is_gone = gone.is_some_and(|above| path.is_below(above));
+            let is_gone = above(path).any(|above| gone.contains(&above));
             if !is_gone && is_there(workspace.as_ref(), path)? {
-                changes.push(FileChange::Delete { path: path.clone() });
-                gone = Some(path);
+                gone.insert(path.clone());
             }
         }
+        let changes: Vec<FileChange> = gone.into_iter().map(|path| FileChange::Delete { path }).collect();
         workspace.project(&changes)?;
         let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
         write_all(&self.session, entries, workspace.as_ref())
@@ -189,8 +191,12 @@ impl Probe {
         let Some(disk) = workspace.capture().filter(|_| self.is_used) else { return Ok(paths) };
         let Captured { deleted, written, .. } = compare(disk, disk.touched()?, &self.tree, LOOK)?;
         disk.settle()?;
+        // A file that was left out says too little of itself to be told from one that a command made there.
+        let left_out = self.left_out().into_iter();
         let named = deleted.into_iter().map(|gone| gone.path).chain(written.into_iter().map(|event| event.path));
-        for path in named {
+        for path in named.chain(left_out) {
+            // A new directory is not named where something new in it is.
+            paths.extend(above(&path).take_while(|above| self.tree.get(above).is_none()));
             // A directory that is gone, or is none any more, took with it what was below.
             if self.tree.get(&path).is_some_and(|entry| entry.is_directory()) {
                 paths.extend(self.tree.below(&path).map(|(path, _)| path.clone()));
@@ -199,6 +205,11 @@ impl Probe {
         }
         Ok(paths)
     }
+}
+
+/// The directories above an entry, the nearest first; not the root.
+fn above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
+    std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
 }
 
 fn files_of(state: &State) -> VirtualFileSystem {

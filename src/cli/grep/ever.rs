@@ -2,10 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use foldspace::{EntryPath, HistoryHit, Seq, Session, search_history};
+use foldspace::{EntryPath, HistoryHit, HistorySearch, Seq, Session, search_history};
 use grep_regex::RegexMatcher;
 
 use super::{marked, search};
+use crate::cli::blame::why;
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output::{DIM, NOTED, Out};
 use crate::cli::text;
@@ -34,10 +35,6 @@ pub(super) fn search_all(
         }
     };
     let mut found = |hit: HistoryHit| {
-        let is_event = matches!(hit, HistoryHit::Event { .. });
-        if is_event && (asked.files_only || asked.names_only) {
-            return Ok(());
-        }
         any = true;
         match hit {
             HistoryHit::Line { path, .. } if asked.names_only => {
@@ -48,7 +45,9 @@ pub(super) fn search_all(
             hit => out.line(shown(&hit, matcher, out)),
         }
     };
-    search_history::<Failure>(session, asked.until, asked.wanted, &mut matching, &mut found)?;
+    let events = !asked.files_only && !asked.names_only;
+    let what = HistorySearch { until: asked.until, wanted: asked.wanted, events };
+    search_history::<Failure>(session, &what, &mut matching, &mut found)?;
     if let Some(failure) = wrong {
         return Err(failure);
     }
@@ -70,8 +69,7 @@ fn shown(hit: &HistoryHit, matcher: &RegexMatcher, out: &Out) -> String {
         }
         HistoryHit::Line { path, line_number, line, first, cause, last, still, .. } => {
             let until = if *still { "still there".to_owned() } else { format!("until {last}") };
-            let call = cause.call().map_or(String::new(), |call| format!("#{call} "));
-            let when = format!("[since {first} {call}{}, {until}]", text::one_line(cause.name(), 40));
+            let when = format!("[since {first} {}, {until}]", text::one_line(&why(cause), 80));
             let place = out.paint(NOTED, path);
             format!("{place}:{line_number}:{} {}", marked(line, matcher, out), out.paint(DIM, when))
         }

@@ -1,10 +1,9 @@
 //! Blame: which change wrote each line of a file.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::cause::Cause;
 use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
@@ -96,9 +95,7 @@ pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, Blam
         None if has_entries(session, path, at)? => check(path, &Node::Directory)?,
         None => return Err(BlameError::NotThere { path: path.clone(), seq: at }),
     }
-    let rewound: BTreeSet<Digest> =
-        changes.iter().filter(|change| change.cause == Cause::Rewind).filter_map(content_of).collect();
-    let mut file = File { rewound, ..File::default() };
+    let mut file = File::default();
     for (number, change) in changes.iter().enumerate() {
         file.take(session, number, change)?;
     }
@@ -133,13 +130,6 @@ fn check(path: &EntryPath, node: &Node) -> Result<(), BlameError> {
     }
 }
 
-fn content_of(change: &PathChange) -> Option<Digest> {
-    match change.after {
-        Some(Node::File { content, .. }) => Some(content),
-        _ => None,
-    }
-}
-
 /// A file on its way through its versions.
 #[derive(Default)]
 struct File {
@@ -149,10 +139,6 @@ struct File {
     whose: Vec<usize>,
     unknown: Vec<Seq>,
     coarse: bool,
-    /// The contents to which a rewind goes back.
-    rewound: BTreeSet<Digest>,
-    /// Whose their lines were.
-    earlier: BTreeMap<Digest, Vec<usize>>,
 }
 
 impl File {
@@ -171,19 +157,10 @@ impl File {
             return Ok(());
         }
         let bytes = session.content(&content)?;
-        let back = self.earlier.get(&content).filter(|_| change.cause == Cause::Rewind);
-        let whose = match back {
-            Some(whose) => whose.clone(),
-            None => {
-                let (from, is_coarse) = kept(&lines(&self.bytes), &lines(&bytes));
-                self.coarse |= is_coarse;
-                let whose = |line: Option<usize>| line.and_then(|line| self.whose.get(line).copied()).unwrap_or(number);
-                from.into_iter().map(whose).collect()
-            }
-        };
-        if self.rewound.contains(&content) {
-            self.earlier.insert(content, whose.clone());
-        }
+        let (from, is_coarse) = kept(&lines(&self.bytes), &lines(&bytes));
+        self.coarse |= is_coarse;
+        let whose = |line: Option<usize>| line.and_then(|line| self.whose.get(line).copied()).unwrap_or(number);
+        let whose = from.into_iter().map(whose).collect();
         (self.content, self.bytes, self.whose) = (Some(content), bytes, whose);
         Ok(())
     }

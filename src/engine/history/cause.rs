@@ -6,13 +6,11 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{CallFinished, CallStarted, DriftFound, Event, MountHydrated, started_tool};
-use crate::engine::recorded::{EventRef, Seq};
-
-/// Kinds of events that tell why the files beside them changed, by their names: a history may hold ones of
-/// features that this program lacks.
-const REWOUND: &str = "SessionRewound";
-const MERGED: &str = "ChildMerged";
+use crate::engine::event::{
+    CallFinished, CallStarted, ChildMerged, DriftFound, Event, MountHydrated, SessionRewound, started_tool,
+};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::{EventRef, Recorded, Seq};
 
 /// Why an entry changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -30,9 +28,17 @@ pub enum Cause {
     /// Somebody changed it outside of any call.
     Drift,
     /// The session was rewound.
-    Rewind,
+    Rewind {
+        /// The position whose files are back; none when the event can't be read.
+        to: Option<Seq>,
+    },
     /// A child was merged.
-    Merge,
+    Merge {
+        /// How it is called; empty when the event can't be read.
+        child: Arc<str>,
+        /// The event of the child's history that made the change; none when that is not known.
+        from: Option<Seq>,
+    },
     /// It was recorded by a program, without a call.
     Recorded,
 }
@@ -52,20 +58,54 @@ impl Cause {
             Self::Call { tool, .. } => tool,
             Self::Mount => "mount",
             Self::Drift => "drift",
-            Self::Rewind => "rewind",
-            Self::Merge => "merge",
+            Self::Rewind { .. } => "rewind",
+            Self::Merge { .. } => "merge",
             Self::Recorded => "recorded",
         }
     }
+}
 
-    /// What an event says of the changes beside it.
-    fn told_by(kind: &str) -> Option<Self> {
-        match kind {
-            DriftFound::KIND => Some(Self::Drift),
-            MountHydrated::KIND => Some(Self::Mount),
-            REWOUND => Some(Self::Rewind),
-            MERGED => Some(Self::Merge),
+/// What is known of why entries changed that were recorded together.
+#[derive(Clone)]
+pub(super) struct Why {
+    cause: Cause,
+    /// From which events of a child the changes of a merge come.
+    merged: Option<Arc<BTreeMap<EntryPath, Seq>>>,
+}
+
+impl Why {
+    fn of(cause: Cause) -> Self {
+        Self { cause, merged: None }
+    }
+
+    /// What an event says of the changes beside it. One that can't be read says what it is all the same.
+    fn told_by(event: &EventRef<'_>) -> Option<Self> {
+        match event.kind {
+            DriftFound::KIND => Some(Self::of(Cause::Drift)),
+            MountHydrated::KIND => Some(Self::of(Cause::Mount)),
+            SessionRewound::KIND => {
+                let rewound = event.typed::<SessionRewound>().and_then(Result::ok);
+                Some(Self::of(Cause::Rewind { to: rewound.map(|Recorded { event, .. }| event.to) }))
+            }
+            ChildMerged::KIND => Some(match event.typed::<ChildMerged>() {
+                Some(Ok(Recorded { event: ChildMerged { child_name, merged, .. }, .. })) => {
+                    let from = merged.into_iter().filter_map(|entry| Some((entry.path, entry.from?))).collect();
+                    let cause = Cause::Merge { child: Arc::from(child_name), from: None };
+                    Self { cause, merged: Some(Arc::new(from)) }
+                }
+                _ => Self::of(Cause::Merge { child: Arc::from(""), from: None }),
+            }),
             _ => None,
+        }
+    }
+
+    /// Why the entry changed that an event names.
+    pub(super) fn cause(&self, named: &EntryPath) -> Cause {
+        match (&self.cause, &self.merged) {
+            (Cause::Merge { child, .. }, Some(merged)) => {
+                Cause::Merge { child: Arc::clone(child), from: merged.get(named).copied() }
+            }
+            (cause, _) => cause.clone(),
         }
     }
 }
@@ -84,7 +124,7 @@ struct Run {
     call: Option<Seq>,
     time: Timestamp,
     /// What an event in it has told.
-    told: Option<Cause>,
+    told: Option<Why>,
 }
 
 /// What is known of an event's cause.
@@ -92,9 +132,9 @@ pub(super) struct Place {
     /// The same for events that were recorded together.
     pub(super) run: u64,
     /// What told the cause. A later event of the run may tell it, too.
-    pub(super) cause: Cause,
+    pub(super) why: Why,
     /// The cause of the changes of this run until now, where this event tells it.
-    pub(super) tells: Option<Cause>,
+    pub(super) tells: Option<Why>,
 }
 
 impl Causes {
@@ -103,26 +143,27 @@ impl Causes {
             let tool = started_tool(event.version, event.payload).unwrap_or_default();
             self.tools.insert(event.seq, Arc::from(tool));
         }
-        let told = Cause::told_by(event.kind);
+        let told = Why::told_by(event);
         let run = self.run_of(event, told.as_ref());
         let tells = told.clone().filter(|_| run.told.is_none());
         run.told = told.or_else(|| run.told.take());
         let (number, known) = (run.number, run.told.clone());
-        let cause = known.unwrap_or_else(|| match event.call {
+        let plain = || match event.call {
             Some(call) => Cause::Call { call, tool: self.tools.get(&call).cloned().unwrap_or_default() },
             None => Cause::Recorded,
-        });
+        };
+        let why = known.unwrap_or_else(|| Why::of(plain()));
         if event.kind == CallFinished::KIND
             && let Some(call) = event.call
         {
             self.tools.remove(&call);
         }
-        Place { run: number, cause, tells }
+        Place { run: number, why, tells }
     }
 
     /// The run that the event belongs to. Without a call what was recorded at another time was recorded apart;
     /// so was what comes after a cause that has been told already.
-    fn run_of(&mut self, event: &EventRef<'_>, told: Option<&Cause>) -> &mut Run {
+    fn run_of(&mut self, event: &EventRef<'_>, told: Option<&Why>) -> &mut Run {
         let goes_on = self.run.as_ref().is_some_and(|run| {
             let is_apart = run.time != event.time || (run.told.is_some() && told.is_some());
             run.call == event.call && !(event.call.is_none() && is_apart)

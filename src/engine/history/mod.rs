@@ -19,16 +19,20 @@ use super::sessions::SessionError;
 pub use blame::{BLAME_BYTES_MAX, Blame, BlameError, BlameLine, blame};
 pub use cause::Cause;
 pub use path::{PathChange, path_history};
-pub use search::{HistoryHit, Matches, search_history};
+pub use search::{HistoryHit, HistorySearch, Matches, search_history};
 
-/// Shows the events up to a position, in order.
-fn each(session: &Session, until: Seq, mut visit: impl FnMut(&EventRef<'_>)) -> Result<(), SessionError> {
+/// Shows the events up to a position, in order, until the visitor breaks off.
+fn each(
+    session: &Session,
+    until: Seq,
+    mut visit: impl FnMut(&EventRef<'_>) -> ControlFlow<()>,
+) -> Result<(), SessionError> {
     if until == 0 {
         return Ok(());
     }
     session.visit(1, &mut |event| {
         if event.seq <= until {
-            visit(event);
+            visit(event)?;
         }
         if event.seq < until { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })

@@ -1,6 +1,7 @@
 //! The history of a path.
 
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde::Serialize;
@@ -65,6 +66,14 @@ impl PathChange {
         is_none_or_directory(self.before.as_ref()) && !is_none_or_directory(self.after.as_ref())
     }
 
+    /// The position to which it went back, with the entry that was there then.
+    fn rewound_to(&self) -> Option<Seq> {
+        match self.cause {
+            Cause::Rewind { to } if self.after.is_some() => to.filter(|to| *to < self.seq),
+            _ => None,
+        }
+    }
+
     /// The other way round.
     fn is_end(&self) -> bool {
         !is_none_or_directory(self.before.as_ref()) && is_none_or_directory(self.after.as_ref())
@@ -103,19 +112,25 @@ pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> Result<V
 }
 
 /// How the file that is, or was last, at a path by a position came to be what it is: from its creation on, through
-/// its moves.
+/// its moves. A rewind goes back to the life that the file had by then; what it undid is no part of it.
 pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
     let (mut path, mut until) = (path.clone(), until);
     let mut life: Vec<PathChange> = Vec::new();
     loop {
         let mut changes = changes(session, &path, until)?;
         changes.retain(|change| change.path == path);
-        let Some(birth) = changes.iter().rposition(PathChange::is_birth) else { return Ok(life) };
-        // Each move leads to an earlier birth: one event makes one entry.
-        let (from, left) = (changes[birth].moved_from.clone(), changes[birth].left);
-        life.splice(0..0, changes.drain(birth..));
-        match from {
-            Some(from) => (path, until) = (from, left),
+        let begins = |change: &PathChange| change.is_birth() || change.rewound_to().is_some();
+        let Some(begin) = changes.iter().rposition(begins) else { return Ok(life) };
+        let PathChange { moved_from, left, .. } = &changes[begin];
+        // Each time it leads to an earlier position.
+        let before = match (changes[begin].rewound_to(), moved_from) {
+            (Some(to), _) => Some((path.clone(), to)),
+            (None, Some(from)) => Some((from.clone(), *left)),
+            (None, None) => None,
+        };
+        life.splice(0..0, changes.drain(begin..));
+        match before {
+            Some(before) => (path, until) = before,
             None => return Ok(life),
         }
     }
@@ -150,17 +165,19 @@ fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<
         if place.run != run {
             (run, since) = (place.run, changes.len());
         }
-        if let Some(cause) = place.tells {
-            changes.iter_mut().skip(since).for_each(|change| change.cause = cause.clone());
+        if let Some(why) = place.tells {
+            let told = |change: &mut PathChange| change.cause = why.cause(change.by.as_ref().unwrap_or(&change.path));
+            changes.iter_mut().skip(since).for_each(told);
         }
-        let Some((named, steps)) = watched.take(event) else { return };
+        let Some((named, steps)) = watched.take(event) else { return ControlFlow::Continue(()) };
+        let cause = place.why.cause(&named);
         for Step { path, before, after } in steps {
             changes.push(PathChange {
                 seq: event.seq,
                 time: event.time,
                 by: (named != path).then(|| named.clone()),
                 path,
-                cause: place.cause.clone(),
+                cause: cause.clone(),
                 agent: Arc::from(event.agent),
                 before,
                 after,
@@ -169,6 +186,7 @@ fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<
                 left: 0,
             });
         }
+        ControlFlow::Continue(())
     })?;
     Ok(changes)
 }

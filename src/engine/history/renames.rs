@@ -2,6 +2,7 @@
 //! recorded together, was moved.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 
 use super::cause::Causes;
 use super::watched::below;
@@ -49,6 +50,7 @@ pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) 
             Some(FileEvent::Delete(delete)) => search.remove(event.seq, &delete.path, true),
             None => {}
         }
+        ControlFlow::Continue(())
     })?;
     search.end_run();
     Ok(search.moves)
@@ -100,16 +102,26 @@ impl Search<'_> {
     }
 
     fn end_run(&mut self) {
-        let Run { born, mut gone, .. } = std::mem::take(&mut self.run);
-        gone.retain(|(path, _, content)| self.live.get(path) != Some(content));
+        let Run { born, gone, .. } = std::mem::take(&mut self.run);
+        // By content, and each of these by the path read from its end: what shares the most of that stands beside it.
+        let mut left: BTreeMap<Digest, BTreeMap<(Vec<u8>, Seq), EntryPath>> = BTreeMap::new();
+        for (path, seq, content) in gone {
+            if self.live.get(&path) != Some(&content) {
+                left.entry(content).or_default().insert((backwards(&path), seq), path);
+            }
+        }
         for (path, seq, content) in born {
-            let fits = |(_, (_, _, other)): &(usize, &(EntryPath, Seq, Digest))| *other == content;
-            let nearest = gone.iter().enumerate().filter(fits).max_by_key(|(_, (from, ..))| common_end(from, &path));
             if self.live.get(&path) != Some(&content) {
                 continue;
             }
-            if let Some(at) = nearest.map(|(at, _)| at) {
-                let (from, vanished, _) = gone.swap_remove(at);
+            let Some(left) = left.get_mut(&content) else { continue };
+            let key = (backwards(&path), 0);
+            let near =
+                [left.range::<(Vec<u8>, Seq), _>(..&key).next_back(), left.range::<(Vec<u8>, Seq), _>(&key..).next()];
+            let near = near.into_iter().flatten().map(|(key, _)| key);
+            let Some(nearest) = near.max_by_key(|(other, _)| common_begin(other, &key.0)).cloned() else { continue };
+            let vanished = nearest.1;
+            if let Some(from) = left.remove(&nearest) {
                 self.moves.from.insert((from.clone(), vanished), path.clone());
                 self.moves.to.insert((path, seq), (from, seq.min(vanished.saturating_sub(1))));
             }
@@ -117,7 +129,11 @@ impl Search<'_> {
     }
 }
 
-/// How much of their ends two paths share: a file that is moved mostly keeps its name.
-fn common_end(one: &EntryPath, other: &EntryPath) -> usize {
-    one.as_bytes().iter().rev().zip(other.as_bytes().iter().rev()).take_while(|(a, b)| a == b).count()
+fn backwards(path: &EntryPath) -> Vec<u8> {
+    path.as_bytes().iter().rev().copied().collect()
+}
+
+/// How much two paths that are read backwards share: a file that is moved mostly keeps its name.
+fn common_begin(one: &[u8], other: &[u8]) -> usize {
+    one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }

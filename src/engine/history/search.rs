@@ -1,20 +1,23 @@
 //! A search through everything that was ever there: events, what they refer to, and the files of every moment.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::cause::{Cause, Causes};
+use super::cause::{Cause, Causes, Why};
 use super::watched::below;
 use super::{FileEvent, each};
-use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node};
+use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node, WriteFile};
 use crate::engine::id::Digest;
+use crate::engine::mark::{LITERAL, mark_of};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
+use crate::engine::store::StoreError;
 
 /// The lines of a text that match, each with its number from 1.
 pub type Matches = Vec<(u64, String)>;
@@ -72,37 +75,42 @@ impl HistoryHit {
     }
 }
 
-/// Finds what matches in the events up to a position, in the texts that they refer to, and in the files of every
-/// moment. `matching` gives the lines of a text that match; each content is shown to it once. Only text files whose path is
-/// `wanted` are searched, of events all.
+/// What is searched of a history.
+pub struct HistorySearch<'a> {
+    /// The position up to which it is searched.
+    pub until: Seq,
+    /// Which files are searched, by their paths.
+    pub wanted: &'a dyn Fn(&EntryPath) -> bool,
+    /// Whether events are searched, too, and the texts that they refer to.
+    pub events: bool,
+}
+
+/// Finds what matches in the events up to a position, in the texts that they refer to, and in the text files of every
+/// moment. `matching` gives the lines of a text that match.
 ///
-/// A hit is given when it is known until when it is there, so not in order. The matches of what is there at the moment,
-/// and the digest of every content that was searched, are in memory; nothing else is.
+/// A hit is given when it is known until when it is there, so not in order. What is in memory are the matching lines of
+/// the files that are there at the moment, and the digests of the contents in which nothing matches.
 ///
 /// # Errors
 /// [`SessionError::NoPosition`] when the history is shorter, what the session says, and what `found` says, which ends
-/// the search.
+/// the search. That a text is not kept to which an event refers is no error.
 pub fn search_history<E: From<SessionError>>(
     session: &Session,
-    until: Seq,
-    wanted: &dyn Fn(&EntryPath) -> bool,
+    what: &HistorySearch<'_>,
     matching: &mut dyn FnMut(&[u8]) -> Matches,
     found: &mut dyn FnMut(HistoryHit) -> Result<(), E>,
 ) -> Result<(), E> {
-    let head = session.head()?;
+    let (head, until) = (session.head()?, what.until);
     if until > head {
         return Err(SessionError::NoPosition { seq: until, head }.into());
     }
-    let mut search = Search { session, wanted, matching, searched: BTreeMap::new(), live: BTreeMap::new() };
+    let mut search = Search { session, what, matching, without: BTreeSet::new(), live: BTreeMap::new() };
     let (mut causes, mut outcome) = (Causes::default(), Ok(()));
     each(session, until, |event| {
-        let cause = causes.take(event).cause;
-        if outcome.is_ok() {
-            outcome = search
-                .event(event, &cause)
-                .map_err(E::from)
-                .and_then(|hits| hits.into_iter().try_for_each(&mut *found));
-        }
+        let why = causes.take(event).why;
+        let hits = search.event(event, &why).map_err(E::from);
+        outcome = hits.and_then(|hits| hits.into_iter().try_for_each(&mut *found));
+        if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
     outcome?;
     let live = std::mem::take(&mut search.live);
@@ -111,10 +119,10 @@ pub fn search_history<E: From<SessionError>>(
 
 struct Search<'a> {
     session: &'a Session,
-    wanted: &'a dyn Fn(&EntryPath) -> bool,
+    what: &'a HistorySearch<'a>,
     matching: &'a mut dyn FnMut(&[u8]) -> Matches,
-    /// What was found in a content; nothing for most.
-    searched: BTreeMap<Digest, Option<Arc<Matches>>>,
+    /// The contents in which nothing matches: most.
+    without: BTreeSet<Digest>,
     /// The files in which something matches at the moment.
     live: BTreeMap<EntryPath, File>,
 }
@@ -148,17 +156,17 @@ impl File {
 }
 
 impl Search<'_> {
-    fn event(&mut self, event: &EventRef<'_>, cause: &Cause) -> Result<Vec<HistoryHit>, SessionError> {
-        let mut hits = self.said(event)?;
+    fn event(&mut self, event: &EventRef<'_>, why: &Why) -> Result<Vec<HistoryHit>, SessionError> {
+        let mut hits = if self.what.events { self.said(event)? } else { Vec::new() };
         match FileEvent::of(event) {
             Some(FileEvent::Write(write)) => {
                 let lines = match &write.node {
-                    Node::File { content, text: true, incomplete: false, .. } if (self.wanted)(&write.path) => {
+                    Node::File { content, text: true, incomplete: false, .. } if (self.what.wanted)(&write.path) => {
                         self.matches(content)?
                     }
-                    _ => None,
+                    _ => Matches::new(),
                 };
-                self.write(event, cause, &write.path, write.node == Node::Directory, lines, &mut hits);
+                self.write(event, why, &write, lines, &mut hits);
             }
             Some(FileEvent::Delete(delete)) => self.remove(event.seq, &delete.path, &mut hits),
             None => {}
@@ -170,34 +178,38 @@ impl Search<'_> {
     fn write(
         &mut self,
         event: &EventRef<'_>,
-        cause: &Cause,
-        path: &EntryPath,
-        is_directory: bool,
-        lines: Option<Arc<Matches>>,
+        why: &Why,
+        write: &WriteFile,
+        lines: Matches,
         hits: &mut Vec<HistoryHit>,
     ) {
+        let path = &write.path;
         // A file above is none any more.
         for above in std::iter::successors(path.parent(), EntryPath::parent) {
             if let Some(file) = self.live.remove(&above) {
                 hits.extend(file.ended(&above, event.seq.saturating_sub(1), false));
             }
         }
-        let mut before = self.live.remove(path).unwrap_or_default().0;
-        if !is_directory {
+        let before = self.live.remove(path).unwrap_or_default().0;
+        if write.node != Node::Directory {
             self.remove(event.seq, path, hits);
         }
-        let mut after = Vec::new();
-        for (number, text) in lines.iter().flat_map(|lines| lines.iter()) {
-            let known = before.iter().position(|line| line.text == *text);
-            after.push(match known {
-                Some(at) => before.remove(at),
-                None => {
-                    let (first, agent) = (event.seq, Arc::from(event.agent));
-                    Line { number: *number, text: text.clone(), first, cause: cause.clone(), agent }
-                }
-            });
+        let mut places: HashMap<String, VecDeque<usize>> = HashMap::new();
+        for (at, line) in before.iter().enumerate() {
+            places.entry(line.text.clone()).or_default().push_back(at);
         }
-        hits.extend(File(before).ended(path, event.seq.saturating_sub(1), false));
+        let mut before: Vec<Option<Line>> = before.into_iter().map(Some).collect();
+        let (cause, agent): (Cause, Arc<str>) = (why.cause(path), Arc::from(event.agent));
+        let mut after = Vec::with_capacity(lines.len());
+        for (number, text) in lines {
+            let known = places.get_mut(&text).and_then(VecDeque::pop_front);
+            let known = known.and_then(|at| before.get_mut(at)?.take());
+            let (first, cause, agent) = (event.seq, &cause, &agent);
+            let new = || Line { number, text, first, cause: cause.clone(), agent: Arc::clone(agent) };
+            after.push(known.unwrap_or_else(new));
+        }
+        let gone = before.into_iter().flatten().collect();
+        hits.extend(File(gone).ended(path, event.seq.saturating_sub(1), false));
         if !after.is_empty() {
             self.live.insert(path.clone(), File(after));
         }
@@ -213,15 +225,16 @@ impl Search<'_> {
         }
     }
 
-    /// The lines of a content that match; none when none does. A content is read once.
-    fn matches(&mut self, content: &Digest) -> Result<Option<Arc<Matches>>, SessionError> {
-        if let Some(known) = self.searched.get(content) {
-            return Ok(known.clone());
+    /// The lines of a content that match.
+    fn matches(&mut self, content: &Digest) -> Result<Matches, SessionError> {
+        if self.without.contains(content) {
+            return Ok(Matches::new());
         }
         let bytes = self.session.content(content)?;
         let lines = (self.matching)(&bytes);
-        let lines = (!lines.is_empty()).then(|| Arc::new(lines));
-        self.searched.insert(*content, lines.clone());
+        if lines.is_empty() {
+            self.without.insert(*content);
+        }
         Ok(lines)
     }
 
@@ -249,8 +262,12 @@ impl Search<'_> {
         Ok(found.into_iter().flat_map(|(field, lines)| lines.into_iter().map(move |line| hit(&field, line))).collect())
     }
 
+    /// What an event refers to may be not there: whoever recorded it may have referred to anything.
     fn heard(&mut self, content: &Digest) -> Result<Matches, SessionError> {
-        Ok(self.matches(content)?.map(|lines| lines.to_vec()).unwrap_or_default())
+        match self.matches(content) {
+            Err(SessionError::Store(StoreError::NoContent(_))) => Ok(Matches::new()),
+            other => other,
+        }
     }
 }
 
@@ -285,10 +302,14 @@ fn texts(event: &Value) -> Vec<(String, Text)> {
             Value::String(text) if text.parse::<Digest>().is_ok() => {}
             Value::String(text) => texts.push((field, Text::Here(text.clone()))),
             Value::Array(items) => waiting.extend(items.iter().enumerate().map(|(n, item)| (at(&n.to_string()), item))),
-            Value::Object(fields) => match fields.get("$content").and_then(Value::as_str).map(str::parse) {
-                Some(Ok(content)) => texts.push((field, Text::Kept(content))),
-                _ => waiting.extend(fields.iter().map(|(name, item)| (at(name), item))),
-            },
+            Value::Object(fields) => {
+                // What is in such a field only looks like a mark.
+                let literal = fields.get(LITERAL).and_then(Value::as_object);
+                match mark_of(fields).filter(|_| literal.is_none()) {
+                    Some(content) => texts.push((field, Text::Kept(content))),
+                    None => waiting.extend(literal.unwrap_or(fields).iter().map(|(name, item)| (at(name), item))),
+                }
+            }
             Value::Null | Value::Bool(_) | Value::Number(_) => {}
         }
     }

@@ -64,6 +64,41 @@ fn each_line_is_whose_who_wrote_it() {
 }
 
 #[test]
+fn a_rewind_gives_lines_back_to_whose_they_were() {
+    let world = World::with_project();
+    let (now, then) = (world.run(&["blame", "w", "d/b.txt"]), world.run(&["blame", "w", "a.txt", "--before", "12"]));
+    for undone in ["rm -r d", "rm -r d; mkdir d; echo zwei > d/b.txt; echo other >> d/b.txt"] {
+        world.printed(&["exec", "w", "--sh", "--", undone]);
+        world.printed(&["rewind", "w", "--to", "32"]);
+        assert_eq!(world.run(&["blame", "w", "d/b.txt"]), now, "{undone}");
+    }
+    world.printed(&["rewind", "w", "--to", "11"]);
+    assert_eq!(world.run(&["blame", "w", "a.txt"]), then);
+    let history = world.json(&["history", "w", "a.txt"]);
+    let last = history.as_array().unwrap().last().unwrap();
+    assert_eq!((&last["cause"], &last["to"]), (&json!("rewind"), &json!(11)));
+}
+
+#[test]
+fn what_a_merge_brought_names_the_child_s_event() {
+    let world = World::with_project();
+    world.printed(&["clone", "w", "--name", "kid"]);
+    world.printed(&["exec", "kid", "--sh", "--", "echo five >> c.txt; echo new > n.txt"]);
+    world.printed(&["merge", "kid"]);
+    let events = world.json_lines(&["log", "kid"]);
+    let wrote = |path: &str| {
+        let wrote = events.iter().rfind(|event| event["kind"] == "WriteFile" && event["event"]["path"] == path);
+        wrote.unwrap()["seq"].as_u64().unwrap()
+    };
+    for path in ["c.txt", "n.txt"] {
+        let told = world.printed(&["blame", "w", path]);
+        assert!(told.lines().last().unwrap().contains(&format!("  merge kid@{}  ", wrote(path))), "{told}");
+        let last = world.json(&["history", "w", path]).as_array().unwrap().last().unwrap().clone();
+        assert_eq!((&last["child"], &last["from"]), (&json!("kid"), &json!(wrote(path))));
+    }
+}
+
+#[test]
 fn what_has_no_lines_is_told() {
     let world = World::with_project();
     for (path, what) in [
@@ -213,6 +248,17 @@ fn what_was_ever_there_is_found() {
         (&found[1]["path"], &found[1]["tool"], &found[1]["agent"]),
         (&json!("d/b.txt"), &json!("shell_execute"), &json!("ed"))
     );
+}
+
+#[test]
+fn what_only_looks_like_a_mark_ends_no_search() {
+    let world = World::new();
+    let content = json!({ "$content": "0".repeat(64), "note": "a needle" });
+    let call = json!({ "tool": "read_file", "params": { "file_path": "needle.txt", "more": content } });
+    world.run(&["run", &world.file("m.jsonl", call.to_string()), "--session", "m"]);
+    let found = world.json_lines(&["grep", "m", "needle", "--all-history"]);
+    let fields: Vec<_> = found.iter().filter_map(|hit| hit["field"].as_str()).collect();
+    assert!(fields.contains(&"params.more.note") && fields.contains(&"params.file_path"), "{found:?}");
 }
 
 #[test]

@@ -96,12 +96,51 @@ fn several_probes_at_once_find_the_same() {
 #[test]
 fn what_a_probe_leaves_is_not_there_in_the_next() {
     let world = World::with_bug("host");
-    let dirty = "test ! -e mess || exit 130; test ! -e d/sub || exit 131; n=$(ls | grep -c state); \
+    let dirty = "test ! -e mess || exit 130; test ! -e d || exit 131; test ! -e d-e || exit 133; n=$(ls | grep -c state); \
                  test $n = 0 || { grep -q . state-$n.txt || exit 132; }; \
-                 grep -qs BUG *.txt; bug=$?; mkdir -p d/sub; echo x > mess; rm -f state-1.txt state-3.txt; \
+                 grep -qs BUG *.txt; bug=$?; mkdir -p d/sub d-e; echo x > d/sub/x; echo x > mess; rm -f state-1.txt state-3.txt; \
                  echo spoilt > state-2.txt; rm -f state-5.txt; mkdir state-5.txt; chmod +x state-6.txt 2>/dev/null; test $bug != 0";
     let found = world.bisected(&["--jobs", "2"], &["--sh", "--", dirty]);
     assert_eq!(found["first_bad"], FIRST_BAD, "{found}");
+}
+
+#[test]
+fn what_was_not_kept_is_in_no_probe() {
+    let world = World::new();
+    let call = |command: &str| json!({ "tool": "shell_execute", "params": { "command": command } });
+    let calls =
+        ["true", "echo 1 > n; echo small > out", "echo 2 > n", "yes | head -c 3000 > out; echo 3 > n", "echo 4 > n"];
+    let script: String = calls.iter().map(|command| format!("{}\n", call(command))).collect();
+    let script = world.file("bug.jsonl", script);
+    let budget = ["--keep-file-bytes", "1000"];
+    world.printed(&[&["run", &script, "--backend", "host", "--yes", "--session", "bug"][..], &budget].concat());
+    let big = world.json(&["history", "bug", "out"])[1]["seq"].as_u64().unwrap();
+    let good = (big - 4).to_string();
+    // What was small is not there any more where something larger stood.
+    let found = world.bisected(&["--good", &good], &["--", "test", "-e", "out"]);
+    assert_eq!((&found["first_bad"], &found["left_out"]), (&json!(big), &json!(["out"])), "{found}");
+    // What a command makes in its place is gone in the next probe, though nothing tells it from what stood there.
+    let build = "test \"$(head -c 6 out 2>&1)\" != yes || exit 130; n=$(cat n 2>&1); test \"$n\" -lt 3 || \
+                 { test ! -e out || exit 131; }; yes | head -c 3000 > out; test \"$n\" -lt 4";
+    let found = world.bisected(&["--good", &good], &["--sh", "--", build]);
+    assert_eq!(found["first_bad"].as_u64().unwrap(), world.json(&["history", "bug", "n"])[3]["seq"], "{found}");
+    let told = world.run(&["bisect", "bug", "--good", &good, "--", "test", "-e", "out"]);
+    assert!(told.contains("note: 1 entry could not be made again in the probes, such as /out"), "{told}");
+    let told = world.run(&["bisect", "bug", "--good", &big.to_string(), "--", "test", "-e", "out"]);
+    assert!(told.contains("the probe had not all that was there then: 1 entry could not be made again"), "{told}");
+}
+
+#[test]
+fn others_may_work_while_it_is_bisected() {
+    let world = World::with_bug("host");
+    let running = world.spawn(&["bisect", "bug", "--sh", "--", "touch begun; sleep 600"]);
+    eventually("a probe runs", || has(&world.data().join("probes"), "begun"));
+    assert!(world.run(&["exec", "bug", "--", "true"]).ends_with("[exit 0]"));
+    drop(running);
+    let (program, data) = (env!("CARGO_BIN_EXE_foldspace"), world.data());
+    let line = format!("{program} --data {} exec bug -- echo done\n", data.display());
+    let told = world.fed(&["shell", "bug", "--at", "5"], line.as_bytes());
+    assert!(told.contains("done") && told.ends_with("[exit 0]"), "{told}");
 }
 
 #[test]

@@ -4,22 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldspace::{
-    BlameError, Cause, Commit, Content, DeleteEntry, EntryPath, Event, HistoryHit, MemoryStore, NewSession, Node,
-    PathChange, Registry, Seq, Session, SessionError, Sessions, SnapshotPolicy, StepClock, Timestamp,
-    VirtualFileSystem, WriteFile, WriteMode, blame, path_history, search_history,
+    BlameError, Cause, Commit, Content, DeleteEntry, EntryPath, HistoryHit, HistorySearch, MemoryStore, NewSession,
+    Node, PathChange, Registry, Seq, Session, SessionError, SessionRewound, Sessions, SnapshotPolicy, StepClock,
+    Timestamp, VirtualFileSystem, WriteFile, WriteMode, blame, path_history, search_history,
 };
 use proptest::prelude::*;
-use serde::{Deserialize, Serialize};
-
-/// As it stands in a history; what folds it does not matter here.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Rewound {
-    to: Seq,
-}
-
-impl Event for Rewound {
-    const KIND: &'static str = "SessionRewound";
-}
 
 fn session() -> Session {
     let clock = Arc::new(StepClock::new(Timestamp(1000), 10));
@@ -49,6 +38,10 @@ fn record(session: &Session, done: impl FnOnce(&mut Commit)) -> Seq {
     session.record(commit).unwrap().last
 }
 
+fn rewound(to: Seq, from: Seq) -> SessionRewound {
+    SessionRewound { to, from, entries: 1, left: 0 }
+}
+
 fn whose(session: &Session, at: &str, seq: Seq) -> Vec<(Seq, String)> {
     let blamed = blame(session, &path(at), seq).unwrap();
     blamed.lines.iter().map(|line| (blamed.changes[line.change].seq, line.text.clone())).collect()
@@ -64,7 +57,7 @@ fn a_rewind_writes_no_lines() {
     let first = record(&session, |commit| write(commit, "a", b"1\n2\n3\n"));
     let second = record(&session, |commit| write(commit, "a", b"1\n3\n4\n"));
     let back = record(&session, |commit| {
-        commit.push(&Rewound { to: first }).unwrap();
+        commit.push(&rewound(first, second)).unwrap();
         write(commit, "a", b"1\n2\n3\n");
     });
     assert_eq!(whose(&session, "a", second).iter().map(|line| line.0).collect::<Vec<_>>(), [first, first, second]);
@@ -74,6 +67,26 @@ fn a_rewind_writes_no_lines() {
         changes.iter().map(|change| change.cause.name()).collect::<Vec<_>>(),
         ["recorded", "recorded", "rewind"]
     );
+    // It comes back after it was removed, after another file took its place, and from where it was moved.
+    let undone = |done: &dyn Fn(&mut Commit), to: Seq, text: &[u8]| {
+        let from = record(&session, |commit| done(commit));
+        let back = record(&session, |commit| {
+            commit.push(&rewound(to, from)).unwrap();
+            write(commit, "a", text);
+        });
+        whose(&session, "a", back).iter().map(|line| line.0).collect::<Vec<_>>()
+    };
+    assert_eq!(undone(&|commit| delete(commit, "a"), first, b"1\n2\n3\n"), [first; 3]);
+    record(&session, |commit| delete(commit, "a"));
+    let other = |commit: &mut Commit| write(commit, "a", b"4\nother\n");
+    assert_eq!(undone(&other, second, b"1\n3\n4\n"), [first, first, second]);
+    let moved = |commit: &mut Commit| {
+        delete(commit, "a");
+        write(commit, "b", b"1\n3\n4\n");
+    };
+    assert_eq!(undone(&moved, second, b"1\n3\n4\n"), [first, first, second]);
+    // To undo a rewind is one, too.
+    assert_eq!(undone(&|commit| delete(commit, "a"), back, b"1\n2\n3\n"), [first; 3]);
 }
 
 #[test]
@@ -111,6 +124,21 @@ fn moves_are_told_from_copies_and_followed() {
     record(&session, |commit| delete(commit, "copy"));
     let later = record(&session, |commit| write(commit, "late", b"1\n"));
     assert_eq!(whose(&session, "late", later), [(later, "1".to_owned())]);
+}
+
+#[test]
+fn files_with_the_same_contents_are_known_by_their_names() {
+    let session = session();
+    let names = ["1/x", "2/x", "2/y", "3/y", "long/name"];
+    record(&session, |commit| names.iter().for_each(|name| write(commit, &format!("from/{name}"), b"same\n")));
+    let moved = record(&session, |commit| {
+        delete(commit, "from");
+        names.iter().rev().for_each(|name| write(commit, &format!("to/{name}"), b"same\n"));
+    });
+    for name in names {
+        let changes = path_history(&session, &path(&format!("to/{name}")), moved).unwrap();
+        assert_eq!(changes.last().unwrap().moved_from, Some(path(&format!("from/{name}"))));
+    }
 }
 
 #[test]
@@ -277,7 +305,8 @@ proptest! {
             (1..).zip(text.lines()).filter(|(_, line)| *line == "line 2").map(|(n, line)| (n, line.to_owned())).collect()
         };
         let mut hits = Vec::new();
-        search_history::<SessionError>(&session, head, &|_| true, &mut matching, &mut |hit| { hits.push(hit); Ok(()) }).unwrap();
+        let what = HistorySearch { until: head, wanted: &|_| true, events: false };
+        search_history::<SessionError>(&session, &what, &mut matching, &mut |hit| { hits.push(hit); Ok(()) }).unwrap();
         for seq in 1..=head {
             let tree = files(&session, seq);
             for place in PLACES {

@@ -1,0 +1,130 @@
+//! A prompt: a person's lines, one after the other, each run somewhere as a command of its own.
+
+use std::io::Write;
+
+use foldspace::EntryPath;
+
+use super::exit::{Exit, Failure};
+use super::interrupt::{Signals, Wish};
+use super::lines::Lines;
+use super::output::{self, BOLD};
+use super::text;
+
+/// Where a prompt's lines are run.
+pub(super) trait Place {
+    /// How it is called.
+    fn title(&self) -> String;
+
+    /// The directory that its commands see as the root of the workspace.
+    fn root(&self) -> Option<String>;
+
+    /// Runs a command in a directory. What it prints is passed on, unless it is to be quiet; then it is given back.
+    /// The first signal ends the command, the next one the program.
+    async fn run(&mut self, command: Typed<'_>, signals: &mut Signals) -> Result<Ran, Failure>;
+}
+
+/// A command that was typed.
+pub(super) struct Typed<'a> {
+    pub(super) command: String,
+    pub(super) cwd: &'a EntryPath,
+    pub(super) quiet: bool,
+}
+
+/// How a command ended.
+pub(super) struct Ran {
+    pub(super) code: i64,
+    /// What a quiet one printed.
+    pub(super) printed: Vec<u8>,
+    /// What went wrong, apart from what was passed on.
+    pub(super) complaint: Option<String>,
+}
+
+impl Ran {
+    /// It did not come to an end of its own, or did not begin.
+    pub(super) fn wrong(code: i64, words: impl Into<String>) -> Self {
+        Self { code, printed: Vec::new(), complaint: Some(words.into()) }
+    }
+}
+
+pub(super) struct Prompt<P> {
+    place: P,
+    cwd: EntryPath,
+    /// The exit code of the last command.
+    last: u8,
+}
+
+impl<P: Place> Prompt<P> {
+    pub(super) fn new(place: P) -> Self {
+        Self { place, cwd: EntryPath::root(), last: 0 }
+    }
+
+    /// Runs lines until there are no more, or somebody wants it to end.
+    pub(super) async fn read_lines(mut self) -> Result<Exit, Failure> {
+        let interactive = output::can_ask();
+        let (mut lines, mut signals) = (Lines::default(), Signals::listen());
+        while !signals.is_to_end() {
+            if interactive {
+                let (title, cwd) = (self.place.title(), text::one_line(&self.cwd.rooted(), 200));
+                drop(write!(anstream::stderr(), "{BOLD}{title}{BOLD:#} {cwd} $ "));
+            }
+            let line = tokio::select! {
+                line = lines.next() => line.map_err(|error| Failure::io("read", "the line", &error))?,
+                wish = signals.next() => match wish {
+                    Wish::Stop if interactive => {
+                        output::end_question();
+                        continue;
+                    }
+                    Wish::Stop | Wish::End => return Ok(Exit::Interrupted),
+                },
+            };
+            if line.is_empty() {
+                return Ok(Exit::Command(self.last));
+            }
+            match std::str::from_utf8(&line).map(str::trim) {
+                Ok("") => {}
+                Ok("exit" | "logout") => return Ok(Exit::Command(self.last)),
+                Ok(line) => self.line(line, &mut signals).await?,
+                Err(_) => {
+                    self.last = 1;
+                    output::note("the line is not UTF-8 and was not run");
+                }
+            }
+        }
+        Ok(Exit::Interrupted)
+    }
+
+    async fn line(&mut self, line: &str, signals: &mut Signals) -> Result<(), Failure> {
+        let moves = matches!(line.split_whitespace().next(), Some("cd")) && !line.contains([';', '&', '|', '\n']);
+        // Where the shell is afterwards is asked from itself: it knows what `cd` means by links and quotes. A
+        // line of its own, as the one before may end in a comment.
+        let command = if moves { format!("set -e; {line}\npwd -P") } else { line.to_owned() };
+        let ran = self.place.run(Typed { command, cwd: &self.cwd, quiet: moves }, signals).await?;
+        self.last = u8::try_from(ran.code).unwrap_or(1);
+        match ran.complaint {
+            Some(words) => complain(&words),
+            None if moves && ran.code == 0 => self.moved(&ran.printed),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// The shell has gone to a directory, which it names in full.
+    fn moved(&mut self, printed: &[u8]) {
+        let directory = printed.strip_suffix(b"\n").unwrap_or(printed);
+        let root = self.place.root();
+        let below = root.as_deref().and_then(|root| directory.strip_prefix(root.as_bytes()));
+        let below = below.filter(|below| below.is_empty() || below.starts_with(b"/"));
+        let shown = directory.escape_ascii();
+        match below.map(|below| EntryPath::from_bytes(below.strip_prefix(b"/").unwrap_or(below))) {
+            Some(Ok(below)) => self.cwd = below,
+            Some(Err(error)) => output::note(&format!("{error}; the prompt stays where it is")),
+            None => output::note(&format!("{shown} is outside of the workspace; the prompt stays where it is")),
+        }
+    }
+}
+
+/// Says what went wrong, apart from what commands print.
+fn complain(words: &str) {
+    // Without an error stream there is nobody to tell.
+    drop(writeln!(anstream::stderr(), "{}", text::visible(words)));
+}
