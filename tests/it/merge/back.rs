@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use foldspace::{
     ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, Dispatcher, DriftFound, Event, Isolation,
-    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, MountSpec, NewChild, Session,
+    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, NewChild, Session,
     Tools, WriteFile, hydrate, merge_child, preview_merge,
 };
 
@@ -16,7 +16,7 @@ fn merge(
     child: &Dispatcher,
     choices: &MergeChoices,
 ) -> Result<MergeReport, MergeError> {
-    rig.runtime.block_on(merge_child(parent, &rig.sessions, child.session(), choices))
+    rig.runtime.block_on(merge_child(parent, child.session(), choices))
 }
 
 fn merged(rig: &Rig, parent: &Dispatcher, child: &Dispatcher) -> MergeReport {
@@ -56,7 +56,7 @@ fn what_both_did_is_there_and_each_file_names_where_it_comes_from() {
     rig.write(&child, "new/deep.txt", "new\n");
     let (before, child_at) = (head(parent.session()), head(child.session()));
 
-    let preview = preview_merge(&rig.sessions, parent.session(), child.session(), &MergeChoices::default()).unwrap();
+    let preview = preview_merge(parent.session(), child.session(), &MergeChoices::default()).unwrap();
     assert_eq!((head(parent.session()), preview.outcome), (before, MergeOutcome::Merged));
     let report = merged(&rig, &parent, &child);
     assert_eq!(preview.merged, report.merged);
@@ -144,7 +144,7 @@ fn a_conflict_is_recorded_once_with_both_sides_kept_and_can_be_decided() {
     assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
     assert_eq!(rig.texts(parent.session())[0].1, "1\n2\ntheirs\n4\n5\n");
     let state = parent.session().state().unwrap();
-    assert_eq!(state.slice::<Children>().unwrap().conflicted(child.session().id()), None);
+    assert_eq!(state.slice::<Merges>().unwrap().conflicted(child.session().id()), None);
 }
 
 #[test]
@@ -276,6 +276,7 @@ fn a_fork_knows_what_its_past_has_merged() {
     merged(&rig, &parent, &child);
     let other = rig.child(&parent, "other", ChildLimits::default());
     let state = other.session().state().unwrap();
-    let children = state.slice::<Children>().unwrap();
-    assert_eq!((children.iter().count(), children.last_merge(child.session().id()).is_some()), (0, true));
+    let merges = state.slice::<Merges>().unwrap();
+    assert!(merges.last_merge(child.session().id()).is_some());
+    assert_eq!(state.slice::<Children>().unwrap().iter().count(), 0);
 }
