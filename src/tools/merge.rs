@@ -12,8 +12,8 @@ use super::rewind::{self, Fresh, Landing, RewindError};
 use crate::backends::BackendError;
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
-    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node,
-    SessionStarted, WriteFile, delete_path, write_view,
+    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
+    WriteFile, delete_path, write_view,
 };
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
@@ -110,11 +110,7 @@ struct Planned {
 ///
 /// # Errors
 /// [`MergeError::NotAChild`], and what the store says.
-pub fn preview_merge(
-    parent: &Session,
-    child: &Session,
-    choices: &MergeChoices,
-) -> Result<MergeReport, MergeError> {
+pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, MergeError> {
     let base = base_of(parent, child)?;
     Ok(planned(parent, child, base, choices)?.report)
 }

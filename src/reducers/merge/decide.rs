@@ -149,9 +149,7 @@ fn merged<E>(
     Ok(match text::merge(&base, &ours, &theirs, chosen) {
         Lines::Merged(bytes) => Decision::Merge { node: Node::file(&bytes, executable), bytes: Some(bytes.into()) },
         Lines::Conflict(None) => Decision::Conflict(ConflictKind::Text),
-        Lines::Conflict(Some(bytes)) => {
-            Decision::Decided { node: Node::file(&bytes, executable), bytes: bytes.into() }
-        }
+        Lines::Conflict(Some(bytes)) => Decision::Decided { node: Node::file(&bytes, executable), bytes: bytes.into() },
         Lines::TooMany => Decision::Conflict(ConflictKind::Large),
         Lines::NoText => Decision::Conflict(ConflictKind::Binary),
     })

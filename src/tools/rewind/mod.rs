@@ -201,7 +201,8 @@ impl Work {
         if !self.options.dry_run && !(plan.is_empty() && slices.is_empty()) {
             let commit = self.commit(from, &plan, slices)?;
             let (session, workspace) = (&self.session, self.workspace.as_ref());
-            let committed = Landing { session, workspace, now: &now, steps: &plan.steps, fresh: &Fresh::new() }.land(commit)?;
+            let committed =
+                Landing { session, workspace, now: &now, steps: &plan.steps, fresh: &Fresh::new() }.land(commit)?;
             recorded = Some((committed.first, committed.last));
         }
         let Plan { changes, left, .. } = plan;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use foldspace::{
     ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, Dispatcher, DriftFound, Event, Isolation,
-    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, NewChild, Session,
-    Tools, WriteFile, hydrate, merge_child, preview_merge,
+    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, NewChild,
+    Session, Tools, WriteFile, hydrate, merge_child, preview_merge,
 };
 
 use super::rig::{Full, Rig, event, path, record, texts};
@@ -177,6 +177,84 @@ fn when_the_disk_is_full_nothing_has_happened() {
     disk.set(false);
     merged(&rig, &parent, &child);
     assert_eq!(rig.texts(&session)[2].1, "new\n");
+}
+
+#[test]
+fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.write(&child, "new1.txt", "new\n");
+    rig.write(&child, "new2.txt", "new\n");
+    let session = parent.session().clone();
+    drop(parent);
+    let disk = Full::of(&rig, &session);
+    let parent = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
+    let before = head(&session);
+    disk.die();
+    assert!(merge(&rig, &parent, &child, &MergeChoices::default()).is_err());
+    drop((parent, disk));
+    // Half a merge lies on the disk; it is nobody's change.
+    let parent = rig.dispatcher(&session);
+    assert_eq!((head(&session), rig.texts(&session).len()), (before, 3));
+    merged(&rig, &parent, &child);
+    assert_eq!(rig.texts(&session).len(), 5);
+}
+
+#[test]
+fn what_a_full_child_has_before_its_first_call_is_its_work() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let child = rig.start(&parent, NewChild::new(Isolation::Full));
+    let session = child.session().clone();
+    drop(child);
+    std::fs::write(rig.place(&session).join("early.txt"), "early").unwrap();
+    let child = rig.dispatcher(&session);
+    rig.write(&child, "late.txt", "late");
+    assert_eq!(merged(&rig, &parent, &child).merged.len(), 2);
+    assert_eq!(rig.texts(parent.session()), texts(&[("early.txt", "early"), ("late.txt", "late")]));
+}
+
+#[test]
+fn lines_that_went_together_are_kept_when_a_side_is_chosen() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&parent, "a.txt", "1\n2\n3\n", "one\n2\nours\n");
+    rig.edit(&child, "a.txt", "3\n4\n5\n", "theirs\n4\nfive\n");
+    let report = merge(&rig, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
+    assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
+    assert_eq!(rig.texts(parent.session())[0].1, "one\n2\ntheirs\n4\nfive\n");
+}
+
+#[test]
+fn somebody_further_up_takes_it_when_the_parent_is_gone() {
+    let rig = Rig::new();
+    let (top, middle) = family(&rig);
+    let low = rig.child(&middle, "low", ChildLimits::default());
+    // Its past ends before the one that was removed began.
+    let early = rig.start(&middle, NewChild { at: Some(5), ..NewChild::new(Isolation::Fork) });
+    rig.write(&low, "low.txt", "low\n");
+    rig.write(&early, "early.txt", "early\n");
+    let id = middle.session().id();
+    drop(middle);
+    rig.sessions.remove(id).unwrap();
+    assert_eq!(merged(&rig, &top, &low).base, 10);
+    assert_eq!(merged(&rig, &top, &early).base, 5);
+    let other = rig.sessions.create(foldspace::NewSession::named("other")).unwrap();
+    let stranger = preview_merge(&other, low.session(), &MergeChoices::default());
+    assert!(matches!(stranger, Err(MergeError::NotAChild { .. })), "{stranger:?}");
+}
+
+#[test]
+fn what_a_rewind_took_back_can_be_merged_again() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.write(&child, "new.txt", "new\n");
+    let before = head(parent.session());
+    merged(&rig, &parent, &child);
+    rig.runtime.block_on(parent.rewind(before, foldspace::RewindOptions::default())).unwrap();
+    assert_eq!(rig.texts(parent.session()).len(), 3);
+    merged(&rig, &parent, &child);
+    assert_eq!(rig.texts(parent.session()).len(), 4);
 }
 
 #[test]
