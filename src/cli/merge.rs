@@ -33,10 +33,10 @@ pub(super) struct Merge {
     /// Shows what would be merged, and changes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Takes the child's side in conflicts at PATH or below it, in a text that of the lines; may be given several times
+    /// Takes the child's side in conflicts at PATH or below it, in a text for its lines; may be given several times
     #[arg(long, value_name = "PATH")]
     theirs: Vec<String>,
-    /// Keeps the parent's side in conflicts at PATH or below it, in a text that of the lines; may be given several times
+    /// Keeps the parent's side in conflicts at PATH or below it, in a text for its lines; may be given several times
     #[arg(long, value_name = "PATH")]
     ours: Vec<String>,
     /// Who merges

@@ -121,11 +121,11 @@ pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) 
 /// All events of it are one commit: a [`ChildMerged`], which names for each file the child's event that it comes
 /// from, and the events of the files. With open conflicts no file is changed, and a [`MergeConflicted`] is
 /// recorded instead; what was tried before and is still the same is not recorded again. The child is only read: what
-/// others changed in its workspace counts once a dispatcher of it has recorded that. What others changed in the parent's
-/// is recorded first.
+/// others changed in its workspace counts once a dispatcher of it has recorded that. What others changed in the
+/// parent's is recorded first.
 ///
 /// It happens whole or not at all, whatever fails; when the process dies half-way, the next one that opens the
-/// workspace makes the files what the log says. Once files are changed, dropping the future does not stop it. Of the
+/// workspace makes the files that the log knows what it says; new ones that lie there by then are found as drift. Once files are changed, dropping the future does not stop it. Of the
 /// contents only those that are put together from both sides are in memory all at once.
 ///
 /// # Errors

@@ -36,8 +36,8 @@ pub struct Subagent {
 pub struct Subagents {
     /// How many work at once, at least one.
     pub parallel: usize,
-    /// Whether children with a session of their own, forks and full ones, that did well are merged at the end, one after
-    /// the other in input order.
+    /// Whether children with a session of their own, forks and full ones, that did well are merged at the end, one
+    /// after the other in input order.
     pub merge: Option<MergeChoices>,
     /// Takes the batch back: children that work are told and have to end, others do not begin, none is merged.
     pub cancel: CancellationToken,

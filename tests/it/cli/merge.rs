@@ -11,7 +11,7 @@ fn world(own: &str, clones: &str) -> World {
 {"tool": "write_file", "params": {"file_path": "a.txt", "content": "1\n2\n3\n4\n5\n"}}
 {"tool": "write_file", "params": {"file_path": "old/b.txt", "content": "b\n"}}
 "#;
-    let ran = world.run(&["run", &world.file("begin.jsonl", begin), "--backend", "host", "--name", "main"]);
+    let ran = world.run(&["run", &world.file("begin.jsonl", begin), "--backend", "host", "--session", "main"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
     world.printed(&["clone", "main", "--name", "worker"]);
     work(&world, "main", own);

@@ -183,8 +183,8 @@ fn when_the_disk_is_full_nothing_has_happened() {
 fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
     let rig = Rig::new();
     let (parent, child) = family(&rig);
-    rig.write(&child, "new1.txt", "new\n");
-    rig.write(&child, "new2.txt", "new\n");
+    rig.edit(&child, "a.txt", "1\n", "one\n");
+    rig.edit(&child, "same.txt", "same", "new");
     let session = parent.session().clone();
     drop(parent);
     let disk = Full::of(&rig, &session);
@@ -195,9 +195,9 @@ fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
     drop((parent, disk));
     // Half a merge lies on the disk; it is nobody's change.
     let parent = rig.dispatcher(&session);
-    assert_eq!((head(&session), rig.texts(&session).len()), (before, 3));
+    assert_eq!((head(&session), rig.texts(&session)[0].1.as_str()), (before, "1\n2\n3\n4\n5\n"));
     merged(&rig, &parent, &child);
-    assert_eq!(rig.texts(&session).len(), 5);
+    assert_eq!(rig.texts(&session)[0].1, "one\n2\n3\n4\n5\n");
 }
 
 #[test]
@@ -288,12 +288,13 @@ fn a_parent_with_limits_keeps_them_in_a_merge() {
     let parent = rig.child(&top, "middle", ChildLimits { bytes_written: Some(10), ..ChildLimits::default() });
     rig.write(&parent, "own.txt", "123456");
     let child = rig.child(&parent, "worker", ChildLimits::default());
-    rig.write(&child, "new.txt", "12345");
+    rig.write(&child, "new.txt", "12");
+    rig.write(&parent, "more.txt", "123");
     let before = head(parent.session());
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
-    assert!(error.contains("may write 4 more bytes"), "{error}");
-    assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 1));
-    rig.edit(&child, "new.txt", "12345", "1234");
+    assert!(error.contains("may write 1 more bytes"), "{error}");
+    assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 2));
+    rig.edit(&child, "new.txt", "12", "1");
     assert_eq!(merged(&rig, &parent, &child).merged.len(), 1);
 }
 
