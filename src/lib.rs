@@ -89,9 +89,9 @@ pub use engine::store::{
 pub use engine::verify::{Difference, VerifyReport};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
-    LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Mounts,
-    PodmanWorkspace, ReplaceLatest, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all, plan_merge,
-    replace_latest, replace_latest_by_key, upsert_by_key,
+    LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,
+    PodmanWorkspace, ReplaceLatest, SharedChild, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all,
+    plan_merge, replace_latest, replace_latest_by_key, upsert_by_key,
 };
 pub use tools::{
     AllowedBy, AllowedRoots, Answer, Asker, Asking, BisectError, BisectFound, BisectReport, Bisection, CallReport,

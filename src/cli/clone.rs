@@ -200,7 +200,7 @@ impl From<ChildError> for Failure {
     fn from(error: ChildError) -> Self {
         match error {
             ChildError::Dispatch(error) => error.into(),
-            ChildError::Mounts { name, source } => {
+            ChildError::Mounts { name, source, .. } => {
                 let hint = format!("`foldspace remove {}` takes it away again", text::one_line(&name, 80));
                 let failure = Self::from(source);
                 match failure {

@@ -112,7 +112,8 @@ impl From<SessionError> for Failure {
             SessionError::NotFound { .. } | SessionError::Ambiguous { .. } | SessionError::NoPosition { .. } => {
                 Exit::NotFound
             }
-            SessionError::NameTaken { .. } | SessionError::BadName { .. } | SessionError::TooDeep { .. } => Exit::Usage,
+            SessionError::NameTaken { .. } | SessionError::BadName { .. } => Exit::Usage,
+            SessionError::TooDeep { .. } | SessionError::NoAgent { .. } => Exit::Usage,
             SessionError::Unreadable { .. } => Exit::Damaged,
         };
         Self::of(exit, &error, error.hint())

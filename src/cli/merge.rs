@@ -33,10 +33,10 @@ pub(super) struct Merge {
     /// Shows what would be merged, and changes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Takes the child's side in conflicts at PATH or below it; may be given several times
+    /// Takes the child's side in conflicts at PATH or below it, in a text for its lines; may be given several times
     #[arg(long, value_name = "PATH")]
     theirs: Vec<String>,
-    /// Keeps the parent's side in conflicts at PATH or below it; may be given several times
+    /// Keeps the parent's side in conflicts at PATH or below it, in a text for its lines; may be given several times
     #[arg(long, value_name = "PATH")]
     ours: Vec<String>,
     /// Who merges
@@ -54,8 +54,8 @@ impl Merge {
         let child = opened.find(&self.child)?;
         let parent = self.parent(&opened, &child)?;
         let report = match self.dry_run {
-            true => preview_merge(&opened.sessions, &parent, &child.session, &choices)?,
-            false => super::block_on(self.merge(globals, &opened, &parent, &child.session, &choices))??,
+            true => preview_merge(&parent, &child.session, &choices)?,
+            false => super::block_on(self.merge(globals, &parent, &child.session, &choices))??,
         };
         for path in &report.unused {
             output::note(&format!("{}: nothing is in conflict there, so nothing was chosen", path.rooted()));
@@ -107,7 +107,6 @@ impl Merge {
     async fn merge(
         &self,
         globals: &Globals,
-        opened: &Opened,
         parent: &Session,
         child: &Session,
         choices: &MergeChoices,
@@ -117,10 +116,11 @@ impl Merge {
             None => parent.clone(),
         };
         // Before a workspace is opened and filled.
-        preview_merge(&opened.sessions, parent, child, choices)?;
+        preview_merge(parent, child, choices)?;
+        record_drift(globals, child);
         let workspace = workspace::of_session(globals, parent)?;
         let dispatcher = workspace::dispatcher(session, workspace, RuleArgs::default().typed())?;
-        let merged = merge_child(&dispatcher, &opened.sessions, child, choices).await;
+        let merged = merge_child(&dispatcher, child, choices).await;
         dispatcher.close()?;
         Ok(merged?)
     }
@@ -159,6 +159,23 @@ impl Merge {
             None => out.line(format!("would merge {entries} into {into}: {range}"))?,
         }
         Ok(Exit::Ok)
+    }
+}
+
+/// Records what somebody changed in the child's directory, so that it is merged, too.
+fn record_drift(globals: &Globals, child: &Session) {
+    let recorded = || -> Result<(), Failure> {
+        let workspace = workspace::spec_of(child)?.open(child.id(), &open::directory(globals)?)?;
+        // Where nothing was ever put, nobody changed anything.
+        if workspace.capture().is_some() && !workspace.is_blank() {
+            workspace::dispatcher(child.clone(), workspace, RuleArgs::default().typed())?.close()?;
+        }
+        Ok(())
+    };
+    if let Err(Failure::Told { message, .. }) = recorded() {
+        output::note(&format!(
+            "the child's workspace can't be opened ({message}); what was changed in it from outside is not merged"
+        ));
     }
 }
 
@@ -225,6 +242,7 @@ impl From<MergeError> for Failure {
             MergeError::Shared(_) => Self::new(Exit::Usage, message),
             MergeError::Session(error) => error.into(),
             MergeError::Workspace(error) => error.into(),
+            MergeError::NotPutBack(_) => Self::new(Exit::Io, message),
             MergeError::Tool(_) => Self::new(Exit::Failed, message),
         }
     }

@@ -1,9 +1,11 @@
 //! `foldspace remove`: a session that is to go.
 
+use foldspace::{MergeChoices, MergeOutcome, Session, preview_merge};
 use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
+use super::open::Opened;
 use super::output::{self, Out};
 use super::{open, text, workspace};
 
@@ -20,14 +22,16 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         // Not held while the person thinks.
-        let (id, name, head) = {
+        let (id, name, head, unmerged) = {
             let opened = open::reading(globals)?;
             let found = opened.find(&self.session)?;
-            (found.entry.id, found.name, found.entry.head)
+            let unmerged = if self.yes { None } else { unmerged(&opened, &found.session) };
+            (found.entry.id, found.name, found.entry.head, unmerged)
         };
         let events = text::count(head, "event");
         let shown = text::one_line(&name, 80);
-        let question = format!("remove session {shown} ({}) with its {events} for good?", id.short());
+        let but = unmerged.unwrap_or_default();
+        let question = format!("remove session {shown} ({}) with its {events} for good?{but}", id.short());
         if !self.yes {
             match output::confirmed(&question) {
                 Some(true) => {}
@@ -52,4 +56,17 @@ impl Remove {
         }
         Ok(Exit::Ok)
     }
+}
+
+/// What of a clone's work its parent does not have, for the question; none when it has all.
+fn unmerged(opened: &Opened, session: &Session) -> Option<String> {
+    let parent = opened.sessions.session(session.origin()?.parent).ok()?;
+    let report = preview_merge(&parent, session, &MergeChoices::default()).ok()?;
+    let count = match report.outcome {
+        MergeOutcome::Nothing => return None,
+        MergeOutcome::Merged => report.merged.len(),
+        MergeOutcome::Conflicted => report.merged.len() + report.conflicts.len(),
+    };
+    let what = text::count(count as u64, "entry");
+    (count > 0).then(|| format!(" (its changes of {what} are not merged into {})", text::one_line(parent.name(), 80)))
 }

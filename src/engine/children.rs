@@ -64,7 +64,8 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionError::NoPosition`] where the parent has no such event, [`SessionError::NameTaken`],
-    /// [`SessionError::TooDeep`] when the parent may have no children, and what the store says.
+    /// [`SessionError::TooDeep`] when the parent may have no children, [`SessionError::NoAgent`] for a shared child with
+    /// limits and no name, and what the store says.
     pub fn child_of(&self, parent: &Session, new: NewChild) -> Result<Session, SessionError> {
         self.child_with_id(parent, new, self.fresh_id())
     }
@@ -91,6 +92,10 @@ impl Sessions {
         }
         let limits = new.limits.within(parent.limits());
         if new.isolation == Isolation::Shared {
+            let is_narrower = ChildLimits { depth: parent.limits().depth, ..limits.clone() } != *parent.limits();
+            if new.agent.is_empty() && is_narrower {
+                return Err(SessionError::NoAgent { name: parent.name().to_owned() });
+            }
             return shared(parent, new.agent, limits, head);
         }
         if parent.started().is_none() && new.workspace.is_none() {

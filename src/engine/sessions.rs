@@ -66,6 +66,12 @@ pub enum SessionError {
         /// The session's name.
         name: String,
     },
+    /// A child that shares its parent's session is held to its limits by its agent's name, and was given none.
+    #[error("a child that shares session {name:?} within limits needs an agent's name, by which it is held to them")]
+    NoAgent {
+        /// The session's name.
+        name: String,
+    },
     /// How the session began can't be read, so neither can what its workspace is.
     #[error("how session {name:?} began can't be read")]
     Unreadable {

@@ -1,27 +1,29 @@
-//! The children of a session, and what became of their work.
+//! The children that a session has begun; and what those that share it may do and have done.
 
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::engine::clock::Timestamp;
 use crate::engine::collections::{OrdMap, Vector};
-use crate::engine::event::{ChildMerged, ChildStarted, Isolation, MergeConflicted, SessionStarted};
+use crate::engine::event::{
+    CallFinished, CallStarted, ChildLimits, ChildStarted, CodecError, Common, Event, Isolation, SessionStarted,
+    WriteFile, finished_view, write_view,
+};
 use crate::engine::id::SessionId;
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::reducer::Folding;
 use crate::engine::registry::{Registry, RegistryError};
-use crate::engine::slice::{Slice, SliceError};
+use crate::engine::slice::{OnRewind, Slice, SliceError};
 
 /// Children in a block of a snapshot.
 const BLOCK: usize = 64;
 
-/// The children that a session has begun, up to where each was merged, and the conflicts that are open.
-///
-/// A session that was forked has none of its parent's children; but what its past has merged it has merged, too.
+/// The children that a session has begun. A rewind forgets none: they are there. A session that was forked has none
+/// of its parent's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Children {
     children: Vector<Child>,
-    merges: OrdMap<SessionId, LastMerge>,
-    conflicts: OrdMap<SessionId, MergeConflicted>,
+    /// The children with limits that share the session, by their agent: of each the one that began last.
+    shared: OrdMap<String, SharedChild>,
 }
 
 /// A child, as its parent knows it.
@@ -41,15 +43,34 @@ pub struct Child {
     pub seq: Seq,
 }
 
-/// Up to where a child was merged.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LastMerge {
-    /// The position of the child's history up to which its changes are merged.
-    pub child_at: Seq,
+/// A child with limits that shares the session, and what it has used of them since it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SharedChild {
+    /// What it may do.
+    pub limits: ChildLimits,
     /// The event that tells of it.
     pub seq: Seq,
-    /// When.
-    pub time: Timestamp,
+    /// The agent that began it, when that is such a child itself: what this one uses, that one uses, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub under: Option<String>,
+    /// Calls that it began.
+    pub calls: u64,
+    /// The call with which its calls were used up; none while they are not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_call: Option<Seq>,
+    /// Microseconds that its calls have taken.
+    pub call_micros: u64,
+    /// Bytes of the files that it wrote.
+    pub bytes_written: u64,
+}
+
+impl SharedChild {
+    fn begin_call(&mut self, call: Seq) {
+        self.calls += 1;
+        if self.limits.calls == Some(self.calls) {
+            self.last_call = Some(call);
+        }
+    }
 }
 
 impl Children {
@@ -58,23 +79,50 @@ impl Children {
         self.children.iter()
     }
 
-    /// Up to where a child was merged; none when it never was.
-    pub fn last_merge(&self, child: SessionId) -> Option<&LastMerge> {
-        self.merges.get(&child)
+    /// The child with limits that works under an agent's name, then the one that began it, and so on: all of these
+    /// limits hold for the agent.
+    pub fn shared<'a>(&'a self, agent: &'a str) -> impl Iterator<Item = (&'a str, &'a SharedChild)> {
+        let found = |agent: &'a str| self.shared.get(agent).map(|child| (agent, child));
+        std::iter::successors(found(agent), move |(_, child)| {
+            let above = found(child.under.as_deref()?);
+            // One that has begun again since then is another.
+            above.filter(|(_, above)| above.seq < child.seq)
+        })
     }
 
-    /// What keeps a child from being merged, since that was tried last; none when nothing does.
-    pub fn conflicted(&self, child: SessionId) -> Option<&MergeConflicted> {
-        self.conflicts.get(&child)
+    fn begin(&mut self, started: ChildStarted, by: &str, seq: Seq) {
+        let ChildStarted { child, name, at, isolation, agent, limits } = started;
+        if isolation == Isolation::Shared && !agent.is_empty() {
+            let under = (by != agent && self.shared.contains_key(by)).then(|| by.to_owned());
+            let last_call = (limits.calls == Some(0)).then_some(0);
+            match limits.is_unlimited() && under.is_none() {
+                true => drop(self.shared.remove(&agent)),
+                false => {
+                    let begun = SharedChild { limits, seq, under, last_call, ..SharedChild::default() };
+                    self.shared.insert(agent.clone(), begun);
+                }
+            }
+        }
+        self.children.push_back(Child { id: child, name, at, isolation, agent, seq });
+    }
+
+    /// Counts what an agent did, for it and for those that it works under.
+    fn count(&mut self, agent: &str, add: impl Fn(&mut SharedChild)) {
+        let names: Vec<String> = self.shared(agent).map(|(name, _)| name.to_owned()).collect();
+        for name in names {
+            self.shared.entry(name).and_modify(&add);
+        }
     }
 }
 
 impl Slice for Children {
     const NAME: &'static str = "Children";
+    const VERSION: u32 = 2;
+    const ON_REWIND: OnRewind = OnRewind::Keep;
 
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         let wrong = |error| SliceError::new(Self::NAME, error);
-        let mut blocks = vec![serde_json::to_vec(&(&self.merges, &self.conflicts)).map_err(wrong)?];
+        let mut blocks = vec![serde_json::to_vec(&self.shared).map_err(wrong)?];
         let children: Vec<&Child> = self.children.iter().collect();
         for children in children.chunks(BLOCK) {
             blocks.push(serde_json::to_vec(children).map_err(wrong)?);
@@ -85,133 +133,145 @@ impl Slice for Children {
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
         let wrong = |error| SliceError::new(Self::NAME, error);
         let (first, blocks) = blocks.split_first().ok_or_else(|| SliceError::new(Self::NAME, "it has no blocks"))?;
-        let (merges, conflicts) = serde_json::from_slice(first).map_err(wrong)?;
+        let shared = serde_json::from_slice(first).map_err(wrong)?;
         let mut children = Vector::new();
         for block in blocks {
             children.extend(serde_json::from_slice::<Vec<Child>>(block).map_err(wrong)?);
         }
-        Ok(Self { children, merges, conflicts })
+        Ok(Self { children, shared })
     }
 }
 
-fn begun(mut slice: Children, started: &Recorded<ChildStarted>) -> Children {
-    let ChildStarted { child, name, at, isolation, agent, limits: _ } = started.event.clone();
-    slice.children.push_back(Child { id: child, name, at, isolation, agent, seq: started.seq });
-    slice
-}
+struct Fold(Children);
 
-fn merged(mut slice: Children, merged: &Recorded<ChildMerged>) -> Children {
-    let last = LastMerge { child_at: merged.event.child_at, seq: merged.seq, time: merged.time };
-    slice.conflicts.remove(&merged.event.child);
-    slice.merges.insert(merged.event.child, last);
-    slice
-}
-
-fn conflicted(mut slice: Children, conflicted: &Recorded<MergeConflicted>) -> Children {
-    slice.conflicts.insert(conflicted.event.child, conflicted.event.clone());
-    slice
-}
-
-/// A child does not have its parent's children.
-fn forked(mut slice: Children, started: &Recorded<SessionStarted>) -> Children {
-    if started.event.begins_child() {
-        slice.children = Vector::new();
-        slice.conflicts = OrdMap::new();
+impl Folding<Children> for Fold {
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        let children = &mut self.0;
+        match event.common {
+            Common::Other if event.kind == ChildStarted::KIND => {
+                children.begin(ChildStarted::decode(event.version, event.payload)?, event.agent, event.seq);
+            }
+            Common::Other if event.kind == SessionStarted::KIND => {
+                // A child does not have its parent's children.
+                if SessionStarted::decode(event.version, event.payload)?.begins_child() {
+                    *children = Children::default();
+                }
+            }
+            _ if children.shared.is_empty() => {}
+            Common::CallStarted => children.count(event.agent, |child| child.begin_call(event.seq)),
+            Common::CallFinished => {
+                let micros = finished_view(event.version, event.payload)?.micros;
+                children.count(event.agent, |child| child.call_micros = child.call_micros.saturating_add(micros));
+            }
+            Common::WriteFile => {
+                let size = write_view(event.version, event.payload)?.size();
+                children.count(event.agent, |child| child.bytes_written = child.bytes_written.saturating_add(size));
+            }
+            Common::DeleteEntry | Common::Other => {}
+        }
+        Ok(())
     }
-    slice
+
+    fn finish(self: Box<Self>) -> Children {
+        self.0
+    }
 }
 
 pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
-    registry
-        .event::<ChildMerged>()?
-        .event::<MergeConflicted>()?
-        .slice::<Children>()?
-        .reducer(begun)?
-        .reducer(merged)?
-        .reducer(conflicted)?
-        .reducer(forked)
+    let kinds = [ChildStarted::KIND, SessionStarted::KIND, CallStarted::KIND, CallFinished::KIND, WriteFile::KIND];
+    let open = |children: Children, _| Box::new(Fold(children)) as Box<dyn Folding<Children>>;
+    registry.folded_slice::<Children>(Some(&kinds), open)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::event::{ChildLimits, Event, Origin};
+    use crate::engine::event::Origin;
 
-    fn recorded<E: Event>(seq: Seq, event: E) -> Recorded<E> {
-        let (session, time) = (SessionId::from_bytes([1; 16]), Timestamp(seq.cast_signed()));
-        Recorded { session, seq, time, call: None, agent: "".into(), event }
-    }
-
-    fn child(number: u8) -> SessionId {
-        SessionId::from_bytes([number; 16])
-    }
-
-    fn begin(slice: Children, number: u8, seq: Seq) -> Children {
-        let (name, agent, limits) = (format!("child-{number}"), String::new(), ChildLimits::default());
-        let started =
-            ChildStarted { child: child(number), name, at: seq - 1, isolation: Isolation::Fork, agent, limits };
-        begun(slice, &recorded(seq, started))
-    }
-
-    fn merge(slice: Children, number: u8, seq: Seq) -> Children {
-        let (child_name, merged_entries) = (String::new(), Vec::new());
-        let event = ChildMerged {
-            child: child(number),
-            child_name,
-            base: 1,
-            child_at: 9,
-            merged: merged_entries,
-            conflicts: vec![],
+    /// Folds an event by an agent, as a journal would give it.
+    fn told<E: Event>(slice: Children, seq: Seq, agent: &str, event: &E) -> Children {
+        let mut payload = Vec::new();
+        event.encode(&mut payload).unwrap();
+        let mut fold = Box::new(Fold(slice));
+        let event = EventRef {
+            session: SessionId::from_bytes([1; 16]),
+            seq,
+            time: crate::engine::clock::Timestamp(1),
+            call: None,
+            agent,
+            kind: E::KIND,
+            version: E::VERSION,
+            payload: &payload,
+            common: Common::of(E::KIND.as_bytes()),
         };
-        merged(slice, &recorded(seq, event))
+        fold.apply(&event).unwrap();
+        fold.finish()
     }
 
-    fn conflict(slice: Children, number: u8, seq: Seq) -> Children {
-        let event = MergeConflicted {
-            child: child(number),
-            child_name: String::new(),
-            base: 1,
-            child_at: 8,
-            conflicts: vec![],
-        };
-        conflicted(slice, &recorded(seq, event))
+    fn begin(slice: Children, by: &str, agent: &str, limits: ChildLimits, seq: Seq) -> Children {
+        let (child, name, isolation) = (SessionId::from_bytes([2; 16]), "child".to_owned(), Isolation::Shared);
+        let started = ChildStarted { child, name, at: seq - 1, isolation, agent: agent.to_owned(), limits };
+        told(slice, seq, by, &started)
+    }
+
+    fn call(slice: Children, agent: &str, seq: Seq) -> Children {
+        told(slice, seq, agent, &CallStarted { tool: "ls".to_owned(), params: serde_json::Value::Null })
+    }
+
+    fn calls(calls: u64) -> ChildLimits {
+        ChildLimits { calls: Some(calls), ..ChildLimits::default() }
+    }
+
+    fn known<'a>(slice: &'a Children, agent: &'a str) -> Vec<(&'a str, u64, Option<Seq>)> {
+        slice.shared(agent).map(|(name, child)| (name, child.calls, child.last_call)).collect()
     }
 
     #[test]
-    fn a_merge_settles_the_conflicts_of_its_child_only() {
-        let slice = conflict(conflict(begin(begin(Children::default(), 2, 5), 3, 6), 2, 7), 3, 8);
-        assert!(slice.conflicted(child(2)).is_some() && slice.last_merge(child(2)).is_none());
-        let slice = merge(slice, 2, 9);
-        assert!(slice.conflicted(child(2)).is_none() && slice.conflicted(child(3)).is_some());
-        assert_eq!(slice.last_merge(child(2)).map(|last| (last.child_at, last.seq)), Some((9, 9)));
-        assert_eq!(slice.iter().map(|child| child.name.as_str()).collect::<Vec<_>>(), ["child-2", "child-3"]);
+    fn who_shares_the_session_is_counted_by_its_agent_since_it_began_last() {
+        let slice = begin(call(Children::default(), "w", 1), "", "w", calls(2), 2);
+        let slice = call(call(call(call(slice, "w", 3), "other", 4), "w", 5), "w", 6);
+        assert_eq!(known(&slice, "w"), [("w", 3, Some(5))]);
+        assert_eq!(known(&slice, "other"), []);
+        assert_eq!(known(&begin(slice.clone(), "", "w", calls(0), 7), "w"), [("w", 0, Some(0))]);
+        assert_eq!(known(&begin(slice, "", "w", ChildLimits::default(), 7), "w"), []);
     }
 
     #[test]
-    fn who_was_forked_has_no_siblings_but_what_was_merged() {
-        let slice = conflict(merge(begin(begin(Children::default(), 2, 5), 3, 6), 2, 7), 3, 8);
+    fn what_a_child_of_a_child_uses_both_use() {
+        let slice = begin(begin(Children::default(), "", "w", calls(1), 1), "w", "low", calls(9), 2);
+        let slice = call(slice, "low", 3);
+        assert_eq!(known(&slice, "low"), [("low", 1, None), ("w", 1, Some(3))]);
+        // It goes on under another than the one that began it.
+        let slice = call(begin(slice, "", "w", calls(5), 4), "low", 5);
+        assert_eq!((known(&slice, "low"), known(&slice, "w")), (vec![("low", 2, None)], vec![("w", 0, None)]));
+        // Names that stand in a circle end somewhere.
+        let slice = begin(begin(slice, "low", "w", calls(5), 6), "w", "low", calls(5), 7);
+        assert_eq!(known(&slice, "low").len(), 2);
+    }
+
+    #[test]
+    fn who_was_forked_has_no_siblings() {
+        let slice = begin(Children::default(), "", "w", calls(1), 1);
         let (name, backend, program) = ("fork".to_owned(), "memory".to_owned(), String::new());
         let limits = ChildLimits::default();
         let mut started = SessionStarted { name, backend, program, options: Default::default(), origin: None, limits };
-        assert_eq!(forked(slice.clone(), &recorded(1, started.clone())), slice);
-        let (parent, parent_name, isolation) = (child(1), String::new(), Isolation::Fork);
-        started.origin = Some(Origin { parent, parent_name, at: 8, isolation });
-        let slice = forked(slice, &recorded(9, started));
-        assert_eq!((slice.iter().count(), slice.conflicted(child(3))), (0, None));
-        assert!(slice.last_merge(child(2)).is_some());
+        assert_eq!(told(slice.clone(), 2, "", &started), slice);
+        let (parent, parent_name, isolation) = (SessionId::from_bytes([1; 16]), String::new(), Isolation::Fork);
+        started.origin = Some(Origin { parent, parent_name, at: 1, isolation });
+        assert_eq!(told(slice, 2, "", &started), Children::default());
     }
 
     #[test]
     fn a_snapshot_keeps_it_all_and_most_blocks_when_one_more_begins() {
-        let mut slice = conflict(merge(Children::default(), 2, 3), 3, 4);
+        let mut slice = begin(Children::default(), "", "w", calls(3), 4);
         for seq in 5..5 + 3 * BLOCK as u64 {
-            slice = begin(slice, 4, seq);
+            slice = begin(slice, "", "", ChildLimits::default(), seq);
         }
         let blocks = slice.encode().unwrap();
         let bytes: Vec<Bytes> = blocks.iter().cloned().map(Bytes::from).collect();
         assert_eq!(Children::decode(&bytes).unwrap(), slice);
-        let more = begin(slice, 5, 999).encode().unwrap();
-        assert_eq!(more[..blocks.len()], blocks[..]);
+        let more = begin(slice, "", "", ChildLimits::default(), 999).encode().unwrap();
+        assert_eq!(more[..blocks.len() - 1], blocks[..blocks.len() - 1]);
         assert!(Children::decode(&[]).is_err());
     }
 }

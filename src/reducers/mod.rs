@@ -5,6 +5,7 @@ mod children;
 mod commands;
 mod general;
 mod merge;
+mod merges;
 mod mounts;
 mod podman_workspace;
 mod tool_calls;
@@ -12,13 +13,14 @@ mod usage;
 mod virtual_file_system;
 
 pub use allowances::Allowances;
-pub use children::{Child, Children, LastMerge};
+pub use children::{Child, Children, SharedChild};
 pub use commands::{CommandEntry, Commands};
 pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
 };
 pub use merge::{ChoiceError, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, plan_merge};
+pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
 pub use podman_workspace::PodmanWorkspace;
 pub use tool_calls::{CallEntry, ToolCalls};
@@ -57,7 +59,8 @@ fn standard() -> Result<Registry, RegistryError> {
         .with(commands::register)?
         .with(allowances::register)?
         .with(podman_workspace::register)?
-        .with(children::register)
+        .with(children::register)?
+        .with(merges::register)
 }
 
 #[cfg(test)]
@@ -77,7 +80,8 @@ mod tests {
                 "Commands",
                 "Allowances",
                 "PodmanWorkspace",
-                "Children"
+                "Children",
+                "Merges"
             ]
         );
     }

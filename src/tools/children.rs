@@ -4,12 +4,13 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::dispatch::Dispatcher;
+use super::limits;
 use super::machine::DispatchError;
 use super::mounts::{AllowedRoots, MountError, MountSpec, hydrate};
 use super::rewind::{Plan, RewindError};
 use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::children::NewChild;
-use crate::engine::event::Isolation;
+use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -26,6 +27,8 @@ pub enum ChildError {
     #[error("the child {name} has begun, without the parent's mounts: {source}")]
     Mounts {
         /// The child.
+        id: SessionId,
+        /// How it is called.
         name: String,
         /// What went wrong.
         source: MountError,
@@ -62,6 +65,7 @@ impl Nursery {
     /// # Errors
     /// What the session's store says, and [`BackendError`] when the parent's workspace makes no sense.
     pub fn begin(&self, parent: &Session, new: NewChild) -> Result<Session, DispatchError> {
+        let new = within_what_is_left(parent, new)?;
         Ok(self.sessions.child_of(parent, with_workspace(parent, new)?.0)?)
     }
 
@@ -74,11 +78,12 @@ impl Nursery {
     /// - [`Isolation::Full`]: the parent's mounts, copied afresh.
     ///
     /// Nothing else goes over: no process, no variable, nothing of `/tmp`, no answer that a person gave. The rules
-    /// for commands are the parent's.
+    /// for commands are the parent's. What is left of the parent's budget is all that a child has.
     ///
     /// # Errors
     /// [`ChildError`]. Unless it says otherwise, there is no child.
     pub async fn start(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
+        let new = within_what_is_left(parent.session(), new)?;
         match new.isolation {
             Isolation::Shared => {
                 let session = self.sessions.child_of(parent.session(), new)?;
@@ -147,8 +152,9 @@ impl Nursery {
         });
         let child = begun.await.map_err(|_| stopped())??;
         let hydrated = hydrate(child.session(), child.workspace().as_ref(), &mounts, &self.roots).await;
-        let name = || child.session().name().to_owned();
-        hydrated.map_err(|source| ChildError::Mounts { name: name(), source })?;
+        let session = child.session();
+        let told = |source| ChildError::Mounts { id: session.id(), name: session.name().to_owned(), source };
+        hydrated.map_err(told)?;
         Ok(child)
     }
 
@@ -189,6 +195,19 @@ pub fn mounts_of(session: &Session) -> Result<Vec<MountSpec>, SessionError> {
 fn stopped() -> ChildError {
     let reason = "the child's workspace could not be made: the runtime ends".to_owned();
     BackendError { backend: "child's", reason }.into()
+}
+
+/// The child with limits that are no wider than what its parent may still do. A shared child's calls are its parent's,
+/// too, and are counted there.
+fn within_what_is_left(parent: &Session, new: NewChild) -> Result<NewChild, SessionError> {
+    let mut left = limits::left(parent)?;
+    if left.depth == Some(0) {
+        return Err(SessionError::TooDeep { name: parent.name().to_owned() });
+    }
+    if new.isolation == Isolation::Shared {
+        left = ChildLimits { calls: None, wall_millis: None, bytes_written: None, ..left };
+    }
+    Ok(NewChild { limits: new.limits.within(&left), ..new })
 }
 
 /// The child with its own workspace's options, and what they are.

@@ -170,11 +170,6 @@ impl ToolContext {
         }
     }
 
-    /// Bytes of the files that the call has written, when it ended well or not.
-    pub(super) fn written_bytes(&self, is_ok: bool) -> u64 {
-        self.files.written_bytes(is_ok)
-    }
-
     /// Refuses to run a command when the session may write nothing more.
     pub(super) fn check_may_run(&self) -> Result<(), ToolError> {
         self.check_staged()?;

@@ -133,7 +133,7 @@ impl Dispatcher {
         }
         let machine = Machine::new(&session, workspace, rules)?;
         machine.prepare(&session)?;
-        let tools = machine.allowed(tools.into());
+        let tools = machine.allowed(&session, tools.into())?;
         Ok(Self { session, tools, machine })
     }
 
@@ -159,7 +159,8 @@ impl Dispatcher {
     /// The same for a child that shares the session: under its agent's name, and within its limits.
     pub(super) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
         let machine = self.machine.shared_by(&child)?;
-        Ok(Self { session: child, tools: machine.allowed(Arc::clone(&self.tools)), machine })
+        let tools = machine.allowed(&child, Arc::clone(&self.tools))?;
+        Ok(Self { session: child, tools, machine })
     }
 
     /// The same tools and rules for another session with a workspace of its own.
@@ -182,9 +183,13 @@ impl Dispatcher {
         self.machine.record_end(&self.session)
     }
 
-    /// The same for another agent.
+    /// The same for another agent. A child that shares its parent's session has one name only, by which it is held to
+    /// its limits: its dispatcher stays as it is.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {
+        if self.machine.is_shared() {
+            return self.clone();
+        }
         Self { session: self.session.as_agent(agent), ..self.clone() }
     }
 
@@ -201,10 +206,6 @@ impl Dispatcher {
         if let Some(context) = &mut open.context {
             context.stop_running().await;
         }
-        if let Some(limits) = &self.machine.limits {
-            let bytes = open.context.as_ref().map_or(0, |context| context.written_bytes(answer.is_ok()));
-            limits.count(open.micros(), bytes);
-        }
         match answer.and_then(|answer| open.succeed(answer)) {
             Ok((outcome, pending)) => {
                 open.settle(pending).await?;
@@ -217,7 +218,7 @@ impl Dispatcher {
     /// The parameters have that size as JSON.
     async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<Answer, ToolError> {
         let time_left = match &self.machine.limits {
-            Some(limits) => limits.admit(&self.session, &call.tool)?,
+            Some(limits) => limits.admit(&self.session, open.call, &call.tool)?,
             None => None,
         };
         if size > PARAMS_MAX {
@@ -228,7 +229,7 @@ impl Dispatcher {
             return Err(ToolError::new(format!("there is no tool {:?}; there are {known}", call.tool)));
         };
         let own = call.limit.or(tool.limit()).unwrap_or(LIMIT);
-        let limit = time_left.map_or(own, |left| left.min(own));
+        let limit = time_left.as_ref().map_or(own, |time| time.left.min(own));
         let cancelled = call.cancel.clone().cancelled_owned();
         let work = async {
             // Tools that only look need no turn; where nobody has it, they see what others did to the disk.
@@ -243,15 +244,16 @@ impl Dispatcher {
             if tool.effect() == Effect::ReadOnly {
                 open.turn = None;
             }
-            let context = ToolContext::new(&self.session, open.call, &self.machine, tool.effect(), limit, call.cancel)?;
+            let machine = self.machine.for_agent(&self.session)?;
+            let context = ToolContext::new(&self.session, open.call, &machine, tool.effect(), limit, call.cancel)?;
             let context = open.context.insert(context);
             let params = if call.params.is_null() { Value::Object(Default::default()) } else { call.params };
             let answer = unpanicked(tool.call(context, params)).await?;
             context.check_staged()?;
             Ok(answer)
         };
-        let too_late = || match &self.machine.limits {
-            Some(limits) if limit < own => limits.out_of_time(),
+        let too_late = || match &time_left {
+            Some(time) if limit < own => time.over.clone(),
             _ => ToolError::TimedOut(limit),
         };
         tokio::select! {

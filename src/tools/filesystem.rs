@@ -277,20 +277,11 @@ impl Filesystem {
 
     /// Bytes of the files that are staged and not on the disk.
     pub(super) fn staged_bytes(&self) -> u64 {
-        Self::bytes_of(&self.staged[self.landed..])
-    }
-
-    /// Bytes of all files that were written.
-    pub(super) fn written_bytes(&self, is_ok: bool) -> u64 {
-        Self::bytes_of(if is_ok { &self.staged } else { &self.staged[..self.landed] })
-    }
-
-    fn bytes_of(staged: &[Staged]) -> u64 {
         let bytes = |staged: &Staged| match staged {
             Staged::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
             Staged::Write(_) | Staged::Delete(_) => 0,
         };
-        staged.iter().map(bytes).sum()
+        self.staged[self.landed..].iter().map(bytes).sum()
     }
 
     /// Whether anything is staged that is not on the disk.

@@ -72,7 +72,7 @@ impl Machine {
         mut rules: ShellRules,
     ) -> Result<Self, DispatchError> {
         let limits = Limits::of(session)?;
-        rules.policy.deny.extend(limits.iter().flat_map(Limits::denied));
+        rules.policy.deny.extend(limits.denied(session)?);
         let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
         let claim = match in_container {
             false => None,
@@ -81,23 +81,41 @@ impl Machine {
                 None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
             },
         };
-        Ok(Self { workspace, rules: Arc::new(rules), claim, limits: limits.map(Arc::new) })
+        Ok(Self { workspace, rules: Arc::new(rules), claim, limits: Some(Arc::new(limits)) })
     }
 
-    /// Those of the tools that the session may use.
-    pub(super) fn allowed(&self, tools: Arc<Tools>) -> Arc<Tools> {
-        match self.limits.as_ref().and_then(|limits| limits.tools()) {
-            Some(names) => Arc::new(tools.only(names)),
+    /// Those of the tools that the session may use by now, under its agent's name.
+    pub(super) fn allowed(&self, session: &Session, tools: Arc<Tools>) -> Result<Arc<Tools>, SessionError> {
+        let Some(limits) = &self.limits else { return Ok(tools) };
+        Ok(match limits.tools(session)? {
+            Some(names) => Arc::new(tools.only(&names)),
             None => tools,
-        }
+        })
     }
 
     /// The same workspace for a child that shares it with its parent.
     pub(super) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
-        let limits = Limits::of(child)?.map(Arc::new);
-        let mut rules = (*self.rules).clone();
-        rules.policy.deny.extend(limits.iter().flat_map(|limits| limits.denied()));
-        Ok(Self { rules: Arc::new(rules), limits, ..self.clone() })
+        let mut limits = Limits::of(child)?;
+        limits.is_shared = !child.limits().is_unlimited();
+        Ok(Self { limits: Some(Arc::new(limits)), ..self.clone() })
+    }
+
+    /// Whether those that use it have one name only, by which they are held to their limits.
+    pub(super) fn is_shared(&self) -> bool {
+        self.limits.as_ref().is_some_and(|limits| limits.is_shared)
+    }
+
+    /// The same with the rules for whom the session's agent is by now.
+    pub(super) fn for_agent(&self, session: &Session) -> Result<Self, SessionError> {
+        let denied = self.limits.as_ref().map_or(Ok(Vec::new()), |limits| limits.denied(session))?;
+        let more: Vec<_> = denied.into_iter().filter(|rule| !self.rules.policy.deny.contains(rule)).collect();
+        let mut machine = self.clone();
+        if !more.is_empty() {
+            let mut rules = (*self.rules).clone();
+            rules.policy.deny.extend(more);
+            machine.rules = Arc::new(rules);
+        }
+        Ok(machine)
     }
 
     /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.

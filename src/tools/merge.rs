@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use bytes::Bytes;
 use serde::Serialize;
 
 use super::dispatch::Dispatcher;
 use super::error::ToolError;
 use super::limits::began;
-use crate::backends::{BackendError, FileChange};
+use super::rewind::{self, Fresh, Landing, RewindError};
+use crate::backends::BackendError;
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
-    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, WriteFile,
-    delete_path, write_view,
+    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
+    WriteFile, delete_path, write_view,
 };
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Seq};
 use crate::engine::session::Session;
-use crate::engine::sessions::{SessionError, Sessions};
+use crate::engine::sessions::SessionError;
 use crate::engine::state::State;
-use crate::reducers::{Children, MergeChoices, MergePlan, MergeStep, VirtualFileSystem, plan_merge};
+use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
 
 /// Why a child can't be merged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -37,12 +37,16 @@ pub enum MergeError {
     /// It is the same session.
     #[error("session {0} shares its files with its parent: what it does is there already")]
     Shared(String),
-    /// The session or its store failed. Nothing was merged; what lies on the disk by then is found as drift.
+    /// The session or its store failed. Nothing was merged.
     #[error(transparent)]
     Session(#[from] SessionError),
     /// The workspace failed. Nothing was changed.
     #[error(transparent)]
     Workspace(#[from] BackendError),
+    /// It failed, and what was on the disk by then could not be taken back. The next process fills the disk anew from
+    /// what is recorded.
+    #[error("{0}")]
+    NotPutBack(String),
     /// What others changed in the parent's workspace could not be found out, or the parent may not write so much.
     #[error(transparent)]
     Tool(#[from] ToolError),
@@ -101,18 +105,13 @@ struct Planned {
     plan: MergePlan,
 }
 
-/// Tells what [`merge_child`] would do now, and changes nothing. What somebody changed in the parent's workspace
-/// and is not recorded does not count.
+/// Tells what [`merge_child`] would do now, and changes nothing. What somebody changed in a workspace and is not
+/// recorded does not count.
 ///
 /// # Errors
 /// [`MergeError::NotAChild`], and what the store says.
-pub fn preview_merge(
-    sessions: &Sessions,
-    parent: &Session,
-    child: &Session,
-    choices: &MergeChoices,
-) -> Result<MergeReport, MergeError> {
-    let base = base_of(sessions, parent, child)?;
+pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, MergeError> {
+    let base = base_of(parent, child)?;
     Ok(planned(parent, child, base, choices)?.report)
 }
 
@@ -121,58 +120,93 @@ pub fn preview_merge(
 ///
 /// All events of it are one commit: a [`ChildMerged`], which names for each file the child's event that it comes
 /// from, and the events of the files. With open conflicts no file is changed, and a [`MergeConflicted`] is
-/// recorded instead; what was tried before and is still the same is not recorded again. The child is only read.
-/// What others changed in the parent's workspace is recorded first. The contents of all that is merged are in memory
-/// together.
+/// recorded instead; what was tried before and is still the same is not recorded again. The child is only read: what
+/// others changed in its workspace counts once a dispatcher of it has recorded that. What others changed in the
+/// parent's is recorded first.
+///
+/// It happens whole or not at all, whatever fails; when the process dies half-way, the next one that opens the
+/// workspace makes the files that the log knows what it says; new ones that lie there by then are found as drift. Once files are changed, dropping the future does not stop it. Of the
+/// contents only those that are put together from both sides are in memory all at once.
 ///
 /// # Errors
-/// [`MergeError`]; no file is changed then. Only where the store fails at the very end the workspace has the changes,
-/// and the next call finds them as drift.
+/// [`MergeError`]; no file is changed then.
 pub async fn merge_child(
     parent: &Dispatcher,
-    sessions: &Sessions,
     child: &Session,
     choices: &MergeChoices,
 ) -> Result<MergeReport, MergeError> {
     let session = parent.session();
-    let base = base_of(sessions, session, child)?;
-    let _turn = session.turn().await;
+    let base = base_of(session, child)?;
+    let turn = session.turn().await;
     parent.machine().record_drift(session).await?;
-    let (ours, theirs, choices) = (session.clone(), child.clone(), choices.clone());
-    let planning = tokio::task::spawn_blocking(move || planned(&ours, &theirs, base, &choices));
-    let stopped = |_| MergeError::Tool(ToolError::new("the merge was stopped while it was thought out"));
-    let Planned { mut report, plan } = planning.await.map_err(stopped)??;
-    // From here on nothing is waited for, so nobody can stop half-way.
+    let looking = session.looking().await;
+    let (parent, child, choices) = (parent.clone(), child.clone(), choices.clone());
+    let merging = tokio::task::spawn_blocking(move || {
+        let merged = merge_now(&parent, &child, base, &choices);
+        drop((turn, looking));
+        merged
+    });
+    merging.await.map_err(|_| MergeError::Tool(ToolError::new("the merge was stopped")))?
+}
+
+/// Merges while nobody else has the parent's workspace.
+fn merge_now(
+    parent: &Dispatcher,
+    child: &Session,
+    base: Seq,
+    choices: &MergeChoices,
+) -> Result<MergeReport, MergeError> {
+    let Planned { mut report, plan } = planned(parent.session(), child, base, choices)?;
     report.seq = match report.outcome {
         MergeOutcome::Nothing => None,
-        MergeOutcome::Conflicted => note_conflicts(session, &report)?,
+        MergeOutcome::Conflicted => note_conflicts(parent.session(), &report)?,
         MergeOutcome::Merged => Some(apply(parent, &report, plan)?),
     };
     Ok(report)
 }
 
 /// From where on the child's changes count when it was never merged: what both have of the past.
-fn base_of(sessions: &Sessions, parent: &Session, child: &Session) -> Result<Seq, MergeError> {
+fn base_of(parent: &Session, child: &Session) -> Result<Seq, MergeError> {
     let stranger = || MergeError::NotAChild { child: child.name().to_owned(), parent: parent.name().to_owned() };
     if parent.id() == child.id() {
         return Err(MergeError::Shared(child.name().to_owned()));
     }
-    let (mut base, mut at) = (Seq::MAX, child.clone());
-    loop {
-        let origin = at.started().and_then(|started| started.origin.clone()).ok_or_else(stranger)?;
-        base = base.min(origin.at);
-        match origin.isolation {
-            Isolation::Fork if origin.parent == parent.id() => return Ok(base),
-            Isolation::Fork => at = sessions.session(origin.parent)?,
-            Isolation::Full if origin.parent == parent.id() && at.id() == child.id() => return Ok(began(child)?),
-            Isolation::Full | Isolation::Shared => return Err(stranger()),
-        }
+    let origin = child.origin().ok_or_else(stranger)?;
+    match origin.isolation {
+        Isolation::Full if origin.parent == parent.id() => Ok(began(child)?),
+        // What an import brings may say anything.
+        Isolation::Fork if origin.parent == parent.id() => Ok(origin.at.min(child.head()?)),
+        _ => Ok(common_past(parent, child)?.ok_or_else(stranger)?),
     }
+}
+
+/// Up to where a session has the past of one further up; none when it does not come from it. Those between need not be
+/// there any more: how they began stands in the session's own past.
+fn common_past(above: &Session, session: &Session) -> Result<Option<Seq>, SessionError> {
+    let fork = above.origin().filter(|origin| origin.isolation == Isolation::Fork);
+    let began = fork.map_or(1, |origin| origin.at.saturating_add(1));
+    let Ok(theirs) = above.event(began) else { return Ok(None) };
+    let (mut is_same, mut last) = (false, None);
+    session.visit(began, &mut |event| {
+        if event.seq == began {
+            let same = event.kind == SessionStarted::KIND && *event.kind == *theirs.event.kind;
+            is_same = same && event.time == theirs.time && event.payload == &theirs.event.bytes[..];
+            return if is_same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        }
+        match event.kind == SessionStarted::KIND {
+            false => ControlFlow::Continue(()),
+            true => {
+                last = Some(event.seq - 1);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    Ok(last.filter(|_| is_same))
 }
 
 fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices) -> Result<Planned, MergeError> {
     let (state, theirs) = (parent.state()?, child.state()?);
-    let last = state.slice::<Children>().and_then(|children| children.last_merge(child.id()));
+    let last = state.slice::<Merges>().and_then(|merges| merges.last_merge(child.id()));
     let base = last.map_or(base, |last| base.max(last.child_at));
     let before = child.state_at(base)?;
     let read = |digest: &_| child.content(digest);
@@ -273,7 +307,7 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
     let (child_name, conflicts) = (report.child_name.clone(), report.conflicts.clone());
     let event = MergeConflicted { child, child_name, base, child_at, conflicts };
     let state = session.state()?;
-    if state.slice::<Children>().and_then(|children| children.conflicted(child)) == Some(&event) {
+    if state.slice::<Merges>().and_then(|merges| merges.conflicted(child)) == Some(&event) {
         return Ok(None);
     }
     let mut commit = session.commit();
@@ -303,37 +337,42 @@ fn apply(parent: &Dispatcher, report: &MergeReport, plan: MergePlan) -> Result<S
     };
     let mut commit = session.commit();
     commit.push(&event).map_err(SessionError::from)?;
-    let mut projected = Vec::with_capacity(plan.steps.len());
+    let (mut steps, mut fresh) = (Vec::with_capacity(plan.steps.len()), Fresh::new());
     for step in plan.steps {
-        projected.push(record_step(session, step, &mut commit)?);
+        steps.push(record_step(step, &mut commit, &mut fresh)?);
     }
-    if !projected.is_empty() {
-        parent.workspace().project(&projected)?;
-    }
-    let pending = session.submit(commit)?;
-    let first = pending.first();
-    pending.wait().map_err(SessionError::from)?;
-    Ok(first)
+    let now = files(&session.state()?);
+    let landing = Landing { session, workspace: parent.workspace().as_ref(), now: &now, steps: &steps, fresh: &fresh };
+    Ok(landing.land(commit)?.first)
 }
 
 /// Adds a step's event to the commit, and gives what the workspace has to do for it.
-fn record_step(session: &Session, step: MergeStep, commit: &mut Commit) -> Result<FileChange, SessionError> {
-    match step {
+fn record_step(step: MergeStep, commit: &mut Commit, fresh: &mut Fresh) -> Result<rewind::Planned, SessionError> {
+    Ok(match step {
         MergeStep::Delete { path } => {
-            commit.push(&DeleteEntry { path: path.clone() })?;
-            Ok(FileChange::Delete { path })
+            let event = DeleteEntry { path };
+            commit.push(&event)?;
+            rewind::Planned::Delete(event)
         }
         MergeStep::Write { path, mode, node, merged } => {
-            commit.push(&WriteFile { path: path.clone(), mode, node: node.clone() })?;
-            let bytes = match (&node, merged) {
-                (Node::File { content: digest, .. }, Some(bytes)) => {
-                    commit.keep(Content { digest: *digest, bytes: bytes.clone() });
-                    bytes
-                }
-                (Node::File { content, .. }, None) => session.content(content)?,
-                _ => Bytes::new(),
-            };
-            Ok(FileChange::Write { path, node, bytes, modified: None })
+            if let (Node::File { content: digest, .. }, Some(bytes)) = (&node, merged) {
+                commit.keep(Content { digest: *digest, bytes: bytes.clone() });
+                fresh.insert(*digest, bytes);
+            }
+            let event = WriteFile { path, mode, node };
+            commit.push(&event)?;
+            rewind::Planned::Write(event, None)
+        }
+    })
+}
+
+impl From<RewindError> for MergeError {
+    fn from(error: RewindError) -> Self {
+        match error {
+            RewindError::Session(error) => error.into(),
+            RewindError::Workspace(error) => error.into(),
+            // A landing gives no other.
+            other => Self::NotPutBack(other.to_string()),
         }
     }
 }

@@ -7,11 +7,11 @@ use std::task::Poll;
 
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::children::Nursery;
+use super::children::{ChildError, Nursery};
 use super::dispatch::Dispatcher;
 use super::merge::{MergeReport, merge_child};
 use crate::engine::children::NewChild;
@@ -36,7 +36,8 @@ pub struct Subagent {
 pub struct Subagents {
     /// How many work at once, at least one.
     pub parallel: usize,
-    /// Whether forks that did well are merged at the end, one after the other in input order.
+    /// Whether children with a session of their own, forks and full ones, that did well are merged at the end, one
+    /// after the other in input order.
     pub merge: Option<MergeChoices>,
     /// Takes the batch back: children that work are told and have to end, others do not begin, none is merged.
     pub cancel: CancellationToken,
@@ -65,9 +66,9 @@ pub struct ChildContext {
 /// What became of one child of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentResult {
-    /// The child's session; with shared isolation the parent's; none when it could not begin.
+    /// The child's session; with shared isolation the parent's; none when there is none.
     pub session: Option<SessionId>,
-    /// How that is called; empty when it could not begin.
+    /// How that is called; empty when there is none.
     pub name: String,
     /// How it ended.
     pub outcome: SubagentOutcome,
@@ -114,8 +115,8 @@ impl SubagentOutcome {
 ///
 /// They begin one after the other, before any works, so that forks of the present are all of the same. They then
 /// work in parallel, as far as is asked for. A child that fails, panics or can't begin harms no other, and its session
-/// stays to be looked at. When a child has ended its workspace is closed; its session and its files stay until they are
-/// removed. Dropping the future takes the batch back, as its token does.
+/// stays to be looked at. As soon as a child has ended, whatever the others do, its workspace is closed; its session
+/// and its files stay until they are removed. Dropping the future takes the batch back, as its token does.
 ///
 /// A merge waits for the parent's turn to change files: don't ask for one within a call of the parent that has it, as
 /// every tool has that may change something.
@@ -168,22 +169,28 @@ where
     for Subagent { child, task } in batch {
         let isolation = child.isolation;
         let begun = match cancel.is_cancelled() {
-            true => Err(SubagentOutcome::Cancelled),
-            false => {
-                let begun = nursery.start(parent, child).await;
-                begun.map_err(|error| SubagentOutcome::NotStarted { reason: error.to_string() })
-            }
+            true => Err(not_begun(SubagentOutcome::Cancelled)),
+            false => nursery.start(parent, child).await.map_err(not_started),
         };
         children.push((begun, task, isolation));
     }
     let mut running = Vec::with_capacity(children.len());
     for (number, (begun, task, isolation)) in children.into_iter().enumerate() {
         running.push(match begun {
-            Err(outcome) => Running { begun: None, ended: Err(outcome) },
+            Err(result) => Running::Never(result),
             Ok(dispatcher) => {
                 let context = ChildContext { dispatcher: dispatcher.clone(), task, number, cancel: cancel.clone() };
-                let ended = tokio::spawn(worked(Arc::clone(&work), context, Arc::clone(&places)));
-                Running { begun: Some((dispatcher, isolation)), ended: Ok(ended) }
+                let working = worked(Arc::clone(&work), context, Arc::clone(&places));
+                let (child, is_own) = (dispatcher.clone(), isolation != Isolation::Shared);
+                let ended = tokio::spawn(async move {
+                    let (outcome, place) = working.await;
+                    if is_own {
+                        close(child, outcome.is_done()).await;
+                    }
+                    drop(place);
+                    outcome
+                });
+                Running::Begun { dispatcher, is_own, ended }
             }
         });
     }
@@ -192,44 +199,70 @@ where
         results.push(child.end().await);
     }
     match &options.merge {
-        Some(choices) if !options.cancel.is_cancelled() => merge_all(parent, nursery, results, choices).await,
+        Some(choices) if !options.cancel.is_cancelled() => merge_all(parent, results, choices).await,
         _ => results.into_iter().map(|(result, _)| result).collect(),
     }
 }
 
 /// A child that may be at work.
-struct Running {
-    begun: Option<(Dispatcher, Isolation)>,
-    ended: Result<JoinHandle<SubagentOutcome>, SubagentOutcome>,
+enum Running {
+    /// It never began.
+    Never(SubagentResult),
+    Begun {
+        dispatcher: Dispatcher,
+        /// Whether it has a session of its own.
+        is_own: bool,
+        ended: JoinHandle<SubagentOutcome>,
+    },
 }
 
 impl Running {
-    /// Waits for its end and closes its workspace; gives the dispatcher back where it is to be merged.
+    /// Waits for its end; gives the dispatcher back where it is to be merged.
     async fn end(self) -> (SubagentResult, Option<Dispatcher>) {
-        let outcome = match self.ended {
-            Err(outcome) => outcome,
-            Ok(ended) => ended.await.unwrap_or(SubagentOutcome::Cancelled),
+        let (dispatcher, is_own, ended) = match self {
+            Self::Never(result) => return (result, None),
+            Self::Begun { dispatcher, is_own, ended } => (dispatcher, is_own, ended),
         };
-        let Some((dispatcher, isolation)) = self.begun else {
-            return (SubagentResult { session: None, name: String::new(), outcome, merge: None }, None);
-        };
+        let outcome = ended.await.unwrap_or(SubagentOutcome::Cancelled);
         let (session, name) = (Some(dispatcher.session().id()), dispatcher.session().name().to_owned());
-        let result = SubagentResult { session, name, outcome, merge: None };
-        if isolation == Isolation::Shared {
-            return (result, None);
-        }
-        let closing = dispatcher.clone();
-        let closed = tokio::task::spawn_blocking(move || closing.close()).await;
-        if let Ok(Err(error)) = closed {
-            tracing::warn!(%error, "the end of a child's workspace could not be recorded");
-        }
-        let to_merge = result.outcome.is_done().then_some(dispatcher);
-        (result, to_merge)
+        let to_merge = (is_own && outcome.is_done()).then_some(dispatcher);
+        (SubagentResult { session, name, outcome, merge: None }, to_merge)
     }
 }
 
-/// Waits for a place, and works. The child's own work ends with this.
-async fn worked<F, W>(work: Arc<F>, context: ChildContext, places: Arc<Semaphore>) -> SubagentOutcome
+fn not_begun(outcome: SubagentOutcome) -> SubagentResult {
+    SubagentResult { session: None, name: String::new(), outcome, merge: None }
+}
+
+fn not_started(error: ChildError) -> SubagentResult {
+    let result = not_begun(SubagentOutcome::NotStarted { reason: error.to_string() });
+    match error {
+        // It is there, and somebody has to take it away.
+        ChildError::Mounts { id, name, .. } => SubagentResult { session: Some(id), name, ..result },
+        ChildError::Dispatch(_) => result,
+    }
+}
+
+/// Closes the workspace of a child that has ended. What others changed in it is recorded first where it counts.
+async fn close(child: Dispatcher, is_done: bool) {
+    if is_done {
+        let _turn = child.session().turn().await;
+        if let Err(error) = child.machine().record_drift(child.session()).await {
+            tracing::warn!(%error, "what changed outside of calls is not merged");
+        }
+    }
+    let closed = tokio::task::spawn_blocking(move || child.close()).await;
+    if let Ok(Err(error)) = closed {
+        tracing::warn!(%error, "the end of a child's workspace could not be recorded");
+    }
+}
+
+/// Waits for a place, and works; gives the place back for who tidies up. The child's own work ends with this.
+async fn worked<F, W>(
+    work: Arc<F>,
+    context: ChildContext,
+    places: Arc<Semaphore>,
+) -> (SubagentOutcome, Option<OwnedSemaphorePermit>)
 where
     F: Fn(ChildContext) -> W,
     W: Future<Output = Result<Value, String>>,
@@ -237,15 +270,15 @@ where
     let cancel = context.cancel.clone();
     let placed = tokio::select! {
         biased;
-        () = cancel.cancelled() => return SubagentOutcome::Cancelled,
-        placed = places.acquire() => placed,
+        () = cancel.cancelled() => return (SubagentOutcome::Cancelled, None),
+        placed = places.acquire_owned() => placed,
     };
-    let Ok(_place) = placed else { return SubagentOutcome::Cancelled };
+    let Ok(place) = placed else { return (SubagentOutcome::Cancelled, None) };
     // A panic may come before there is a future, too.
     let begun = std::panic::catch_unwind(AssertUnwindSafe(|| Box::pin(work(context))));
     let mut working = match begun {
         Ok(working) => working,
-        Err(panic) => return panicked(panic.as_ref()),
+        Err(panic) => return (panicked(panic.as_ref()), Some(place)),
     };
     let guarded = std::future::poll_fn(|task| {
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(task)));
@@ -256,11 +289,12 @@ where
             Err(panic) => Poll::Ready(panicked(panic.as_ref())),
         }
     });
-    tokio::select! {
+    let outcome = tokio::select! {
         biased;
         outcome = guarded => outcome,
         () = cancel.cancelled() => SubagentOutcome::Cancelled,
-    }
+    };
+    (outcome, Some(place))
 }
 
 fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
@@ -272,14 +306,13 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
 /// Merges the children that are to be, in order. One that conflicts stays as it is; the next is merged all the same.
 async fn merge_all(
     parent: &Dispatcher,
-    nursery: &Nursery,
     results: Vec<(SubagentResult, Option<Dispatcher>)>,
     choices: &MergeChoices,
 ) -> Vec<SubagentResult> {
     let mut merged = Vec::with_capacity(results.len());
     for (mut result, child) in results {
         if let Some(child) = child {
-            let report = merge_child(parent, &nursery.sessions, child.session(), choices).await;
+            let report = merge_child(parent, child.session(), choices).await;
             result.merge = Some(report.map_err(|error| error.to_string()));
         }
         merged.push(result);

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::sides::{Nodes, Sides, is_leaf};
 use super::text::{self, Lines};
-use crate::engine::event::{ConflictKind, Node};
+use crate::engine::event::{ConflictKind, MergeSide, Node};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
@@ -20,6 +20,8 @@ pub(super) enum Decision {
     LeaveOut,
     /// Somebody has to choose.
     Conflict(ConflictKind),
+    /// Somebody has chosen for the lines that both sides changed, and this comes of it.
+    Decided { node: Node, bytes: Bytes },
 }
 
 /// A regular file.
@@ -63,6 +65,7 @@ pub(super) fn can_be_made(node: &Node) -> bool {
 pub(super) fn decide<E>(
     sides: &Sides<'_>,
     path: &EntryPath,
+    chosen: Option<MergeSide>,
     read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
 ) -> Result<Decision, E> {
     let nodes = sides.nodes(path);
@@ -72,7 +75,7 @@ pub(super) fn decide<E>(
     }
     let files = [File::of(base), File::of(ours), File::of(theirs)];
     if let [Some(base), Some(ours), Some(theirs)] = files {
-        return merged(base, ours, theirs, read);
+        return merged(base, ours, theirs, chosen, read);
     }
     if ours == theirs {
         return Ok(match files {
@@ -118,6 +121,7 @@ fn merged<E>(
     base: File<'_>,
     ours: File<'_>,
     theirs: File<'_>,
+    chosen: Option<MergeSide>,
     read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
 ) -> Result<Decision, E> {
     // There are two values only: who changed it has the other one.
@@ -142,9 +146,10 @@ fn merged<E>(
         return Ok(Decision::Conflict(ConflictKind::Large));
     }
     let [base, ours, theirs] = [read(base.content)?, read(ours.content)?, read(theirs.content)?];
-    Ok(match text::merge(&base, &ours, &theirs) {
+    Ok(match text::merge(&base, &ours, &theirs, chosen) {
         Lines::Merged(bytes) => Decision::Merge { node: Node::file(&bytes, executable), bytes: Some(bytes.into()) },
-        Lines::Conflict => Decision::Conflict(ConflictKind::Text),
+        Lines::Conflict(None) => Decision::Conflict(ConflictKind::Text),
+        Lines::Conflict(Some(bytes)) => Decision::Decided { node: Node::file(&bytes, executable), bytes: bytes.into() },
         Lines::TooMany => Decision::Conflict(ConflictKind::Large),
         Lines::NoText => Decision::Conflict(ConflictKind::Binary),
     })

@@ -78,7 +78,8 @@ impl MergePlan {
 /// - Texts that both changed are merged line by line; the executable bit is merged apart from the contents.
 /// - A directory goes when nothing is left in it; what the other side made or changed in it is a conflict.
 /// - A file on one side and a directory on the other are a conflict of all that is below, too.
-/// - A choice decides conflicts only. The whole entry is then as it is on that side.
+/// - A choice decides conflicts only: of a text the lines that both sides changed, else the whole entry is as it is on
+///   that side.
 ///
 /// Only paths that differ are looked at. `read` gives contents by their digest.
 ///
@@ -96,7 +97,7 @@ pub fn plan_merge<E>(
     let clashes = sides.clashes();
     for path in sides.of_theirs.iter().filter(|path| !is_within(path, &clashes)) {
         let nodes = sides.nodes(path);
-        match decide::decide(&sides, path, &mut read)? {
+        match decide::decide(&sides, path, choices.side(path), &mut read)? {
             Decision::Nothing => {}
             Decision::Take => planning.out.take(path, nodes.theirs),
             Decision::Merge { node, bytes } => {
@@ -104,6 +105,7 @@ pub fn plan_merge<E>(
             }
             Decision::LeaveOut => planning.out.left_out.push(path.clone()),
             Decision::Conflict(kind) => planning.conflict(path, kind),
+            Decision::Decided { node, bytes } => planning.decided(path, node, bytes),
         }
     }
     for path in sides.made_in_deleted().filter(|path| !is_within(path, &clashes)) {
@@ -152,6 +154,18 @@ impl Outcome {
 }
 
 impl Planning<'_> {
+    /// A text in which a side was chosen for the lines that both changed.
+    fn decided(&mut self, path: &EntryPath, node: Node, bytes: Bytes) {
+        let nodes = self.sides.nodes(path);
+        if Some(&node) == nodes.ours {
+            self.out.kept.insert(path.clone());
+        } else {
+            let is_theirs = Some(&node) == nodes.theirs;
+            self.out.writes.insert(path.clone(), (node, (!is_theirs).then_some(bytes)));
+        }
+        self.note(path, ConflictKind::Text, self.choices.side(path));
+    }
+
     fn conflict(&mut self, path: &EntryPath, kind: ConflictKind) {
         let nodes = self.sides.nodes(path);
         let mut resolved = self.choices.side(path);

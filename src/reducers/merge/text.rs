@@ -1,6 +1,8 @@
 //! Merging texts line by line.
 
-use similar::TextMerge;
+use similar::{MergeResolution, TextMerge};
+
+use crate::engine::event::MergeSide;
 
 /// Bytes of a text that is merged line by line; a larger one that both sides changed is a conflict.
 pub const MERGED_BYTES_MAX: u64 = 8 << 20;
@@ -11,14 +13,14 @@ pub const MERGED_LINES_MAX: usize = 50_000;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lines {
     Merged(Vec<u8>),
-    /// The same lines, or lines next to each other, differ.
-    Conflict,
+    /// The same lines, or lines next to each other, differ. With a side chosen for these, it would be this.
+    Conflict(Option<Vec<u8>>),
     TooMany,
     NoText,
 }
 
 /// Merges what `ours` and `theirs` changed of `base`. Line ends are part of the lines, so they stay as they were.
-pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Lines {
+pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<MergeSide>) -> Lines {
     let texts = [base, ours, theirs].map(|bytes| std::str::from_utf8(bytes).ok());
     let [Some(base), Some(ours), Some(theirs)] = texts else { return Lines::NoText };
     let lines = |text: &str| text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
@@ -26,7 +28,27 @@ pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8]) -> Lines {
         return Lines::TooMany;
     }
     let merge = TextMerge::from_lines(base, ours, theirs);
-    if merge.is_conflicted() { Lines::Conflict } else { Lines::Merged(merge.to_string().into_bytes()) }
+    match merge.is_conflicted() {
+        false => Lines::Merged(merge.to_string().into_bytes()),
+        true => Lines::Conflict(chosen.map(|side| decided(&merge, side))),
+    }
+}
+
+/// The merge with one side's lines where both differ.
+fn decided(merge: &TextMerge<'_, '_, '_, str>, side: MergeSide) -> Vec<u8> {
+    let mut text = String::new();
+    for region in merge.regions() {
+        let is_theirs = match region.resolution() {
+            MergeResolution::Theirs => true,
+            MergeResolution::Conflict => side == MergeSide::Theirs,
+            _ => false,
+        };
+        match is_theirs {
+            true => text.extend(region.theirs_range().filter_map(|line| merge.theirs_line(line))),
+            false => text.extend(region.ours_range().filter_map(|line| merge.ours_line(line))),
+        }
+    }
+    text.into_bytes()
 }
 
 #[cfg(test)]
@@ -34,7 +56,7 @@ mod tests {
     use super::*;
 
     fn merged(base: &str, ours: &str, theirs: &str) -> Result<String, Lines> {
-        match merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes()) {
+        match merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), None) {
             Lines::Merged(bytes) => Ok(String::from_utf8(bytes).unwrap()),
             other => Err(other),
         }
@@ -49,10 +71,10 @@ mod tests {
 
     #[test]
     fn the_same_lines_and_those_beside_them_conflict() {
-        assert_eq!(merged("1\n2\n3\n", "1\na\n3\n", "1\nb\n3\n"), Err(Lines::Conflict));
-        assert_eq!(merged("1\n2\n3\n", "1\n3\n", "1\nb\n3\n"), Err(Lines::Conflict));
-        assert_eq!(merged("1\n2\n3\n4\n", "1\na\n3\n4\n", "1\n2\nb\n4\n"), Err(Lines::Conflict));
-        assert_eq!(merged("", "a\n", "b\n"), Err(Lines::Conflict));
+        assert_eq!(merged("1\n2\n3\n", "1\na\n3\n", "1\nb\n3\n"), Err(Lines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3\n", "1\n3\n", "1\nb\n3\n"), Err(Lines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3\n4\n", "1\na\n3\n4\n", "1\n2\nb\n4\n"), Err(Lines::Conflict(None)));
+        assert_eq!(merged("", "a\n", "b\n"), Err(Lines::Conflict(None)));
     }
 
     #[test]
@@ -60,13 +82,26 @@ mod tests {
         assert_eq!(merged("1\r\n2\r\n3\r\n", "a\r\n2\r\n3\r\n", "1\r\n2\r\nc\r\n").unwrap(), "a\r\n2\r\nc\r\n");
         assert_eq!(merged("1\n2\n3", "a\n2\n3", "1\n2\nc").unwrap(), "a\n2\nc");
         assert_eq!(merged("1\n2\n3\n", "a\n2\n3\n", "1\n2\n3").unwrap(), "a\n2\n3");
-        assert_eq!(merged("1\n2\n3", "1\n2\n3\n", "1\n2\n3\n4"), Err(Lines::Conflict));
+        assert_eq!(merged("1\n2\n3", "1\n2\n3\n", "1\n2\n3\n4"), Err(Lines::Conflict(None)));
     }
 
     #[test]
     fn what_would_take_too_long_is_not_begun() {
         let many = "x\n".repeat(MERGED_LINES_MAX + 1);
         assert_eq!(merged(&many, &format!("a\n{many}"), &format!("{many}b\n")), Err(Lines::TooMany));
-        assert_eq!(merge(b"\xff", b"a", b"b"), Lines::NoText);
+        assert_eq!(merge(b"\xff", b"a", b"b", None), Lines::NoText);
+    }
+
+    #[test]
+    fn a_choice_is_for_the_lines_in_conflict_only() {
+        let (base, ours, theirs) = ("1\n2\n3\n4\n5\n", "one\n2\nours\n4\n5\n", "1\n2\ntheirs\n4\nfive\n");
+        let decided = |side| merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), Some(side));
+        let conflict = |text: &str| Lines::Conflict(Some(text.as_bytes().to_vec()));
+        assert_eq!(decided(MergeSide::Ours), conflict("one\n2\nours\n4\nfive\n"));
+        assert_eq!(decided(MergeSide::Theirs), conflict("one\n2\ntheirs\n4\nfive\n"));
+        // Line ends stay as they are on the side that is taken.
+        let ends = |side| merge(b"1\r\n2", b"1\r\n2\n", b"1\n2\r\n", Some(side));
+        assert_eq!(ends(MergeSide::Ours), conflict("1\r\n2\n"));
+        assert_eq!(ends(MergeSide::Theirs), conflict("1\n2\r\n"));
     }
 }

@@ -1,12 +1,15 @@
 //! Files on a disk brought from one state to another, with the record of it: both, or neither.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 
 use super::RewindError;
-use super::plan::{Plan, Planned};
+use super::plan::{Plan, Planned, after};
 use crate::backends::{BackendError, FileChange, Workspace};
 use crate::engine::commit::Commit;
 use crate::engine::event::Node;
+use crate::engine::id::Digest;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
 use crate::engine::store::Committed;
@@ -17,25 +20,31 @@ const PIECE_BYTES: u64 = 64 << 20;
 /// Steps that are taken at once.
 const PIECE_STEPS: usize = 4096;
 
-/// A plan on its way to the disk.
-pub(super) struct Landing<'a> {
-    pub(super) session: &'a Session,
-    pub(super) workspace: &'a dyn Workspace,
-    pub(super) now: &'a VirtualFileSystem,
-    pub(super) plan: &'a Plan,
+/// Steps on their way to the disk. Who has them lands keeps others from the workspace meanwhile.
+pub(in crate::tools) struct Landing<'a> {
+    pub(in crate::tools) session: &'a Session,
+    pub(in crate::tools) workspace: &'a dyn Workspace,
+    /// The files as they are on the disk.
+    pub(in crate::tools) now: &'a VirtualFileSystem,
+    pub(in crate::tools) steps: &'a [Planned],
+    /// Contents that the store gets with the commit.
+    pub(in crate::tools) fresh: &'a Fresh,
 }
 
+/// Contents that are in no store yet.
+pub(in crate::tools) type Fresh = BTreeMap<Digest, Bytes>;
+
 impl Landing<'_> {
-    /// Puts the plan's files onto the disk, then records the commit. When either fails, the disk is put back; when
+    /// Puts the files onto the disk, then records the commit. When either fails, the disk is put back; when
     /// this process dies meanwhile, the next one fills the disk from what is recorded.
-    pub(super) fn land(&self, commit: Commit) -> Result<Committed, RewindError> {
-        if self.plan.is_empty() {
+    pub(in crate::tools) fn land(&self, commit: Commit) -> Result<Committed, RewindError> {
+        if self.steps.is_empty() {
             return Ok(self.session.record(commit)?);
         }
         self.check()?;
         self.workspace.unsettled()?;
         let mut landed = 0;
-        let projected = project(self.session, self.workspace, &self.plan.steps, &mut landed);
+        let projected = project(self.session, self.workspace, self.steps, self.fresh, &mut landed);
         let recorded = projected.and_then(|()| Ok(self.session.record(commit)?));
         let failure = match recorded {
             Ok(committed) => {
@@ -56,18 +65,18 @@ impl Landing<'_> {
 
     /// Every content is there before anything is changed.
     fn check(&self) -> Result<(), RewindError> {
-        for step in &self.plan.steps {
+        for step in self.steps {
             if let Planned::Write(event, _) = step {
-                content_of(self.session, &event.node)?;
+                content_of(self.session, &event.node, self.fresh)?;
             }
         }
         Ok(())
     }
 
     fn put_back(&self, landed: usize) -> Result<(), RewindError> {
-        let reached = self.plan.after(self.now, landed, self.session.now());
+        let reached = after(self.steps, self.now, landed, self.session.now());
         let back = Plan::between(&reached, self.now);
-        project(self.session, self.workspace, &back.steps, &mut 0)?;
+        project(self.session, self.workspace, &back.steps, self.fresh, &mut 0)?;
         match back.left.first() {
             None => Ok(self.workspace.filled()?),
             Some(path) => {
@@ -81,7 +90,7 @@ impl Landing<'_> {
 impl Plan {
     /// Makes a workspace's files those that it leads to. An error leaves them anywhere between.
     pub(in crate::tools) fn project(&self, session: &Session, workspace: &dyn Workspace) -> Result<(), RewindError> {
-        project(session, workspace, &self.steps, &mut 0)
+        project(session, workspace, &self.steps, &Fresh::new(), &mut 0)
     }
 }
 
@@ -90,6 +99,7 @@ fn project(
     session: &Session,
     workspace: &dyn Workspace,
     steps: &[Planned],
+    fresh: &Fresh,
     landed: &mut usize,
 ) -> Result<(), RewindError> {
     let (mut changes, mut bytes) = (Vec::new(), 0);
@@ -97,13 +107,13 @@ fn project(
         let change = match step {
             Planned::Delete(event) => FileChange::Delete { path: event.path.clone() },
             Planned::Write(event, modified) => {
-                let content = content_of(session, &event.node)?;
+                let content = content_of(session, &event.node, fresh)?;
                 bytes += content.len() as u64;
                 FileChange::Write {
                     path: event.path.clone(),
                     node: event.node.clone(),
                     bytes: content,
-                    modified: Some(*modified),
+                    modified: *modified,
                 }
             }
         };
@@ -117,9 +127,9 @@ fn project(
     Ok(())
 }
 
-fn content_of(session: &Session, node: &Node) -> Result<Bytes, SessionError> {
+fn content_of(session: &Session, node: &Node, fresh: &Fresh) -> Result<Bytes, SessionError> {
     match node {
-        Node::File { content, .. } => session.content(content),
+        Node::File { content, .. } => fresh.get(content).cloned().map_or_else(|| session.content(content), Ok),
         Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Ok(Bytes::new()),
     }
 }

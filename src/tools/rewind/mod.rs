@@ -20,9 +20,8 @@ use crate::engine::sessions::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice, SliceError};
 use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, VirtualFileSystem};
-use landing::Landing;
-pub(super) use plan::Plan;
-use plan::Planned;
+pub(super) use landing::{Fresh, Landing};
+pub(super) use plan::{Plan, Planned};
 
 /// How a rewind goes about it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -202,7 +201,8 @@ impl Work {
         if !self.options.dry_run && !(plan.is_empty() && slices.is_empty()) {
             let commit = self.commit(from, &plan, slices)?;
             let (session, workspace) = (&self.session, self.workspace.as_ref());
-            let committed = Landing { session, workspace, now: &now, plan: &plan }.land(commit)?;
+            let committed =
+                Landing { session, workspace, now: &now, steps: &plan.steps, fresh: &Fresh::new() }.land(commit)?;
             recorded = Some((committed.first, committed.last));
         }
         let Plan { changes, left, .. } = plan;

@@ -21,9 +21,9 @@ pub(in crate::tools) struct Plan {
 
 /// One step of a plan.
 #[derive(Debug, Clone)]
-pub(super) enum Planned {
-    /// With the moment at which what is written was written first.
-    Write(WriteFile, Timestamp),
+pub(in crate::tools) enum Planned {
+    /// With the moment at which what is written was written first; none for now.
+    Write(WriteFile, Option<Timestamp>),
     Delete(DeleteEntry),
 }
 
@@ -62,18 +62,18 @@ impl Plan {
     pub(super) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
+}
 
-    /// The files after so many of its steps.
-    pub(super) fn after(&self, now: &VirtualFileSystem, steps: usize, time: Timestamp) -> VirtualFileSystem {
-        let mut tree = now.clone();
-        for step in self.steps.iter().take(steps) {
-            match step {
-                Planned::Write(event, _) => tree.write(event, time),
-                Planned::Delete(event) => tree.delete(event),
-            }
+/// The files after so many of the steps.
+pub(super) fn after(steps: &[Planned], now: &VirtualFileSystem, count: usize, time: Timestamp) -> VirtualFileSystem {
+    let mut tree = now.clone();
+    for step in steps.iter().take(count) {
+        match step {
+            Planned::Write(event, _) => tree.write(event, time),
+            Planned::Delete(event) => tree.delete(event),
         }
-        tree
     }
+    tree
 }
 
 /// Whether what was there can be made again.
@@ -114,7 +114,7 @@ fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
 fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<Planned> {
     let write = |path: &EntryPath, mode, after: &Entry| {
         let event = WriteFile { path: path.clone(), mode, node: after.node.clone() };
-        Some(Planned::Write(event, after.updated_at))
+        Some(Planned::Write(event, Some(after.updated_at)))
     };
     match change {
         Change::Added { path, after } if after.node == Node::Directory && shown.contains(path) => None,
@@ -166,7 +166,7 @@ mod tests {
         #[test]
         fn a_plan_leads_from_any_files_to_any_others(now in tree(), then in tree()) {
             let plan = Plan::between(&now, &then);
-            let reached = plan.after(&now, plan.steps.len(), Timestamp(2));
+            let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             prop_assert_eq!(reached.diff(&then), Vec::new());
             prop_assert!(plan.left.is_empty());
             prop_assert_eq!(plan.is_empty(), now.diff(&then).is_empty());
@@ -186,14 +186,14 @@ mod tests {
         write(&mut then, "big", Node::File { content, size: 5, executable: false, text: true, incomplete: true });
         let plan = Plan::between(&now, &then);
         assert_eq!(plan.left, [path("big"), path("only/pipe")]);
-        let reached = plan.after(&now, plan.steps.len(), Timestamp(2));
+        let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
         assert_eq!(reached.get(&path("big")).unwrap().node, Node::file(b"small", false));
         assert!(reached.is_directory(&path("only")) && reached.len() == 2);
         // Nor is it taken away: nobody could bring it back.
         write(&mut then, "only/new", Node::file(b"new", false));
         let back = Plan::between(&then, &now);
         assert_eq!(back.left, [path("big"), path("only/pipe")]);
-        let reached = back.after(&then, back.steps.len(), Timestamp(2));
+        let reached = after(&back.steps, &then, back.steps.len(), Timestamp(2));
         assert!(reached.get(&path("only/pipe")).is_some() && reached.get(&path("only/new")).is_none());
     }
 }

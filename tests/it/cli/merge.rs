@@ -11,7 +11,7 @@ fn world(own: &str, clones: &str) -> World {
 {"tool": "write_file", "params": {"file_path": "a.txt", "content": "1\n2\n3\n4\n5\n"}}
 {"tool": "write_file", "params": {"file_path": "old/b.txt", "content": "b\n"}}
 "#;
-    let ran = world.run(&["run", &world.file("begin.jsonl", begin), "--backend", "host", "--name", "main"]);
+    let ran = world.run(&["run", &world.file("begin.jsonl", begin), "--backend", "host", "--session", "main"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
     world.printed(&["clone", "main", "--name", "worker"]);
     work(&world, "main", own);
@@ -57,7 +57,7 @@ fn conflicts_are_shown_and_decided() {
     assert_snapshot!(world.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"");
     assert_eq!(world.printed(&["cat", "main", "a.txt"]), "1\n2\ntheirs\n4\n5\n");
     assert_eq!(world.printed(&["cat", "main", "old/b.txt"]), "b\nmore\n");
-    assert_snapshot!(world.run(&["state", "main", "Children"]), @"");
+    assert_snapshot!(world.run(&["state", "main", "Merges"]), @"");
 }
 
 #[test]
@@ -85,4 +85,29 @@ fn what_makes_no_sense_is_refused() {
     assert_snapshot!(world.run(&["merge", "nobody"]), @"");
     world.printed(&["remove", "main", "--yes"]);
     assert_snapshot!(world.run(&["merge", "worker"]), @"");
+}
+
+#[test]
+fn an_agent_that_shares_a_session_is_held_to_its_limits_in_every_process() {
+    let world = world("true", "true");
+    world.printed(&["clone", "main", "--isolation", "shared", "--agent", "w", "--max-calls", "1", "--deny", "uniq"]);
+    assert!(world.run(&["exec", "main", "--agent", "w", "--", "true"]).ends_with("[exit 0]"));
+    let second = world.run(&["exec", "main", "--agent", "w", "--", "true"]);
+    assert!(second.contains("agent w has used up its 1 calls") && !second.ends_with("[exit 0]"), "{second}");
+    assert!(world.run(&["exec", "main", "--", "true"]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn what_an_editor_changed_in_the_clones_directory_is_merged_and_asked_about() {
+    let world = world("true", "true");
+    let place = world.printed(&["exec", "worker", "--", "pwd"]);
+    let asked = world.run(&["remove", "worker"]);
+    assert!(asked.contains("for good?") && !asked.contains("not merged"), "{asked}");
+    std::fs::write(std::path::Path::new(place.trim()).join("by-hand.txt"), "by hand\n").unwrap();
+    assert_eq!(world.json(&["merge", "worker"])["merged"][0]["path"], "by-hand.txt");
+    assert_eq!(world.printed(&["cat", "main", "by-hand.txt"]), "by hand\n");
+    work(&world, "worker", "echo more > more");
+    let asked = world.run(&["remove", "worker"]);
+    assert!(asked.contains("its changes of 1 entry are not merged into main"), "{asked}");
+    world.printed(&["remove", "worker", "--yes"]);
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use foldspace::{
     ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, Dispatcher, DriftFound, Event, Isolation,
-    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, MountSpec, NewChild, Session,
-    Tools, WriteFile, hydrate, merge_child, preview_merge,
+    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, NewChild,
+    Session, Tools, WriteFile, hydrate, merge_child, preview_merge,
 };
 
 use super::rig::{Full, Rig, event, path, record, texts};
@@ -16,7 +16,7 @@ fn merge(
     child: &Dispatcher,
     choices: &MergeChoices,
 ) -> Result<MergeReport, MergeError> {
-    rig.runtime.block_on(merge_child(parent, &rig.sessions, child.session(), choices))
+    rig.runtime.block_on(merge_child(parent, child.session(), choices))
 }
 
 fn merged(rig: &Rig, parent: &Dispatcher, child: &Dispatcher) -> MergeReport {
@@ -56,7 +56,7 @@ fn what_both_did_is_there_and_each_file_names_where_it_comes_from() {
     rig.write(&child, "new/deep.txt", "new\n");
     let (before, child_at) = (head(parent.session()), head(child.session()));
 
-    let preview = preview_merge(&rig.sessions, parent.session(), child.session(), &MergeChoices::default()).unwrap();
+    let preview = preview_merge(parent.session(), child.session(), &MergeChoices::default()).unwrap();
     assert_eq!((head(parent.session()), preview.outcome), (before, MergeOutcome::Merged));
     let report = merged(&rig, &parent, &child);
     assert_eq!(preview.merged, report.merged);
@@ -144,7 +144,7 @@ fn a_conflict_is_recorded_once_with_both_sides_kept_and_can_be_decided() {
     assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
     assert_eq!(rig.texts(parent.session())[0].1, "1\n2\ntheirs\n4\n5\n");
     let state = parent.session().state().unwrap();
-    assert_eq!(state.slice::<Children>().unwrap().conflicted(child.session().id()), None);
+    assert_eq!(state.slice::<Merges>().unwrap().conflicted(child.session().id()), None);
 }
 
 #[test]
@@ -180,6 +180,84 @@ fn when_the_disk_is_full_nothing_has_happened() {
 }
 
 #[test]
+fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&child, "a.txt", "1\n", "one\n");
+    rig.edit(&child, "same.txt", "same", "new");
+    let session = parent.session().clone();
+    drop(parent);
+    let disk = Full::of(&rig, &session);
+    let parent = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
+    let before = head(&session);
+    disk.die();
+    assert!(merge(&rig, &parent, &child, &MergeChoices::default()).is_err());
+    drop((parent, disk));
+    // Half a merge lies on the disk; it is nobody's change.
+    let parent = rig.dispatcher(&session);
+    assert_eq!((head(&session), rig.texts(&session)[0].1.as_str()), (before, "1\n2\n3\n4\n5\n"));
+    merged(&rig, &parent, &child);
+    assert_eq!(rig.texts(&session)[0].1, "one\n2\n3\n4\n5\n");
+}
+
+#[test]
+fn what_a_full_child_has_before_its_first_call_is_its_work() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let child = rig.start(&parent, NewChild::new(Isolation::Full));
+    let session = child.session().clone();
+    drop(child);
+    std::fs::write(rig.place(&session).join("early.txt"), "early").unwrap();
+    let child = rig.dispatcher(&session);
+    rig.write(&child, "late.txt", "late");
+    assert_eq!(merged(&rig, &parent, &child).merged.len(), 2);
+    assert_eq!(rig.texts(parent.session()), texts(&[("early.txt", "early"), ("late.txt", "late")]));
+}
+
+#[test]
+fn lines_that_went_together_are_kept_when_a_side_is_chosen() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.edit(&parent, "a.txt", "1\n2\n3\n", "one\n2\nours\n");
+    rig.edit(&child, "a.txt", "3\n4\n5\n", "theirs\n4\nfive\n");
+    let report = merge(&rig, &parent, &child, &choosing(MergeSide::Theirs, "a.txt")).unwrap();
+    assert_eq!((report.outcome, report.conflicts[0].resolved), (MergeOutcome::Merged, Some(MergeSide::Theirs)));
+    assert_eq!(rig.texts(parent.session())[0].1, "one\n2\ntheirs\n4\nfive\n");
+}
+
+#[test]
+fn somebody_further_up_takes_it_when_the_parent_is_gone() {
+    let rig = Rig::new();
+    let (top, middle) = family(&rig);
+    let low = rig.child(&middle, "low", ChildLimits::default());
+    // Its past ends before the one that was removed began.
+    let early = rig.start(&middle, NewChild { at: Some(5), ..NewChild::new(Isolation::Fork) });
+    rig.write(&low, "low.txt", "low\n");
+    rig.write(&early, "early.txt", "early\n");
+    let id = middle.session().id();
+    drop(middle);
+    rig.sessions.remove(id).unwrap();
+    assert_eq!(merged(&rig, &top, &low).base, 10);
+    assert_eq!(merged(&rig, &top, &early).base, 5);
+    let other = rig.sessions.create(foldspace::NewSession::named("other")).unwrap();
+    let stranger = preview_merge(&other, low.session(), &MergeChoices::default());
+    assert!(matches!(stranger, Err(MergeError::NotAChild { .. })), "{stranger:?}");
+}
+
+#[test]
+fn what_a_rewind_took_back_can_be_merged_again() {
+    let rig = Rig::new();
+    let (parent, child) = family(&rig);
+    rig.write(&child, "new.txt", "new\n");
+    let before = head(parent.session());
+    merged(&rig, &parent, &child);
+    rig.runtime.block_on(parent.rewind(before, foldspace::RewindOptions::default())).unwrap();
+    assert_eq!(rig.texts(parent.session()).len(), 3);
+    merged(&rig, &parent, &child);
+    assert_eq!(rig.texts(parent.session()).len(), 4);
+}
+
+#[test]
 fn what_somebody_changed_by_hand_counts() {
     let rig = Rig::new();
     let (parent, child) = family(&rig);
@@ -210,12 +288,13 @@ fn a_parent_with_limits_keeps_them_in_a_merge() {
     let parent = rig.child(&top, "middle", ChildLimits { bytes_written: Some(10), ..ChildLimits::default() });
     rig.write(&parent, "own.txt", "123456");
     let child = rig.child(&parent, "worker", ChildLimits::default());
-    rig.write(&child, "new.txt", "12345");
+    rig.write(&child, "new.txt", "12");
+    rig.write(&parent, "more.txt", "123");
     let before = head(parent.session());
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
-    assert!(error.contains("may write 4 more bytes"), "{error}");
-    assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 1));
-    rig.edit(&child, "new.txt", "12345", "1234");
+    assert!(error.contains("may write 1 more bytes"), "{error}");
+    assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 2));
+    rig.edit(&child, "new.txt", "12", "1");
     assert_eq!(merged(&rig, &parent, &child).merged.len(), 1);
 }
 
@@ -276,6 +355,7 @@ fn a_fork_knows_what_its_past_has_merged() {
     merged(&rig, &parent, &child);
     let other = rig.child(&parent, "other", ChildLimits::default());
     let state = other.session().state().unwrap();
-    let children = state.slice::<Children>().unwrap();
-    assert_eq!((children.iter().count(), children.last_merge(child.session().id()).is_some()), (0, true));
+    let merges = state.slice::<Merges>().unwrap();
+    assert!(merges.last_merge(child.session().id()).is_some());
+    assert_eq!(state.slice::<Children>().unwrap().iter().count(), 0);
 }

@@ -129,6 +129,72 @@ fn a_child_that_shares_the_session_is_held_to_its_own_limits() {
 }
 
 #[test]
+fn an_agent_is_held_to_its_limits_by_its_name_wherever_it_comes_from() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let tools = Some(["ls".to_owned(), "write_file".to_owned(), "shell_execute".to_owned()].into());
+    let deny = ["uniq".to_owned()].into();
+    let limits = ChildLimits { calls: Some(4), bytes_written: Some(5), tools, deny, ..ChildLimits::default() };
+    let shared = NewChild { limits, agent: "worker".to_owned(), ..NewChild::new(Isolation::Shared) };
+    let begun = parent.as_agent("worker");
+    drop(rig.start(&parent, shared));
+    // In a dispatcher that is older than the child, in one that is opened for it, and in one that becomes its.
+    let session = parent.session().clone();
+    rig.write(&begun, "a", "1234");
+    let opened = rig.dispatcher(&session.as_agent("worker"));
+    assert_eq!(opened.tools().names().collect::<Vec<_>>(), ["ls", "shell_execute", "write_file"]);
+    refused(&rig.call(&opened, "write_file", json!({ "file_path": "b", "content": "12" })), &session, "1 more");
+    let run = rig.call(&opened.as_agent("worker"), "shell_execute", json!({ "command": "uniq" }));
+    refused(&run, &session, "denies");
+    refused(&rig.call(&opened, "rm", json!({ "path": "a" })), &session, "may not use rm");
+    let last = rig.dispatcher(&session).as_agent("worker");
+    refused(&rig.call(&last, "ls", json!({})), &session, "agent worker has used up its 4 calls");
+    // Nor does a rewind give anything back.
+    rig.runtime.block_on(parent.rewind(1, foldspace::RewindOptions::default())).unwrap();
+    refused(&rig.call(&last, "ls", json!({})), &session, "used up its 4 calls");
+    rig.does(&parent, "ls", json!({}));
+    let state = session.state().unwrap();
+    assert_eq!(state.slice::<foldspace::Children>().unwrap().iter().count(), 1, "it is still there");
+}
+
+#[test]
+fn a_shared_child_has_one_name_and_needs_one() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let limits = ChildLimits { calls: Some(1), ..ChildLimits::default() };
+    let shared = NewChild { limits, agent: "worker".to_owned(), ..NewChild::new(Isolation::Shared) };
+    let child = rig.start(&parent, shared.clone());
+    rig.does(&child.as_agent("other"), "ls", json!({}));
+    refused(&rig.call(&child.as_agent("other"), "ls", json!({})), parent.session(), "used up its 1 calls");
+    let nameless = NewChild { agent: String::new(), ..shared };
+    let error = rig.runtime.block_on(rig.nursery().start(&parent, nameless)).unwrap_err();
+    assert!(error.to_string().contains("needs an agent's name"), "{error}");
+}
+
+#[test]
+fn delegation_widens_no_budget() {
+    let rig = Rig::new();
+    let limits = ChildLimits { calls: Some(4), bytes_written: Some(10), ..ChildLimits::default() };
+    let middle = rig.child(&rig.parent(), "middle", limits);
+    rig.write(&middle, "a", "123456");
+    // A fork begins with the rest.
+    let low = rig.child(&middle, "low", ChildLimits { calls: Some(9), ..ChildLimits::default() });
+    assert_eq!((low.session().limits().calls, low.session().limits().bytes_written), (Some(3), Some(4)));
+    // What shares the session uses the session's budget, and that of who began it.
+    let named = |agent: &str, calls| {
+        let limits = ChildLimits { calls: Some(calls), ..ChildLimits::default() };
+        NewChild { limits, agent: agent.to_owned(), ..NewChild::new(Isolation::Shared) }
+    };
+    let first = rig.start(&middle, named("first", 2));
+    let second = rig.start(&first, named("second", 9));
+    let large = json!({ "file_path": "b", "content": "12345" });
+    refused(&rig.call(&second, "write_file", large), middle.session(), "this session may write 4 more bytes");
+    rig.does(&second, "ls", json!({}));
+    refused(&rig.call(&second, "ls", json!({})), middle.session(), "used up its 2 calls");
+    refused(&rig.call(&middle, "ls", json!({})), middle.session(), "this session has used up its 4 calls");
+}
+
+#[test]
 fn no_child_may_more_than_its_parent() {
     let rig = Rig::new();
     let named = |names: &[&str]| Some(names.iter().map(|name| (*name).to_owned()).collect());

@@ -149,15 +149,21 @@ pub(super) fn record(session: &Session, path: &str, bytes: &[u8]) {
     session.record(commit).unwrap();
 }
 
-/// A host workspace whose disk is full when it is told to be.
+/// A host workspace whose disk is full when it is told to be, or on which the process dies.
 pub(super) struct Full {
     inner: Arc<dyn Workspace>,
     is_full: AtomicBool,
+    dies: AtomicBool,
 }
 
 impl Full {
     pub(super) fn of(rig: &Rig, session: &Session) -> Arc<Self> {
-        Arc::new(Self { inner: rig.workspace(session), is_full: false.into() })
+        Arc::new(Self { inner: rig.workspace(session), is_full: false.into(), dies: false.into() })
+    }
+
+    /// From now on the first entry of what is to be put onto the disk gets there, and the process ends.
+    pub(super) fn die(&self) {
+        self.dies.store(true, Ordering::Release);
     }
 
     pub(super) fn set(&self, is_full: bool) {
@@ -171,6 +177,10 @@ impl Workspace for Full {
     }
 
     fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        if self.dies.load(Ordering::Acquire) {
+            self.inner.project(&changes[..1])?;
+            panic!("the process dies, as the test wants it");
+        }
         match self.is_full.load(Ordering::Acquire) {
             true => Err(BackendError { backend: "full", reason: "the disk is full".to_owned() }),
             false => self.inner.project(changes),
@@ -183,5 +193,21 @@ impl Workspace for Full {
 
     fn capture(&self) -> Option<&dyn Capture> {
         self.inner.capture()
+    }
+
+    fn is_blank(&self) -> bool {
+        self.inner.is_blank()
+    }
+
+    fn filling(&self) -> Result<(), BackendError> {
+        self.inner.filling()
+    }
+
+    fn unsettled(&self) -> Result<(), BackendError> {
+        self.inner.unsettled()
+    }
+
+    fn filled(&self) -> Result<(), BackendError> {
+        self.inner.filled()
     }
 }

@@ -175,3 +175,22 @@ fn limits_hold_in_a_batch() {
     assert!(reason.contains("used up its 1 calls"), "{reason}");
     assert_eq!(rig.texts(parent.session()), vec![], "what failed is not merged");
 }
+
+#[test]
+fn a_child_that_began_without_its_mounts_is_named() {
+    let rig = Rig::new();
+    let parent = rig.parent();
+    let source = rig.path("source");
+    std::fs::create_dir_all(&source).unwrap();
+    std::fs::write(source.join("a.txt"), "a").unwrap();
+    let mounts = [foldspace::MountSpec { host_path: source.clone(), ..foldspace::MountSpec::default() }];
+    let nursery = rig.nursery();
+    let hydrating = foldspace::hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &nursery.roots);
+    rig.runtime.block_on(hydrating).unwrap();
+    std::fs::remove_dir_all(source).unwrap();
+    let batch = vec![agent(Isolation::Full, json!([]))];
+    let results = rig.runtime.block_on(dispatch_subagents(&parent, &nursery, batch, merging(), calls));
+    assert!(matches!(results[0].outcome, SubagentOutcome::NotStarted { .. }), "{results:?}");
+    let begun = rig.sessions.session(results[0].session.unwrap()).unwrap();
+    assert_eq!(begun.name(), results[0].name, "who begins batches can take it away again");
+}

@@ -1,0 +1,126 @@
+//! Up to where the children of a session were merged into it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::clock::Timestamp;
+use crate::engine::collections::OrdMap;
+use crate::engine::event::{ChildMerged, MergeConflicted, SessionStarted};
+use crate::engine::id::SessionId;
+use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::slice::Slice;
+
+/// Up to where each child was merged, and the conflicts that are open. It goes back with the files in a rewind:
+/// what was merged after the position can be merged again.
+///
+/// What a fork's past has merged the fork has merged, too; the open conflicts are its parent's.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Merges {
+    merges: OrdMap<SessionId, LastMerge>,
+    conflicts: OrdMap<SessionId, MergeConflicted>,
+}
+
+/// Up to where a child was merged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastMerge {
+    /// The position of the child's history up to which its changes are merged.
+    pub child_at: Seq,
+    /// The event that tells of it.
+    pub seq: Seq,
+    /// When.
+    pub time: Timestamp,
+}
+
+impl Merges {
+    /// Up to where a child was merged; none when it never was.
+    pub fn last_merge(&self, child: SessionId) -> Option<&LastMerge> {
+        self.merges.get(&child)
+    }
+
+    /// What keeps a child from being merged, since that was tried last; none when nothing does.
+    pub fn conflicted(&self, child: SessionId) -> Option<&MergeConflicted> {
+        self.conflicts.get(&child)
+    }
+}
+
+impl Slice for Merges {
+    const NAME: &'static str = "Merges";
+}
+
+fn merged(mut slice: Merges, merged: &Recorded<ChildMerged>) -> Merges {
+    let last = LastMerge { child_at: merged.event.child_at, seq: merged.seq, time: merged.time };
+    slice.conflicts.remove(&merged.event.child);
+    slice.merges.insert(merged.event.child, last);
+    slice
+}
+
+fn conflicted(mut slice: Merges, conflicted: &Recorded<MergeConflicted>) -> Merges {
+    slice.conflicts.insert(conflicted.event.child, conflicted.event.clone());
+    slice
+}
+
+fn forked(mut slice: Merges, started: &Recorded<SessionStarted>) -> Merges {
+    if started.event.begins_child() {
+        slice.conflicts = OrdMap::new();
+    }
+    slice
+}
+
+pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+    registry
+        .event::<ChildMerged>()?
+        .event::<MergeConflicted>()?
+        .slice::<Merges>()?
+        .reducer(merged)?
+        .reducer(conflicted)?
+        .reducer(forked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::event::{ChildLimits, Event, Isolation, Origin};
+
+    fn recorded<E: Event>(seq: Seq, event: E) -> Recorded<E> {
+        let (session, time) = (SessionId::from_bytes([1; 16]), Timestamp(seq.cast_signed()));
+        Recorded { session, seq, time, call: None, agent: "".into(), event }
+    }
+
+    fn child(number: u8) -> SessionId {
+        SessionId::from_bytes([number; 16])
+    }
+
+    fn merge(slice: Merges, number: u8, seq: Seq) -> Merges {
+        let (child_name, conflicts, entries) = (String::new(), Vec::new(), Vec::new());
+        let event = ChildMerged { child: child(number), child_name, base: 1, child_at: 9, merged: entries, conflicts };
+        merged(slice, &recorded(seq, event))
+    }
+
+    fn conflict(slice: Merges, number: u8, seq: Seq) -> Merges {
+        let (child_name, conflicts) = (String::new(), Vec::new());
+        let event = MergeConflicted { child: child(number), child_name, base: 1, child_at: 8, conflicts };
+        conflicted(slice, &recorded(seq, event))
+    }
+
+    #[test]
+    fn a_merge_settles_the_conflicts_of_its_child_only() {
+        let slice = conflict(conflict(Merges::default(), 2, 7), 3, 8);
+        assert!(slice.conflicted(child(2)).is_some() && slice.last_merge(child(2)).is_none());
+        let slice = merge(slice, 2, 9);
+        assert!(slice.conflicted(child(2)).is_none() && slice.conflicted(child(3)).is_some());
+        assert_eq!(slice.last_merge(child(2)).map(|last| (last.child_at, last.seq)), Some((9, 9)));
+    }
+
+    #[test]
+    fn who_was_forked_has_what_was_merged_and_no_conflict() {
+        let slice = conflict(merge(Merges::default(), 2, 7), 3, 8);
+        let (name, backend, program) = ("fork".to_owned(), "memory".to_owned(), String::new());
+        let limits = ChildLimits::default();
+        let mut started = SessionStarted { name, backend, program, options: Default::default(), origin: None, limits };
+        assert_eq!(forked(slice.clone(), &recorded(1, started.clone())), slice);
+        let (parent, parent_name, isolation) = (child(1), String::new(), Isolation::Fork);
+        started.origin = Some(Origin { parent, parent_name, at: 8, isolation });
+        let slice = forked(slice, &recorded(9, started));
+        assert!(slice.conflicted(child(3)).is_none() && slice.last_merge(child(2)).is_some());
+    }
+}
