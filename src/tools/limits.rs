@@ -15,6 +15,11 @@ use crate::engine::sessions::SessionError;
 use crate::engine::state::State;
 use crate::reducers::Usage;
 
+/// How a failure begins that says that nothing is left.
+const USED_UP: &str = "this session has used up ";
+/// How a failure begins that says that too little is left.
+const MAY_WRITE: &str = "this session may write ";
+
 /// The limits of a session, and what it had used up when it began: the past that it shares is its parent's.
 ///
 /// What is used is read from the history, so that a restart gives nothing back. Only of a shared child, which has no
@@ -36,7 +41,8 @@ pub(super) struct Limits {
 /// The position up to which a child's history is none of its own work: its parent's past, its mounts.
 pub(super) fn began(session: &Session) -> Result<Seq, SessionError> {
     if let Some(origin) = session.origin().filter(|origin| origin.isolation == Isolation::Fork) {
-        return Ok(origin.at + 1);
+        // A history from elsewhere may say anything.
+        return Ok(origin.at.saturating_add(1).min(session.head()?));
     }
     let mut last = 0;
     session.visit(1, &mut |event| {
@@ -126,8 +132,7 @@ impl Limits {
         match bytes {
             0 if left == 0 => Err(used_up(&format!("its {limit} bytes of files"))),
             bytes if bytes > left => Err(ToolError::new(format!(
-                "this session may write {left} more bytes of its {limit}, and this would be {bytes}; nothing was \
-                 written"
+                "{MAY_WRITE}{left} more bytes of its {limit}, and this would be {bytes}; nothing was written"
             ))),
             _ => Ok(()),
         }
@@ -167,5 +172,10 @@ fn calls_of(session: &Session) -> Result<u64, SessionError> {
 }
 
 fn used_up(what: &str) -> ToolError {
-    ToolError::new(format!("this session has used up {what}; end the work, and say how far it is"))
+    ToolError::new(format!("{USED_UP}{what}; end the work, and say how far it is"))
+}
+
+/// Whether a failure says that a call was refused, or ended, by what was left for it.
+pub(super) fn says_used_up(message: &str) -> bool {
+    message.starts_with(USED_UP) || message.starts_with(MAY_WRITE)
 }
