@@ -257,14 +257,11 @@ fn on_the_host_a_history_allows_nothing() {
     let sessions = Sessions::open(world.data(), Registry::standard()).unwrap();
     let new = NewSession { backend: Some("host".to_owned()), ..NewSession::named("work") };
     let session = sessions.create(new).unwrap();
-    let allow = || {
-        let mut commit = session.commit();
-        commit.push(&SessionAllow { programs: vec!["sh".to_owned(), "touch".to_owned()] }).unwrap();
-        session.record(commit).unwrap();
-    };
-    allow();
+    let mut commit = session.commit();
+    commit.push(&SessionAllow { programs: vec!["sh".to_owned(), "touch".to_owned()] }).unwrap();
+    session.record(commit).unwrap();
+    drop(session);
     sessions.close();
-    drop((session, sessions));
     let script = world.file("work.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch made"}}"#);
     world.printed(&["run", &script, "--session", "work"]);
     // The allowance goes, and comes back as a slice that was restored.
@@ -340,7 +337,7 @@ fn files_are_the_same_byte_for_byte_unless_rules_say_otherwise() {
 #[test]
 fn what_is_kept_of_other_calls_is_a_fork() {
     let world = with_project("host");
-    let script = world.file("other.jsonl", r#"{"tool": "rm", "params": {"path": "src", "recursive": true}}"#);
+    let script = world.file("other.jsonl", r#"{"tool": "rm", "params": {"path": "src"}}"#);
     let told = world.run(&["what-if", "work", "--yes", "--at", "7", "--script", &script, "--keep", "other"]);
     assert!(told.contains("kept as session other") && told.ends_with("[exit 0]"), "{told}");
     let tree = world.printed(&["tree"]);

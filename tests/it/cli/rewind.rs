@@ -210,6 +210,6 @@ fn a_name_from_elsewhere_does_nothing_to_the_terminal() {
     world.printed(&["run", &script, "--session", &id]);
     let told = world.printed(&["rewind", &id, "--to", "1"]);
     assert!(!told.contains('\u{1b}') && told.contains(&format!("rewind {id} --to")), "{told:?}");
-    let told = world.printed(&["run", &script, "--session", "other", "--expect", &id]);
+    let told = world.run(&["run", &script, "--session", "other", "--expect", &id]);
     assert!(!told.contains('\u{1b}') && told.contains("compared with session red"), "{told:?}");
 }
