@@ -148,8 +148,12 @@ impl NormalRules {
     /// # Errors
     /// [`RulesError`]; a field of another name is one.
     pub fn with_json(self, text: &str) -> Result<Self, RulesError> {
-        let written: Written = serde_json::from_str(text).map_err(|error| RulesError::Json(error.to_string()))?;
-        self.with(written)
+        let wrong = |error: serde_json::Error| RulesError::Json(error.to_string());
+        let written: Value = serde_json::from_str(text).map_err(wrong)?;
+        if !written.is_object() {
+            return Err(RulesError::Json("an object is needed, such as {\"ignore_paths\": []}".to_owned()));
+        }
+        self.with(serde_json::from_value(written).map_err(wrong)?)
     }
 
     fn with(mut self, written: Written) -> Result<Self, RulesError> {
