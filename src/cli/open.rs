@@ -128,6 +128,14 @@ fn default_directory() -> Option<PathBuf> {
         .or_else(|| set("HOME").filter(absolute).map(|home| home.join(".local/share/foldspace")))
 }
 
+/// How a session is named in a command for a person to copy: by its id where its name could do harm there, as one
+/// from elsewhere may.
+pub(super) fn named(session: &Session) -> String {
+    let name = session.name();
+    let is_harmless = !name.starts_with('-') && text::one_line(name, 200) == name;
+    if is_harmless { text::shell_word(name).into_owned() } else { session.id().to_string() }
+}
+
 /// How to call the program again on the same data: its name, and `--data` where it was given.
 pub(super) fn same_program(globals: &Globals) -> String {
     let called = std::env::args_os().next().map(|word| word.to_string_lossy().into_owned());

@@ -106,7 +106,8 @@ impl Rewind {
                 let positions = format!("events {first} to {last}");
                 out.line(format!("\nsession {name} is back at {}: {entries}, {positions}", rewound.to))?;
                 let program = open::same_program(globals);
-                out.line(format!("to undo it: {program} rewind {} --to {}", found.name, rewound.from))
+                let named = open::named(&found.session);
+                out.line(format!("to undo it: {program} rewind {named} --to {}", rewound.from))
             }
         }
     }

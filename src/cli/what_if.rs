@@ -8,7 +8,7 @@ use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, Out};
 use super::position::Position;
-use super::rerun::{Place, Report, RuleFileArgs, first, opened, root_of};
+use super::rerun::{Place, Report, RuleFileArgs, asked, first, opened, root_of};
 use super::run::{Expect, Script, Step};
 use super::workspace::{RuleArgs, WorkspaceArgs};
 
@@ -16,7 +16,7 @@ use super::workspace::{RuleArgs, WorkspaceArgs};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The session itself is only read. It begins with its files as they were at the moment, in a session that
-is thrown away; the calls of the script run (as of `foldspace run`), then the recorded calls that
+is thrown away, or kept as a fork of this one; the calls of the script run (as of `foldspace run`), then the recorded calls that
 followed. Both ends are compared. Exits with 1 only when a call of the script ends otherwise than it
 should, as in `foldspace run`.
 
@@ -41,7 +41,7 @@ pub(super) struct WhatIf {
     insert: bool,
     #[command(flatten)]
     rules: RuleFileArgs,
-    /// Keeps the session under that name, instead of throwing it away
+    /// Keeps the session under that name, as a fork of SESSION, instead of throwing it away
     #[arg(long, value_name = "NAME")]
     keep: Option<String>,
     #[command(flatten)]
@@ -52,12 +52,19 @@ pub(super) struct WhatIf {
 
 impl WhatIf {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let rules = self.rules.rules()?;
+        let (rules, asked) = (self.rules.rules()?, asked(&self.workspace)?);
         let script = Script::read(&self.script)?;
         let opened = opened(globals, self.keep.as_deref())?;
         let found = opened.find(&self.session)?;
-        let at = self.at(&found.session)?;
-        let place = Place::open(globals, &opened, &found.session, self.workspace.spec()?, self.keep.as_deref())?;
+        let mut at = self.at(&found.session)?;
+        let place = match self.keep.as_deref() {
+            None => Place::open(globals, &opened, &found.session, asked, None)?,
+            Some(name) => {
+                // A fork has at least the beginning of its parent.
+                at = at.max(1);
+                Place::fork(globals, &opened, &found.session, asked, (name, at))?
+            }
+        };
         let calls = script.steps.iter().map(scripted).collect();
         let what_if = foldspace::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
         let what_if = what_if.with_rules(rules).with_root(root_of(globals, &found.session));

@@ -59,7 +59,7 @@ impl Session {
     }
 
     /// The same session for somebody who may do less.
-    pub(super) fn limited_to(self, limits: ChildLimits) -> Self {
+    pub(crate) fn limited_to(self, limits: ChildLimits) -> Self {
         Self { limits: Arc::new(limits), ..self }
     }
 

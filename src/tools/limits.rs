@@ -15,6 +15,11 @@ use crate::engine::sessions::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Children, SharedChild, Usage};
 
+/// How a failure ends that says that nothing is left.
+const USED_UP: &str = "; end the work, and say how far it is";
+/// How a failure ends that says that too little is left.
+const UNWRITTEN: &str = "; nothing was written";
+
 /// The limits of a session, and of the agents that share it as its children: for a call all of them hold that are on
 /// the way from its agent to the session.
 ///
@@ -183,7 +188,7 @@ impl Limits {
             }
             if bytes > left {
                 return Err(ToolError::new(format!(
-                    "{} may write {left} more bytes of its {limit}, and this would be {bytes}; nothing was written",
+                    "{} may write {left} more bytes of its {limit}, and this would be {bytes}{UNWRITTEN}",
                     bound.who
                 )));
             }
@@ -267,5 +272,10 @@ fn calls_of(session: &Session) -> Result<u64, SessionError> {
 }
 
 fn used_up(who: &str, what: &str) -> ToolError {
-    ToolError::new(format!("{who} has used up {what}; end the work, and say how far it is"))
+    ToolError::new(format!("{who} has used up {what}{USED_UP}"))
+}
+
+/// Whether a failure says that a call was refused, or ended, by what was left for it.
+pub(super) fn says_used_up(message: &str) -> bool {
+    message.ends_with(USED_UP) || message.ends_with(UNWRITTEN)
 }

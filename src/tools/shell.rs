@@ -187,7 +187,7 @@ fn nobody(programs: &[String]) -> String {
 }
 
 /// A command whose long words are cut.
-fn beginning(command: &CommandLine) -> CommandLine {
+pub(super) fn beginning(command: &CommandLine) -> CommandLine {
     let CommandLine::Args(words) = command else { return command.clone() };
     let cut = |word: &String| match word.char_indices().nth(CODE_SHOWN) {
         Some((end, _)) => format!("{}…", &word[..end]),

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foldspace::{
-    Fresh, HostOptions, NewSession, NormalRules, Registry, RerunError, RerunReport, RulesError, Scratch, Session,
-    ShellRules, Tools, Workspace, WorkspaceSpec,
+    AllowedRoots, Fresh, HostOptions, NewChild, NewSession, NormalRules, Nursery, Registry, RerunError, RerunReport,
+    RulesError, Scratch, Seq, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -31,9 +31,14 @@ The session itself is only read. Its calls run one after another in a session th
 workspace of the same kind; what was changed from outside in between is changed again. Exits with 1 when
 a call or the files at the end differ.
 
-Rules tell what may differ, as JSON: {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
-\"ignore_fields\": [NAME], \"ignore_paths\": [GLOB]}. They come on top of those for times, durations,
-addresses, process numbers, names below /tmp and compiled Python.
+Questions about commands are answered as they were; but where commands are not sandboxed, nothing is
+allowed because the session says so: --allow and --yes do that.
+
+Rules tell what may differ, as JSON and nothing else: {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
+\"ignore_fields\": [FIELD], \"ignore_paths\": [GLOB], \"text_files\": [GLOB]}. They come on top of those for
+times, durations, addresses, process numbers and names below /tmp in what tools said, and for compiled
+Python. Files are compared byte for byte, but for those of `text_files`, to which the rules for texts apply.
+A field is a name, or a place in a result such as \"/entries/*/size\".
 
 Examples:
   foldspace rerun NAME                              the same calls, the same kind of workspace
@@ -59,7 +64,8 @@ pub(super) struct Rerun {
 /// The options about what may differ.
 #[derive(Debug, clap::Args)]
 pub(super) struct RuleFileArgs {
-    /// Adds rules about what may differ, from a JSON file; - is standard input
+    /// Adds rules about what may differ, from a JSON file (no other format); - is standard input.
+    /// `foldspace rerun --help` shows what is in it
     #[arg(long = "rules", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
     /// Goes without the rules for times, durations, addresses and the like
@@ -68,6 +74,15 @@ pub(super) struct RuleFileArgs {
 }
 
 impl RuleFileArgs {
+    /// An option that was given, if one was.
+    pub(super) fn given(&self) -> Option<&'static str> {
+        match (&self.file, self.no_default_rules) {
+            (Some(_), _) => Some("--rules"),
+            (None, true) => Some("--no-default-rules"),
+            (None, false) => None,
+        }
+    }
+
     pub(super) fn rules(&self) -> Result<NormalRules, Failure> {
         let rules = if self.no_default_rules { NormalRules::bare() } else { NormalRules::default() };
         let Some(path) = &self.file else { return Ok(rules) };
@@ -90,11 +105,11 @@ impl From<RulesError> for Failure {
 
 impl Rerun {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let rules = self.rules.rules()?;
+        let (rules, asked) = (self.rules.rules()?, asked(&self.workspace)?);
         let opened = opened(globals, self.keep.as_deref())?;
         let found = opened.find(&self.session)?;
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
-        let place = Place::open(globals, &opened, &found.session, self.workspace.spec()?, self.keep.as_deref())?;
+        let place = Place::open(globals, &opened, &found.session, asked, self.keep.as_deref())?;
         let mut rerun = foldspace::Rerun::of(&found.session).with_rules(rules);
         rerun = rerun.with_root(root_of(globals, &found.session));
         if let Some(until) = until {
@@ -128,6 +143,17 @@ fn exit_of(report: &RerunReport) -> Exit {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Ok,
         (false, false) => Exit::Failed,
+    }
+}
+
+/// The workspace that was asked for. Calls never run again in a directory that somebody has.
+pub(super) fn asked(workspace: &WorkspaceArgs) -> Result<Option<WorkspaceSpec>, Failure> {
+    match workspace.spec()? {
+        Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })) => {
+            let what = "--dir: calls run again in a new directory of their own, and in no other; leave it out";
+            Err(Failure::new(Exit::Usage, what).with_hint("--keep NAME keeps what comes of it"))
+        }
+        asked => Ok(asked),
     }
 }
 
@@ -183,6 +209,23 @@ impl Place {
         Ok(Self::Kept { session, workspace })
     }
 
+    /// In a fork of the recorded session at a position, which is kept under that name.
+    pub(super) fn fork(
+        globals: &Globals,
+        opened: &Opened,
+        recorded: &Session,
+        asked: Option<WorkspaceSpec>,
+        (name, at): (&str, Seq),
+    ) -> Result<Self, Failure> {
+        let roots = AllowedRoots::default();
+        let nursery = Nursery { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
+        let workspace = asked.map(|spec| (spec.backend_name().to_owned(), spec.options()));
+        let new = NewChild { name: Some(name.to_owned()), workspace, ..NewChild::fork_at(at) };
+        let session = nursery.begin(recorded, new)?;
+        let workspace = workspace::of_session(globals, &session)?;
+        Ok(Self::Kept { session, workspace })
+    }
+
     pub(super) fn session(&self) -> &Session {
         match self {
             Self::Scratch(scratch) => scratch.session(),
@@ -212,7 +255,8 @@ impl Place {
         match self {
             Self::Kept { session, .. } if !out.is_json() => {
                 let program = open::same_program(globals);
-                out.line(format!("kept as session {}: {program} log {} --calls", session.name(), session.name()))
+                let (name, named) = (text::one_line(session.name(), 80), open::named(session));
+                out.line(format!("kept as session {name}: {program} log {named} --calls"))
             }
             _ => Ok(()),
         }

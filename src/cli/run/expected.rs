@@ -4,10 +4,11 @@ use clap::Args;
 use foldspace::{Expectation, Seq};
 
 use super::super::Globals;
-use super::super::exit::Failure;
+use super::super::exit::{Exit, Failure};
 use super::super::open::{Found, Opened};
 use super::super::output::Out;
 use super::super::rerun::{Report, RuleFileArgs, root_of};
+use super::super::text;
 use super::naming::Begun;
 
 /// The options about what a run must come to.
@@ -28,10 +29,21 @@ pub(super) struct Expected {
 }
 
 impl ExpectArgs {
+    /// Refuses rules by which nothing is compared.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match (&self.expect, self.rules.given()) {
+            (None, Some(option)) => {
+                let what = format!("{option} is about what may differ from another session: --expect names that");
+                Err(Failure::new(Exit::Usage, what))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// The session that is expected, if one is; before anything is run.
     pub(super) fn find(&self, opened: &Opened) -> Result<Option<Expected>, Failure> {
-        let rules = self.rules.rules()?;
         let Some(wanted) = &self.expect else { return Ok(None) };
+        let rules = self.rules.rules()?;
         let found = opened.find(wanted)?;
         let expectation = Expectation::of(&found.session).with_rules(rules);
         Ok(Some(Expected { found, expectation }))
@@ -46,7 +58,7 @@ impl Expected {
         let compared = expectation.compare(is, from, root_of(globals, is))?;
         let mut report = Report::new(was, is);
         if !out.is_json() {
-            out.line(format!("\ncompared with session {}:", self.found.name))?;
+            out.line(format!("\ncompared with session {}:", text::one_line(&self.found.name, 80)))?;
         }
         for call in &compared.calls {
             report.differing(call, out)?;

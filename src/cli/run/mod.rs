@@ -78,6 +78,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 impl Run {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        self.expected.check()?;
         let script = Script::read(&self.script)?;
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };

@@ -3,17 +3,24 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::asking::{Answer, Asker, Asking, CommandQuestion};
-use crate::engine::event::{CommandDecided, PolicyDecision};
+use super::super::shell::beginning;
+use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision};
+use crate::engine::id::Digest;
 
 /// Answers as the recorded call was answered; of what was not recorded another decides.
+///
+/// A history may be anybody's. So that a command may run is taken from it only where a boundary is around commands;
+/// where there is none, whoever runs them again decides anew. That one may not is always taken from it.
 pub(super) struct Answers {
     recorded: Mutex<Vec<CommandDecided>>,
+    may_allow: bool,
     otherwise: Option<Arc<dyn Asker>>,
 }
 
 impl Answers {
-    pub(super) fn new(otherwise: Option<Arc<dyn Asker>>) -> Self {
-        Self { recorded: Mutex::default(), otherwise }
+    /// With `may_allow` also a recorded yes is an answer.
+    pub(super) fn new(otherwise: Option<Arc<dyn Asker>>, may_allow: bool) -> Self {
+        Self { recorded: Mutex::default(), may_allow, otherwise }
     }
 
     /// From now on these hold.
@@ -23,25 +30,124 @@ impl Answers {
 
     fn recorded(&self, question: &CommandQuestion) -> Option<CommandDecided> {
         let mut recorded = self.recorded.lock().unwrap_or_else(PoisonError::into_inner);
-        // Of code only the beginning is recorded; but then there is one decision only.
-        let at = recorded.iter().position(|decided| decided.command == question.command).unwrap_or(0);
-        (at < recorded.len()).then(|| recorded.remove(at))
+        let at = recorded.iter().position(|decided| is_about(decided, question))?;
+        Some(recorded.remove(at))
     }
+
+    fn refusal(question: &CommandQuestion, was_allowed: bool) -> String {
+        let names = question.programs.join(", ");
+        let why = match was_allowed {
+            true => "was allowed when it was recorded; here no sandbox is around it, so it has to be allowed anew",
+            false => "is not allowed",
+        };
+        format!("{names} {why}, and there is nobody to ask: --allow PROGRAM allows it, --yes all that would be asked")
+    }
+}
+
+/// Whether a decision was about this very command, with all that it is given.
+fn is_about(decided: &CommandDecided, question: &CommandQuestion) -> bool {
+    let stdin = (!question.stdin.is_empty()).then(|| Digest::of(&question.stdin));
+    let is_same = match (&decided.code, &question.command) {
+        (None, command) => decided.command == *command,
+        // Of code only the beginning is recorded, and its digest.
+        (Some(code), CommandLine::Args(words)) => {
+            let is_code = words.last().is_some_and(|word| Digest::of(word.as_bytes()) == *code);
+            is_code && decided.command == beginning(&question.command)
+        }
+        (Some(_), _) => false,
+    };
+    is_same && decided.env == question.env && decided.stdin == stdin
 }
 
 impl Asker for Answers {
     fn ask(&self, question: CommandQuestion) -> Asking {
-        let answer = match self.recorded(&question) {
-            Some(CommandDecided { decision: PolicyDecision::Allow, .. }) => Answer::Once,
-            Some(CommandDecided { decision: PolicyDecision::Deny, reason, .. }) => Answer::Refuse(reason),
-            None => match &self.otherwise {
-                Some(asker) => return asker.ask(question),
-                None => Answer::Refuse(format!(
-                    "{} is not allowed, and there is nobody to ask; allow it by the policy",
-                    question.programs.join(", ")
-                )),
-            },
+        let recorded = self.recorded(&question);
+        let was_allowed = recorded.as_ref().is_some_and(|decided| decided.decision == PolicyDecision::Allow);
+        let answer = match (recorded, &self.otherwise) {
+            (Some(CommandDecided { decision: PolicyDecision::Deny, reason, .. }), _) => Answer::Refuse(reason),
+            (Some(_), _) if self.may_allow => Answer::Once,
+            (_, Some(asker)) => return asker.ask(question),
+            (_, None) => Answer::Refuse(Self::refusal(&question, was_allowed)),
         };
         Box::pin(std::future::ready(answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::engine::event::DecidedBy;
+
+    fn question(words: &[&str], stdin: &'static str, env: &[(&str, &str)]) -> CommandQuestion {
+        CommandQuestion {
+            session: "s".to_owned(),
+            call: 2,
+            agent: String::new(),
+            command: CommandLine::Args(words.iter().map(|&word| word.to_owned()).collect()),
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+            stdin: Bytes::from_static(stdin.as_bytes()),
+            programs: vec![words[0].to_owned()],
+        }
+    }
+
+    fn decided(question: &CommandQuestion, code: Option<&str>, decision: PolicyDecision) -> CommandDecided {
+        CommandDecided {
+            command: beginning(&question.command),
+            env: question.env.clone(),
+            stdin: (!question.stdin.is_empty()).then(|| Digest::of(&question.stdin)),
+            code: code.map(|code| Digest::of(code.as_bytes())),
+            decision,
+            by: DecidedBy::Answer,
+            reason: "no".to_owned(),
+        }
+    }
+
+    fn answer(answers: &Answers, question: CommandQuestion) -> Answer {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(answers.ask(question))
+    }
+
+    #[test]
+    fn a_recorded_yes_is_for_that_command_and_no_other() {
+        let long = "x = 1\n".repeat(200);
+        let other = format!("{long}y = 2");
+        let known = question(&["make", "all"], "in", &[("A", "1")]);
+        let evaluated = question(&["python3", "-c", &long], "", &[]);
+        let answers = Answers::new(None, true);
+        let hold = || {
+            let allow = PolicyDecision::Allow;
+            answers.hold(vec![decided(&known, None, allow), decided(&evaluated, Some(&long), allow)]);
+        };
+        hold();
+        assert_eq!(answer(&answers, evaluated.clone()), Answer::Once);
+        assert_eq!(answer(&answers, known.clone()), Answer::Once);
+        assert!(matches!(answer(&answers, known.clone()), Answer::Refuse(_)), "it was asked once");
+        for changed in [
+            question(&["make", "clean"], "in", &[("A", "1")]),
+            question(&["make", "all"], "other", &[("A", "1")]),
+            question(&["make", "all"], "in", &[]),
+            question(&["make", "all"], "in", &[("A", "2")]),
+            question(&["python3", "-c", &other], "", &[]),
+            CommandQuestion { env: BTreeMap::from([("B".to_owned(), String::new())]), ..evaluated.clone() },
+        ] {
+            hold();
+            let shown = format!("{changed:?}");
+            assert!(matches!(answer(&answers, changed), Answer::Refuse(_)), "{shown}");
+        }
+    }
+
+    #[test]
+    fn without_a_sandbox_only_a_recorded_no_is_an_answer() {
+        let known = question(&["make"], "", &[]);
+        let answers = Answers::new(None, false);
+        answers.hold(vec![decided(&known, None, PolicyDecision::Allow)]);
+        let Answer::Refuse(why) = answer(&answers, known.clone()) else { panic!("nobody has allowed it here") };
+        assert!(why.contains("--allow"), "{why}");
+        answers.hold(vec![decided(&known, None, PolicyDecision::Deny)]);
+        assert_eq!(answer(&answers, known), Answer::Refuse("no".to_owned()));
     }
 }

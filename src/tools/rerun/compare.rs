@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::past::{Past, RecordedCall};
-use super::rules::NormalRules;
+use super::rules::{NormalRules, normal_texts};
 use crate::engine::event::{CallStatus, Node};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
@@ -77,7 +77,7 @@ impl Comparison<'_> {
         }
         // Where only one has a result, how they ended says it.
         if old.status == new.status {
-            self.results(&old.result, &new.result, &mut found);
+            self.results(&was.tool, &old.result, &new.result, &mut found);
         }
         let paths: BTreeSet<EntryPath> = was.paths().chain(is.paths()).collect();
         if !paths.is_empty() {
@@ -92,7 +92,7 @@ impl Comparison<'_> {
     /// Whether two calls ask for the same.
     pub(super) fn asks(&self, was: &RecordedCall, is: &RecordedCall) -> Option<Divergence> {
         let of = |side, call: &RecordedCall| {
-            let params = self.rules.normal_value(&call.params, &|text| self.named(side, text));
+            let params = normal_texts(&call.params, &|text| self.named(side, text));
             let params = if params.is_null() { Value::Object(Default::default()) } else { params };
             serde_json::json!({ "tool": call.tool, "params": params })
         };
@@ -114,8 +114,8 @@ impl Comparison<'_> {
     }
 
     /// What is at the deepest place where results differ, so that a stream is shown and not all of it.
-    fn results(&self, was: &Value, is: &Value, found: &mut Vec<Divergence>) {
-        let normal = |side: usize, value: &Value| self.rules.normal_value(value, &|text| self.text(side, text));
+    fn results(&self, tool: &str, was: &Value, is: &Value, found: &mut Vec<Divergence>) {
+        let normal = |side: usize, value: &Value| self.rules.normal_result(tool, value, &|text| self.text(side, text));
         let (old, new) = (normal(0, was), normal(1, is));
         let mut places = Vec::new();
         differing(&old, &new, String::new(), &mut places);
@@ -128,7 +128,10 @@ impl Comparison<'_> {
     fn entry(&self, path: &EntryPath, was: Option<&Entry>, is: Option<&Entry>) -> Option<Divergence> {
         let same = match (was, is) {
             (None, None) => true,
-            (Some(was), Some(is)) => was.node == is.node || self.same_text(&was.node, &is.node),
+            (Some(was), Some(is)) => {
+                let as_texts = || self.rules.takes_for_text(path) && self.same_text(&was.node, &is.node);
+                was.node == is.node || as_texts()
+            }
             _ => false,
         };
         if same || self.rules.ignores(path) {

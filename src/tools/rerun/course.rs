@@ -16,7 +16,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
-use crate::tools::dispatch::{ToolCall, ToolOutcome};
+use crate::tools::dispatch::{Dispatcher, ToolCall, ToolOutcome};
 use crate::tools::machine::ShellRules;
 use crate::tools::toolset::Tools;
 
@@ -64,16 +64,19 @@ pub enum CallVerdict {
 /// Who sees each call as it is made again.
 pub type CallWatch<'a> = &'a mut (dyn FnMut(&CallReport) + Send);
 
-/// Where calls are run again: a session that has just begun, on a workspace without files.
+/// Where calls are run again: a session that has just begun, on a workspace without files. For a
+/// [`WhatIf`](super::WhatIf) that may be a fork of the recorded session at its position, which then stands in the
+/// lineage of both.
 pub struct Fresh {
-    /// The session. It must have nothing but its first event.
+    /// The session. It must have nothing but its first event, and what it has of its parent.
     pub session: Session,
     /// Its workspace, which must be empty.
     pub workspace: Arc<dyn Workspace>,
     /// The tools. A call of one that is not among them fails.
     pub tools: Arc<Tools>,
-    /// The rules for commands. Where the policy would ask, the recorded answer is given; what has none is asked of
-    /// the rules' own asker.
+    /// The rules for commands. Where the policy would ask, the recorded answer to the same question is given; what
+    /// has none is asked of the rules' own asker. Where commands run without a sandbox, a recorded yes is no answer:
+    /// it may be anybody's. What was allowed for the rest of the recorded session is not allowed here.
     pub rules: ShellRules,
     /// Ends it between two calls, and takes back the one that is under way.
     pub cancel: CancellationToken,
@@ -113,8 +116,8 @@ pub(super) struct Course<'a> {
 impl Course<'_> {
     pub(super) async fn run(&self, fresh: Fresh, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
         let Fresh { session, workspace, tools, rules, cancel } = fresh;
-        let mut place = Place::new(self.past, session.clone(), workspace, tools, rules)?;
-        place.begin_at(self.start)?;
+        let mut place = Place::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
+        place.begin()?;
         let is = Past::of(&session);
         let comparison = self.comparison(&is, place.dispatcher.workspace().root());
         let mut report = RerunReport { start: self.start, end: self.end, ..RerunReport::default() };
@@ -128,7 +131,7 @@ impl Course<'_> {
                     place.apply(outside)?;
                     continue;
                 }
-                Step::Scripted(call) => self.scripted(&place, call, &cancel).await?,
+                Step::Scripted(call) => self.scripted(&mut place, call, &cancel).await?,
                 Step::Recorded(call) => self.recorded(&mut place, &comparison, call, &cancel).await?,
             };
             watch(&made);
@@ -153,12 +156,13 @@ impl Course<'_> {
 
     async fn scripted(
         &self,
-        place: &Place<'_>,
+        place: &mut Place<'_>,
         call: &ScriptedCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, SessionError> {
         place.answers.hold(Vec::new());
-        let outcome = make(place, &call.tool, &call.params, &call.agent, cancel).await?;
+        let dispatcher = place.under(&self.past.limits())?;
+        let outcome = make(&dispatcher, &call.tool, &call.params, &call.agent, cancel).await?;
         Ok(CallReport {
             call: None,
             rerun: Some(outcome.call),
@@ -184,12 +188,14 @@ impl Course<'_> {
             params: call.params.clone(),
             verdict,
         };
-        if let Some(reason) = call.obstacle() {
+        let over = call.was_over_limits().then_some("what the session might use was used up");
+        if let Some(reason) = call.obstacle().or(over) {
             place.apply(&Outside { events: call.changes.clone() })?;
             return Ok(report(None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
         place.answers.hold(call.decisions.clone());
-        let outcome = make(place, &call.tool, &call.params, &call.agent, cancel).await?;
+        let dispatcher = place.under(&call.limits)?;
+        let outcome = make(&dispatcher, &call.tool, &call.params, &call.agent, cancel).await?;
         let again = comparison.is.ended_call(outcome.call, outcome.finished)?;
         let divergences = again.map_or(Ok(Vec::new()), |again| comparison.calls(call, &again))?;
         let verdict = if divergences.is_empty() { CallVerdict::Same } else { CallVerdict::Diverged { divergences } };
@@ -198,7 +204,7 @@ impl Course<'_> {
 }
 
 async fn make(
-    place: &Place<'_>,
+    dispatcher: &Dispatcher,
     tool: &str,
     params: &Value,
     agent: &str,
@@ -206,7 +212,7 @@ async fn make(
 ) -> Result<ToolOutcome, SessionError> {
     let mut call = ToolCall::new(tool, params.clone());
     call.cancel = cancel.child_token();
-    place.dispatcher.as_agent(agent).call(call).await
+    dispatcher.as_agent(agent).call(call).await
 }
 
 fn missing(mut paths: Vec<EntryPath>) -> Vec<EntryPath> {

@@ -8,16 +8,17 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::super::lift::lower;
+use super::super::limits::says_used_up;
 use crate::engine::event::{
-    CallFinished, CallStarted, CallStatus, CommandDecided, DeleteEntry, DriftFound, Event, MountHydrated,
-    SessionRewound, SliceRestored, WriteFile,
+    CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, DeleteEntry, DriftFound, Event,
+    Isolation, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
 };
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
-use crate::reducers::VirtualFileSystem;
+use crate::reducers::{Allowances, VirtualFileSystem};
 
 /// What the dispatcher says of parameters that it did not record, because there were too many.
 const TOO_LARGE: &str = "the parameters have ";
@@ -52,6 +53,8 @@ pub(super) struct RecordedCall {
     pub(super) decisions: Vec<CommandDecided>,
     /// What it did to the files.
     pub(super) changes: Vec<Recorded>,
+    /// What whoever made it might not do: which tools, which commands.
+    pub(super) limits: Arc<ChildLimits>,
 }
 
 /// What happened outside of any call: drift, mounts, rewinds.
@@ -78,6 +81,13 @@ impl RecordedCall {
             }
             CallStatus::Ok | CallStatus::Error => None,
         }
+    }
+
+    /// Whether it was refused, or ended, because what the session might use was used up. How much that is by now
+    /// is another in a run of its own, in which such a call would do what it never did.
+    pub(super) fn was_over_limits(&self) -> bool {
+        let refused = |end: &CallFinished| end.status == CallStatus::Error && says_used_up(&end.message);
+        self.outcome.as_ref().is_some_and(|(_, end)| refused(end))
     }
 
     /// The paths that it wrote or deleted.
@@ -117,12 +127,19 @@ impl Past {
         Ok(self.session.state_at(seq)?.slice::<VirtualFileSystem>().cloned().unwrap_or_default())
     }
 
-    /// The slices that are state at `seq`, but for the files, as events that put them there.
+    /// What the session may not do, as a rule for each single call.
+    pub(super) fn limits(&self) -> Arc<ChildLimits> {
+        of_each_call(self.session.limits())
+    }
+
+    /// The slices that are state at `seq`, but for the files and for what commands were allowed, as events that put
+    /// them there. Whoever allowed something did not do so for another session.
     pub(super) fn slices_at(&self, seq: Seq) -> Result<Vec<SliceRestored>, SessionError> {
         use crate::engine::slice::Slice;
         let pick = |seq| Ok::<_, SessionError>(self.session.state_at(seq)?.restorable(VirtualFileSystem::NAME)?);
         let empty = pick(0)?;
-        let differing = pick(seq)?.into_iter().filter(|slice| !empty.contains(slice));
+        let is_wanted = |slice: &crate::engine::slice::EncodedSlice| *slice.name != *Allowances::NAME;
+        let differing = pick(seq)?.into_iter().filter(|slice| !empty.contains(slice) && is_wanted(slice));
         let event = |slice: crate::engine::slice::EncodedSlice| SliceRestored {
             slice: slice.name.to_string(),
             version: slice.version,
@@ -146,8 +163,9 @@ impl Past {
 
     /// What happened after `from`: calls that began up to `until`, in that order, each with all that it did.
     pub(super) fn happenings(&self, from: Seq, until: Seq) -> Result<Vec<Happening>, SessionError> {
-        let mut reading = Reading { until, ..Reading::default() };
-        self.session.visit(from + 1, &mut |event| {
+        let mut reading = Reading { from, until, ..Reading::default() };
+        // From the beginning: what stands there limits what comes after.
+        self.session.visit(1, &mut |event| {
             reading.take(event);
             ControlFlow::Continue(())
         })?;
@@ -198,10 +216,45 @@ impl Past {
     }
 }
 
+/// The limits that hold while a history is read: those of the session, and of agents that share it.
+#[derive(Default)]
+struct Held {
+    session: Arc<ChildLimits>,
+    agents: BTreeMap<Arc<str>, Arc<ChildLimits>>,
+}
+
+impl Held {
+    /// Takes up what an event says of limits; gives whether with it a child begins.
+    fn begins_child(&mut self, event: &EventRef<'_>) -> bool {
+        if let Some(Ok(started)) = event.typed::<SessionStarted>() {
+            *self = Self { session: of_each_call(&started.event.limits), agents: BTreeMap::new() };
+            return started.event.begins_child();
+        }
+        if let Some(Ok(child)) = event.typed::<ChildStarted>()
+            && child.event.isolation == Isolation::Shared
+        {
+            self.agents.insert(child.event.agent.into(), of_each_call(&child.event.limits));
+        }
+        false
+    }
+
+    fn limits_of(&self, agent: &Arc<str>) -> Arc<ChildLimits> {
+        Arc::clone(self.agents.get(agent).unwrap_or(&self.session))
+    }
+}
+
+/// Of limits those that hold for each call by itself, whatever was done before.
+fn of_each_call(limits: &ChildLimits) -> Arc<ChildLimits> {
+    let (tools, deny) = (limits.tools.clone(), limits.deny.clone());
+    Arc::new(ChildLimits { tools, deny, ..ChildLimits::default() })
+}
+
 /// A history while it is read. What is found outside stands before the call that found it.
 #[derive(Default)]
 struct Reading {
+    from: Seq,
     until: Seq,
+    held: Held,
     /// By where they stand; at the same position what was found outside comes first.
     happenings: BTreeMap<(Seq, bool, Seq), Happening>,
     open: Vec<Seq>,
@@ -211,6 +264,14 @@ struct Reading {
 
 impl Reading {
     fn take(&mut self, event: &EventRef<'_>) {
+        if self.held.begins_child(event) {
+            // A call of the parent that was open there ends nowhere in this history, and finds nothing.
+            self.open.clear();
+            self.outside = None;
+        }
+        if event.seq <= self.from {
+            return;
+        }
         if let Some(call) = event.call {
             self.outside = None;
             self.take_of_call(call, event);
@@ -223,8 +284,8 @@ impl Reading {
         let place = (call, true, call);
         if let Some(Ok(started)) = event.typed::<CallStarted>().filter(|_| call == event.seq && call <= self.until) {
             let Recorded { agent, event: CallStarted { tool, params }, .. } = started;
-            let begun =
-                RecordedCall { call, tool, agent, params, outcome: None, decisions: Vec::new(), changes: Vec::new() };
+            let (limits, decisions, changes) = (self.held.limits_of(&agent), Vec::new(), Vec::new());
+            let begun = RecordedCall { call, tool, agent, params, outcome: None, decisions, changes, limits };
             self.happenings.insert(place, Happening::Call(begun));
             self.open.push(call);
             return;
@@ -259,5 +320,98 @@ impl Reading {
         if let Happening::Outside(outside) = outside {
             outside.events.push(event.to_recorded());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::children::NewChild;
+    use crate::engine::clock::{StepClock, Timestamp};
+    use crate::engine::commit::CallLink;
+    use crate::engine::event::{Node, WriteMode};
+    use crate::engine::registry::Registry;
+    use crate::engine::sessions::{NewSession, Sessions};
+    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::store::MemoryStore;
+
+    fn sessions() -> Sessions {
+        let clock = Arc::new(StepClock::new(Timestamp(1), 1));
+        Sessions::new(Arc::new(MemoryStore::default()), Registry::standard(), clock, SnapshotPolicy::default()).unwrap()
+    }
+
+    fn record<E: Event>(session: &Session, call: CallLink, event: &E) -> Seq {
+        let mut commit = session.commit().of_call(call);
+        commit.push(event).unwrap();
+        session.record(commit).unwrap().first
+    }
+
+    fn begin(session: &Session) -> Seq {
+        record(session, CallLink::Opens, &CallStarted { tool: "ls".to_owned(), params: Value::Null })
+    }
+
+    fn end(session: &Session, call: Seq) {
+        let (status, message) = (CallStatus::Ok, String::new());
+        record(session, CallLink::Of(call), &CallFinished { status, result: Value::Null, message, micros: 1 });
+    }
+
+    fn write(session: &Session) {
+        let path = EntryPath::lookup("by somebody").unwrap();
+        record(session, CallLink::None, &WriteFile { path, mode: WriteMode::Create, node: Node::Directory });
+    }
+
+    #[test]
+    fn what_is_found_in_a_fork_is_not_found_by_a_call_of_its_parent() {
+        let sessions = sessions();
+        let parent = sessions.create(NewSession::named("parent")).unwrap();
+        let open = begin(&parent);
+        let child = sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
+        let own = begin(&child);
+        end(&child, own);
+        write(&child);
+        let order: Vec<Option<Seq>> = Past::of(&child)
+            .happenings(0, Seq::MAX)
+            .unwrap()
+            .iter()
+            .map(|happening| match happening {
+                Happening::Call(call) => Some(call.call),
+                Happening::Outside(_) => None,
+            })
+            .collect();
+        assert_eq!(order, [Some(open), Some(own), None]);
+    }
+
+    #[test]
+    fn each_call_has_the_limits_of_whoever_made_it() {
+        let sessions = sessions();
+        let parent = sessions.create(NewSession::named("parent")).unwrap();
+        let only = |tool: &str| ChildLimits {
+            tools: Some([tool.to_owned()].into()),
+            calls: Some(7),
+            ..ChildLimits::default()
+        };
+        let calls = |session: &Session| end(session, begin(session));
+        calls(&parent);
+        let shared = NewChild { agent: "guest".to_owned(), limits: only("ls"), ..NewChild::new(Isolation::Shared) };
+        let guest = sessions.child_of(&parent, shared).unwrap();
+        calls(&guest);
+        calls(&parent);
+        let fork = NewChild { limits: only("rm"), ..NewChild::new(Isolation::Fork) };
+        let child = sessions.child_of(&parent, fork).unwrap();
+        calls(&child.as_agent("guest"));
+        let tools: Vec<Option<String>> = Past::of(&child)
+            .calls(0)
+            .unwrap()
+            .iter()
+            .map(|call| {
+                assert_eq!(call.limits.calls, None, "how much is left is another matter");
+                call.limits.tools.as_ref().map(|tools| tools.iter().cloned().collect())
+            })
+            .collect();
+        let of = |tool: &str| Some(tool.to_owned());
+        assert_eq!(tools, [None, of("ls"), None, of("rm")]);
+        // Also where reading begins later.
+        let later = Past::of(&child).calls(child.origin().unwrap().at + 1).unwrap();
+        assert_eq!((later.len(), later[0].limits.tools.is_some()), (1, true));
     }
 }

@@ -9,11 +9,15 @@ use super::answers::Answers;
 use super::past::{Outside, Past};
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
-use crate::engine::event::{DeleteEntry, Node, SliceRestored, WriteFile, WriteMode};
+use crate::engine::event::{
+    ChildLimits, DeleteEntry, Event, Isolation, Node, SessionRewound, SliceRestored, WriteFile, WriteMode,
+};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{Recorded, Seq};
 use crate::engine::session::Session;
-use crate::reducers::VirtualFileSystem;
+use crate::engine::sessions::SessionError;
+use crate::engine::slice::Slice;
+use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::dispatch::Dispatcher;
 use crate::tools::machine::{ShellRules, can_be_written};
 use crate::tools::toolset::Tools;
@@ -28,6 +32,12 @@ pub(super) struct Place<'a> {
     pub(super) answers: Arc<Answers>,
     /// What could not be put there, because its contents were never kept.
     pub(super) missing: Vec<EntryPath>,
+    /// Dispatchers for calls that were made under limits.
+    limited: Vec<(Arc<ChildLimits>, Dispatcher)>,
+    /// Where it begins.
+    start: Seq,
+    /// It has the past up to there itself.
+    is_fork: bool,
 }
 
 /// File events on their way to the fresh session.
@@ -38,34 +48,58 @@ struct Piece {
 }
 
 impl<'a> Place<'a> {
-    /// A session that has just begun; anything else is refused.
+    /// A session that has just begun, by itself or as a fork of the recorded one at `start`; anything else is refused.
     pub(super) fn new(
         past: &'a Past,
+        start: Seq,
         session: Session,
         workspace: Arc<dyn Workspace>,
         tools: Arc<Tools>,
         rules: ShellRules,
     ) -> Result<Self, RerunError> {
-        let is_fresh = session.head()? == 1 && session.id() != past.id();
-        if !is_fresh {
+        let is_fork = is_fork_of(&session, past, start);
+        let has_begun = if is_fork { start.saturating_add(1) } else { 1 };
+        if session.head()? != has_begun || session.id() == past.id() {
             return Err(RerunError::NotFresh(session.name().to_owned()));
         }
-        let answers = Arc::new(Answers::new(rules.asker.clone()));
+        let is_sandboxed = workspace.shell().is_none_or(|shell| shell.properties().sandboxed);
+        let answers = Arc::new(Answers::new(rules.asker.clone(), is_sandboxed));
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
         let dispatcher = Dispatcher::with_rules(session, tools, workspace, rules)?;
-        if Past::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.len() > 0 {
+        if !is_fork && Past::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.len() > 0 {
             return Err(RerunError::NotFresh(dispatcher.session().name().to_owned()));
         }
-        Ok(Self { past, dispatcher, answers, missing: Vec::new() })
+        Ok(Self { past, dispatcher, answers, missing: Vec::new(), limited: Vec::new(), start, is_fork })
     }
 
     fn session(&self) -> &Session {
         self.dispatcher.session()
     }
 
-    /// Puts the files and slices there that the recorded session had at `seq`.
-    pub(super) fn begin_at(&mut self, seq: Seq) -> Result<(), RerunError> {
+    /// Calls there for whoever was under such limits. They never widen those of the session in which they run.
+    pub(super) fn under(&mut self, limits: &Arc<ChildLimits>) -> Result<Dispatcher, SessionError> {
+        if limits.is_unlimited() {
+            return Ok(self.dispatcher.clone());
+        }
+        if let Some((_, known)) = self.limited.iter().find(|(known, _)| known == limits) {
+            return Ok(known.clone());
+        }
+        let session = self.session().clone();
+        let narrower = limits.within(session.limits());
+        let dispatcher = self.dispatcher.in_session(session.limited_to(narrower))?;
+        self.limited.push((Arc::clone(limits), dispatcher.clone()));
+        Ok(dispatcher)
+    }
+
+    /// Puts the files and slices there that the recorded session had where this begins.
+    pub(super) fn begin(&mut self) -> Result<(), RerunError> {
+        let seq = self.start;
         let files: VirtualFileSystem = self.past.files_at(seq)?;
+        if self.is_fork {
+            let missing = files.iter().filter(|(_, entry)| !can_be_written(entry));
+            self.missing.extend(missing.map(|(path, _)| path.clone()));
+            return Ok(());
+        }
         let mut piece = self.piece();
         for (path, entry) in files.iter() {
             if !can_be_written(entry) {
@@ -87,7 +121,7 @@ impl<'a> Place<'a> {
     }
 
     /// Does to the files what happened outside of any call, or in a call that can't be run again, and records it as
-    /// it was recorded.
+    /// it was recorded; but for what names positions, which are others here, and for what commands were allowed.
     pub(super) fn apply(&mut self, happened: &Outside) -> Result<(), RerunError> {
         let mut piece = self.piece();
         for event in &happened.events {
@@ -115,9 +149,9 @@ impl<'a> Place<'a> {
             }
             self.write(piece, &write)?;
         } else if let Some(Ok(restored)) = event.typed::<SliceRestored>() {
-            return Ok(!restored.event.slice.is_empty());
+            return Ok(!restored.event.slice.is_empty() && restored.event.slice != Allowances::NAME);
         }
-        Ok(true)
+        Ok(*event.event.kind != *SessionRewound::KIND)
     }
 
     fn write(&self, piece: &mut Piece, write: &WriteFile) -> Result<(), RerunError> {
@@ -150,4 +184,10 @@ impl<'a> Place<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a session is a fork of a past at that very position.
+fn is_fork_of(session: &Session, past: &Past, at: Seq) -> bool {
+    let is_of = |isolation, parent, begun| isolation == Isolation::Fork && parent == past.id() && begun == at;
+    session.origin().is_some_and(|origin| is_of(origin.isolation, origin.parent, origin.at))
 }

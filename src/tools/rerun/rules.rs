@@ -1,7 +1,5 @@
 //! What may differ between two runs of the same calls: times, durations, addresses, places.
 
-use std::collections::BTreeSet;
-
 use globset::{Glob, GlobSet, GlobSetBuilder};
 use regex::{NoExpand, Regex};
 use serde::{Deserialize, Serialize};
@@ -15,7 +13,9 @@ const PATTERN_BYTES: usize = 4 << 20;
 /// Rules by which outcomes and files are made comparable.
 ///
 /// Two texts count as the same when they are the same after every rule: each match of a pattern is replaced by its
-/// text, in the order of the rules. Fields of results that are ignored, and paths that are, are not compared.
+/// text, in the order of the rules. Texts are messages and results; files are compared byte for byte, but for those
+/// of which the rules say that they are such texts, too. Fields of results that are ignored, and paths that are, are
+/// not compared.
 ///
 /// ```
 /// use foldspace::NormalRules;
@@ -28,9 +28,25 @@ const PATTERN_BYTES: usize = 4 << 20;
 #[derive(Debug, Clone)]
 pub struct NormalRules {
     texts: Vec<(Regex, String)>,
-    fields: BTreeSet<String>,
-    paths: Vec<Glob>,
-    ignored: GlobSet,
+    fields: Vec<Field>,
+    ignored: Paths,
+    text_files: Paths,
+}
+
+/// A field of results.
+#[derive(Debug, Clone)]
+struct Field {
+    /// Of which tool; none for any.
+    tool: Option<String>,
+    /// Where in the result; its name alone, when that is anywhere.
+    place: Result<Vec<String>, String>,
+}
+
+/// Paths that any of some globs matches.
+#[derive(Debug, Clone)]
+struct Paths {
+    globs: Vec<Glob>,
+    set: GlobSet,
 }
 
 /// Rules that make no sense.
@@ -53,15 +69,18 @@ pub enum RulesError {
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    /// Patterns in texts: messages, results, files.
+    /// Patterns in texts: messages, results, those of the files that are named.
     #[serde(default)]
     texts: Vec<WrittenText>,
-    /// Names of fields in results.
+    /// Fields of results: a name, which may be anywhere, or a place such as `/entries/*/size`.
     #[serde(default)]
     ignore_fields: Vec<String>,
-    /// Globs over paths of files.
+    /// Globs over paths of files that are not compared.
     #[serde(default)]
     ignore_paths: Vec<String>,
+    /// Globs over paths of files that are compared as texts.
+    #[serde(default)]
+    text_files: Vec<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -85,40 +104,56 @@ const TEXTS: [(&str, &str); 8] = [
     (r"(?i)\b(pid|process)([ =:#]*)\d+\b", "<process>"),
     (r"/tmp/[A-Za-z0-9._-]+", "<tmp>"),
 ];
-/// A size that differs by more than the rules allow shows in the file itself.
-const FIELDS: [&str; 6] = ["created_at", "duration_seconds", "micros", "size", "updated_at", "version"];
+/// What tools tell of times, and of how often a file was written, which begins anew in a fresh session.
+const FIELDS: [(&str, &str); 6] = [
+    ("edit_file", "/version"),
+    ("ls", "/entries/*/created_at"),
+    ("ls", "/entries/*/updated_at"),
+    ("ls", "/entries/*/version"),
+    ("shell_execute", "/duration_seconds"),
+    ("write_file", "/version"),
+];
 /// Compiled Python holds the time of its source, an index of git those of the files, and their inodes.
 const PATHS: [&str; 2] = ["**/*.pyc", "**/.git/index"];
 
 impl Default for NormalRules {
-    /// Times, durations, addresses, process numbers and names below `/tmp`; durations, times, sizes and versions of
-    /// files in results; compiled Python; indexes of git.
+    /// Times, durations, addresses, process numbers and names below `/tmp` in what tools said; durations, and times
+    /// and versions of files, where the standard tools tell them; compiled Python; indexes of git.
     fn default() -> Self {
         let text = |(pattern, replace): (&str, &str)| WrittenText { pattern: pattern.into(), replace: replace.into() };
         let written = Written {
             texts: TEXTS.into_iter().map(text).collect(),
-            ignore_fields: FIELDS.map(str::to_owned).to_vec(),
             ignore_paths: PATHS.map(str::to_owned).to_vec(),
+            ..Written::default()
         };
         // They are right, which a test checks; so this can't fail.
-        Self::bare().with(written).unwrap_or_else(|_| Self::bare())
+        let mut rules = Self::bare().with(written).unwrap_or_else(|_| Self::bare());
+        rules.fields = FIELDS.into_iter().map(|(tool, place)| Field::at(Some(tool), place)).collect();
+        rules
     }
 }
 
 impl NormalRules {
     /// No rules: everything must be the same.
     pub fn bare() -> Self {
-        Self { texts: Vec::new(), fields: BTreeSet::new(), paths: Vec::new(), ignored: GlobSet::empty() }
+        let none = || Paths { globs: Vec::new(), set: GlobSet::empty() };
+        Self { texts: Vec::new(), fields: Vec::new(), ignored: none(), text_files: none() }
     }
 
-    /// Adds rules from JSON: `{"texts": [{"pattern": REGEX, "replace": TEXT}], "ignore_fields": [NAME],
-    /// "ignore_paths": [GLOB]}`, each of which may be left out. In a replacement `$` has no meaning.
+    /// Adds rules from JSON: `{"texts": [{"pattern": REGEX, "replace": TEXT}], "ignore_fields": [FIELD],
+    /// "ignore_paths": [GLOB], "text_files": [GLOB]}`, each of which may be left out. In a replacement `$` has no
+    /// meaning. A field is a name, which is then ignored wherever it is in a result, or a place in it such as
+    /// `/entries/*/size`.
     ///
     /// # Errors
     /// [`RulesError`]; a field of another name is one.
     pub fn with_json(self, text: &str) -> Result<Self, RulesError> {
-        let written: Written = serde_json::from_str(text).map_err(|error| RulesError::Json(error.to_string()))?;
-        self.with(written)
+        let wrong = |error: serde_json::Error| RulesError::Json(error.to_string());
+        let written: Value = serde_json::from_str(text).map_err(wrong)?;
+        if !written.is_object() {
+            return Err(RulesError::Json("an object is needed, such as {\"ignore_paths\": []}".to_owned()));
+        }
+        self.with(serde_json::from_value(written).map_err(wrong)?)
     }
 
     fn with(mut self, written: Written) -> Result<Self, RulesError> {
@@ -127,16 +162,9 @@ impl NormalRules {
             let compiled = compiled.map_err(|error| wrong(&pattern, &error))?;
             self.texts.push((compiled, replace));
         }
-        self.fields.extend(written.ignore_fields);
-        let mut globs = GlobSetBuilder::new();
-        for path in written.ignore_paths {
-            let glob = globset::GlobBuilder::new(path.trim_start_matches('/')).literal_separator(true).build();
-            self.paths.push(glob.map_err(|error| wrong(&path, &error))?);
-        }
-        for glob in &self.paths {
-            globs.add(glob.clone());
-        }
-        self.ignored = globs.build().map_err(|error| wrong("ignore_paths", &error))?;
+        self.fields.extend(written.ignore_fields.iter().map(|field| Field::at(None, field)));
+        self.ignored.add(&written.ignore_paths, "ignore_paths")?;
+        self.text_files.add(&written.text_files, "text_files")?;
         Ok(self)
     }
 
@@ -153,21 +181,83 @@ impl NormalRules {
 
     /// Whether what stands at a path is not compared.
     pub fn ignores(&self, path: &EntryPath) -> bool {
-        self.ignored.is_match(path.to_string())
+        self.ignored.set.is_match(path.to_string())
     }
 
-    /// The value after every rule. Ignored fields are gone.
-    pub(super) fn normal_value(&self, value: &Value, text: &dyn Fn(&str) -> String) -> Value {
-        match value {
-            Value::String(found) => Value::String(text(found)),
-            Value::Array(items) => items.iter().map(|item| self.normal_value(item, text)).collect(),
-            Value::Object(fields) => {
-                let compared = fields.iter().filter(|(name, _)| !self.fields.contains(*name));
-                let compared = compared.map(|(name, item)| (name.clone(), self.normal_value(item, text)));
-                Value::Object(compared.collect())
+    /// Whether what stands at a path is compared as a text, by the rules for those.
+    pub fn takes_for_text(&self, path: &EntryPath) -> bool {
+        self.text_files.set.is_match(path.to_string())
+    }
+
+    /// A tool's result with its texts changed. Ignored fields are gone.
+    pub(super) fn normal_result(&self, tool: &str, result: &Value, text: &dyn Fn(&str) -> String) -> Value {
+        let fields: Vec<&Field> = self.fields.iter().filter(|field| field.is_of(tool)).collect();
+        normal_value(result, &mut Vec::new(), &fields, text)
+    }
+}
+
+impl Field {
+    fn at(tool: Option<&str>, field: &str) -> Self {
+        let place = match field.strip_prefix('/') {
+            Some(place) => Ok(place.split('/').map(|part| part.replace("~1", "/").replace("~0", "~")).collect()),
+            None => Err(field.to_owned()),
+        };
+        Self { tool: tool.map(str::to_owned), place }
+    }
+
+    fn is_of(&self, tool: &str) -> bool {
+        self.tool.as_deref().is_none_or(|own| own == tool)
+    }
+
+    fn is_at(&self, path: &[String]) -> bool {
+        match &self.place {
+            Err(name) => path.last() == Some(name),
+            Ok(place) => {
+                let is_part = |(part, own): (&String, &String)| own == "*" || own == part;
+                place.len() == path.len() && path.iter().zip(place).all(is_part)
             }
-            other => other.clone(),
         }
+    }
+}
+
+impl Paths {
+    fn add(&mut self, written: &[String], name: &str) -> Result<(), RulesError> {
+        for path in written {
+            let glob = globset::GlobBuilder::new(path.trim_start_matches('/')).literal_separator(true).build();
+            self.globs.push(glob.map_err(|error| wrong(path, &error))?);
+        }
+        let mut globs = GlobSetBuilder::new();
+        for glob in &self.globs {
+            globs.add(glob.clone());
+        }
+        self.set = globs.build().map_err(|error| wrong(name, &error))?;
+        Ok(())
+    }
+}
+
+/// A value with its texts changed, and without some fields.
+pub(super) fn normal_texts(value: &Value, text: &dyn Fn(&str) -> String) -> Value {
+    normal_value(value, &mut Vec::new(), &[], text)
+}
+
+fn normal_value(value: &Value, path: &mut Vec<String>, ignored: &[&Field], text: &dyn Fn(&str) -> String) -> Value {
+    let mut below = |name: &str, item: &Value| {
+        path.push(name.to_owned());
+        let is_ignored = ignored.iter().any(|field| field.is_at(path));
+        let normal = (!is_ignored).then(|| normal_value(item, path, ignored, text));
+        path.pop();
+        normal
+    };
+    match value {
+        Value::String(found) => Value::String(text(found)),
+        Value::Array(items) => {
+            items.iter().enumerate().filter_map(|(number, item)| below(&number.to_string(), item)).collect()
+        }
+        Value::Object(fields) => {
+            let compared = fields.iter().filter_map(|(name, item)| Some((name.clone(), below(name, item)?)));
+            Value::Object(compared.collect())
+        }
+        other => other.clone(),
     }
 }
 
@@ -208,11 +298,16 @@ mod tests {
     #[test]
     fn values_are_compared_without_ignored_fields() {
         let rules = NormalRules::default();
-        let normal = |value: Value| rules.normal_value(&value, &|text| rules.normal(text));
-        let one = json!({ "stdout": "in 3 ms", "duration_seconds": 0.1, "list": [{ "version": 1, "n": 1 }] });
-        let other = json!({ "stdout": "in 4 ms", "duration_seconds": 0.2, "list": [{ "version": 2, "n": 1 }] });
-        assert_eq!(normal(one.clone()), normal(other));
-        assert_ne!(normal(one), normal(json!({ "stdout": "in 3 ms", "list": [{ "n": 2 }] })));
+        let normal = |tool, value: Value| rules.normal_result(tool, &value, &|text| rules.normal(text));
+        let one = json!({ "stdout": "in 3 ms", "duration_seconds": 0.1 });
+        let other = json!({ "stdout": "in 4 ms", "duration_seconds": 0.2 });
+        assert_eq!(normal("shell_execute", one.clone()), normal("shell_execute", other.clone()));
+        assert_ne!(normal("own_tool", one), normal("own_tool", other), "what an unknown tool says counts");
+        let listing = |version, size| json!({ "entries": [{ "name": "a", "size": size, "version": version }] });
+        assert_eq!(normal("ls", listing(1, 5)), normal("ls", listing(2, 5)));
+        assert_ne!(normal("ls", listing(1, 5)), normal("ls", listing(1, 6)));
+        let deeper = |version| json!({ "file": { "version": version } });
+        assert_ne!(normal("write_file", deeper(1)), normal("write_file", deeper(2)), "only at its place");
     }
 
     #[test]
@@ -222,6 +317,12 @@ mod tests {
             r#"{"texts": [{"pattern": "a+", "replace": "$0"}], "ignore_paths": ["/logs/**"], "ignore_fields": ["n"]}"#;
         let rules = NormalRules::bare().with_json(text).unwrap();
         assert_eq!(rules.normal("baaad"), "b$0d");
+        assert!(!rules.takes_for_text(&path("a.log")));
+        let rules = rules.with_json(r#"{"text_files": ["*.log"], "ignore_fields": ["/list/*/at"]}"#).unwrap();
+        assert!(rules.takes_for_text(&path("a.log")) && !rules.takes_for_text(&path("d/a.log")));
+        let result = json!({ "n": 1, "at": 2, "list": [{ "at": 3, "n": 4, "left": "aa" }] });
+        let normal = rules.normal_result("any", &result, &|text| rules.normal(text));
+        assert_eq!(normal, json!({ "at": 2, "list": [{ "left": "$0" }] }));
         assert!(rules.ignores(&path("logs/x/y")) && !rules.ignores(&path("log")) && !rules.ignores(&path("a.pyc")));
         assert!(NormalRules::default().ignores(&path("d/__pycache__/a.cpython-312.pyc")));
         for wrong in ["", "[]", "{\"text\": []}", "{\"texts\": [{\"pattern\": \"(\", \"replace\": \"\"}]}"] {

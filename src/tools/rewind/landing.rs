@@ -48,7 +48,10 @@ impl Landing<'_> {
         let recorded = projected.and_then(|()| Ok(self.session.record(commit)?));
         let failure = match recorded {
             Ok(committed) => {
-                self.workspace.filled()?;
+                // It went back, whatever becomes of the note: with it the next process fills the disk once more.
+                if let Err(error) = self.workspace.filled() {
+                    tracing::warn!(%error, "the disk is taken for unsettled when it is opened again");
+                }
                 return Ok(committed);
             }
             Err(failure) => failure,
@@ -56,8 +59,10 @@ impl Landing<'_> {
         match self.put_back(landed) {
             Ok(()) => Err(failure),
             Err(error) => {
-                // Now also for this process: the next look fills the disk anew.
-                self.workspace.filling()?;
+                // Now also for this process: before the next call the disk is filled anew.
+                if let Err(error) = self.workspace.filling() {
+                    tracing::warn!(%error, "a later process does not know that the disk is unsettled");
+                }
                 Err(RewindError::NotPutBack { failure: failure.to_string(), reason: error.to_string() })
             }
         }

@@ -215,7 +215,9 @@ impl Work {
         let mut slices = then.restorable(VirtualFileSystem::NAME)?;
         let is_before = |origin: &&Origin| origin.isolation == Isolation::Fork && self.to <= origin.at;
         if let Some(origin) = self.session.origin().filter(is_before) {
-            let begun = self.session.state_at(origin.at + 1)?.restorable(VirtualFileSystem::NAME)?;
+            // A history from elsewhere may say anything of where it began.
+            let begun = origin.at.saturating_add(1).min(self.session.head()?);
+            let begun = self.session.state_at(begun)?.restorable(VirtualFileSystem::NAME)?;
             let own = begun.into_iter().filter(|slice| *slice.name == *Allowances::NAME);
             slices.retain(|slice| *slice.name != *Allowances::NAME);
             slices.extend(own);

@@ -34,9 +34,14 @@ impl Plan {
         let changes = now.diff(then);
         let shown_by_others = parents(&changes);
         let kept = above_what_stays(&changes);
-        let mut gone = BTreeSet::new();
+        let (mut gone, mut in_the_way) = (BTreeSet::new(), BTreeSet::new());
         for change in changes {
-            if !can_be_made(&change) || !can_be_taken_away(&change) {
+            let is_blocked = change.path().parent().is_some_and(|parent| in_the_way.contains(&parent));
+            if is_blocked || !can_be_made(&change) || !can_be_taken_away(&change) {
+                // Below what is no directory nothing can be; what is below a directory is looked at by itself.
+                if is_blocked || stays_no_directory(&change) {
+                    in_the_way.insert(change.path().clone());
+                }
                 plan.left.push(change.path().clone());
                 continue;
             }
@@ -92,6 +97,14 @@ fn can_be_taken_away(change: &Change) -> bool {
     }
 }
 
+/// Whether something that is left is there now, and no directory.
+fn stays_no_directory(change: &Change) -> bool {
+    match change {
+        Change::Removed { before, .. } | Change::Changed { before, .. } => !before.is_directory(),
+        Change::Added { .. } => false,
+    }
+}
+
 /// The directories, at any height, of what is there now and stays.
 fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
     let mut above = BTreeSet::new();
@@ -140,13 +153,19 @@ mod tests {
     use super::*;
     use crate::engine::event::Special;
 
-    /// Files of a few names at a few depths: each is a file, a directory, a link, or not there.
-    fn tree() -> impl Strategy<Value = VirtualFileSystem> {
+    /// Files of a few names at a few depths: each is a file, a directory, a link, or not there; when asked for, also
+    /// what can't be made again.
+    fn tree(with_lost: bool) -> impl Strategy<Value = VirtualFileSystem> {
+        let lost = move |node: Node| if with_lost { Some(node) } else { None };
+        let Node::File { content, .. } = Node::file(b"lost", false) else { panic!("a file") };
+        let incomplete = Node::File { content, size: 4, executable: false, text: true, incomplete: true };
         let name = prop_oneof![Just("a"), Just("a-b"), Just("a/b"), Just("a/b/c"), Just("d"), Just("d/e")];
         let node = prop_oneof![
             any::<u8>().prop_map(|byte| Some(Node::file(&[byte % 3], byte > 200))),
             Just(Some(Node::Directory)),
             Just(Some(Node::Symlink { target: b"x".to_vec() })),
+            Just(lost(incomplete)),
+            Just(lost(Node::Special { special: Special::Fifo })),
             Just(None),
         ];
         prop::collection::vec((name, node), 0..12).prop_map(|steps| {
@@ -164,12 +183,33 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_plan_leads_from_any_files_to_any_others(now in tree(), then in tree()) {
+        fn a_plan_leads_from_any_files_to_any_others(now in tree(false), then in tree(false)) {
             let plan = Plan::between(&now, &then);
             let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             prop_assert_eq!(reached.diff(&then), Vec::new());
             prop_assert!(plan.left.is_empty());
             prop_assert_eq!(plan.is_empty(), now.diff(&then).is_empty());
+        }
+
+        #[test]
+        fn what_is_left_is_left_and_all_else_leads_there(now in tree(true), then in tree(true)) {
+            let plan = Plan::between(&now, &then);
+            let reached = plan.after(&now, plan.steps.len(), Timestamp(2));
+            let node = |tree: &VirtualFileSystem, path| tree.get(path).map(|entry| entry.node.clone());
+            for path in &plan.left {
+                prop_assert_eq!(node(&reached, path), node(&now, path), "{} was touched", path);
+            }
+            for change in reached.diff(&then) {
+                let path = change.path();
+                let below_it = |left: &EntryPath| std::iter::successors(left.parent(), EntryPath::parent).any(|above| above == *path);
+                let holds = matches!(change, Change::Removed { .. }) && plan.left.iter().any(below_it);
+                prop_assert!(plan.left.contains(path) || holds, "{} is neither back nor left", path);
+            }
+            for change in &plan.changes {
+                let path = change.path();
+                prop_assert_eq!(node(&reached, path), node(&then, path), "{} did not change as reported", path);
+            }
+            prop_assert_eq!(plan.is_whole(), reached.diff(&then).is_empty());
         }
     }
 

@@ -13,7 +13,7 @@ const PROJECT: &str = r#"
 {"tool": "shell_execute", "params": {"command": "sh src/sum.sh > out; cat out; date; pwd; echo pid $$"}, "agent": "builder"}
 {"tool": "read_file", "params": {"file_path": "missing"}, "expect": "error"}
 {"tool": "edit_file", "params": {"file_path": "in", "old_string": "3", "new_string": "4"}}
-{"tool": "shell_execute", "params": {"command": "sh src/sum.sh >> out; date > when; cat out; exit 3"}}
+{"tool": "shell_execute", "params": {"command": "sh src/sum.sh >> out; cat out; exit 3"}}
 "#;
 
 fn with_project(backend: &str) -> World {
@@ -45,7 +45,7 @@ fn head(world: &World) -> u64 {
 fn the_same_calls_give_the_same() {
     let world = with_project("host");
     let before = head(&world);
-    let (told, exit) = lines(&world, &["rerun", "work"]);
+    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same end", 0), "{told:#?}");
     assert_eq!((told[6]["same"].as_bool(), told[6]["diverged"].as_u64()), (Some(true), Some(0)));
     assert_eq!(told[2]["agent"], "builder");
@@ -63,13 +63,14 @@ fn the_same_calls_give_the_same() {
 #[test]
 fn without_rules_times_and_places_are_differences() {
     let world = with_project("host");
-    let (told, exit) = lines(&world, &["rerun", "work", "--no-default-rules"]);
+    let (told, exit) = lines(&world, &["rerun", "work", "--yes", "--no-default-rules"]);
     assert_eq!(exit, 1);
     assert_eq!(told[2]["verdict"], "diverged");
     let places: Vec<_> = told[2]["divergences"].as_array().unwrap().iter().map(|one| one["at"].clone()).collect();
     assert_eq!(places, ["/duration_seconds", "/stdout"]);
-    let rules = r#"{"texts": [{"pattern": "(?s)\\n.*", "replace": ""}], "ignore_fields": ["duration_seconds"], "ignore_paths": ["when"]}"#;
-    let (told, exit) = lines(&world, &["rerun", "work", "--no-default-rules", "--rules", &world.file("r.json", rules)]);
+    let rules = r#"{"texts": [{"pattern": "(?s)\\n.*", "replace": ""}], "ignore_fields": ["duration_seconds"]}"#;
+    let (told, exit) =
+        lines(&world, &["rerun", "work", "--yes", "--no-default-rules", "--rules", &world.file("r.json", rules)]);
     assert_eq!((told[2]["verdict"].as_str(), told[5]["verdict"].as_str(), exit), (Some("same"), Some("same"), 0));
 }
 
@@ -118,9 +119,13 @@ fn what_was_changed_from_outside_is_changed_again() {
     let first = world.json_lines(&["log", "work", "--calls"])[0]["call"].as_u64().unwrap();
     world.printed(&["rewind", "work", "--to", &(first + 2).to_string()]);
     world.printed(&["exec", "work", "--sh", "--", "ls"]);
-    let (told, exit) = lines(&world, &["rerun", "work"]);
+    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
     assert_eq!((told.len(), exit), (9, 0), "{told:#?}");
     assert!(verdicts(&told).starts_with("same same same same same same same same end"));
+    // Positions are others in what is kept, so the rewind itself is not repeated.
+    world.printed(&["rerun", "work", "--yes", "--keep", "again"]);
+    assert!(world.printed(&["log", "work"]).contains("SessionRewound"));
+    assert!(!world.printed(&["log", "again"]).contains("SessionRewound"));
 }
 
 #[test]
@@ -130,7 +135,7 @@ fn it_begins_with_the_files_that_stood_there() {
     let mount = world.path("mounted").to_string_lossy().into_owned();
     let script = world.file("work.jsonl", r#"{"tool": "read_file", "params": {"file_path": "src/a.txt"}}"#);
     world.printed(&["run", &script, "--mount", &mount, "--session", "work"]);
-    let (told, exit) = lines(&world, &["rerun", "work"]);
+    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same end", 0), "{told:#?}");
 }
 
@@ -148,7 +153,7 @@ fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
     assert_eq!(running.0.wait().unwrap().code(), Some(130));
     let ran = world.run(&["exec", "work", "--", "cat", "begun"]);
     assert_eq!(ran, "begun\n[exit 0]");
-    let (told, exit) = lines(&world, &["rerun", "work"]);
+    let (told, exit) = lines(&world, &["rerun", "work", "--yes"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same skipped same end", 0), "{told:#?}");
     assert_eq!(told[6]["reason"], "it was interrupted");
 }
@@ -156,11 +161,11 @@ fn calls_that_never_ended_well_are_skipped_and_what_they_did_is_done() {
 #[test]
 fn what_is_kept_can_be_looked_at() {
     let world = with_project("host");
-    let told = world.run(&["rerun", "work", "--keep", "again"]);
+    let told = world.run(&["rerun", "work", "--yes", "--keep", "again"]);
     assert!(told.contains("kept as session again"), "{told}");
     assert_eq!(world.printed(&["cat", "again", "in"]), "1\n2\n4\n");
     assert_eq!(world.run(&["exec", "again", "--", "cat", "out"]), "6\n7\n[exit 0]");
-    assert!(world.run(&["rerun", "work", "--keep", "again"]).ends_with("[exit 2]"), "the name is taken");
+    assert!(world.run(&["rerun", "work", "--yes", "--keep", "again"]).ends_with("[exit 2]"), "the name is taken");
 }
 
 #[test]
@@ -188,6 +193,10 @@ fn bad_input_is_refused_before_anything_runs() {
         (&["what-if", "work", "--replace", "3", "--script", "work.jsonl"], 3),
         (&["what-if", "work", "--replace", "2", "--insert", "--script", "work.jsonl"], 2),
         (&["run", "work.jsonl", "--expect", "nobody"], 3),
+        (&["run", "work.jsonl", "--rules", "rules.json"], 2),
+        (&["run", "work.jsonl", "--no-default-rules"], 2),
+        (&["rerun", "work", "--backend", "host", "--dir", "."], 2),
+        (&["what-if", "work", "--at", "2", "--script", "work.jsonl", "--backend", "host", "--dir", "."], 2),
     ] {
         let told = world.run(arguments);
         assert!(told.ends_with(&format!("[exit {exit}]")), "{arguments:?}: {told}");
@@ -204,14 +213,14 @@ fn other_calls_have_other_ends() {
     let calls = world.json_lines(&["log", "work", "--calls"]).into_iter();
     let edits = calls.filter(|call| call["tool"] == "edit_file").map(|call| call["call"].to_string());
     let edits: Vec<String> = edits.collect();
-    let (told, exit) = lines(&world, &["what-if", "work", "--replace", &edits[0], "--script", &script]);
+    let (told, exit) = lines(&world, &["what-if", "work", "--yes", "--replace", &edits[0], "--script", &script]);
     assert_eq!((verdicts(&told).as_str(), exit), ("made diverged end", 0), "{told:#?}");
     let divergences = told[1]["divergences"].as_array().unwrap();
     assert_eq!((divergences[0]["at"].as_str(), divergences[0]["is"].as_str()), (Some("/stdout"), Some("6\n43\n")));
     let files: Vec<_> = told[2]["files"].as_array().unwrap().iter().map(|change| change["path"].clone()).collect();
     assert_eq!(files, ["in", "out"]);
     // Inserted, nothing is left out: the recorded edit then finds nothing to edit.
-    let (told, _) = lines(&world, &["what-if", "work", "--at", "7", "--script", &script, "--insert"]);
+    let (told, _) = lines(&world, &["what-if", "work", "--yes", "--at", "7", "--script", &script, "--insert"]);
     assert_eq!(verdicts(&told), "made diverged same diverged diverged end");
     assert_eq!(head(&world), before, "the session is only read");
     // A call of the script that does not end as it should.
@@ -242,6 +251,106 @@ fn a_run_is_measured_by_a_session() {
 }
 
 #[test]
+fn on_the_host_a_history_allows_nothing() {
+    use foldspace::{NewSession, Registry, SessionAllow, Sessions};
+    let world = World::new();
+    let sessions = Sessions::open(world.data(), Registry::standard()).unwrap();
+    let new = NewSession { backend: Some("host".to_owned()), ..NewSession::named("work") };
+    let session = sessions.create(new).unwrap();
+    let mut commit = session.commit();
+    commit.push(&SessionAllow { programs: vec!["sh".to_owned(), "touch".to_owned()] }).unwrap();
+    session.record(commit).unwrap();
+    drop(session);
+    sessions.close();
+    let script = world.file("work.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch made"}}"#);
+    world.printed(&["run", &script, "--session", "work"]);
+    // The allowance goes, and comes back as a slice that was restored.
+    world.printed(&["rewind", "work", "--to", "1"]);
+    let from = head(&world);
+    world.printed(&["rewind", "work", "--to", "2"]);
+    world.printed(&["run", &script, "--session", "work"]);
+
+    let (told, exit) = lines(&world, &["rerun", "work", "--keep", "unasked"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("diverged diverged end", 1), "{told:#?}");
+    let message = &told[0]["divergences"][1]["is"];
+    assert!(message.as_str().unwrap().contains("--allow PROGRAM"), "{message}");
+    assert_eq!(world.printed(&["ls", "unasked"]), "", "nothing was run");
+    for at in [2, from] {
+        let other = world.file("other.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch other"}}"#);
+        let (told, _) = lines(&world, &["what-if", "work", "--at", &at.to_string(), "--script", &other]);
+        assert_eq!(told[0]["outcome"]["status"], "error", "{told:#?}");
+    }
+    let (told, exit) = lines(&world, &["rerun", "work", "--allow", "touch"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same end", 0), "{told:#?}");
+}
+
+#[test]
+fn what_limits_refused_is_not_run() {
+    let world = with_project("host");
+    let script = r#"
+{"tool": "write_file", "params": {"file_path": "one", "content": "1"}}
+{"tool": "write_file", "params": {"file_path": "two", "content": "2"}, "expect": "error"}
+"#;
+    let script = world.file("writes.jsonl", script);
+    world.printed(&["clone", "work", "--name", "few", "--max-calls", "1"]);
+    world.printed(&["run", &script, "--session", "few"]);
+    let (told, exit) = lines(&world, &["rerun", "few", "--yes"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same skipped end", 0), "{told:#?}");
+    let reader = world.file("two.jsonl", script_line("two"));
+    world.printed(&["clone", "work", "--name", "reader", "--tool", "read_file"]);
+    world.printed(&["run", &reader, "--session", "reader"]);
+    let (told, exit) = lines(&world, &["rerun", "reader", "--yes"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
+    let denied = r#"{"tool": "shell_execute", "params": {"command": "touch made"}, "expect": "error"}"#;
+    world.printed(&["clone", "work", "--name", "denied", "--deny", "touch"]);
+    world.printed(&["run", &world.file("denied.jsonl", denied), "--session", "denied", "--yes"]);
+    let (told, exit) = lines(&world, &["rerun", "denied", "--yes"]);
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
+}
+
+/// A call that must fail.
+fn script_line(path: &str) -> String {
+    let params = serde_json::json!({ "file_path": path, "content": "x" });
+    serde_json::json!({ "tool": "write_file", "params": params, "expect": "error" }).to_string()
+}
+
+#[test]
+fn files_are_the_same_byte_for_byte_unless_rules_say_otherwise() {
+    let world = World::new();
+    let script = |seconds: &str| {
+        let params = serde_json::json!({ "file_path": "run.sh", "content": format!("sleep {seconds}s\n") });
+        let line = serde_json::json!({ "tool": "write_file", "params": params }).to_string();
+        world.file("script.jsonl", line)
+    };
+    world.printed(&["run", &script("30"), "--session", "work"]);
+    let other = ["run", &script("99"), "--expect", "work"];
+    let (told, exit) = lines(&world, &other);
+    let expectation = told.iter().find(|line| line["type"] == "expectation").unwrap();
+    assert_eq!((expectation["files"].as_array().unwrap().len(), exit), (1, 1), "{told:#?}");
+    // The call itself asks for something else; the file then is a text by the rules.
+    let rules = world.file("rules.json", r#"{"text_files": ["*.sh"]}"#);
+    let (told, _) = lines(&world, &[&other[..], &["--rules", &rules]].concat());
+    let expectation = told.iter().find(|line| line["type"] == "expectation").unwrap();
+    assert_eq!(expectation["files"], serde_json::json!([]), "{told:#?}");
+}
+
+#[test]
+fn what_is_kept_of_other_calls_is_a_fork() {
+    let world = with_project("host");
+    let script = world.file("other.jsonl", r#"{"tool": "rm", "params": {"path": "src"}}"#);
+    let told = world.run(&["what-if", "work", "--yes", "--at", "7", "--script", &script, "--keep", "other"]);
+    assert!(told.contains("kept as session other") && told.ends_with("[exit 0]"), "{told}");
+    let tree = world.printed(&["tree"]);
+    assert!(tree.contains("other") && tree.contains("7"), "{tree}");
+    let events = world.json_lines(&["log", "other"]);
+    let begun = events.iter().filter(|event| event["kind"] == "SessionStarted").count();
+    assert_eq!((begun, events[7]["kind"].as_str()), (2, Some("SessionStarted")), "it has the past of its parent");
+    assert_eq!(world.printed(&["ls", "other"]), "in\nout\n");
+    assert_eq!(world.printed(&["cat", "work", "src/sum.sh"]).lines().count(), 1);
+    assert!(world.run(&["verify"]).ends_with("[exit 0]"));
+}
+
+#[test]
 fn a_container_gives_the_same_again() {
     let Some(world) = World::with_podman() else { return };
     let script = world.file("project.jsonl", PROJECT);
@@ -250,7 +359,7 @@ fn a_container_gives_the_same_again() {
     let (told, exit) = lines(&world, &["rerun", "work"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
     // On the host the same commands do the same, in another place.
-    let (told, exit) = lines(&world, &["rerun", "work", "--backend", "host"]);
+    let (told, exit) = lines(&world, &["rerun", "work", "--yes", "--backend", "host"]);
     assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
     let left = std::fs::read_dir(world.path("cache")).unwrap().count();
     assert_eq!(left, world.json(&["sessions"]).as_array().unwrap().len(), "nothing is left of the others");

@@ -184,3 +184,32 @@ fn a_container_goes_back_too() {
     assert!(undone.ends_with("[exit 0]"), "{undone}");
     assert_eq!(world.run(&["exec", "work", "--sh", "--", "cat link; ls"]), "broken\na.txt\nlink\nout\n[exit 0]");
 }
+
+#[test]
+fn a_name_from_elsewhere_does_nothing_to_the_terminal() {
+    use foldspace::{
+        Commit, EventStore, Expected, LocalStore, LocalStoreOptions, SessionId, SessionStarted, Timestamp,
+    };
+    let world = World::new();
+    let store = LocalStore::open(world.data(), LocalStoreOptions::default()).unwrap();
+    let id = SessionId::from_bytes([0xab; 16]);
+    let mut commit = Commit::new(id, Timestamp(0)).expecting(Expected::NoSession);
+    let started = SessionStarted {
+        name: "red\u{1b}[31m; rm -rf $HOME".to_owned(),
+        backend: "memory".to_owned(),
+        program: "0".to_owned(),
+        options: serde_json::Value::Null,
+        origin: None,
+        limits: Default::default(),
+    };
+    commit.push(&started).unwrap();
+    store.submit(commit).unwrap().wait().unwrap();
+    drop(store);
+    let id = id.to_string();
+    let script = world.file("s.jsonl", r#"{"tool": "write_file", "params": {"file_path": "a", "content": "a"}}"#);
+    world.printed(&["run", &script, "--session", &id]);
+    let told = world.printed(&["rewind", &id, "--to", "1"]);
+    assert!(!told.contains('\u{1b}') && told.contains(&format!("rewind {id} --to")), "{told:?}");
+    let told = world.run(&["run", &script, "--session", "other", "--expect", &id]);
+    assert!(!told.contains('\u{1b}') && told.contains("compared with session red"), "{told:?}");
+}

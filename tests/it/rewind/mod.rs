@@ -1,20 +1,21 @@
 //! Rewind: log and files go back together, whole or not at all.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use foldspace::{
-    Allowances, BackendError, Capture, CaptureBudget, Change, Commit, Dispatcher, EntryPath, Event, FileChange,
-    HostOptions, HostWorkspace, Isolation, NewChild, NewSession, Node, Recorded, Registry, RewindError, RewindOptions,
-    Session, SessionAllow, SessionRewound, Sessions, Shell, Slice, SliceRestored, Tools, VirtualFileSystem, Workspace,
-    WriteFile, WriteMode, rewind,
+    Allowances, CaptureBudget, Change, ChildLimits, Commit, Dispatcher, EntryPath, Event, Expected, Isolation,
+    NewChild, NewSession, Node, Origin, Recorded, Registry, RewindError, RewindOptions, Session, SessionAllow,
+    SessionId, SessionRewound, SessionStarted, Sessions, Slice, SliceRestored, Tools, Workspace, WriteFile, WriteMode,
+    rewind,
 };
 use serde_json::json;
 
 use crate::rig::{Kind, Rig, differences, walk};
 
 const FORCED: RewindOptions = RewindOptions { force: true, dry_run: false };
+
+mod failing;
 
 mod everywhere {
     use super::*;
@@ -115,162 +116,44 @@ mod everywhere {
     }
 }
 
-/// A host directory that fails, or at which the process dies, when it is told to.
-struct Failing {
-    inner: HostWorkspace,
-    /// Projections that do well before one does not.
-    left: AtomicUsize,
-    how: How,
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum How {
-    /// An error, as of a disk that is full.
-    Error,
-    /// Half of it is done when the process dies.
-    DieHalfway,
-    /// All of it is done, and recorded, when the process dies.
-    DieAtTheEnd,
-}
-
-impl Workspace for Failing {
-    fn backend_name(&self) -> &'static str {
-        "host"
-    }
-
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        let is_last = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
-        match self.how {
-            How::Error if is_last => Err(BackendError { backend: "host", reason: "the disk is full".to_owned() }),
-            How::DieHalfway if is_last => {
-                self.inner.project(&changes[..changes.len() / 2]).unwrap();
-                panic!("the process dies, as the test wants it");
-            }
-            _ => self.inner.project(changes),
-        }
-    }
-
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        self.inner.shell()
-    }
-
-    fn capture(&self) -> Option<&dyn Capture> {
-        self.inner.capture()
-    }
-
-    fn is_blank(&self) -> bool {
-        self.inner.is_blank()
-    }
-
-    fn filling(&self) -> Result<(), BackendError> {
-        self.inner.filling()
-    }
-
-    fn unsettled(&self) -> Result<(), BackendError> {
-        self.inner.unsettled()
-    }
-
-    fn filled(&self) -> Result<(), BackendError> {
-        assert!(self.how != How::DieAtTheEnd, "the process dies, as the test wants it");
-        self.inner.filled()
-    }
-}
-
-/// A session on the host with two moments; gives what is needed to open it again.
-struct Broken {
-    directory: tempfile::TempDir,
-    /// Held open as long as its session is used.
-    _sessions: Sessions,
-    session: Session,
-    runtime: tokio::runtime::Runtime,
-}
-
-impl Broken {
-    fn new() -> (Self, u64) {
-        let directory = tempfile::tempdir().unwrap();
-        let sessions = Sessions::open(directory.path().join("data"), Registry::standard()).unwrap();
-        let session = sessions.create(NewSession::named("broken")).unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let broken = Self { directory, _sessions: sessions, session, runtime };
-        let dispatcher = broken.opened();
-        let run = |command: &str| {
-            let call = foldspace::ToolCall::new("shell_execute", json!({ "command": command }));
-            broken.runtime.block_on(dispatcher.call(call)).unwrap().finished
-        };
-        let first = run("mkdir -p d/old && for i in 1 2 3 4 5 6; do echo one > d/$i; echo gone > d/old/$i; done");
-        run("rm -r d/old d/1 && for i in 2 3 4; do echo two > d/$i; done && mkdir -p new/deep && echo x > new/deep/x");
-        dispatcher.close().unwrap();
-        (broken, first)
-    }
-
-    fn workspace(&self) -> HostWorkspace {
-        HostWorkspace::open(&self.directory.path().join("work"), &HostOptions::default()).unwrap()
-    }
-
-    fn opened(&self) -> Dispatcher {
-        let rules = foldspace::ShellRules {
-            policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
-            ..Default::default()
-        };
-        let workspace = Arc::new(self.workspace());
-        Dispatcher::with_rules(self.session.clone(), Tools::standard(), workspace, rules).unwrap()
-    }
-
-    fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::Rewound, RewindError> {
-        let (budget, options) = (CaptureBudget::default(), RewindOptions::default());
-        self.runtime.block_on(rewind(&self.session, &workspace, budget, to, options))
-    }
-
-    fn files(&self) -> VirtualFileSystem {
-        self.session.state().unwrap().slice::<VirtualFileSystem>().unwrap().clone()
-    }
-
-    /// The files on the disk are those of the log, and these are those at `seq`.
-    fn stands_at(&self, seq: u64) {
-        let then = self.session.state_at(seq).unwrap().slice::<VirtualFileSystem>().unwrap().clone();
-        assert_eq!(self.files().diff(&then), Vec::new());
-        let copy = tempfile::tempdir().unwrap();
-        let copy = copy.path().join("copy");
-        foldspace::materialise(&self.session, &self.session.state_at(seq).unwrap(), &copy).unwrap();
-        assert_eq!(differences(&walk(&copy), &walk(&self.directory.path().join("work"))), Vec::<String>::new());
-    }
+#[test]
+fn what_is_left_where_a_directory_was_keeps_what_was_below_it_away() {
+    let rig = Rig::new(Kind::Host).unwrap();
+    let first = rig.ok("mkdir -p x/d && echo a > x/a && echo b > x/d/b && echo c > c").outcome.finished;
+    rig.ok("rm -r x c && mkfifo x");
+    let rewound = rig.rewind(first, FORCED).unwrap();
+    let paths = ["x", "x/a", "x/d", "x/d/b"].map(|path| EntryPath::lookup(path).unwrap());
+    assert_eq!(rewound.left, paths);
+    assert_eq!((rewound.changes.len(), rewound.changes[0].path().to_string()), (1, "c".to_owned()));
+    assert_eq!(rig.ok("ls -F").stdout(), "c\nx|");
+    rig.verify();
 }
 
 #[test]
-fn a_workspace_that_fails_leaves_everything_as_it_was() {
-    let (broken, first) = Broken::new();
-    let before = broken.session.head().unwrap();
-    let failing = Failing { inner: broken.workspace(), left: AtomicUsize::new(0), how: How::Error };
-    let error = broken.rewind(Arc::new(failing), first).unwrap_err();
-    assert!(error.to_string().contains("the disk is full"), "{error}");
-    assert_eq!(broken.session.head().unwrap(), before);
-    broken.stands_at(before);
-    drop(broken.opened());
-    assert_eq!(broken.session.head().unwrap(), before, "there is no drift");
-    // And it can be done after that.
-    broken.rewind(Arc::new(broken.workspace()), first).unwrap();
-    broken.stands_at(first);
-}
-
-#[test]
-fn a_process_that_dies_halfway_leaves_what_was_recorded() {
-    for (how, goes_back) in [(How::DieHalfway, false), (How::DieAtTheEnd, true)] {
-        let (broken, first) = Broken::new();
-        let before = broken.session.head().unwrap();
-        let failing = Failing { inner: broken.workspace(), left: AtomicUsize::new(0), how };
-        assert!(matches!(broken.rewind(Arc::new(failing), first), Err(RewindError::Stopped)));
-        let recorded = broken.session.head().unwrap();
-        assert_eq!(recorded > before, goes_back);
-        // Somebody else's file is neither taken for a leftover nor lost.
-        std::fs::write(broken.directory.path().join("work/mine"), "mine").unwrap();
-        drop(broken.opened());
-        let events = broken.session.events(recorded + 1, 10).unwrap();
-        let written: Vec<_> = events.iter().filter_map(Recorded::typed::<WriteFile>).collect();
-        assert_eq!((events.len(), written.len()), (2, 1), "{events:?}");
-        std::fs::remove_file(broken.directory.path().join("work/mine")).unwrap();
-        drop(broken.opened());
-        broken.stands_at(if goes_back { first } else { before });
-    }
+fn a_session_from_elsewhere_may_say_anything_of_its_beginning() {
+    let directory = tempfile::tempdir().unwrap();
+    let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
+    let id = SessionId::from_bytes([0xab; 16]);
+    let parent = SessionId::from_bytes([0xcd; 16]);
+    let origin = Origin { parent, parent_name: "p".to_owned(), at: u64::MAX, isolation: Isolation::Fork };
+    let started = SessionStarted {
+        name: "odd".to_owned(),
+        backend: "memory".to_owned(),
+        program: "0".to_owned(),
+        options: json!(null),
+        origin: Some(origin),
+        limits: ChildLimits { calls: Some(10), ..ChildLimits::default() },
+    };
+    let mut commit = Commit::new(id, foldspace::Timestamp(0)).expecting(Expected::NoSession);
+    commit.push(&started).unwrap();
+    sessions.store().submit(commit).unwrap().wait().unwrap();
+    let session = sessions.session(id).unwrap();
+    let dispatcher = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(foldspace::MemoryWorkspace)).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let params = json!({ "file_path": "a", "content": "a" });
+    runtime.block_on(dispatcher.call(foldspace::ToolCall::new("write_file", params))).unwrap();
+    let rewound = runtime.block_on(dispatcher.rewind(1, RewindOptions::default())).unwrap();
+    assert_eq!(rewound.changes.len(), 1);
 }
 
 #[test]

@@ -1,0 +1,228 @@
+//! Rewinds that fail, and processes that die in them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use foldspace::{
+    BackendError, Capture, CaptureBudget, Dispatcher, Event, FileChange, HostOptions, HostWorkspace, NewSession,
+    Recorded, Registry, RewindError, RewindOptions, Session, Sessions, Shell, Tools, VirtualFileSystem, Workspace,
+    WriteFile, rewind,
+};
+use serde_json::json;
+
+use crate::rig::{differences, walk};
+
+/// A host directory that fails, or at which the process dies, when it is told to.
+struct Failing {
+    inner: HostWorkspace,
+    /// Projections that do well before one does not.
+    left: AtomicUsize,
+    how: How,
+    /// As long as it does not work.
+    broken: AtomicBool,
+}
+
+impl Failing {
+    fn new(inner: HostWorkspace, how: How) -> Self {
+        Self { inner, left: AtomicUsize::new(0), how, broken: AtomicBool::new(true) }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::SeqCst)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// An error, as of a disk that is full.
+    Error,
+    /// Half of it is done when the process dies.
+    DieHalfway,
+    /// All of it is done, and recorded, when the process dies.
+    DieAtTheEnd,
+    /// Half of it is done when the disk fails, on which then nothing can be noted either.
+    FailHalfway,
+    /// All of it is done, and recorded, but that can't be noted.
+    FailAtTheEnd,
+}
+
+impl Workspace for Failing {
+    fn backend_name(&self) -> &'static str {
+        "host"
+    }
+
+    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        let is_last = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
+        match self.how {
+            How::Error if is_last => Err(BackendError { backend: "host", reason: "the disk is full".to_owned() }),
+            How::DieHalfway if is_last => {
+                self.inner.project(&changes[..changes.len() / 2]).unwrap();
+                panic!("the process dies, as the test wants it");
+            }
+            How::FailHalfway if self.is_broken() => {
+                self.inner.project(&changes[..changes.len() / 2]).unwrap();
+                Err(BackendError { backend: "host", reason: "the disk is gone".to_owned() })
+            }
+            _ => self.inner.project(changes),
+        }
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        self.inner.shell()
+    }
+
+    fn capture(&self) -> Option<&dyn Capture> {
+        self.inner.capture()
+    }
+
+    fn is_blank(&self) -> bool {
+        self.inner.is_blank()
+    }
+
+    fn filling(&self) -> Result<(), BackendError> {
+        self.inner.filling()
+    }
+
+    fn unsettled(&self) -> Result<(), BackendError> {
+        self.inner.unsettled()
+    }
+
+    fn filled(&self) -> Result<(), BackendError> {
+        assert!(self.how != How::DieAtTheEnd, "the process dies, as the test wants it");
+        if matches!(self.how, How::FailHalfway | How::FailAtTheEnd) && self.is_broken() {
+            return Err(BackendError { backend: "host", reason: "nothing can be noted".to_owned() });
+        }
+        self.inner.filled()
+    }
+}
+
+/// A session on the host with two moments; gives what is needed to open it again.
+struct Broken {
+    directory: tempfile::TempDir,
+    /// Held open as long as its session is used.
+    _sessions: Sessions,
+    session: Session,
+    runtime: tokio::runtime::Runtime,
+}
+
+impl Broken {
+    fn new() -> (Self, u64) {
+        let directory = tempfile::tempdir().unwrap();
+        let sessions = Sessions::open(directory.path().join("data"), Registry::standard()).unwrap();
+        let session = sessions.create(NewSession::named("broken")).unwrap();
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let broken = Self { directory, _sessions: sessions, session, runtime };
+        let dispatcher = broken.opened();
+        let run = |command: &str| {
+            let call = foldspace::ToolCall::new("shell_execute", json!({ "command": command }));
+            broken.runtime.block_on(dispatcher.call(call)).unwrap().finished
+        };
+        let first = run("mkdir -p d/old && for i in 1 2 3 4 5 6; do echo one > d/$i; echo gone > d/old/$i; done");
+        run("rm -r d/old d/1 && for i in 2 3 4; do echo two > d/$i; done && mkdir -p new/deep && echo x > new/deep/x");
+        dispatcher.close().unwrap();
+        (broken, first)
+    }
+
+    fn workspace(&self) -> HostWorkspace {
+        HostWorkspace::open(&self.directory.path().join("work"), &HostOptions::default()).unwrap()
+    }
+
+    fn opened(&self) -> Dispatcher {
+        let rules = foldspace::ShellRules {
+            policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
+            ..Default::default()
+        };
+        let workspace = Arc::new(self.workspace());
+        Dispatcher::with_rules(self.session.clone(), Tools::standard(), workspace, rules).unwrap()
+    }
+
+    fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::Rewound, RewindError> {
+        let (budget, options) = (CaptureBudget::default(), RewindOptions::default());
+        self.runtime.block_on(rewind(&self.session, &workspace, budget, to, options))
+    }
+
+    fn files(&self) -> VirtualFileSystem {
+        self.session.state().unwrap().slice::<VirtualFileSystem>().unwrap().clone()
+    }
+
+    /// The files on the disk are those of the log, and these are those at `seq`.
+    fn stands_at(&self, seq: u64) {
+        let then = self.session.state_at(seq).unwrap().slice::<VirtualFileSystem>().unwrap().clone();
+        assert_eq!(self.files().diff(&then), Vec::new());
+        let copy = tempfile::tempdir().unwrap();
+        let copy = copy.path().join("copy");
+        foldspace::materialise(&self.session, &self.session.state_at(seq).unwrap(), &copy).unwrap();
+        assert_eq!(differences(&walk(&copy), &walk(&self.directory.path().join("work"))), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_workspace_that_fails_leaves_everything_as_it_was() {
+    let (broken, first) = Broken::new();
+    let before = broken.session.head().unwrap();
+    let failing = Failing::new(broken.workspace(), How::Error);
+    let error = broken.rewind(Arc::new(failing), first).unwrap_err();
+    assert!(error.to_string().contains("the disk is full"), "{error}");
+    assert_eq!(broken.session.head().unwrap(), before);
+    broken.stands_at(before);
+    drop(broken.opened());
+    assert_eq!(broken.session.head().unwrap(), before, "there is no drift");
+    // And it can be done after that.
+    broken.rewind(Arc::new(broken.workspace()), first).unwrap();
+    broken.stands_at(first);
+}
+
+#[test]
+fn a_process_that_dies_halfway_leaves_what_was_recorded() {
+    for (how, goes_back) in [(How::DieHalfway, false), (How::DieAtTheEnd, true)] {
+        let (broken, first) = Broken::new();
+        let before = broken.session.head().unwrap();
+        let failing = Failing::new(broken.workspace(), how);
+        assert!(matches!(broken.rewind(Arc::new(failing), first), Err(RewindError::Stopped)));
+        let recorded = broken.session.head().unwrap();
+        assert_eq!(recorded > before, goes_back);
+        // Somebody else's file is neither taken for a leftover nor lost.
+        std::fs::write(broken.directory.path().join("work/mine"), "mine").unwrap();
+        drop(broken.opened());
+        let events = broken.session.events(recorded + 1, 10).unwrap();
+        let written: Vec<_> = events.iter().filter_map(Recorded::typed::<WriteFile>).collect();
+        assert_eq!((events.len(), written.len()), (2, 1), "{events:?}");
+        std::fs::remove_file(broken.directory.path().join("work/mine")).unwrap();
+        drop(broken.opened());
+        broken.stands_at(if goes_back { first } else { before });
+    }
+}
+
+#[test]
+fn what_could_not_be_put_back_is_so_before_the_next_call() {
+    let (broken, first) = Broken::new();
+    let before = broken.session.head().unwrap();
+    let failing = Arc::new(Failing::new(broken.workspace(), How::FailHalfway));
+    let rules = foldspace::ShellRules {
+        policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
+        ..Default::default()
+    };
+    let workspace = Arc::clone(&failing) as Arc<dyn Workspace>;
+    let live = Dispatcher::with_rules(broken.session.clone(), Tools::standard(), workspace, rules).unwrap();
+    let told = broken.runtime.block_on(live.rewind(first, RewindOptions::default()));
+    assert!(matches!(told, Err(RewindError::NotPutBack { .. })), "{told:?}");
+    failing.broken.store(false, Ordering::SeqCst);
+    let call = foldspace::ToolCall::new("shell_execute", json!({ "command": "ls d" }));
+    let outcome = broken.runtime.block_on(live.call(call)).unwrap();
+    assert_eq!(outcome.result["stdout"], "2\n3\n4\n5\n6\n", "{outcome:?}");
+    let events = broken.session.events(before + 1, 100).unwrap();
+    let drift = events.iter().filter(|event| *event.event.kind == *foldspace::DriftFound::KIND).count();
+    assert_eq!(drift, 0, "what is half done is nobody's change");
+    broken.stands_at(before);
+}
+
+#[test]
+fn a_rewind_that_can_not_be_noted_has_gone_back_all_the_same() {
+    let (broken, first) = Broken::new();
+    let failing = Failing::new(broken.workspace(), How::FailAtTheEnd);
+    let rewound = broken.rewind(Arc::new(failing), first).unwrap();
+    assert_eq!(rewound.recorded.map(|(_, last)| last), Some(broken.session.head().unwrap()));
+    broken.stands_at(first);
+    drop(broken.opened());
+    broken.stands_at(first);
+}
