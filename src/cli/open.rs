@@ -64,7 +64,8 @@ pub(super) fn reading(globals: &Globals) -> Result<Opened, Failure> {
 
 /// Opens the store to look for a long time: never holding it.
 pub(super) fn following(globals: &Globals) -> Result<Opened, Failure> {
-    Opened::new(LocalStore::open_reading(existing(globals)?)?, true)
+    let directory = existing(globals)?;
+    Opened::new(LocalStore::open_reading(&directory)?, LocalStore::is_held(&directory))
 }
 
 /// Opens a store that is there, to change it.

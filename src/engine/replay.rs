@@ -7,6 +7,9 @@ use super::session::Session;
 use super::sessions::SessionError;
 use super::state::State;
 
+/// Events over which a jump folds from where it is.
+const NEAR: u64 = 1024;
+
 /// A cursor over a session's history, with the state at its position.
 ///
 /// It holds nothing that could have an effect: no tools, no backends, no way to record.
@@ -86,7 +89,11 @@ impl Replay {
         if seq > self.head {
             return Err(SessionError::NoPosition { seq, head: self.head });
         }
-        self.state = self.session.state_at(seq)?;
+        // Near enough on from here: folding costs less than looking for a state that was kept.
+        self.state = match seq.checked_sub(self.position()) {
+            Some(0..=NEAR) => self.session.fold_from(self.state.clone(), seq)?,
+            _ => self.session.state_at(seq)?,
+        };
         Ok(())
     }
 

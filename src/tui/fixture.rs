@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use foldspace::{
     CallLink, CommandLine, CommandResult, Content, DeleteEntry, Dispatcher, EntryPath, MemoryStore, MemoryWorkspace,
-    NewSession, RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall, Tools,
+    NewSession, Node, RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall,
+    Tools, WriteFile, WriteMode,
 };
 use serde_json::{Value, json};
 
-use super::model::{Model, Past, Predicate};
+use super::model::{IsHeld, Model, Past, Predicate};
 
 /// A predicate for tests: `calls N`, which holds from N calls on.
 struct Calls(u64);
@@ -58,10 +59,15 @@ pub(crate) fn story() -> (Sessions, Session) {
 
 /// The debugger on a session, at a position.
 pub(crate) fn model(sessions: &Sessions, session: &Session, at: u64) -> Model {
-    let past = Past::new(sessions, session, false).unwrap();
-    let mut model = Model::new(Arc::new(past), at, read_predicate);
+    let mut model = unsettled(sessions, session, at, Arc::new(|| false));
     model.settle();
     model
+}
+
+/// The same before it has looked.
+pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, is_held: IsHeld) -> Model {
+    let past = Past::new(sessions, session, is_held).unwrap();
+    Model::new(Arc::new(past), at, read_predicate)
 }
 
 /// Adds a call that removes so many paths, one event each.
@@ -115,4 +121,12 @@ pub(crate) fn write(session: &Session, params: &Value) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let tools = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
     runtime.block_on(tools.call(ToolCall::new("write_file", params.clone()))).unwrap().call
+}
+
+/// Adds a directory within a directory and so on, and a call that has none of it.
+pub(crate) fn deep(session: &Session, levels: usize) -> u64 {
+    let mut commit = session.commit();
+    let path = EntryPath::from_bytes(&b"d/".repeat(levels)[..levels * 2 - 1]).unwrap();
+    commit.push(&WriteFile { path, mode: WriteMode::Create, node: Node::Directory }).unwrap();
+    session.record(commit).unwrap().last
 }

@@ -185,3 +185,73 @@ fn fulfil(wish: Wish, model: &mut Model, held: &mut Held, outside: &mut dyn Outs
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::process::{Command, Stdio};
+
+    use foldspace::Seq;
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+    use super::*;
+    use crate::tui::fixture;
+
+    /// Set where this test is the program at the terminal, and not who looks at it.
+    const INNER: &str = "FOLDSPACE_TEST_PANICS";
+
+    struct Panics;
+
+    impl Outside for Panics {
+        fn fork_here(&mut self, _: &str, _: Seq, _: Option<&str>) -> Result<String, String> {
+            panic!("as this test wants it");
+        }
+
+        fn shell_here(&mut self, _: &str, _: Seq) -> Result<String, String> {
+            Err("there is none".to_owned())
+        }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a terminal is a file, and the test is its program")]
+    fn a_panic_gives_the_terminal_back_before_it_is_told() {
+        if std::env::var_os(INNER).is_some() {
+            let (sessions, session) = fixture::story();
+            let model = fixture::model(&sessions, &session, 1);
+            drop(run(model, false, &mut Panics, &AtomicBool::new(false)));
+            return;
+        }
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&keys).unwrap();
+        unlockpt(&keys).unwrap();
+        tcsetwinsize(&keys, Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let path = ptsname(&keys, Vec::new()).unwrap().into_string().unwrap();
+        let open = || File::options().read(true).write(true).open(&path).unwrap();
+        let side = open();
+        let name = "tui::screen::tests::a_panic_gives_the_terminal_back_before_it_is_told";
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", name, "--nocapture"]).env(INNER, "1").env("TERM", "xterm");
+        let mut child =
+            command.stdin(Stdio::from(open())).stdout(Stdio::from(open())).stderr(Stdio::from(open())).spawn().unwrap();
+        drop(command);
+        let (mut keys, mut shown, mut typed) = (File::from(keys), String::new(), false);
+        let mut buffer = [0; 4096];
+        while !shown.contains("as this test wants it") {
+            let read = keys.read(&mut buffer).unwrap();
+            shown.push_str(&String::from_utf8_lossy(&buffer[..read]));
+            if !typed && shown.contains("\u{1b}[?1049h") {
+                keys.write_all(b"Fx\r").unwrap();
+                typed = true;
+            }
+        }
+        let left = shown.find("\u{1b}[?1049l").expect("the alternate screen is left first");
+        assert!(left < shown.find("panicked at").unwrap(), "{shown}");
+        let modes = tcgetattr(&side).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO));
+        // Whoever writes to a terminal that nobody reads may wait.
+        std::thread::spawn(move || while let Ok(1..) = keys.read(&mut buffer) {});
+        assert!(!child.wait().unwrap().success());
+    }
+}

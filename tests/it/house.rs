@@ -72,21 +72,67 @@ fn replay_holds_no_executor() {
     }
 }
 
+/// The words of a text: what stands between anything but letters, digits and `_`.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_')
+}
+
+/// The debugger without its tests, which make histories to look at.
+fn debugger() -> impl Iterator<Item = (PathBuf, String)> {
+    let files = files("src/tui", ".rs").into_iter();
+    files.filter(|file| !file.ends_with("fixture.rs") && !file.to_string_lossy().ends_with("tests.rs")).map(|file| {
+        let text = text(&file);
+        let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+        (file, text[..end].to_owned())
+    })
+}
+
 #[test]
 fn the_debugger_holds_no_executor() {
-    for file in files("src/tui/model", ".rs").iter().filter(|file| !file.ends_with("tests.rs")) {
-        let text = text(file);
-        for word in [
-            ".record(",
-            ".submit(",
-            ".commit(",
-            ".create(",
-            ".remove(id",
-            "Dispatcher",
-            "dyn Workspace",
-            "std::process",
-        ] {
-            assert!(!text.contains(word), "{} names {word}", file.display());
+    for (file, text) in debugger() {
+        for word in ["Dispatcher", "Nursery", "Workspace", "WorkspaceSpec", "Probe", "NewSession", "NewChild"] {
+            assert!(!words(&text).any(|named| named == word), "{} names {word}", file.display());
+        }
+        assert!(!text.contains("std::process"), "{} starts programs", file.display());
+        // What can be recorded with is in one place, which only reads.
+        let holds = words(&text).any(|word| matches!(word, "Session" | "Sessions")) && !file.ends_with("trouble.rs");
+        assert_eq!(holds, file.ends_with("model/past.rs"), "{} names Session", file.display());
+        let reading =
+            ["content", "event", "event_json", "find", "head", "id", "name", "session", "state_at", "visit", "clone"];
+        for held in ["self.session.", "self.sessions."] {
+            for (at, _) in text.match_indices(held) {
+                let method = words(&text[at + held.len()..]).next().unwrap();
+                assert!(reading.contains(&method), "{} has {held}{method}", file.display());
+            }
+        }
+    }
+}
+
+/// How things are said: what of the program's commands the debugger may use.
+const SAID: [&str; 5] = ["calls", "diffs", "events", "exit", "text"];
+
+#[test]
+fn the_two_faces_make_no_circle() {
+    for (file, text) in debugger() {
+        for (at, found) in text.match_indices("crate::cli::") {
+            let named = text[at + found.len()..].split(';').next().unwrap();
+            let rooms: Vec<_> = match named.strip_prefix('{') {
+                Some(list) => list.trim_end_matches('}').split(',').map(str::trim).collect(),
+                None => words(named).take(1).collect(),
+            };
+            assert!(rooms.iter().all(|room| SAID.contains(room)), "{} names crate::cli::{named}", file.display());
+        }
+    }
+    for file in files("src/cli", ".rs").iter().filter(|file| !file.starts_with(root().join("src/cli/replay"))) {
+        assert!(!text(file).contains("crate::tui"), "{} names the debugger", file.display());
+    }
+    for room in SAID {
+        let text = text(&root().join(format!("src/cli/{room}.rs")));
+        for (at, found) in text.match_indices("use super::") {
+            let named = words(&text[at + found.len()..]).next().unwrap();
+            // `output` has the colours; a test's `use super::*` has no name.
+            let is_below = SAID.contains(&named) || matches!(named, "output" | "");
+            assert!(is_below, "src/cli/{room}.rs names {named}, which is above it");
         }
     }
 }

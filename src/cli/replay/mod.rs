@@ -7,7 +7,7 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use foldspace::{Registry, Session, State};
+use foldspace::{LocalStore, Registry, Session, State};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -95,14 +95,26 @@ impl Verb {
             || changes.is_some()
             || diff.is_some()
     }
+
+    /// Whether it leads anywhere else.
+    fn goes(&self) -> bool {
+        self.is_given() && self.diff.is_none()
+    }
 }
 
 impl Replay {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        if (self.backward || self.all) && !self.verb.goes() {
+            let option = if self.backward { "--backward" } else { "--all" };
+            let failure = Failure::new(Exit::Usage, format!("{option} is for what leads on, and nothing does"));
+            return Err(failure.with_hint("add --step, --step-call, --until, --search or --changes"));
+        }
         if self.verb.is_given() || !self.show.is_empty() || out.is_json() {
             let opened = open::reading(globals)?;
             let found = opened.find(&self.session)?;
-            let past = Arc::new(Past::new(&opened.sessions, &found.session, opened.shared).map_err(failure)?);
+            let shared = opened.shared;
+            let past = Past::new(&opened.sessions, &found.session, Arc::new(move || shared)).map_err(failure)?;
+            let past = Arc::new(past);
             return script::run(self, &found.session, past, out);
         }
         if !std::io::stdin().is_terminal() || !std::io::stdout().is_terminal() {
@@ -115,7 +127,9 @@ impl Replay {
     fn on_terminal(&self, globals: &Globals) -> Result<Exit, Failure> {
         let opened = open::following(globals)?;
         let found = opened.find(&self.session)?;
-        let past = Arc::new(Past::new(&opened.sessions, &found.session, opened.shared).map_err(failure)?);
+        let directory = open::existing(globals)?;
+        let is_held = Arc::new(move || LocalStore::is_held(&directory));
+        let past = Arc::new(Past::new(&opened.sessions, &found.session, is_held).map_err(failure)?);
         let at = self.position(&found.session, past.head())?;
         let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
         crossterm::style::force_color_output(colour);
@@ -123,17 +137,11 @@ impl Replay {
         if !self.at.is_given() {
             model.apply(Action::Last);
         }
-        let told = Arc::new(AtomicBool::new(false));
+        let (told, away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let ending = block_on(async {
-            let mut signals = Signals::listen();
-            let (told, told_too) = (Arc::clone(&told), Arc::clone(&told));
-            tokio::spawn(async move {
-                // In raw mode Ctrl-C is a key; as a signal it means the same as any other here.
-                let (Wish::Stop | Wish::End) = signals.next().await;
-                told.store(true, Ordering::Relaxed);
-            });
-            let mut outside = outside::Program { globals, sessions: &opened.sessions };
-            tui::run(model, colour, &mut outside, &told_too)
+            tokio::spawn(mind(Signals::listen(), Arc::clone(&told), Arc::clone(&away)));
+            let mut outside = outside::Program { globals, sessions: &opened.sessions, away: &away };
+            tui::run(model, colour, &mut outside, &told)
         })?;
         match ending.map_err(|error| Failure::io("use", "the terminal", &error))? {
             Ending::Quit => Ok(Exit::Ok),
@@ -152,12 +160,20 @@ impl Replay {
     }
 }
 
+/// Says when the debugger is to end.
+async fn mind(mut signals: Signals, told: Arc<AtomicBool>, away: Arc<AtomicBool>) {
+    // In raw mode Ctrl-C is a key; as a signal it means the same as any other. At a prompt it is for what runs there.
+    while signals.next().await == Wish::Stop && away.load(Ordering::Relaxed) {}
+    told.store(true, Ordering::Relaxed);
+}
+
 fn failure(trouble: crate::tui::model::Trouble) -> Failure {
     use crate::tui::model::Trouble;
     match trouble {
         Trouble::Session(error) => error.into(),
         Trouble::Slice(error) => error.into(),
         Trouble::Words(words) => Failure::new(Exit::Usage, words),
+        Trouble::Stopped => Failure::new(Exit::Interrupted, trouble.to_string()),
     }
 }
 

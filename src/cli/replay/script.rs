@@ -80,7 +80,7 @@ fn pane<'a>(replay: &'a Replay, session: &Session) -> Result<Pane<'a>, Failure> 
 impl Script<'_> {
     /// Whether a verb leads anywhere else.
     fn goes(&self) -> bool {
-        self.replay.verb.is_given() && self.replay.verb.diff.is_none()
+        self.replay.verb.goes()
     }
 
     /// Whether it leads to something before, and not so many events back.
@@ -148,9 +148,8 @@ impl Script<'_> {
             let action = if time == 0 { Action::Answer(Ask::Search(way), pattern.clone()) } else { Action::Again(way) };
             self.act(model, action)?;
         } else if let Some(path) = &verb.changes {
-            if time == 0 {
-                self.act(model, Action::Answer(Ask::Select, path.clone()))?;
-            }
+            // What is shown may have chosen another file meanwhile.
+            self.act(model, Action::Answer(Ask::Select, path.clone()))?;
             self.act(model, Action::Change(way))?;
         } else {
             for condition in verb.until.iter().filter(|_| time == 0) {
@@ -238,8 +237,7 @@ impl Script<'_> {
             Pane::Tab(Tab::Diff) => match model.compared() {
                 None => changes(&step.changes)?,
                 Some((from, to)) => {
-                    let (old, new) =
-                        (from.past.state(from.seq).map_err(failure)?, to.past.state(to.seq).map_err(failure)?);
+                    let (old, new) = (from.state().map_err(failure)?, to.state().map_err(failure)?);
                     changes(&tree::files(&old).diff(&tree::files(&new)))?
                 }
             },

@@ -42,6 +42,8 @@ impl Errand {
     /// Does the work.
     pub(crate) fn run(self) -> Done {
         let (way, found) = match &self.work {
+            // Nobody waits for it: others were handed over since.
+            _ if self.leash.is_cancelled() => (Direction::Forward, Err(Trouble::Stopped)),
             Work::Look(look) => {
                 (Direction::Forward, look.run(&self.past, &self.leash).map(|sight| Found::Sight(Box::new(sight))))
             }
@@ -58,10 +60,8 @@ impl Model {
         if !is_due || self.busy.as_ref().is_some_and(|busy| busy.is_seek) {
             return None;
         }
-        if let Some(busy) = self.busy.take() {
-            // What it looks at is not wanted any more.
-            busy.leash.cancel();
-        }
+        // What it looks at is not wanted any more.
+        self.stop();
         let work = match self.seek_due.take() {
             Some(seek) => Work::Seek(seek),
             None => {
@@ -169,9 +169,17 @@ impl Model {
 
     /// Stops a long way; false when there is none.
     pub(super) fn stop_seek(&mut self) -> bool {
-        let Some(busy) = self.busy.as_ref().filter(|busy| busy.is_seek) else { return false };
-        busy.leash.cancel();
-        self.busy = None;
-        true
+        let is_seek = self.busy.as_ref().is_some_and(|busy| busy.is_seek);
+        if is_seek {
+            self.stop();
+        }
+        is_seek
+    }
+
+    /// Waits no more for what is under way.
+    pub(super) fn stop(&mut self) {
+        if let Some(busy) = self.busy.take() {
+            busy.leash.cancel();
+        }
     }
 }

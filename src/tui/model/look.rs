@@ -46,6 +46,13 @@ pub(crate) struct Place {
     pub(crate) seq: Seq,
 }
 
+impl Place {
+    /// The state there.
+    pub(crate) fn state(&self) -> Result<State, Trouble> {
+        self.past.state(self.seq, &Leash::default())
+    }
+}
+
 /// What is to be looked at.
 #[derive(Clone)]
 pub(crate) struct Look {
@@ -92,26 +99,29 @@ pub(crate) struct Sight {
 impl Look {
     /// Looks.
     pub(crate) fn run(&self, past: &Past, leash: &Leash) -> Result<Sight, Trouble> {
-        let step = self.step(past)?;
+        let step = self.step(past, leash)?;
+        past.learn_ends(&step.new);
         let file = self.selected.clone().or_else(|| step.first_file());
         let files = sheets::files(&step, &self.turned);
+        leash.holds()?;
         let detail = match self.tab {
             Tab::Files => Sheet::default(),
             Tab::File => sheets::file(past, &step, file.as_ref(), self.whole_file)?,
             Tab::Slices => sheets::slices(&step, &self.slices)?,
-            Tab::Event if step.call => sheets::call(past, &step)?,
+            Tab::Event if step.call => sheets::call(past, &step, leash)?,
             Tab::Event => sheets::event(past, step.cursor)?,
-            Tab::Output => sheets::output(past, &step)?,
+            Tab::Output => sheets::output(past, &step, leash)?,
             Tab::Diff => sheets::diff(past, &step, self.compared.as_ref(), leash)?,
         };
         Ok(Sight { time: step.new.time(), step, tab: self.tab, file, files, detail })
     }
 
     /// The step alone.
-    pub(crate) fn step(&self, past: &Past) -> Result<Step, Trouble> {
-        let end = if self.whole_call { past.end_of(self.cursor, u64::MAX)?.last } else { self.cursor };
+    fn step(&self, past: &Past, leash: &Leash) -> Result<Step, Trouble> {
+        let end = if self.whole_call { past.end_of(self.cursor, leash)?.last } else { self.cursor };
         let before = self.cursor.saturating_sub(1);
-        let (old, new) = (past.state(before)?, past.state(end)?);
+        let old = past.state(before, leash)?;
+        let new = past.state(end, leash)?;
         let changes = files(&old).diff(&files(&new)).into();
         Ok(Step { cursor: self.cursor, before, after: end, call: self.whole_call, old, new, changes })
     }

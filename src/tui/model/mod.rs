@@ -31,6 +31,8 @@ pub(crate) use condition::{Condition, Predicate, ReadPredicate};
 pub(crate) use errand::{Done, Errand};
 pub(crate) use json::Difference;
 pub(crate) use look::{Place, Sight, Step, Tab};
+#[cfg(test)]
+pub(crate) use past::IsHeld;
 pub(crate) use past::Past;
 pub(crate) use prompt::{Ask, Prompt};
 pub(crate) use sheet::{Sheet, Target, Tone};

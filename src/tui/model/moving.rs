@@ -5,7 +5,7 @@ use std::sync::Arc;
 use foldspace::Seq;
 
 use super::seek::{Seek, Wanted};
-use super::timeline::{NEAR, Reached};
+use super::timeline::{Reach, Reached};
 use super::{Action, Direction, Focus, Model, Tab, Target, Tone, Trouble, Wish};
 
 impl Model {
@@ -91,7 +91,7 @@ impl Model {
             (None, Focus::Detail) => self.scroll(way, self.heights.detail.max(2) - 1),
             (None, Focus::Timeline) => {
                 for _ in 1..self.heights.timeline.max(2) {
-                    match self.rows.next(&self.past, self.cursor, way, NEAR)? {
+                    match self.rows.next(&self.past, self.cursor, way, Reach::Near)? {
                         Reached::Row(seq) => self.cursor = seq,
                         Reached::End | Reached::TooFar => break,
                     }
@@ -122,8 +122,8 @@ impl Model {
 
     fn by_row(&mut self, way: Direction, calls: bool) -> Result<(), Trouble> {
         let reached = match calls {
-            true => self.rows.next_call(&self.past, self.cursor, way, NEAR)?,
-            false => self.rows.next(&self.past, self.cursor, way, NEAR)?,
+            true => self.rows.next_call(&self.past, self.cursor, way, Reach::Near)?,
+            false => self.rows.next(&self.past, self.cursor, way, Reach::Near)?,
         };
         match reached {
             Reached::Row(seq) => self.settle_on(seq),
@@ -247,6 +247,9 @@ impl Model {
         self.rows.folds = super::timeline::Folds::default();
         self.window = super::Window::default();
         self.marks.clear();
+        // What is under way, or was seen, is of the other history.
+        self.stop();
+        (self.seek_due, self.sight) = (None, None);
         self.settle_on(cursor.clamp(1, self.past.head().max(1)));
     }
 

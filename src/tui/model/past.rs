@@ -1,17 +1,19 @@
 //! A history that can only be looked at, and what was read of it lately.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use foldspace::{
-    CallFinished, CallStarted, CallStatus, Change, Digest, Event, EventRef, Recorded, Replay, Seq, Session, SessionId,
-    Sessions, State,
+    CallFinished, CallStarted, CallStatus, Change, ChildStarted, Digest, Event, EventRef, Recorded, Replay, Seq,
+    Session, SessionId, Sessions, State, ToolCalls,
 };
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use super::Trouble;
+use super::seek::Leash;
 use super::sheet::Tone;
 use crate::cli::{calls, diffs, events};
 
@@ -21,8 +23,16 @@ pub(crate) const CHUNK: u64 = 256;
 const CHUNKS: usize = 512;
 /// Gists that are kept.
 const GISTS: usize = 4096;
-/// The kind by which a parent's history tells of a child.
-const CHILD: &str = "ChildStarted";
+/// Cursors that are kept, so that one need not fold from far each time.
+const ANCHORS: usize = 32;
+/// Events from a kept cursor to where it serves, and from a new one to where it is wanted first.
+const NEAR: u64 = 1024;
+const BEHIND: u64 = 512;
+/// Chunks that are looked at for the outcome of a call in the list.
+const NEAR_END: u64 = 4;
+
+/// Tells whether a process holds the store, and so may be making calls.
+pub(crate) type IsHeld = Arc<dyn Fn() -> bool + Send + Sync>;
 
 /// A session's history, read-only: it gives no way to record, and none to a workspace.
 ///
@@ -31,10 +41,13 @@ pub(crate) struct Past {
     session: Session,
     sessions: Sessions,
     head: AtomicU64,
-    shared: bool,
+    is_held: IsHeld,
+    held: AtomicBool,
     chunks: Cache<u64, Arc<[Brief]>>,
     gists: Cache<Seq, Arc<Gist>>,
     ends: Cache<Seq, End>,
+    /// Cursors at places that were looked at. A store that is only read keeps no states itself.
+    anchors: Mutex<BTreeMap<Seq, Replay>>,
 }
 
 /// What is known of an event without reading what it says.
@@ -54,7 +67,7 @@ impl Brief {
 
     /// Whether a child came into being with it.
     pub(crate) fn is_child(&self) -> bool {
-        &*self.kind == CHILD
+        &*self.kind == ChildStarted::KIND
     }
 
     /// The call to which it belongs and which it does not begin.
@@ -78,26 +91,30 @@ pub(crate) struct End {
     /// The last event of it that was seen.
     pub(crate) last: Seq,
     pub(crate) outcome: Option<(CallStatus, u64)>,
+    /// Whether everything that there is was looked at.
+    pub(crate) is_known: bool,
 }
 
 impl Past {
-    /// The history of a session up to its present end. With `shared` another process may be adding to it.
-    pub(crate) fn new(sessions: &Sessions, session: &Session, shared: bool) -> Result<Self, Trouble> {
+    /// The history of a session up to its present end.
+    pub(crate) fn new(sessions: &Sessions, session: &Session, is_held: IsHeld) -> Result<Self, Trouble> {
         Ok(Self {
             head: AtomicU64::new(session.head()?),
             session: session.clone(),
             sessions: sessions.clone(),
-            shared,
+            held: AtomicBool::new(is_held()),
+            is_held,
             chunks: Cache::new(CHUNKS),
             gists: Cache::new(GISTS),
             ends: Cache::new(GISTS),
+            anchors: Mutex::default(),
         })
     }
 
     /// The history of another session of the same store.
     pub(crate) fn sibling(&self, name: &str) -> Result<Self, Trouble> {
         let entry = self.sessions.find(name)?;
-        Self::new(&self.sessions, &self.sessions.session(entry.id)?, self.shared)
+        Self::new(&self.sessions, &self.sessions.session(entry.id)?, Arc::clone(&self.is_held))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -117,11 +134,15 @@ impl Past {
     pub(crate) fn refresh(&self) -> Result<Seq, Trouble> {
         let head = self.session.head()?;
         self.head.store(head, Ordering::Relaxed);
+        // They know of no later events.
+        self.anchors().clear();
+        self.held.store((self.is_held)(), Ordering::Relaxed);
         Ok(head)
     }
 
-    pub(crate) fn state(&self, seq: Seq) -> Result<State, Trouble> {
-        Ok(self.session.state_at(seq)?)
+    pub(crate) fn state(&self, seq: Seq, leash: &Leash) -> Result<State, Trouble> {
+        leash.holds()?;
+        Ok(self.replay(seq)?.state().clone())
     }
 
     pub(crate) fn event(&self, seq: Seq) -> Result<Recorded, Trouble> {
@@ -130,9 +151,34 @@ impl Past {
 
     /// A cursor with the state at a position.
     pub(crate) fn replay(&self, at: Seq) -> Result<Replay, Trouble> {
-        let mut replay = Replay::at_start(&self.session)?;
+        let near = self.anchors().range(..=at).next_back().map(|(_, replay)| replay.clone());
+        let mut replay = match near.filter(|replay| at - replay.position() <= NEAR) {
+            Some(replay) => replay,
+            None => {
+                let mut replay = Replay::at_start(&self.session)?;
+                replay.jump(at.saturating_sub(BEHIND).min(replay.head()))?;
+                self.keep(replay.clone());
+                replay
+            }
+        };
         replay.jump(at.min(replay.head()))?;
         Ok(replay)
+    }
+
+    fn keep(&self, replay: Replay) {
+        let (at, mut anchors) = (replay.position(), self.anchors());
+        anchors.insert(at, replay);
+        if anchors.len() > ANCHORS {
+            let ends = [anchors.keys().next(), anchors.keys().next_back()].into_iter().flatten().copied();
+            if let Some(furthest) = ends.max_by_key(|end| end.abs_diff(at)) {
+                anchors.remove(&furthest);
+            }
+        }
+    }
+
+    fn anchors(&self) -> MutexGuard<'_, BTreeMap<Seq, Replay>> {
+        // Whatever a panic left of it is a cache.
+        self.anchors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Shows events from one position to another, both included, until `visit` says that it is enough.
@@ -152,7 +198,7 @@ impl Past {
         Ok(())
     }
 
-    /// A content, of a long one the beginning.
+    /// A content, whole.
     pub(crate) fn content(&self, digest: &Digest) -> Result<bytes::Bytes, Trouble> {
         Ok(self.session.content(digest)?)
     }
@@ -210,7 +256,7 @@ impl Past {
         }
         let event = self.event(seq)?;
         let view = event.view();
-        let child = (view.kind == CHILD).then(|| {
+        let child = (view.kind == ChildStarted::KIND).then(|| {
             let value = self.session.event_json(&view);
             let name = value.get("name").or_else(|| value.get("child")).and_then(Value::as_str);
             name.unwrap_or("child").to_owned()
@@ -226,14 +272,25 @@ impl Past {
         events::gist(&self.session, event)
     }
 
-    /// How a call ended; nobody looks further than `chunks` for that.
-    pub(crate) fn end_of(&self, call: Seq, chunks: u64) -> Result<End, Trouble> {
+    /// How a call ended.
+    pub(crate) fn end_of(&self, call: Seq, leash: &Leash) -> Result<End, Trouble> {
+        self.end_within(call, u64::MAX, leash)
+    }
+
+    /// The same, as far as it is near enough for a row of a list.
+    pub(crate) fn end_near(&self, call: Seq) -> Result<End, Trouble> {
+        self.end_within(call, NEAR_END, &Leash::default())
+    }
+
+    fn end_within(&self, call: Seq, chunks: u64, leash: &Leash) -> Result<End, Trouble> {
         if let Some(known) = self.ends.get(&call) {
             return Ok(known);
         }
-        let mut end = End { last: call, outcome: None };
         let (first, last) = (call.saturating_sub(1) / CHUNK, self.head().saturating_sub(1) / CHUNK);
-        for number in first..=last.min(first.saturating_add(chunks)) {
+        let until = last.min(first.saturating_add(chunks));
+        let mut end = End { last: call, outcome: None, is_known: until == last };
+        for number in first..=until {
+            leash.holds()?;
             for brief in self.chunk(number)?.iter().filter(|brief| brief.call == Some(call)) {
                 end.last = brief.seq;
                 if &*brief.kind != CallFinished::KIND {
@@ -241,6 +298,7 @@ impl Past {
                 }
                 let finished = self.event(brief.seq)?.typed::<CallFinished>().and_then(Result::ok);
                 end.outcome = finished.map(|finished| (finished.event.status, finished.event.micros));
+                end.is_known = true;
                 self.ends.insert(call, end.clone());
                 return Ok(end);
             }
@@ -248,9 +306,19 @@ impl Past {
         Ok(end)
     }
 
+    /// Remembers the outcomes of which a state knows.
+    pub(crate) fn learn_ends(&self, state: &State) {
+        for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::iter) {
+            if let Some(status) = call.status.filter(|_| self.ends.peek(&call.call).is_none()) {
+                let end = End { last: call.finished, outcome: Some((status, call.micros)), is_known: true };
+                self.ends.insert(call.call, end);
+            }
+        }
+    }
+
     /// How a call without an outcome stands.
     pub(crate) fn unfinished(&self) -> &'static str {
-        if self.shared { "running" } else { "interrupted" }
+        if self.held.load(Ordering::Relaxed) { "running" } else { "interrupted" }
     }
 }
 
@@ -264,7 +332,7 @@ fn tone_of(kind: &str) -> Tone {
         "DeleteEntry" => Tone::Bad,
         "CallStarted" | "CommandResult" | "EvalResult" => Tone::Noted,
         "CallFinished" | "WorkspaceTouched" | "CommandDecided" => Tone::Dim,
-        "SessionStarted" | "MountHydrated" | "DriftFound" | CHILD => Tone::Odd,
+        "SessionStarted" | "MountHydrated" | "DriftFound" | ChildStarted::KIND => Tone::Odd,
         _ => Tone::Plain,
     }
 }

@@ -1,8 +1,9 @@
 //! Regular expressions over events, paths and contents.
 
-use foldspace::{CommandResult, Digest, EvalResult, EventRef, Node, WriteFile};
+use foldspace::{CommandDecided, CommandResult, Digest, EvalResult, EventRef, Node, WriteFile};
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
+use serde_json::Value;
 
 use super::past::Past;
 use crate::cli::calls;
@@ -63,11 +64,38 @@ impl Search {
         let by_event = || {
             self.matches(event.kind.as_bytes())
                 || self.matches(event.agent.as_bytes())
-                || self.matches(past.plain_json(event).to_string().as_bytes())
+                || self.is_said(past, &past.plain_json(event))
         };
         wants(Place::Paths) && by_path()
             || wants(Place::Events) && by_event()
             || wants(Place::Contents) && contents(event).iter().any(|digest| self.is_in(past, digest))
+    }
+
+    /// Whether a text of an event matches: as it is meant, not as JSON escapes it, and long ones where they are kept.
+    fn is_said(&self, past: &Past, event: &Value) -> bool {
+        let mut waiting = vec![event];
+        while let Some(value) = waiting.pop() {
+            let matches = match value {
+                // What names a content is no text.
+                Value::String(text) => text.parse::<Digest>().is_err() && self.matches(text.as_bytes()),
+                Value::Array(items) => {
+                    waiting.extend(items);
+                    false
+                }
+                Value::Object(fields) => match fields.get("$content").and_then(Value::as_str).map(str::parse) {
+                    Some(Ok(content)) => self.is_in(past, &content),
+                    _ => {
+                        waiting.extend(fields.values());
+                        false
+                    }
+                },
+                Value::Null | Value::Bool(_) | Value::Number(_) => false,
+            };
+            if matches {
+                return true;
+            }
+        }
+        false
     }
 
     fn is_in(&self, past: &Past, digest: &Digest) -> bool {
@@ -85,6 +113,9 @@ fn contents(event: &EventRef<'_>) -> Vec<Digest> {
     }
     if let Some(Ok(command)) = event.typed::<CommandResult>() {
         return vec![command.event.stdout.content, command.event.stderr.content];
+    }
+    if let Some(Ok(decided)) = event.typed::<CommandDecided>() {
+        return decided.event.stdin.into_iter().collect();
     }
     match event.typed::<EvalResult>() {
         Some(Ok(code)) => vec![code.event.code, code.event.stdout.content, code.event.stderr.content],

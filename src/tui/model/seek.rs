@@ -8,7 +8,7 @@ use foldspace::{EntryPath, EventRef, Replay, Seq, State};
 use super::condition::{Condition, touches};
 use super::past::{CHUNK, Past};
 use super::search::Search;
-use super::timeline::{Reached, Rows};
+use super::timeline::{Reach, Reached, Rows};
 use super::{Direction, Trouble};
 
 /// Whether a long way is still wanted, and how far it has led.
@@ -32,9 +32,18 @@ impl Leash {
         self.reached.load(Ordering::Relaxed)
     }
 
-    fn at(&self, seq: Seq) -> bool {
+    /// Tells how far it has led; false when it is not wanted any more.
+    pub(super) fn at(&self, seq: Seq) -> bool {
         self.reached.store(seq, Ordering::Relaxed);
         !self.is_cancelled()
+    }
+
+    /// Goes on only with what is still wanted.
+    ///
+    /// # Errors
+    /// [`Trouble::Stopped`].
+    pub(crate) fn holds(&self) -> Result<(), Trouble> {
+        if self.is_cancelled() { Err(Trouble::Stopped) } else { Ok(()) }
     }
 }
 
@@ -74,8 +83,8 @@ impl Seek {
             Reached::End | Reached::TooFar => None,
         };
         match &self.wanted {
-            Wanted::Row(rows) => Ok(reached(rows.next(past, self.from, self.way, u64::MAX)?)),
-            Wanted::Call(rows) => Ok(reached(rows.next_call(past, self.from, self.way, u64::MAX)?)),
+            Wanted::Row(rows) => Ok(reached(rows.next(past, self.from, self.way, Reach::Far(leash))?)),
+            Wanted::Call(rows) => Ok(reached(rows.next_call(past, self.from, self.way, Reach::Far(leash))?)),
             Wanted::Search(search) => self.by_event(past, leash, &|event| search.is_met(past, event).then(String::new)),
             Wanted::Change(path) => self.by_event(past, leash, &|event| touches(event, path).then(String::new)),
             Wanted::Any(conditions) if conditions.iter().any(|condition| condition.needs_state()) => {
@@ -125,9 +134,11 @@ impl Seek {
             }
             return Ok(None);
         }
-        let mut until = self.from.saturating_sub(1);
+        // Each stretch is twice as long as the one after it: what has to be folded before it is not folded too often.
+        let (mut until, mut length) = (self.from.saturating_sub(1), CHUNK);
         while until > 0 && leash.at(until) {
-            let before = until.saturating_sub(CHUNK);
+            let before = until.saturating_sub(length);
+            length = length.saturating_mul(2);
             let mut pass = Pass::begin(past, before, conditions)?;
             let mut last = None;
             while pass.replay.position() < until && !leash.is_cancelled() {

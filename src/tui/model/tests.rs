@@ -292,3 +292,106 @@ fn new_events_are_seen_when_asked_for() {
     does(&mut model, [Action::Refresh]);
     assert_eq!(rows(&model).last(), Some(&19));
 }
+
+#[test]
+fn a_tree_of_thousands_of_levels_is_cut() {
+    let (sessions, session) = fixture::story();
+    let at = fixture::deep(&session, 4000);
+    let mut model = fixture::model(&sessions, &session, at);
+    does(&mut model, [Action::Tab(Tab::Files)]);
+    let shown = detail(&model);
+    assert!(shown.contains("... deeper than can be shown"), "{shown}");
+    assert_eq!(shown.matches(" d/\n").count(), 65, "{shown}");
+    fixture::write(&session, &serde_json::json!({ "file_path": "b.txt", "content": "b" }));
+    does(&mut model, [Action::Refresh, Action::Last]);
+    assert!(detail(&model).starts_with("+ "), "{}", detail(&model));
+}
+
+#[test]
+fn nobody_looks_for_what_is_not_wanted_any_more() {
+    let model = at(8);
+    let leash = seek::Leash::default();
+    leash.cancel();
+    for tab in Tab::ALL {
+        let look = Look { tab, ..model.look() };
+        assert!(matches!(look.run(&model.past, &leash), Err(Trouble::Stopped)), "{tab:?}");
+    }
+    let way = model.rows.next(&model.past, 1, Forward, timeline::Reach::Far(&leash));
+    assert!(matches!(way, Err(Trouble::Stopped)));
+}
+
+#[test]
+fn how_a_call_stands_is_told_only_where_it_is_known() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (sessions, session) = fixture::story();
+    fixture::long_call(&session, 12_000);
+    fixture::write(&session, &serde_json::json!({ "file_path": "last.txt", "content": "" }));
+    fixture::long_call(&session, 3);
+    let held = Arc::new(AtomicBool::new(true));
+    let is_held: IsHeld = Arc::new({
+        let held = Arc::clone(&held);
+        move || held.load(Ordering::Relaxed)
+    });
+    let end_of = |model: &Model, seq| model.window.rows.iter().find(|row| row.seq == seq).unwrap().end.clone();
+    let mut model = fixture::unsettled(&sessions, &session, 19, is_held);
+    assert_eq!(end_of(&model, 19), "...", "its end is far");
+    model.settle();
+    assert!(end_of(&model, 19).starts_with("interrupted"), "{}", end_of(&model, 19));
+    let last = model.past.head() - 3;
+    does(&mut model, [Action::Last]);
+    assert_eq!((model.cursor, end_of(&model, last)), (last, "running".to_owned()));
+    held.store(false, Ordering::Relaxed);
+    does(&mut model, [Action::Refresh]);
+    assert_eq!(end_of(&model, last), "interrupted", "nobody is there to run it");
+}
+
+#[test]
+fn texts_are_searched_as_they_are_meant() {
+    let (sessions, session) = fixture::story();
+    let content = format!("echo \"hi\"\n{}needle\n", "long ".repeat(100));
+    let written = fixture::write(&session, &serde_json::json!({ "file_path": "c.txt", "content": content }));
+    fixture::write(&session, &serde_json::json!({ "file_path": "c.txt", "content": "echo \"ho\"\nend" }));
+    let mut model = fixture::model(&sessions, &session, 1);
+    for (pattern, found) in [("event:echo \"hi\"", written), ("event:needle", written), ("event:\"ho\"$", written + 3)]
+    {
+        does(&mut model, [Action::First, asked(Ask::Search(Forward), pattern)]);
+        assert_eq!(model.cursor, found, "{pattern}");
+    }
+    does(&mut model, [Action::First, asked(Ask::Search(Forward), r"\$content")]);
+    assert_eq!((model.cursor, said(&model)), (1, "nothing found up to the end"));
+}
+
+#[test]
+fn what_was_under_way_ends_with_the_history() {
+    let (sessions, session) = fixture::story();
+    let child = foldspace::NewChild { name: Some("kid".to_owned()), ..foldspace::NewChild::fork_at(14) };
+    sessions.child_of(&session, child).unwrap();
+    let mut model = fixture::model(&sessions, &session, 19);
+    model.apply(asked(Ask::Search(Back), "path:a.txt"));
+    let errand = model.next_errand().unwrap();
+    model.apply(Action::Enter);
+    assert_eq!((model.past.name(), model.cursor, model.sight.is_none()), ("kid", 15, true));
+    model.take(errand.run());
+    assert_eq!(model.cursor, 15, "it looked in the parent");
+    model.settle();
+    let look = {
+        model.apply(Action::Refresh);
+        model.next_errand().unwrap()
+    };
+    model.apply(Action::Leave);
+    model.take(look.run());
+    assert!(model.sight.is_none(), "it is of the child");
+    model.settle();
+    assert_eq!((model.past.name(), model.sight.as_ref().map(|sight| sight.step.cursor)), ("story", Some(19)));
+}
+
+#[test]
+fn a_predicate_is_found_far_back() {
+    let (sessions, session) = fixture::story();
+    fixture::long_call(&session, 3000);
+    let mut model = fixture::model(&sessions, &session, 1);
+    for (condition, stop) in [("calls 7", 19), ("calls 2", 5)] {
+        does(&mut model, [Action::Last, asked(Ask::Jump, "-1"), asked(Ask::Until(Back), condition)]);
+        assert_eq!(model.cursor, stop, "{condition}");
+    }
+}

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use foldspace::{CallStatus, Seq};
 
 use super::past::{Brief, CHUNK, Past};
+use super::seek::Leash;
 use super::sheet::Tone;
 use super::{Direction, Trouble};
 use crate::cli::{events, text};
 
 /// Chunks that are looked at on the input thread for one row; more are left to the other thread.
-pub(crate) const NEAR: u64 = 32;
-/// Chunks that are looked at for the outcome of a call in the list.
-const NEAR_END: u64 = 4;
+const NEAR: u64 = 32;
 /// Lanes that are told apart; who comes later shares the last one.
 pub(crate) const LANES: usize = 6;
 
@@ -52,6 +51,15 @@ impl Folds {
     }
 }
 
+/// How far a way may lead.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Reach<'a> {
+    /// No further than the thread that reads keys may look.
+    Near,
+    /// To the end, as long as that is wanted.
+    Far(&'a Leash),
+}
+
 /// Whose events are shown as rows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Rows {
@@ -82,14 +90,20 @@ impl Rows {
             }
     }
 
-    /// The next row in a direction; nobody looks further than `chunks`.
-    pub(crate) fn next(&self, past: &Past, from: Seq, way: Direction, chunks: u64) -> Result<Reached, Trouble> {
-        self.next_where(past, from, way, chunks, |_| true)
+    /// The next row in a direction.
+    pub(crate) fn next(&self, past: &Past, from: Seq, way: Direction, reach: Reach<'_>) -> Result<Reached, Trouble> {
+        self.next_where(past, from, way, reach, |_| true)
     }
 
     /// The next row that begins a call, or belongs to none.
-    pub(crate) fn next_call(&self, past: &Past, from: Seq, way: Direction, chunks: u64) -> Result<Reached, Trouble> {
-        self.next_where(past, from, way, chunks, Brief::is_call)
+    pub(crate) fn next_call(
+        &self,
+        past: &Past,
+        from: Seq,
+        way: Direction,
+        reach: Reach<'_>,
+    ) -> Result<Reached, Trouble> {
+        self.next_where(past, from, way, reach, Brief::is_call)
     }
 
     fn next_where(
@@ -97,7 +111,7 @@ impl Rows {
         past: &Past,
         from: Seq,
         way: Direction,
-        chunks: u64,
+        reach: Reach<'_>,
         wanted: fn(&Brief) -> bool,
     ) -> Result<Reached, Trouble> {
         let fits = |brief: &&Brief| self.shows(brief) && wanted(brief);
@@ -108,7 +122,14 @@ impl Rows {
             Direction::Back if from <= 1 => return Ok(Reached::End),
             Direction::Back => (from - 2) / CHUNK,
         };
+        let chunks = match reach {
+            Reach::Near => NEAR,
+            Reach::Far(_) => u64::MAX,
+        };
         for step in 0..=chunks {
+            if let Reach::Far(leash) = reach {
+                leash.holds()?;
+            }
             let found = match way {
                 Direction::Forward => {
                     let number = start.saturating_add(step);
@@ -162,7 +183,7 @@ impl Window {
         let mut above = Vec::new();
         let mut at = cursor;
         while above.len() + 1 < height
-            && let Reached::Row(seq) = rows.next(past, at, Direction::Back, NEAR)?
+            && let Reached::Row(seq) = rows.next(past, at, Direction::Back, Reach::Near)?
         {
             above.push(seq);
             at = seq;
@@ -178,7 +199,7 @@ impl Window {
         let mut below = Vec::new();
         at = cursor;
         while below.len() + 1 < height
-            && let Reached::Row(seq) = rows.next(past, at, Direction::Forward, NEAR)?
+            && let Reached::Row(seq) = rows.next(past, at, Direction::Forward, Reach::Near)?
         {
             below.push(seq);
             at = seq;
@@ -236,7 +257,7 @@ impl Window {
 
 /// How a call ended, in a few characters.
 fn ending(past: &Past, call: Seq) -> Result<(String, Tone), Trouble> {
-    let end = past.end_of(call, NEAR_END)?;
+    let end = past.end_near(call)?;
     Ok(match end.outcome {
         Some((status, micros)) => {
             let tone = match status {
@@ -246,6 +267,8 @@ fn ending(past: &Past, call: Seq) -> Result<(String, Tone), Trouble> {
             };
             (format!("{} {}", events::status_word(status), text::duration(micros)), tone)
         }
-        None => (past.unfinished().to_owned(), Tone::Odd),
+        None if end.is_known => (past.unfinished().to_owned(), Tone::Odd),
+        // Further away than anybody looks for a row: who goes there is told.
+        None => ("...".to_owned(), Tone::Dim),
     })
 }

@@ -13,6 +13,9 @@ pub(crate) enum Trouble {
     /// A slice without a JSON form.
     #[error(transparent)]
     Slice(#[from] SliceError),
+    /// Nobody wants it any more.
+    #[error("stopped")]
+    Stopped,
     /// Anything else.
     #[error("{0}")]
     Words(String),

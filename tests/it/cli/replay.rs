@@ -87,6 +87,8 @@ fn searches_conditions_and_changes() {
     assert_eq!(places(&["--search", "zwei", "--backward"]), [9, 8]);
     assert_eq!(places(&["--search", "path:^/src"]), [6]);
     assert_eq!(places(&["--changes", "/a.txt"]), [3, 9, 14]);
+    let shown = ["--changes", "a.txt", "--show", "file", "src/main.rs"];
+    assert_eq!(places(&shown), [3, 9, 14], "another file is shown, and not followed");
     assert_eq!(places(&["--until", "path src/**", "--until", "failed"]), [6, 12]);
     assert_eq!(places(&["--until", "agent tidy", "--at", "13"]), [14, 15]);
     assert_eq!(places(&["--until", "Usage.calls >= 3"]), [8]);
@@ -102,6 +104,9 @@ fn searches_conditions_and_changes() {
         (&["--diff", "nobody..3"], 3),
         (&["--diff", "3..99"], 2),
         (&["--step", "1", "--back", "1"], 2),
+        (&["--all"], 2),
+        (&["--backward", "--show", "event"], 2),
+        (&["--diff", "3..4", "--all"], 2),
         (&["--search", "nowhere at all"], 1),
         (&["--search", "nowhere at all", "--all"], 1),
     ] {
@@ -215,19 +220,29 @@ fn keys_at_a_terminal_and_the_terminal_restored() {
 }
 
 #[test]
-fn a_shell_in_a_copy_of_the_past() {
+fn a_prompt_in_a_copy_of_the_past() {
     let world = World::with_story();
     let mut command = world.command(&["replay", "story", "--at", "4"]);
-    command.env("SHELL", "/bin/sh");
+    command.env("SHELL", "/bin/false");
     let mut debugger = Terminal::of(command);
     see(&debugger, "event 4 of 15");
     debugger.type_in("!");
-    debugger.wait_for("a copy that is thrown away", 1);
-    debugger.type_in("tr a-z A-Z < a.txt; echo at=$FOLDSPACE_POSITION; exit\n");
+    debugger.wait_for("this is a copy", 1);
+    debugger.wait_for("story@4", 1);
+    assert!(!debugger.is_raw());
+    debugger.type_in("tr a-z A-Z < a.txt; echo new > b.txt\n");
     debugger.wait_for("TWO", 1);
-    debugger.wait_for("at=story@4", 1);
-    see(&debugger, "the shell ended with 0");
+    debugger.type_in("rm -rf /\n");
+    debugger.wait_for("not allowed", 1);
+    debugger.type_in("sleep 1000\n");
+    debugger.wait_for("sleep 1000", 1);
+    debugger.signal("-INT");
+    debugger.wait_for("interrupted", 1);
+    debugger.type_in("exit\n");
+    see(&debugger, "the copy is gone");
+    assert!(debugger.is_raw(), "Ctrl-C at the prompt is not for the debugger");
     debugger.type_in("q");
+    debugger.wait_for(LEFT, 2);
     assert_eq!(debugger.end(), 0);
     assert_eq!(world.json_lines(&["log", "story"]).len(), 15, "nothing was recorded");
 }

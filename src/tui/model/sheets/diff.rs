@@ -23,13 +23,14 @@ pub(crate) fn diff(
         Some((from, to)) => {
             let name = |place: &Place| format!("{}@{}", text::one_line(place.past.name(), 60), place.seq);
             let title = format!("difference {}..{}", name(from), name(to));
-            (title, from.past.state(from.seq)?, to.past.state(to.seq)?)
+            (title, from.past.state(from.seq, leash)?, to.past.state(to.seq, leash)?)
         }
     };
     let changes = look::files(&old).diff(&look::files(&new));
     let mut sheet = Sheet::new(format!("{title}: {}", text::count(changes.len() as u64, "entry")));
     let mut others = Vec::new();
     for slice in new.registry().slices() {
+        leash.holds()?;
         let json = |state: &foldspace::State| state.slice_json(slice.name).transpose();
         if slice.name != foldspace::VirtualFileSystem::NAME
             && !differences(&json(&old)?.unwrap_or_default(), &json(&new)?.unwrap_or_default()).is_empty()

@@ -7,6 +7,7 @@ use crate::cli::{events, text};
 use crate::tui::model::Trouble;
 use crate::tui::model::look::Step;
 use crate::tui::model::past::Past;
+use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
 
 /// Events of a call that are listed.
@@ -32,9 +33,9 @@ fn about(event: &Recorded, sheet: &mut Sheet) {
 }
 
 /// A call: its parameters, its result, its events.
-pub(crate) fn call(past: &Past, step: &Step) -> Result<Sheet, Trouble> {
+pub(crate) fn call(past: &Past, step: &Step, leash: &Leash) -> Result<Sheet, Trouble> {
     let started = past.event(step.cursor)?;
-    let end = past.end_of(step.cursor, u64::MAX)?;
+    let end = past.end_of(step.cursor, leash)?;
     let known = started.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);
     let tool = known.as_ref().map_or("?", |call| call.tool.as_str());
     let status = match end.outcome {
@@ -63,7 +64,7 @@ pub(crate) fn call(past: &Past, step: &Step) -> Result<Sheet, Trouble> {
             listed += 1;
             sheet.add(Tone::Plain, format!("  {:>5}  {:<14} {}", event.seq, event.kind, past.gist_of(event)));
         }
-        listed < EVENTS_MAX
+        listed < EVENTS_MAX && !leash.is_cancelled()
     })?;
     Ok(sheet)
 }

@@ -14,16 +14,19 @@ const LINES_MAX: usize = 5_000;
 /// Entries of a tree that is shown open.
 const SMALL: usize = 40;
 
+/// Directories within each other that are shown: a path may have thousands.
+const DEPTH_MAX: usize = 64;
+
 /// The tree: `+` came, `-` is gone, `~` is another, `*` has changes in it.
 pub(crate) fn files(step: &Step, turned: &BTreeSet<EntryPath>) -> Sheet {
     let tree = look::files(&step.new);
-    let mut changed = BTreeMap::new();
-    let mut above = BTreeSet::new();
+    let (mut changed, mut above) = (BTreeMap::new(), BTreeSet::new());
+    let mut gone: BTreeMap<EntryPath, Vec<_>> = BTreeMap::new();
     for change in step.changes.iter() {
         changed.insert(change.path().clone(), change);
-        let mut parent = change.path().parent();
-        while let Some(path) = parent.filter(|path| above.insert(path.clone())) {
-            parent = path.parent();
+        above.extend(directories_above(change.path()));
+        if let (Change::Removed { before, .. }, Some(parent)) = (change, change.path().parent()) {
+            gone.entry(parent).or_default().push((change.path(), before));
         }
     }
     let count = |sign| changed.values().filter(|change| sign_of(change) == sign).count();
@@ -33,12 +36,20 @@ pub(crate) fn files(step: &Step, turned: &BTreeSet<EntryPath>) -> Sheet {
     };
     let entries = text::count(tree.len() as u64, "entry");
     let mut sheet = Sheet::new(format!("files at {}: {entries}, {counts}", step.after));
-    let mut walk = Walk { tree: &tree, changed: &changed, above: &above, turned, sheet: &mut sheet };
+    let mut walk = Walk { tree: &tree, changed: &changed, above: &above, gone: &gone, turned, sheet: &mut sheet };
     walk.directory(&EntryPath::root(), 0);
     if sheet.lines.is_empty() {
         sheet.add(Tone::Dim, "no files");
     }
     sheet
+}
+
+/// The directories that have a path in them, as far down as any are shown.
+fn directories_above(path: &EntryPath) -> impl Iterator<Item = EntryPath> {
+    let bytes = path.as_bytes();
+    let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
+    let named = slashes.take(DEPTH_MAX).filter_map(|at| EntryPath::from_bytes(&bytes[..at]).ok());
+    std::iter::once(EntryPath::root()).chain(named)
 }
 
 fn sign_of(change: &Change) -> char {
@@ -54,6 +65,8 @@ struct Walk<'a> {
     changed: &'a BTreeMap<EntryPath, &'a Change>,
     /// Directories with changes in them.
     above: &'a BTreeSet<EntryPath>,
+    /// What is gone from each directory.
+    gone: &'a BTreeMap<EntryPath, Vec<(&'a EntryPath, &'a Entry)>>,
     turned: &'a BTreeSet<EntryPath>,
     sheet: &'a mut Sheet,
 }
@@ -64,14 +77,8 @@ impl Walk<'_> {
         let room = LINES_MAX.saturating_sub(self.sheet.lines.len());
         let present = self.tree.children(directory).take(room + 1);
         entries.extend(present.map(|(path, entry)| (path.clone(), entry.clone())));
-        if self.above.contains(directory) {
-            let gone = self.changed.iter().filter(|(path, _)| path.parent().as_ref() == Some(directory));
-            let gone = gone.filter_map(|(path, change)| match change {
-                Change::Removed { before, .. } => Some((path.clone(), before.clone())),
-                Change::Added { .. } | Change::Changed { .. } => None,
-            });
-            entries.extend(gone.take(room));
-        }
+        let gone = self.gone.get(directory).into_iter().flatten();
+        entries.extend(gone.take(room).map(|(path, entry)| ((*path).clone(), (*entry).clone())));
         for (path, entry) in entries {
             if self.sheet.lines.len() >= LINES_MAX {
                 if self.sheet.lines.len() == LINES_MAX {
@@ -86,7 +93,7 @@ impl Walk<'_> {
     fn entry(&mut self, path: &EntryPath, entry: &Entry, depth: usize) {
         let within = self.above.contains(path);
         // Where something changed is open, and all of a small tree, until somebody closes it.
-        let by_itself = within || self.tree.len() <= SMALL;
+        let by_itself = within || self.tree.len() <= SMALL || depth >= DEPTH_MAX;
         let open = entry.is_directory() && by_itself != self.turned.contains(path);
         let (sign, tone) = match self.changed.get(path).map(|change| sign_of(change)) {
             Some('+') => ('+', Tone::Good),
@@ -114,8 +121,10 @@ impl Walk<'_> {
             false => Target::File(path.clone()),
         };
         self.sheet.add_for(tone, shown, Some(target));
-        if open {
-            self.directory(path, depth + 1);
+        match open {
+            true if depth < DEPTH_MAX => self.directory(path, depth + 1),
+            true => self.sheet.add(Tone::Odd, format!("  {indent}  ... deeper than can be shown")),
+            false => {}
         }
     }
 }

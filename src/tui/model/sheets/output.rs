@@ -7,13 +7,14 @@ use crate::cli::text;
 use crate::tui::model::Trouble;
 use crate::tui::model::look::Step;
 use crate::tui::model::past::Past;
+use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
 
 /// Bytes of one stream that are shown.
 const BYTES_MAX: usize = 1 << 20;
 
 /// The output of the call to which the step belongs: its commands', or else its result.
-pub(crate) fn output(past: &Past, step: &Step) -> Result<Sheet, Trouble> {
+pub(crate) fn output(past: &Past, step: &Step, leash: &Leash) -> Result<Sheet, Trouble> {
     let event = past.event(step.cursor)?;
     let Some(call) = event.call else {
         let mut sheet = Sheet::new("output");
@@ -21,8 +22,9 @@ pub(crate) fn output(past: &Past, step: &Step) -> Result<Sheet, Trouble> {
         return Ok(sheet);
     };
     let mut sheet = Sheet::new(format!("output of call {call}"));
-    let end = past.end_of(call, u64::MAX)?;
-    for event in printing(past, call, end.last)? {
+    let end = past.end_of(call, leash)?;
+    for event in printing(past, call, end.last, leash)? {
+        leash.holds()?;
         if let Some(Ok(command)) = event.typed::<CommandResult>() {
             let command = command.event;
             sheet.add(Tone::Noted, format!("$ {}", text::one_line(&command.command.to_string(), 1000)));
@@ -46,13 +48,13 @@ pub(crate) fn output(past: &Past, step: &Step) -> Result<Sheet, Trouble> {
 }
 
 /// The events of a call that tell of something printed.
-fn printing(past: &Past, call: Seq, last: Seq) -> Result<Vec<Recorded>, Trouble> {
+fn printing(past: &Past, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Recorded>, Trouble> {
     let mut found = Vec::new();
     past.visit(call, last, &mut |event| {
         if event.call == Some(call) && [CommandResult::KIND, EvalResult::KIND].contains(&event.kind) {
             found.push(event.to_recorded());
         }
-        true
+        !leash.is_cancelled()
     })?;
     Ok(found)
 }
