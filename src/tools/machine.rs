@@ -152,16 +152,14 @@ impl Machine {
     }
 
     /// Records what somebody changed on the disk outside of any call. A disk that is blank, since a rewind could
-    /// neither be done nor undone, is filled first: what is half done there is nobody's change.
+    /// neither be done nor undone, is refused: what is half done there is nobody's change. Opening fills it.
     pub(super) async fn record_drift(&self, session: &Session) -> Result<(), ToolError> {
         if self.workspace.capture().is_none() {
             return Ok(());
         }
         if self.workspace.is_blank() {
-            let (machine, session) = (self.clone(), session.clone());
-            let filled = tokio::task::spawn_blocking(move || machine.prepare(&session));
-            let stopped = |_| ToolError::new("the disk could not be filled: that was stopped");
-            return filled.await.map_err(stopped)?.map_err(|error| ToolError::new(error.to_string()));
+            let what = "the workspace's files are not those of the session, since going back to others failed half-way";
+            return Err(ToolError::new(format!("{what}; open the session again, which makes them so")));
         }
         let captured = self.captured(session, files_of(session)?).await?;
         // Only then does the state show it.

@@ -194,7 +194,7 @@ mod tests {
         #[test]
         fn what_is_left_is_left_and_all_else_leads_there(now in tree(true), then in tree(true)) {
             let plan = Plan::between(&now, &then);
-            let reached = plan.after(&now, plan.steps.len(), Timestamp(2));
+            let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             let node = |tree: &VirtualFileSystem, path| tree.get(path).map(|entry| entry.node.clone());
             for path in &plan.left {
                 prop_assert_eq!(node(&reached, path), node(&now, path), "{} was touched", path);
