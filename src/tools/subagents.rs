@@ -177,7 +177,7 @@ where
     let mut running = Vec::with_capacity(children.len());
     for (number, (begun, task, isolation)) in children.into_iter().enumerate() {
         running.push(match begun {
-            Err(result) => Running::Never(result),
+            Err(result) => Running::Never(Box::new(result)),
             Ok(dispatcher) => {
                 let context = ChildContext { dispatcher: dispatcher.clone(), task, number, cancel: cancel.clone() };
                 let working = worked(Arc::clone(&work), context, Arc::clone(&places));
@@ -207,7 +207,7 @@ where
 /// A child that may be at work.
 enum Running {
     /// It never began.
-    Never(SubagentResult),
+    Never(Box<SubagentResult>),
     Begun {
         dispatcher: Dispatcher,
         /// Whether it has a session of its own.
@@ -220,7 +220,7 @@ impl Running {
     /// Waits for its end; gives the dispatcher back where it is to be merged.
     async fn end(self) -> (SubagentResult, Option<Dispatcher>) {
         let (dispatcher, is_own, ended) = match self {
-            Self::Never(result) => return (result, None),
+            Self::Never(result) => return (*result, None),
             Self::Begun { dispatcher, is_own, ended } => (dispatcher, is_own, ended),
         };
         let outcome = ended.await.unwrap_or(SubagentOutcome::Cancelled);

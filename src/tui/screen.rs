@@ -1,6 +1,6 @@
 //! The loop between a terminal and the debugger.
 
-use std::io::{self, Stdout};
+use std::io::{self, IsTerminal, Stdout};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use crossterm::terminal::{
 use foldspace::Seq;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use rustix::event::{PollFd, PollFlags, Timespec};
 use tui_input::InputRequest;
 
 use super::draw::{Styles, draw, heights};
@@ -110,6 +111,10 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
         }
         held.terminal.draw(|frame| draw(frame, &model, styles))?;
         let patience = if model.is_busy() { BUSY } else { IDLE };
+        if hung_up(patience)? {
+            return Ok(Ending::Told);
+        }
+        let patience = if io::stdin().is_terminal() { Duration::ZERO } else { patience };
         if event::poll(patience)? {
             take_keys(&mut model)?;
         }
@@ -125,6 +130,23 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
         if told.load(Ordering::Relaxed) {
             return Ok(Ending::Told);
         }
+    }
+}
+
+/// Waits for something to read; whether the terminal is gone. Asked first, because crossterm reads on for ever from
+/// one that is.
+fn hung_up(patience: Duration) -> io::Result<bool> {
+    let input = io::stdin();
+    if !input.is_terminal() {
+        return Ok(false);
+    }
+    let mut asked = [PollFd::new(&input, PollFlags::IN)];
+    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+    match rustix::event::poll(&mut asked, Some(&patience)) {
+        Ok(_) => Ok(asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)),
+        // A signal: the size has changed, or the debugger is told to end.
+        Err(rustix::io::Errno::INTR) => Ok(false),
+        Err(error) => Err(error.into()),
     }
 }
 

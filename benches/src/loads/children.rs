@@ -77,7 +77,8 @@ impl Parent {
     /// # Errors
     /// What the store says.
     pub fn know(&self) -> Result<()> {
-        Ok(drop(self.session.state()?))
+        self.session.state()?;
+        Ok(())
     }
 
     /// As many bytes into a bare preallocated file, and one fdatasync.

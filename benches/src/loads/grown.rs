@@ -151,7 +151,10 @@ impl Grown {
     /// When they can't be written.
     pub fn plain(&self) -> Result<Plain> {
         let session = self.dispatcher.session();
-        Plain::of(|directory| Ok(drop(materialise(session, &session.state()?, directory)?)))
+        Plain::of(|directory| {
+            materialise(session, &session.state()?, directory)?;
+            Ok(())
+        })
     }
 
     /// Below it lies all that there is of the session.

@@ -84,8 +84,8 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     );
     let host = || Ok(WorkspaceSpec::Host(HostOptions::default()));
     let podman = || Ok(WorkspaceSpec::Podman(options()?));
-    let specs: [(&str, bool, &dyn Fn() -> Result<WorkspaceSpec>); 2] =
-        [("Podman", true, &podman), ("host directory", false, &host)];
+    type Kind<'a> = (&'a str, bool, &'a dyn Fn() -> Result<WorkspaceSpec>);
+    let specs: [Kind<'_>; 2] = [("Podman", true, &podman), ("host directory", false, &host)];
     for (name, is_judged, spec) in specs {
         let mut rewinds = Rewinds::of(spec()?, 10_000)?;
         let mut cells = Vec::new();

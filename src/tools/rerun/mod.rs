@@ -190,7 +190,7 @@ fn steps(past: &Past, start: Seq, until: Option<Seq>) -> Result<Vec<Step>, Sessi
     let happenings = past.happenings(start, until.unwrap_or(Seq::MAX))?.into_iter();
     Ok(happenings
         .map(|happening| match happening {
-            Happening::Call(call) => Step::Recorded(call),
+            Happening::Call(call) => Step::Recorded(*call),
             Happening::Outside(outside) => Step::Outside(outside),
         })
         .collect())

@@ -66,7 +66,7 @@ pub(super) struct Outside {
 /// What a history is made of.
 #[derive(Debug, Clone)]
 pub(super) enum Happening {
-    Call(RecordedCall),
+    Call(Box<RecordedCall>),
     Outside(Outside),
 }
 
@@ -183,7 +183,7 @@ impl Past {
         let happenings = self.happenings(from, Seq::MAX)?.into_iter();
         Ok(happenings
             .filter_map(|happening| match happening {
-                Happening::Call(call) => Some(call),
+                Happening::Call(call) => Some(*call),
                 Happening::Outside(_) => None,
             })
             .collect())
@@ -197,7 +197,7 @@ impl Past {
             if event.seq < finished { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         })?;
         let found = reading.happenings.into_values().find_map(|happening| match happening {
-            Happening::Call(found) if found.call == call => Some(found),
+            Happening::Call(found) if found.call == call => Some(*found),
             _ => None,
         });
         Ok(found.map(|mut found| {
@@ -286,7 +286,7 @@ impl Reading {
             let Recorded { agent, event: CallStarted { tool, params }, .. } = started;
             let (limits, decisions, changes) = (self.held.limits_of(&agent), Vec::new(), Vec::new());
             let begun = RecordedCall { call, tool, agent, params, outcome: None, decisions, changes, limits };
-            self.happenings.insert(place, Happening::Call(begun));
+            self.happenings.insert(place, Happening::Call(Box::new(begun)));
             self.open.push(call);
             return;
         }

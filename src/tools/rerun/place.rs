@@ -66,7 +66,7 @@ impl<'a> Place<'a> {
         let answers = Arc::new(Answers::new(rules.asker.clone(), is_sandboxed));
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
         let dispatcher = Dispatcher::with_rules(session, tools, workspace, rules)?;
-        if !is_fork && Past::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.len() > 0 {
+        if !is_fork && !Past::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.is_empty() {
             return Err(RerunError::NotFresh(dispatcher.session().name().to_owned()));
         }
         Ok(Self { past, dispatcher, answers, missing: Vec::new(), limited: Vec::new(), start, is_fork })

@@ -198,7 +198,8 @@ impl Work {
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
         let names = slices.iter().map(|slice| slice.name.to_string()).collect();
         let mut recorded = None;
-        if !self.options.dry_run && !(plan.is_empty() && slices.is_empty()) {
+        let differs = !plan.is_empty() || !slices.is_empty();
+        if differs && !self.options.dry_run {
             let commit = self.commit(from, &plan, slices)?;
             let (session, workspace) = (&self.session, self.workspace.as_ref());
             let committed =

@@ -4,6 +4,12 @@ use std::time::Duration;
 
 use insta::assert_snapshot;
 
+use std::fs::File;
+use std::io::Read;
+use std::process::Stdio;
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
 use super::World;
 use super::terminal::Terminal;
 
@@ -256,4 +262,31 @@ fn a_signal_restores_the_terminal_too() {
     debugger.wait_for(LEFT, 1);
     assert!(!debugger.is_raw());
     assert_eq!(debugger.end(), 130);
+}
+
+/// A terminal that goes away, as a window does, and not a byte more comes from it.
+#[test]
+fn it_ends_with_its_terminal() {
+    let world = World::with_story();
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+    grantpt(&master).unwrap();
+    unlockpt(&master).unwrap();
+    let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
+    let side = || Stdio::from(File::options().read(true).write(true).open(&path).unwrap());
+    let mut command = world.command(&["replay", "story"]);
+    let mut child = command.env("TERM", "xterm").stdin(side()).stdout(side()).stderr(side()).spawn().unwrap();
+    drop(command);
+    let (mut master, mut seen, mut buffer) = (File::from(master), Vec::new(), [0; 4096]);
+    while !String::from_utf8_lossy(&seen).contains("event 13 of 15") {
+        let read = master.read(&mut buffer).unwrap();
+        seen.extend_from_slice(&buffer[..read]);
+    }
+    drop(master);
+    let ended = (0..1500).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        child.try_wait().unwrap().is_some()
+    });
+    drop(child.kill());
+    child.wait().unwrap();
+    assert!(ended, "it goes on without a terminal");
 }
