@@ -25,7 +25,11 @@ impl Exit {
     /// Every way to end: its code and what it means. The only table of them.
     const TABLE: [(Self, u8, &'static str); 8] = [
         (Self::Ok, 0, "all went well"),
-        (Self::Failed, 1, "a call failed; verify, fsck, doctor or materialise has a fault to tell; grep found nothing"),
+        (
+            Self::Failed,
+            1,
+            "a call failed; verify, fsck, doctor or materialise has a fault to tell, rerun a difference, merge a conflict; grep or bisect found nothing",
+        ),
         (Self::Usage, 2, "the command, the script or the position is not right"),
         (Self::NotFound, 3, "no such session, path, event or store"),
         (Self::Busy, 4, "another process has the store"),

@@ -262,8 +262,7 @@ fn what_ran_is_recorded_although_the_tool_s_own_work_fails() {
 fn a_command_that_was_given_up_is_over_before_the_next_one_runs() {
     let world = World::new();
     let dispatcher = world.dispatcher(Arc::new(world.workspace()));
-    let call =
-        json!({ "left": "echo 1 > f; sleep 60; echo 2 > f", "then": "cat f; ps -e -o args | grep -c '^sleep 6[0]' " });
+    let call = json!({ "left": "echo 1 > f; sleep 60.17; echo 2 > f", "then": "cat f; ps -e -o args | grep -c '^sleep 60[.]17' " });
     let outcome = runtime().block_on(dispatcher.call(ToolCall::new("twice", call))).unwrap();
     assert!(outcome.is_ok(), "{}", outcome.text);
     let results = world.events::<CommandResult>();

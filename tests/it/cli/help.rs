@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use super::World;
 
-const COMMANDS: [&str; 20] = [
+const COMMANDS: [&str; 34] = [
     "run",
     "sessions",
     "log",
@@ -25,6 +25,20 @@ const COMMANDS: [&str; 20] = [
     "tools",
     "completions",
     "man",
+    "exec",
+    "shell",
+    "clone",
+    "tree",
+    "merge",
+    "rewind",
+    "rerun",
+    "what-if",
+    "replay",
+    "blame",
+    "history",
+    "bisect",
+    "materialise",
+    "doctor",
 ];
 
 #[test]
@@ -39,7 +53,7 @@ fn help_names_every_command_and_exit_code() {
     assert_snapshot!(format!("codes:\n{codes}"), @"
     codes:
         0  all went well
-        1  a call failed; verify, fsck, doctor or materialise has a fault to tell; grep found nothing
+        1  a call failed; verify, fsck, doctor or materialise has a fault to tell, rerun a difference, merge a conflict; grep or bisect found nothing
         2  the command, the script or the position is not right
         3  no such session, path, event or store
         4  another process has the store

@@ -34,16 +34,31 @@ fn what_both_did_comes_together() {
     let world =
         world("sed -i s/1/one/ a.txt", "sed -i s/5/five/ a.txt; rm -r old; mkdir -p new/deep; echo n > new/deep/n");
     let before = head(&world, "main");
-    assert_snapshot!(world.run(&["merge", "worker", "--dry-run"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker", "--dry-run"]), @"
+    removed  old         from 12
+    changed  a.txt       from 13, lines of both
+    added    new/deep/n  from 14
+    would merge 3 entries into main: changes of worker from 7 to 15
+    [exit 0]
+    ");
     assert_eq!(head(&world, "main"), before);
-    assert_snapshot!(world.run(&["merge", "worker"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker"]), @"
+    removed  old         from 12
+    changed  a.txt       from 13, lines of both
+    added    new/deep/n  from 14
+    merged 3 entries into main at 14: changes of worker from 7 to 15
+    [exit 0]
+    ");
     assert_eq!(world.printed(&["cat", "main", "a.txt"]), "one\n2\n3\n4\nfive\n");
     assert_eq!(
         world.printed(&["exec", "main", "--", "/bin/sh", "-c", "cat a.txt new/deep/n; ls"]),
         "one\n2\n3\n4\nfive\nn\na.txt\nnew\n"
     );
     let head = head(&world, "main");
-    assert_snapshot!(world.run(&["merge", "worker"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker"]), @"
+    nothing to merge: worker has changed no file since 15
+    [exit 0]
+    ");
     assert_eq!(super::merge::head(&world, "main"), head);
     assert!(world.run(&["verify", "main"]).ends_with("[exit 0]"));
 }
@@ -52,12 +67,44 @@ fn what_both_did_comes_together() {
 fn conflicts_are_shown_and_decided() {
     let world =
         world("sed -i s/3/ours/ a.txt; echo more >> old/b.txt", "sed -i s/3/theirs/ a.txt; rm -r old; echo n > n");
-    assert_snapshot!(world.run(&["merge", "worker"]), @"");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker"]), @"
+    conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
+    conflict  old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
+    error: 2 conflicts to be decided; nothing was merged into main
+    hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
+    [exit 1]
+    ");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "old", "--theirs", "n"]), @"
+    conflict  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
+    ours      old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
+    note: /n: nothing is in conflict there, so nothing was chosen
+    error: 1 conflict to be decided; nothing was merged into main
+    hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
+    [exit 1]
+    ");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "/", "--theirs", "a.txt"]), @"
+    changed  a.txt  from 13
+    added    n      from 14
+    theirs  a.txt      here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
+    ours    old/b.txt  here: file 7 B [id]   child: nothing                 changed here, removed by the child
+    merged 2 entries into main at 17: changes of worker from 7 to 15
+    [exit 0]
+    ");
     assert_eq!(world.printed(&["cat", "main", "a.txt"]), "1\n2\ntheirs\n4\n5\n");
     assert_eq!(world.printed(&["cat", "main", "old/b.txt"]), "b\nmore\n");
-    assert_snapshot!(world.run(&["state", "main", "Merges"]), @"");
+    assert_snapshot!(world.run(&["state", "main", "Merges"]), @r#"
+    {
+      "merges": {
+        "[session]": {
+          "child_at": 15,
+          "seq": 17,
+          "time": "[time]"
+        }
+      },
+      "conflicts": {}
+    }
+    [exit 0]
+    "#);
 }
 
 #[test]
@@ -77,14 +124,39 @@ fn as_json_it_tells_the_same() {
 #[test]
 fn what_makes_no_sense_is_refused() {
     let world = world("true", "echo n > n");
-    assert_snapshot!(world.run(&["merge", "main"]), @"");
-    assert_snapshot!(world.run(&["merge", "main", "--into", "worker"]), @"");
-    assert_snapshot!(world.run(&["merge", "worker", "--into", "worker"]), @"");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"");
-    assert_snapshot!(world.run(&["merge", "worker", "--ours", "../a"]), @"");
-    assert_snapshot!(world.run(&["merge", "nobody"]), @"");
+    assert_snapshot!(world.run(&["merge", "main"]), @"
+    error: session main began by itself: it has no parent
+    hint: `foldspace clone` makes children; `foldspace tree` shows them
+    [exit 2]
+    ");
+    assert_snapshot!(world.run(&["merge", "main", "--into", "worker"]), @"
+    error: session main does not come from session worker, so there is nothing to merge it by
+    hint: `foldspace tree` shows what comes from what
+    [exit 2]
+    ");
+    assert_snapshot!(world.run(&["merge", "worker", "--into", "worker"]), @"
+    error: session worker shares its files with its parent: what it does is there already
+    [exit 2]
+    ");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"
+    error: both sides are chosen for /a; choose one
+    [exit 2]
+    ");
+    assert_snapshot!(world.run(&["merge", "worker", "--ours", "../a"]), @r#"
+    error: path "../a": `.` and `..` are not allowed; give the path from the workspace root
+    [exit 2]
+    "#);
+    assert_snapshot!(world.run(&["merge", "nobody"]), @r#"
+    error: no session is called "nobody", and no id begins so
+    hint: `foldspace sessions` lists them
+    [exit 3]
+    "#);
     world.printed(&["remove", "main", "--yes"]);
-    assert_snapshot!(world.run(&["merge", "worker"]), @"");
+    assert_snapshot!(world.run(&["merge", "worker"]), @"
+    error: the parent of worker, main, was removed
+    hint: say with --into into which session further up it is to be merged
+    [exit 3]
+    ");
 }
 
 #[test]
