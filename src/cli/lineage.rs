@@ -18,6 +18,9 @@ pub(super) struct Tree {
     session: Option<String>,
 }
 
+/// What looks at the sessions of a tree: for every generation above whether more of it follow, and which it is.
+type Visit<'a> = dyn FnMut(&[bool], SessionId) -> Result<(), Failure> + 'a;
+
 /// A session among its relatives.
 struct Member {
     entry: SessionEntry,
@@ -95,7 +98,7 @@ impl Forest {
 
     /// Each session with how it is related to the one above it, in the order of the tree; without recursion, as
     /// generations have no limit.
-    fn walk(&self, visit: &mut dyn FnMut(&[bool], SessionId) -> Result<(), Failure>) -> Result<(), Failure> {
+    fn walk(&self, visit: &mut Visit<'_>) -> Result<(), Failure> {
         // For every generation whether more of it follow.
         let mut waiting: Vec<(Vec<bool>, SessionId)> = self.roots.iter().rev().map(|id| (Vec::new(), *id)).collect();
         let mut seen = BTreeSet::new();

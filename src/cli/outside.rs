@@ -48,6 +48,7 @@ impl Home {
     }
 
     /// Anybody may make directories there: one that is there already is not ours.
+    #[expect(clippy::disallowed_methods, reason = "a face makes the directory of its probes")]
     fn fresh(below: &Path) -> Result<Self, Failure> {
         let mut name = [0; 16];
         let failed = |error: &io::Error| Failure::io("make", "a directory for probes", error);
