@@ -53,7 +53,8 @@ fn help_names_every_command_and_exit_code() {
     assert_snapshot!(format!("codes:\n{codes}"), @"
     codes:
         0  all went well
-        1  a call failed; verify, fsck, doctor or materialise has a fault to tell, rerun a difference, merge a conflict; grep or bisect found nothing
+        1  a call failed; verify, fsck, doctor or materialise has a fault to tell, rerun a difference,
+        merge a conflict; grep or bisect found nothing
         2  the command, the script or the position is not right
         3  no such session, path, event or store
         4  another process has the store

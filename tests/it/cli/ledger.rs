@@ -1,4 +1,4 @@
-//! A small C library that two agents build, break and mend in a container; and what can be asked and done afterwards.
+//! `fixtures/ledger`: a C library that two agents build, break and mend in a container.
 
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Story {
     fn assert_found(&self) {
         for (bad, jobs) in [(self.mended - 1, "1"), (self.moved, "2")] {
             let found = self.bisected(bad, jobs);
-            let (call, changes) = (&found["bad"][0]["call"]["event"], &found["bad"][0]["changes"]);
+            let (call, changes) = (&found["bad"][0]["call"], &found["bad"][0]["changes"]);
             assert_eq!((&call["seq"], &call["agent"]), (&json!(self.broken), &json!("ada")), "{found}");
             assert_eq!((&changes[0]["path"], &changes[1]), (&json!("src/date.c"), &Value::Null), "{found}");
             assert!(found["probes"].as_array().unwrap().len() <= 8, "{found}");

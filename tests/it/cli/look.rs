@@ -185,6 +185,8 @@ fn slices_are_listed_and_shown() {
     Commands           keep          90 B  [digest]
     Allowances         restore        2 B  [digest]
     PodmanWorkspace    keep         128 B  [digest]
+    Children           keep          27 B  [digest]
+    Merges             restore       28 B  [digest]
     [exit 0]
     ");
     assert_snapshot!(world.run(&["state", "story", "VirtualFileSystem"]), @"
@@ -204,7 +206,7 @@ fn slices_are_listed_and_shown() {
     assert!(world.run(&["state", "story", "usage"]).contains("entries written"));
     assert_snapshot!(world.run(&["state", "story", "nonsense"]), @r#"
     error: there is no slice "nonsense"
-    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace
+    hint: there are VirtualFileSystem, ToolCalls, Usage, Mounts, Commands, Allowances, PodmanWorkspace, Children, Merges
     [exit 3]
     "#);
 }

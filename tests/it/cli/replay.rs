@@ -9,6 +9,7 @@ use std::io::Read;
 use std::process::Stdio;
 
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 use super::World;
 use super::terminal::Terminal;
@@ -271,6 +272,7 @@ fn it_ends_with_its_terminal() {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&master).unwrap();
     unlockpt(&master).unwrap();
+    tcsetwinsize(&master, Winsize { ws_row: 24, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     let path = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
     let side = || Stdio::from(File::options().read(true).write(true).open(&path).unwrap());
     let mut command = world.command(&["replay", "story"]);

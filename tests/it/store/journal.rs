@@ -137,7 +137,7 @@ pub(crate) fn recorded(directory: &Path, segments_wanted: usize, seed: u64) -> (
     record(&store, note(session(99), b"to be removed too"));
     let removed = history(&store).remove(&session(99)).unwrap();
     record(&store, fork(50, 99, 1));
-    record(&store, fork(51, 0, store.head(session(0)).unwrap() / 2));
+    record(&store, fork(51, 3, store.head(session(3)).unwrap() / 2));
     store.remove(session(99)).unwrap();
     record(&store, fork(52, 50, 2));
     for part in 0..3 {
