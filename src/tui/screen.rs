@@ -1,6 +1,6 @@
 //! The loop between a terminal and the debugger.
 
-use std::io::{self, IsTerminal, Stdout};
+use std::io::{self, Stdout};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -114,8 +114,7 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
         if hung_up(patience)? {
             return Ok(Ending::Told);
         }
-        let patience = if io::stdin().is_terminal() { Duration::ZERO } else { patience };
-        if event::poll(patience)? {
+        if event::poll(Duration::ZERO)? {
             take_keys(&mut model)?;
         }
         while let Some(done) = worker.take()? {
@@ -136,10 +135,8 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
 /// Waits for something to read; whether the terminal is gone. Asked first, because crossterm reads on for ever from
 /// one that is.
 fn hung_up(patience: Duration) -> io::Result<bool> {
+    // It was a terminal when the debugger began; one that is gone is none any more.
     let input = io::stdin();
-    if !input.is_terminal() {
-        return Ok(false);
-    }
     let mut asked = [PollFd::new(&input, PollFlags::IN)];
     let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
     match rustix::event::poll(&mut asked, Some(&patience)) {
