@@ -8,7 +8,7 @@ use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, Out};
 use super::position::Position;
-use super::rerun::{Place, Report, RuleFileArgs, asked, first, opened, root_of};
+use super::rerun::{Place, RuleFileArgs, asked, opened, roots_of};
 use super::run::{Expect, Script, Step};
 use super::workspace::{RuleArgs, WorkspaceArgs};
 
@@ -67,17 +67,9 @@ impl WhatIf {
         };
         let calls = script.steps.iter().map(scripted).collect();
         let what_if = foldspace::WhatIf::of(&found.session, at, calls).replacing(self.replace.iter().copied());
-        let what_if = what_if.with_rules(rules).with_root(root_of(globals, &found.session));
-        out.go_live_for_good()?;
-        let mut report = Report::new(&found.session, place.session());
-        let done = super::block_on(async {
-            let mut shown = Ok(());
-            let fresh = place.fresh(self.commands.asking(None));
-            let done = what_if.run(fresh, &mut |call| first(&mut shown, || report.call(call, out))).await;
-            shown.and(done.map_err(Failure::from))
-        })?;
-        let done = done?;
-        report.end(&done, "summary", out)?;
+        let what_if = what_if.with_rules(rules.with_roots(roots_of(globals, &found.session)?));
+        let rules = self.commands.asking(None);
+        let done = place.report(&found.session, rules, out, async |fresh, watch| what_if.run(fresh, watch).await)?;
         let wrong = wrong(&script, &done);
         if !out.is_json() {
             for step in &wrong {

@@ -3,12 +3,14 @@
 mod report;
 
 use std::io::Read;
-use std::path::PathBuf;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldspace::{
-    AllowedRoots, Fresh, HostOptions, NewChild, NewSession, NormalRules, Nursery, Registry, RerunError, RerunReport,
-    RulesError, Scratch, Seq, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    AllowedRoots, CallReport, CallWatch, Fresh, HostOptions, NewChild, NewSession, NormalRules, Nursery, Registry,
+    RerunError, RerunReport, RulesError, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools,
+    Workspace, WorkspaceSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -110,30 +112,15 @@ impl Rerun {
         let found = opened.find(&self.session)?;
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
         let place = Place::open(globals, &opened, &found.session, asked, self.keep.as_deref())?;
+        let rules = rules.with_roots(roots_of(globals, &found.session)?);
         let mut rerun = foldspace::Rerun::of(&found.session).with_rules(rules);
-        rerun = rerun.with_root(root_of(globals, &found.session));
         if let Some(until) = until {
             rerun = rerun.until(until);
         }
-        out.go_live_for_good()?;
-        let mut report = Report::new(&found.session, place.session());
-        let done = super::block_on(async {
-            let mut shown = Ok(());
-            let fresh = place.fresh(self.commands.asking(None));
-            let done = rerun.run(fresh, &mut |call| first(&mut shown, || report.call(call, out))).await;
-            shown.and(done.map_err(Failure::from))
-        })?;
-        let done = done?;
-        report.end(&done, "summary", out)?;
+        let rules = self.commands.asking(None);
+        let done = place.report(&found.session, rules, out, async |fresh, watch| rerun.run(fresh, watch).await)?;
         place.tell(globals, out)?;
         Ok(exit_of(&done))
-    }
-}
-
-/// Shows on as long as that works; the first failure is kept.
-pub(super) fn first(shown: &mut Result<(), Failure>, show: impl FnOnce() -> Result<(), Failure>) {
-    if shown.is_ok() {
-        *shown = show();
     }
 }
 
@@ -165,12 +152,27 @@ pub(super) fn opened(globals: &Globals, keep: Option<&str>) -> Result<Opened, Fa
     }
 }
 
-/// Where commands of a session saw the root of its workspace; none where nobody knows.
-pub(super) fn root_of(globals: &Globals, session: &Session) -> Option<String> {
-    match workspace::spec_of(session).ok()? {
+/// Where commands of a session saw the root of its workspace; of a fork also where those of its parents did, whose
+/// calls are in its past.
+pub(super) fn roots_of(globals: &Globals, session: &Session) -> Result<Vec<String>, Failure> {
+    let own_from = session.origin().map_or(0, |origin| origin.at);
+    let mut started = Vec::new();
+    session.visit(1, &mut |event| {
+        started.extend(event.typed::<SessionStarted>().and_then(Result::ok).map(|started| started.event));
+        if event.seq > own_from { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    let home = open::directory(globals)?;
+    // Each tells who began before it.
+    let children = started.iter().skip(1).map(|started| started.origin.as_ref().map(|origin| origin.parent));
+    let ids = children.chain([Some(session.id())]);
+    let roots = started.iter().zip(ids).filter_map(|(started, id)| root_of(&home, started, id?));
+    Ok(roots.collect())
+}
+
+fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<String> {
+    match WorkspaceSpec::of_session(started).ok()? {
         WorkspaceSpec::Host(HostOptions { directory }) => {
-            let home = open::directory(globals).ok()?;
-            let directory = directory.unwrap_or_else(|| WorkspaceSpec::directory(session.id(), &home));
+            let directory = directory.unwrap_or_else(|| WorkspaceSpec::directory(id, home));
             let known = directory.canonicalize().or_else(|_| std::path::absolute(&directory));
             known.ok().map(|directory| directory.to_string_lossy().into_owned())
         }
@@ -234,7 +236,7 @@ impl Place {
     }
 
     /// What calls need to run there. Ctrl-C ends them; it must be called within a runtime.
-    pub(super) fn fresh(&self, rules: ShellRules) -> Fresh {
+    fn fresh(&self, rules: ShellRules) -> Fresh {
         let workspace = match self {
             Self::Scratch(scratch) => scratch.workspace(),
             Self::Kept { workspace, .. } => workspace,
@@ -248,6 +250,31 @@ impl Place {
             rules,
             cancel,
         }
+    }
+
+    /// Shows what is run there call by call, and then the whole.
+    pub(super) fn report(
+        &self,
+        recorded: &Session,
+        rules: ShellRules,
+        out: &mut Out,
+        run: impl AsyncFnOnce(Fresh, CallWatch<'_>) -> Result<RerunReport, RerunError>,
+    ) -> Result<RerunReport, Failure> {
+        out.go_live_for_good()?;
+        let mut report = Report::new(recorded, self.session());
+        let done = crate::cli::block_on(async {
+            // The first failure to show is kept; the calls go on.
+            let mut shown = Ok(());
+            let mut watch = |call: &CallReport| {
+                if shown.is_ok() {
+                    shown = report.call(call, out);
+                }
+            };
+            let done = run(self.fresh(rules), &mut watch).await;
+            shown.and(done.map_err(Failure::from))
+        })??;
+        report.end(&done, "summary", out)?;
+        Ok(done)
     }
 
     /// Tells where to look further at what was kept.

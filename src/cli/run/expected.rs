@@ -7,7 +7,7 @@ use super::super::Globals;
 use super::super::exit::{Exit, Failure};
 use super::super::open::{Found, Opened};
 use super::super::output::Out;
-use super::super::rerun::{Report, RuleFileArgs, root_of};
+use super::super::rerun::{Report, RuleFileArgs, roots_of};
 use super::super::text;
 use super::naming::Begun;
 
@@ -41,10 +41,10 @@ impl ExpectArgs {
     }
 
     /// The session that is expected, if one is; before anything is run.
-    pub(super) fn find(&self, opened: &Opened) -> Result<Option<Expected>, Failure> {
+    pub(super) fn find(&self, globals: &Globals, opened: &Opened) -> Result<Option<Expected>, Failure> {
         let Some(wanted) = &self.expect else { return Ok(None) };
-        let rules = self.rules.rules()?;
         let found = opened.find(wanted)?;
+        let rules = self.rules.rules()?.with_roots(roots_of(globals, &found.session)?);
         let expectation = Expectation::of(&found.session).with_rules(rules);
         Ok(Some(Expected { found, expectation }))
     }
@@ -54,8 +54,7 @@ impl Expected {
     /// Shows how the session differs from what is expected since a position; gives whether it does not.
     pub(super) fn compare(self, begun: &Begun, from: Seq, globals: &Globals, out: &mut Out) -> Result<bool, Failure> {
         let (was, is) = (&self.found.session, &begun.session);
-        let expectation = self.expectation.with_root(root_of(globals, was));
-        let compared = expectation.compare(is, from, root_of(globals, is))?;
+        let compared = self.expectation.compare(is, from, &roots_of(globals, is)?)?;
         let mut report = Report::new(was, is);
         if !out.is_json() {
             out.line(format!("\ncompared with session {}:", text::one_line(&self.found.name, 80)))?;

@@ -83,7 +83,7 @@ impl Run {
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
         let opened = open::writing(globals, durability)?;
-        let expected = self.expected.find(&opened)?;
+        let expected = self.expected.find(globals, &opened)?;
         let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
         let workspace = match workspace::of_session(globals, &begun.session) {
             Ok(workspace) => workspace,

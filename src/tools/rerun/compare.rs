@@ -57,14 +57,24 @@ pub enum Divergence {
 
 /// The two runs, and what may differ between them.
 pub(super) struct Comparison<'a> {
-    pub(super) was: &'a Past,
+    was: &'a Past,
     pub(super) is: &'a Past,
-    pub(super) rules: &'a NormalRules,
+    rules: &'a NormalRules,
     /// Texts that stand for the same in both, each with what it stands for; those of the first, and of the second.
-    pub(super) names: [Vec<(String, &'static str)>; 2],
+    names: [Vec<(String, &'static str)>; 2],
 }
 
-impl Comparison<'_> {
+impl<'a> Comparison<'a> {
+    /// Of what was recorded with what is now, where commands see the workspace's root at any of these places.
+    pub(super) fn between(was: &'a Past, is: &'a Past, rules: &'a NormalRules, roots: &[String]) -> Self {
+        let names = |roots: &[String], past: &Past| {
+            let roots = roots.iter().map(|root| (root.clone(), "<root>"));
+            roots.chain([(past.id().to_string(), "<session>")]).collect()
+        };
+        let names = [names(rules.roots(), was), names(roots, is)];
+        Self { was, is, rules, names }
+    }
+
     /// How two calls that have ended differ, in their outcomes and in the files.
     pub(super) fn calls(&self, was: &RecordedCall, is: &RecordedCall) -> Result<Vec<Divergence>, SessionError> {
         let (Some((then, old)), Some((now, new))) = (&was.outcome, &is.outcome) else { return Ok(Vec::new()) };

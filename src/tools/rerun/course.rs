@@ -109,8 +109,6 @@ pub(super) struct Course<'a> {
     /// The position with whose files the end is compared.
     pub(super) end: Seq,
     pub(super) rules: &'a NormalRules,
-    /// The root of the recorded workspace, as its commands saw it.
-    pub(super) root: Option<&'a str>,
 }
 
 impl Course<'_> {
@@ -119,7 +117,8 @@ impl Course<'_> {
         let mut place = Place::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
         place.begin()?;
         let is = Past::of(&session);
-        let comparison = self.comparison(&is, place.dispatcher.workspace().root());
+        let root: Vec<String> = place.dispatcher.workspace().root().into_iter().collect();
+        let comparison = Comparison::between(self.past, &is, self.rules, &root);
         let mut report = RerunReport { start: self.start, end: self.end, ..RerunReport::default() };
         for step in &self.steps {
             if cancel.is_cancelled() {
@@ -143,15 +142,6 @@ impl Course<'_> {
         }
         report.missing = missing(place.missing);
         Ok(report)
-    }
-
-    fn comparison<'b>(&'b self, is: &'b Past, root: Option<String>) -> Comparison<'b> {
-        let names = |root: Option<&str>, past: &Past| {
-            let root = root.map(|root| (root.to_owned(), "<root>"));
-            root.into_iter().chain([(past.id().to_string(), "<session>")]).collect()
-        };
-        let names = [names(self.root, self.past), names(root.as_deref(), is)];
-        Comparison { was: self.past, is, rules: self.rules, names }
     }
 
     async fn scripted(

@@ -17,13 +17,12 @@ use serde_json::{Value, json};
 pub struct Expectation {
     past: Past,
     rules: NormalRules,
-    root: Option<String>,
 }
 
 impl Expectation {
     /// The session that is known to be right, by the default rules.
     pub fn of(session: &Session) -> Self {
-        Self { past: Past::of(session), rules: NormalRules::default(), root: None }
+        Self { past: Past::of(session), rules: NormalRules::default() }
     }
 
     /// By other rules.
@@ -33,26 +32,15 @@ impl Expectation {
         self
     }
 
-    /// As [`Rerun::with_root`](super::Rerun::with_root).
-    #[must_use]
-    pub fn with_root(mut self, root: Option<String>) -> Self {
-        self.root = root;
-        self
-    }
-
     /// How the calls of a session after `from` differ from those that were expected. A call that only one of the two
-    /// has is a difference; one that was cut off in either is skipped.
+    /// has is a difference; one that was cut off in either is skipped. Its commands saw the workspace's root at any of
+    /// `roots`.
     ///
     /// # Errors
     /// [`RerunError::Session`].
-    pub fn compare(&self, session: &Session, from: Seq, root: Option<String>) -> Result<RerunReport, RerunError> {
+    pub fn compare(&self, session: &Session, from: Seq, roots: &[String]) -> Result<RerunReport, RerunError> {
         let is = Past::of(session);
-        let names = |root: &Option<String>, past: &Past| {
-            let root = root.iter().map(|root| (root.clone(), "<root>"));
-            root.chain([(past.id().to_string(), "<session>")]).collect()
-        };
-        let names = [names(&self.root, &self.past), names(&root, &is)];
-        let comparison = Comparison { was: &self.past, is: &is, rules: &self.rules, names };
+        let comparison = Comparison::between(&self.past, &is, &self.rules, roots);
         let (expected, made) = (self.past.calls(0)?, is.calls(from)?);
         let end = self.past.head()?;
         let mut report = RerunReport { start: from, end, ..RerunReport::default() };

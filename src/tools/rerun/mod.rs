@@ -67,7 +67,6 @@ pub struct Rerun {
     past: Past,
     until: Option<Seq>,
     rules: NormalRules,
-    root: Option<String>,
 }
 
 /// What came of calls that were run again.
@@ -138,7 +137,7 @@ impl From<CommitError> for RerunError {
 impl Rerun {
     /// Of all calls of the session, with the default rules.
     pub fn of(session: &Session) -> Self {
-        Self { past: Past::of(session), until: None, rules: NormalRules::default(), root: None }
+        Self { past: Past::of(session), until: None, rules: NormalRules::default() }
     }
 
     /// Only of calls that began at `until` or before.
@@ -155,13 +154,6 @@ impl Rerun {
         self
     }
 
-    /// Tells where commands of the recorded session saw the workspace's root, which may be elsewhere now.
-    #[must_use]
-    pub fn with_root(mut self, root: Option<String>) -> Self {
-        self.root = root;
-        self
-    }
-
     /// Runs the calls again, and shows each as it is made.
     ///
     /// # Errors
@@ -170,8 +162,7 @@ impl Rerun {
         let start = self.past.before_calls()?;
         let steps = steps(&self.past, start, self.until)?;
         let end = self.end(&steps)?;
-        let (past, rules, root) = (&self.past, &self.rules, self.root.as_deref());
-        Course { past, start, steps, end, rules, root }.run(fresh, watch).await
+        Course { past: &self.past, start, steps, end, rules: &self.rules }.run(fresh, watch).await
     }
 
     /// Where the files are as the calls have left them.

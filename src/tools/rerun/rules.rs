@@ -31,6 +31,7 @@ pub struct NormalRules {
     fields: Vec<Field>,
     ignored: Paths,
     text_files: Paths,
+    roots: Vec<String>,
 }
 
 /// A field of results.
@@ -137,7 +138,7 @@ impl NormalRules {
     /// No rules: everything must be the same.
     pub fn bare() -> Self {
         let none = || Paths { globs: Vec::new(), set: GlobSet::empty() };
-        Self { texts: Vec::new(), fields: Vec::new(), ignored: none(), text_files: none() }
+        Self { texts: Vec::new(), fields: Vec::new(), ignored: none(), text_files: none(), roots: Vec::new() }
     }
 
     /// Adds rules from JSON: `{"texts": [{"pattern": REGEX, "replace": TEXT}], "ignore_fields": [FIELD],
@@ -166,6 +167,19 @@ impl NormalRules {
         self.ignored.add(&written.ignore_paths, "ignore_paths")?;
         self.text_files.add(&written.text_files, "text_files")?;
         Ok(self)
+    }
+
+    /// Tells where commands of the recorded session saw the workspace's root, which may be elsewhere now: a fork's
+    /// past saw its parents'.
+    #[must_use]
+    pub fn with_roots(mut self, roots: impl IntoIterator<Item = String>) -> Self {
+        self.roots.extend(roots);
+        self
+    }
+
+    /// Where commands of the recorded session saw the workspace's root.
+    pub(super) fn roots(&self) -> &[String] {
+        &self.roots
     }
 
     /// The text after every rule.

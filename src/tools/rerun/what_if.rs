@@ -23,14 +23,13 @@ pub struct WhatIf {
     script: Vec<ScriptedCall>,
     replaced: BTreeSet<Seq>,
     rules: NormalRules,
-    root: Option<String>,
 }
 
 impl WhatIf {
     /// From the position on these calls, then all that followed.
     pub fn of(session: &Session, at: Seq, script: Vec<ScriptedCall>) -> Self {
         let past = Past::of(session);
-        Self { past, at, script, replaced: BTreeSet::new(), rules: NormalRules::default(), root: None }
+        Self { past, at, script, replaced: BTreeSet::new(), rules: NormalRules::default() }
     }
 
     /// Leaves out these recorded calls, each named by the position of its intent.
@@ -44,13 +43,6 @@ impl WhatIf {
     #[must_use]
     pub fn with_rules(mut self, rules: NormalRules) -> Self {
         self.rules = rules;
-        self
-    }
-
-    /// As [`Rerun::with_root`](super::Rerun::with_root).
-    #[must_use]
-    pub fn with_root(mut self, root: Option<String>) -> Self {
-        self.root = root;
         self
     }
 
@@ -71,8 +63,8 @@ impl WhatIf {
         rest.retain(|step| !is_replaced(step));
         steps.extend(self.script.iter().cloned().map(Step::Scripted));
         steps.extend(rest);
-        let (past, rules, root, end) = (&self.past, &self.rules, self.root.as_deref(), self.past.head()?);
-        Course { past, start: self.at, steps, end, rules, root }.run(fresh, watch).await
+        let end = self.past.head()?;
+        Course { past: &self.past, start: self.at, steps, end, rules: &self.rules }.run(fresh, watch).await
     }
 }
 

@@ -286,9 +286,7 @@ fn on_the_host_a_history_allows_nothing() {
 
 #[test]
 fn what_limits_refused_is_not_run() {
-    let world = World::new();
-    let base = r#"{"tool": "write_file", "params": {"file_path": "base", "content": "0"}}"#;
-    world.printed(&["run", &world.file("base.jsonl", base), "--session", "work", "--backend", "host"]);
+    let world = with_project("host");
     let script = r#"
 {"tool": "write_file", "params": {"file_path": "one", "content": "1"}}
 {"tool": "write_file", "params": {"file_path": "two", "content": "2"}, "expect": "error"}
@@ -297,17 +295,17 @@ fn what_limits_refused_is_not_run() {
     world.printed(&["clone", "work", "--name", "few", "--max-calls", "1"]);
     world.printed(&["run", &script, "--session", "few"]);
     let (told, exit) = lines(&world, &["rerun", "few", "--yes"]);
-    assert_eq!((verdicts(&told).as_str(), exit), ("same same skipped end", 0), "{told:#?}");
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same skipped end", 0), "{told:#?}");
     let reader = world.file("two.jsonl", script_line("two"));
     world.printed(&["clone", "work", "--name", "reader", "--tool", "read_file"]);
     world.printed(&["run", &reader, "--session", "reader"]);
     let (told, exit) = lines(&world, &["rerun", "reader", "--yes"]);
-    assert_eq!((verdicts(&told).as_str(), exit), ("same same end", 0), "{told:#?}");
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
     let denied = r#"{"tool": "shell_execute", "params": {"command": "touch made"}, "expect": "error"}"#;
     world.printed(&["clone", "work", "--name", "denied", "--deny", "touch"]);
     world.printed(&["run", &world.file("denied.jsonl", denied), "--session", "denied", "--yes"]);
     let (told, exit) = lines(&world, &["rerun", "denied", "--yes"]);
-    assert_eq!((verdicts(&told).as_str(), exit), ("same same end", 0), "{told:#?}");
+    assert_eq!((verdicts(&told).as_str(), exit), ("same same same same same same same end", 0), "{told:#?}");
 }
 
 /// A call that must fail.
