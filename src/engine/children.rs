@@ -115,10 +115,13 @@ impl Sessions {
         let (backend, options) = new.workspace.or(inherited).unwrap_or_default();
         let program = env!("CARGO_PKG_VERSION").to_owned();
         let started = SessionStarted { name: name.clone(), backend, program, options, origin: Some(origin), limits };
-        let begun = self.begin_child(parent, id, &started, &new.agent).and_then(Pending::wait_for_session);
+        let begun = self.begin_child(parent, id, &started, &new.agent).and_then(|begun| Ok(begun.wait()?));
         self.settle_name(&name, id, begun.is_ok());
         begun?;
-        let child = self.forked(id, parent, at, new.isolation)?;
+        let child = self.session(id)?;
+        if new.isolation == Isolation::Fork {
+            child.learn_from(parent, at);
+        }
         Ok(if new.agent.is_empty() { child } else { child.as_agent(new.agent) })
     }
 
@@ -161,13 +164,6 @@ fn shared(parent: &Session, agent: String, limits: ChildLimits, head: Seq) -> Re
     note.push(&ChildStarted { child, name, at: head, isolation, agent: agent.clone(), limits: limits.clone() })?;
     parent.record(note)?;
     Ok(parent.as_agent(agent).limited_to(limits))
-}
-
-impl Pending {
-    fn wait_for_session(self) -> Result<(), SessionError> {
-        self.wait()?;
-        Ok(())
-    }
 }
 
 impl Core {

@@ -9,7 +9,7 @@ use crossbeam_channel::Sender;
 use super::clock::{Clock, SystemClock};
 use super::commit::{Commit, Expected};
 use super::core::Core;
-use super::event::{ChildLimits, Isolation, SessionStarted};
+use super::event::{ChildLimits, SessionStarted};
 use super::id::SessionId;
 use super::names::Names;
 use super::recorded::Seq;
@@ -284,21 +284,6 @@ impl Sessions {
     /// Looks again which names are taken, when somebody else has begun sessions in the store.
     pub(super) fn forget_names(&self) {
         lock(&self.shared.naming).forget();
-    }
-
-    /// A child that has just begun.
-    pub(super) fn forked(
-        &self,
-        id: SessionId,
-        parent: &Session,
-        at: Seq,
-        isolation: Isolation,
-    ) -> Result<Session, SessionError> {
-        let child = self.session(id)?;
-        if isolation == Isolation::Fork {
-            child.learn_from(parent, at);
-        }
-        Ok(child)
     }
 
     /// The session with that id.
