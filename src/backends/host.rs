@@ -215,6 +215,10 @@ impl Workspace for HostWorkspace {
         self.disk.project(changes)
     }
 
+    fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.disk.lay_out(changes)
+    }
+
     fn shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
     }

@@ -60,6 +60,15 @@ pub trait Workspace: Send + Sync + 'static {
     /// [`BackendError`]; the files are then as before.
     fn project(&self, changes: &[FileChange]) -> Result<(), BackendError>;
 
+    /// Makes the changes, in order, where nobody else uses the files meanwhile: a workspace that is being filled, or one
+    /// that is thrown away. That may be cheaper than [`project`](Workspace::project).
+    ///
+    /// # Errors
+    /// [`BackendError`]; some of the changes may be made then.
+    fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.project(changes)
+    }
+
     /// Where commands run; none where there is no such place.
     fn shell(&self) -> Option<Arc<dyn Shell>> {
         None

@@ -26,6 +26,10 @@ impl<D: Disk + ?Sized> OnDisk<D> {
         if changes.is_empty() { Ok(()) } else { self.lock().apply(changes) }
     }
 
+    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        if changes.is_empty() { Ok(()) } else { self.lock().lay_out(changes) }
+    }
+
     fn failed(&self, action: &str, path: Option<&EntryPath>, error: &std::io::Error) -> BackendError {
         let place = path.map_or_else(|| "the workspace".to_owned(), EntryPath::rooted);
         BackendError { backend: self.backend, reason: format!("can't {action} {place}: {error}") }

@@ -3,28 +3,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::Bytes;
-
 use super::asking::Asker;
 use super::capture::{CaptureBudget, Captured, compare};
 use super::error::ToolError;
+use super::filling::{fill, not_filled};
 use super::limits::Limits;
 use super::policy::CommandPolicy;
 use super::recording::Recording;
 use super::toolset::Tools;
-use crate::backends::{BackendError, FileChange, MachineNews, Workspace};
+use crate::backends::{BackendError, MachineNews, Workspace};
 use crate::engine::commit::{CommitError, Content};
 use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
-use crate::engine::path::EntryPath;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::sessions::SessionError;
 use crate::engine::store::Pending;
-use crate::reducers::{Entry, VirtualFileSystem};
-
-/// Bytes of files that are projected at once when a disk is filled.
-const FILL_BYTES: usize = 64 << 20;
-/// Entries that are projected at once when a disk is filled.
-const FILL_ENTRIES: usize = 4096;
+use crate::reducers::VirtualFileSystem;
 
 /// What a dispatcher goes by where commands run.
 #[derive(Clone, Default)]
@@ -259,63 +252,4 @@ fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), Comm
 
 pub(super) fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {
     Ok(session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default())
-}
-
-/// Projects all files of a session onto a disk that has none. What was never kept stays away.
-pub(super) fn fill(
-    session: &Session,
-    tree: &VirtualFileSystem,
-    workspace: &dyn Workspace,
-) -> Result<(), DispatchError> {
-    write_all(session, tree.iter(), workspace)
-}
-
-/// Projects entries onto a disk, so many at once that they fit into memory. What was never kept stays away.
-pub(super) fn write_all<'a>(
-    session: &Session,
-    entries: impl Iterator<Item = (&'a EntryPath, &'a Entry)>,
-    workspace: &dyn Workspace,
-) -> Result<(), DispatchError> {
-    let (mut changes, mut bytes) = (Vec::new(), 0);
-    for (path, entry) in entries {
-        let Some(change) = written(session, path, entry)? else { continue };
-        bytes += entry.size();
-        changes.push(change);
-        if bytes >= FILL_BYTES as u64 || changes.len() >= FILL_ENTRIES {
-            workspace.project(&changes)?;
-            (changes, bytes) = (Vec::new(), 0);
-        }
-    }
-    Ok(workspace.project(&changes)?)
-}
-
-/// What stayed away when a disk was filled, and so is gone.
-fn not_filled(workspace: &dyn Workspace, tree: &VirtualFileSystem) -> Result<Vec<DeleteEntry>, BackendError> {
-    let Some(disk) = workspace.capture() else { return Ok(Vec::new()) };
-    let mut gone = Vec::new();
-    for (path, _) in tree.iter().filter(|(_, entry)| !can_be_written(entry)) {
-        if disk.observe(path)?.is_none() {
-            gone.push(DeleteEntry { path: path.clone() });
-        }
-    }
-    Ok(gone)
-}
-
-/// Whether an entry can be made again from the history.
-pub(super) fn can_be_written(entry: &Entry) -> bool {
-    !matches!(entry.node, Node::File { incomplete: true, .. } | Node::Special { .. })
-}
-
-fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Option<FileChange>, SessionError> {
-    let bytes = match &entry.node {
-        Node::File { incomplete: true, .. } | Node::Special { .. } => return Ok(None),
-        Node::File { content, .. } => session.content(content)?,
-        Node::Symlink { .. } | Node::Directory => Bytes::new(),
-    };
-    Ok(Some(FileChange::Write {
-        path: path.clone(),
-        node: entry.node.clone(),
-        bytes,
-        modified: Some(entry.updated_at),
-    }))
 }

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::machine::{DispatchError, can_be_written, fill};
+use super::filling::{can_be_written, fill};
+use super::machine::DispatchError;
 use crate::backends::{HostOptions, HostWorkspace, Workspace};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;

@@ -10,6 +10,7 @@ mod error;
 mod evaluate_python;
 mod files;
 mod filesystem;
+mod filling;
 mod leftovers;
 mod lift;
 mod limits;

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::capture::{CaptureBudget, Captured, compare};
-use super::machine::{DispatchError, can_be_written, fill, write_all};
+use super::filling::{can_be_written, fill, lay_out};
+use super::machine::DispatchError;
 use super::policy::{CommandPolicy, Decision};
 use crate::backends::{
     BackendError, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway, Workspace,
@@ -180,9 +181,9 @@ impl Probe {
             }
         }
         let changes: Vec<FileChange> = gone.into_iter().map(|path| FileChange::Delete { path }).collect();
-        workspace.project(&changes)?;
+        workspace.lay_out(&changes)?;
         let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
-        write_all(&self.session, entries, workspace.as_ref())
+        lay_out(&self.session, entries.collect(), workspace.as_ref())
     }
 
     /// Where the disk may be otherwise than it was made.

@@ -1,31 +1,24 @@
 //! Changing what is beneath one directory: all changes of a batch, or none.
 
-use std::fs::File;
-use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Statx, Timestamps, Uid, chownat, fchmod, fchown, futimens,
-    openat, renameat, renameat_with, symlinkat, unlinkat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Statx, Timestamps, Uid, fchmod, fchown, renameat, renameat_with,
+    unlinkat,
 };
 use rustix::io::Errno;
-use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::PATH_BYTES_MAX;
 use super::beneath::{open_directory, open_in};
 use super::entries::{kind_of, make_directory, remove_all};
 use super::listing::{Lister, look, look_at};
+use super::making::{Failure, Parent, times};
 use super::stamp::Made;
 use super::tree::Tree;
 use crate::backends::{BackendError, FileChange};
-use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
-const FILE_MODE: u32 = 0o644;
-const EXECUTABLE_MODE: u32 = 0o755;
-const DIRECTORY_MODE: u32 = 0o755;
 /// Attempts at putting an entry in place while somebody else makes and removes one there.
 const RACES_MAX: usize = 16;
 
@@ -36,7 +29,7 @@ impl Tree {
     /// # Errors
     /// [`BackendError`]; the entries are then as before, or the error says that they could not be put back.
     pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<Made>, BackendError> {
-        let mut batch = Batch { tree: self, steps: Vec::new(), leftovers: Vec::new(), parent: None };
+        let mut batch = Batch::of(self);
         let mut made = Vec::with_capacity(changes.len());
         for change in changes {
             let failure = match batch.make(change) {
@@ -70,95 +63,32 @@ enum Step {
     Emptied { path: EntryPath, mode: u32, owner: (u32, u32) },
 }
 
-struct Failure {
-    what: &'static str,
-    path: EntryPath,
-    error: Errno,
-    /// Where that is which could not be put back.
-    kept: Option<PathBuf>,
-}
-
-impl Failure {
-    fn at<'a>(what: &'static str, path: &'a EntryPath) -> impl Fn(Errno) -> Self + use<'a> {
-        move |error| Self { what, path: path.clone(), error, kept: None }
-    }
-
-    fn words(&self) -> String {
-        let error = match self.error {
-            Errno::NOTDIR | Errno::LOOP => "a parent of it is no directory".to_owned(),
-            Errno::XDEV => "it is in another mount or volume than the workspace's root".to_owned(),
-            _ if self.path.is_root() => "the root stays a directory; name an entry below it".to_owned(),
-            error => std::io::Error::from(error).to_string(),
-        };
-        let kept = self.kept.as_ref().map(|kept| format!("; it is kept as {}", kept.display())).unwrap_or_default();
-        format!("cannot {} {}: {error}{kept}", self.what, self.path.rooted())
-    }
-}
-
 struct Batch<'a> {
     tree: &'a Tree,
     steps: Vec<Step>,
     /// Names aside that nobody needs.
     leftovers: Vec<String>,
-    /// The last parent, opened: files mostly come directory by directory.
-    parent: Option<(EntryPath, OwnedFd)>,
+    parent: Parent,
 }
 
-impl Batch<'_> {
+impl<'a> Batch<'a> {
+    fn of(tree: &'a Tree) -> Self {
+        Self { tree, steps: Vec::new(), leftovers: Vec::new(), parent: Parent::default() }
+    }
+
     fn make(&mut self, change: &FileChange) -> Result<Made, Failure> {
+        change.check(self.tree)?;
         match change {
             FileChange::Write { path, node, bytes, modified } => {
-                let failed = Failure::at("write", path);
-                if path.is_root() {
-                    return Err(failed(Errno::INVAL));
-                }
-                if self.tree.is_hidden(path) {
-                    return Err(failed(Errno::PERM));
-                }
-                self.make_parents(path)?;
-                self.write(path, node, bytes, times(*modified)).map_err(failed)
+                let Self { tree, steps, parent, .. } = self;
+                parent.lead_to(tree, path, |path| steps.push(Step::Placed { path }))?;
+                self.write(path, node, bytes, times(*modified)).map_err(Failure::at("write", path))
             }
-            FileChange::Delete { path } if path.is_root() => Err(Failure::at("delete", path)(Errno::INVAL)),
             FileChange::Delete { path } => {
-                self.parent = None;
-                if self.tree.is_hidden(path) {
-                    return Err(Failure::at("delete", path)(Errno::PERM));
-                }
+                self.parent.forget();
                 self.take(path).map(|()| Made::Nothing).map_err(Failure::at("delete", path))
             }
         }
-    }
-
-    fn make_parents(&mut self, path: &EntryPath) -> Result<(), Failure> {
-        let Some(parent) = path.parent() else { return Ok(()) };
-        if self.parent.as_ref().is_some_and(|(known, _)| *known == parent) {
-            return Ok(());
-        }
-        let mut handle = match open_directory(self.tree.root.as_fd(), parent.as_bytes(), OFlags::PATH) {
-            Ok(handle) => {
-                self.parent = Some((parent, handle));
-                return Ok(());
-            }
-            Err(Errno::NOENT) => open_in(&self.tree.root, ".", OFlags::PATH).map_err(Failure::at("open", &parent))?,
-            Err(error) => return Err(Failure::at("write", path)(error)),
-        };
-        let mut at = EntryPath::root();
-        for segment in parent.segments() {
-            at = at.join(segment).map_err(|_| Failure::at("write", path)(Errno::INVAL))?;
-            let failed = Failure::at("make the directory", &at);
-            let made = make_directory(&handle, segment, DIRECTORY_MODE).map_err(&failed)?;
-            if made {
-                self.steps.push(Step::Placed { path: at.clone() });
-            }
-            let flags = if made { OFlags::RDONLY } else { OFlags::PATH };
-            handle = open_in(&handle, segment, flags | OFlags::DIRECTORY).map_err(&failed)?;
-            if made {
-                fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE)).map_err(&failed)?;
-                self.tree.own(&handle).map_err(&failed)?;
-            }
-        }
-        self.parent = Some((parent, handle));
-        Ok(())
     }
 
     fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8], times: Timestamps) -> Result<Made, Errno> {
@@ -169,13 +99,13 @@ impl Batch<'_> {
         }
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
-        let made = self.tree.prepare(&aside, node, bytes, present.as_ref(), times)?;
+        let made =
+            self.tree.make((self.tree.aside.as_fd(), aside.as_bytes()), (node, bytes), present.as_ref(), times)?;
         self.place(path, aside, present.is_some()).map(|()| made)
     }
 
     fn present(&self, path: &EntryPath) -> Result<Option<Statx>, Errno> {
-        let Some((_, parent)) = &self.parent else { return Err(Errno::BADF) };
-        match look(parent, path.name()) {
+        match look(self.parent.handle()?, path.name()) {
             Ok(stat) => Ok(Some(stat)),
             Err(Errno::NOENT) => Ok(None),
             Err(error) => Err(error),
@@ -186,7 +116,7 @@ impl Batch<'_> {
     /// `present`.
     fn place(&mut self, path: &EntryPath, aside: String, mut present: bool) -> Result<(), Errno> {
         for _ in 0..RACES_MAX {
-            let Some((_, parent)) = &self.parent else { return Err(Errno::BADF) };
+            let parent = self.parent.handle()?;
             let rename = |flags| renameat_with(&self.tree.aside, aside.as_str(), parent, path.name(), flags);
             match rename(if present { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE }) {
                 Ok(()) if present => {
@@ -269,7 +199,7 @@ impl Batch<'_> {
 
     /// Puts everything back, the last step first. A step that fails does not stop the others.
     fn undo(&mut self) -> Result<(), Failure> {
-        self.parent = None;
+        self.parent.forget();
         let mut first = None;
         while let Some(step) = self.steps.pop() {
             if let Err(mut failure) = self.undo_step(&step) {
@@ -327,85 +257,6 @@ impl Batch<'_> {
     }
 }
 
-impl Tree {
-    /// Makes an entry ready aside, complete but for its place.
-    fn prepare(
-        &self,
-        aside: &str,
-        node: &Node,
-        bytes: &[u8],
-        present: Option<&Statx>,
-        times: Timestamps,
-    ) -> Result<Made, Errno> {
-        let leaf = |bytes: &[u8]| Made::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
-        match node {
-            Node::File { executable, .. } => {
-                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                let handle = openat(&self.aside, aside, flags, Mode::RUSR | Mode::WUSR)?;
-                let mut file = File::from(handle);
-                file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-                self.own(&file)?;
-                fchmod(&file, Mode::from_raw_mode(mode_of(*executable, present)))?;
-                futimens(&file, &times)?;
-                Ok(leaf(bytes))
-            }
-            Node::Symlink { target } => {
-                symlinkat(target.as_slice(), &self.aside, aside)?;
-                if let Some((user, group)) = self.owner {
-                    let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
-                    chownat(&self.aside, aside, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
-                }
-                utimensat(&self.aside, aside, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-                Ok(leaf(target))
-            }
-            Node::Directory => {
-                make_directory(&self.aside, aside, DIRECTORY_MODE)?;
-                let handle = open_in(&self.aside, aside, OFlags::DIRECTORY)?;
-                fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE))?;
-                self.own(&handle)?;
-                Ok(Made::Directory)
-            }
-            // What a command left is noted; it is not made again.
-            Node::Special { .. } => Err(Errno::OPNOTSUPP),
-        }
-    }
-
-    fn own(&self, handle: impl AsFd) -> Result<(), Errno> {
-        match self.owner {
-            Some((user, group)) => fchown(handle, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))),
-            None => Ok(()),
-        }
-    }
-}
-
-/// A file that stays a file keeps its permissions, but for those to execute it.
-fn mode_of(executable: bool, present: Option<&Statx>) -> u32 {
-    match present.filter(|stat| kind_of(stat) == FileType::RegularFile) {
-        Some(stat) => {
-            let mode = u32::from(stat.stx_mode) & 0o777;
-            match executable {
-                true if mode & 0o100 != 0 => mode,
-                true => mode | 0o100 | (mode & 0o444) >> 2,
-                false => mode & !0o111,
-            }
-        }
-        None if executable => EXECUTABLE_MODE,
-        None => FILE_MODE,
-    }
-}
-
-/// The modification time that is wanted, else now to the nanosecond. The kernel's own move in ticks, so that a change by
-/// somebody else shows as another time, and who finds this one finds what was made here.
-fn times(modified: Option<Timestamp>) -> Timestamps {
-    let wanted = |Timestamp(millis): Timestamp| Timespec {
-        tv_sec: millis.div_euclid(1000),
-        tv_nsec: millis.rem_euclid(1000) * 1_000_000,
-    };
-    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
-    let last_modification = modified.map_or_else(|| clock_gettime(ClockId::Realtime), wanted);
-    Timestamps { last_access: omit, last_modification }
-}
-
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
 mod tests {
@@ -420,7 +271,7 @@ mod tests {
         }
         std::fs::write(at("files/a"), "old").unwrap();
         let tree = Tree::beneath("host", &at("files"), &at("aside"), None).unwrap();
-        let mut batch = Batch { tree: &tree, steps: Vec::new(), leftovers: Vec::new(), parent: None };
+        let mut batch = Batch::of(&tree);
         let delete = FileChange::Delete { path: EntryPath::lookup("a").unwrap() };
         assert!(batch.make(&delete).is_ok());
         std::fs::write(at("files/a"), "by somebody meanwhile").unwrap();

@@ -125,21 +125,20 @@ impl Index {
     pub(super) fn learn(
         &mut self,
         root: BorrowedFd<'_>,
-        changes: &[FileChange],
-        made: &[Made],
+        made: &[(EntryPath, Made)],
         forms: Forms,
     ) -> Result<Vec<EntryPath>, Errno> {
         if self.listings.is_empty() {
             self.listings.push(Listing::default());
         }
         let mut by_parent: BTreeMap<EntryPath, BTreeMap<&[u8], Made>> = BTreeMap::new();
-        for (change, made) in changes.iter().zip(made) {
-            let Some(parent) = change.path().parent() else { continue };
-            by_parent.entry(parent).or_default().insert(change.path().name(), *made);
+        for (path, made) in made {
+            let Some(parent) = path.parent() else { continue };
+            by_parent.entry(parent).or_default().insert(path.name(), *made);
         }
         // Parents sort before what is below them.
         let mut missing = Vec::new();
-        for (parent, made) in by_parent {
+        for (parent, entries) in by_parent {
             let directory = match open_directory(root, parent.as_bytes(), OFlags::PATH) {
                 Err(error) if leads_nowhere(error) => None,
                 other => Some(other?),
@@ -147,11 +146,11 @@ impl Index {
             let listing = if directory.is_some() { self.lead_to(root, &parent, forms)? } else { None };
             let (Some(directory), Some(listing)) = (directory, listing) else {
                 // Deletions, too: what is known of a directory that is away is compared with it when it is back.
-                missing.extend(made.keys().filter_map(|name| parent.join(name).ok()));
+                missing.extend(entries.keys().filter_map(|name| parent.join(name).ok()));
                 continue;
             };
             let mut update = Update::default();
-            for (name, made) in made {
+            for (name, made) in entries {
                 let known = known_now(directory.as_fd(), name, made, forms)?;
                 let is_told = match known {
                     Some((known, _)) if !known.stamp.is_mark() => known.fresh || known.stamp.is_as_made(made),
@@ -166,9 +165,8 @@ impl Index {
         }
         // What the batch itself made otherwise later is no news.
         missing.retain(|path| {
-            let is_at = |change: &FileChange| change.path() == path;
-            let last = changes.iter().rposition(is_at).map_or(0, |at| at + 1);
-            !changes[last..].iter().any(|later| later.path().is_below(path) || path.is_below(later.path()))
+            let last = made.iter().rposition(|(made, _)| made == path).map_or(0, |at| at + 1);
+            !made[last..].iter().any(|(later, _)| later.is_below(path) || path.is_below(later))
         });
         Ok(missing)
     }
@@ -266,6 +264,11 @@ impl Index {
         }
         self.listings[listing] = new;
     }
+}
+
+/// What was made, and where.
+pub(super) fn with_paths(changes: &[FileChange], made: Vec<Made>) -> Vec<(EntryPath, Made)> {
+    changes.iter().map(|change| change.path().clone()).zip(made).collect()
 }
 
 /// What stat says of an entry which this process has just put there. It is not fresh while it has the modification time

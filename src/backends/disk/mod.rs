@@ -8,7 +8,9 @@ pub(crate) mod beneath;
 mod entries;
 mod forms;
 mod index;
+mod lay_out;
 mod listing;
+mod making;
 mod overlay;
 mod plain;
 mod scan;
@@ -59,4 +61,10 @@ pub(crate) trait Disk: Send {
     /// # Errors
     /// As [`Tree::apply`].
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
+
+    /// The same where nobody else uses the files meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tree::lay_out`].
+    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 }

@@ -4,8 +4,9 @@ use std::io;
 use std::os::fd::AsFd;
 
 use super::forms::Forms;
-use super::index::{Index, Missing};
+use super::index::{Index, Missing, with_paths};
 use super::scan::{Look, scan};
+use super::stamp::Made;
 use super::{Disk, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
@@ -17,6 +18,8 @@ pub(crate) struct PlainDisk {
     known: Index,
     seen: Option<Index>,
     missing: Missing,
+    /// What was laid out since the last look, and is not known yet.
+    laid_out: Vec<(EntryPath, Made)>,
 }
 
 impl PlainDisk {
@@ -26,7 +29,28 @@ impl PlainDisk {
     /// When what an interrupted process left aside can't be removed.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         tree.empty_aside()?;
-        Ok(Self { tree, known: Index::default(), seen: None, missing: Missing::default() })
+        Ok(Self { tree, known: Index::default(), seen: None, missing: Missing::default(), laid_out: Vec::new() })
+    }
+
+    fn learn(&mut self, made: &[(EntryPath, Made)]) {
+        for index in std::iter::once(&mut self.known).chain(&mut self.seen) {
+            match index.learn(self.tree.root.as_fd(), made, Forms::Plain) {
+                Ok(missing) => self.missing.add(missing),
+                Err(error) => tracing::debug!(%error, "what was made will be looked at again"),
+            }
+        }
+    }
+
+    fn learn_laid_out(&mut self) {
+        let laid_out = std::mem::take(&mut self.laid_out);
+        if !laid_out.is_empty() {
+            self.learn(&laid_out);
+        }
+    }
+
+    fn check_anchor(&self) -> Result<(), BackendError> {
+        let failed = |error: io::Error| BackendError { backend: self.tree.backend, reason: error.to_string() };
+        self.tree.check_anchor().map_err(failed)
     }
 
     /// Knows what is there now.
@@ -44,6 +68,7 @@ impl Disk for PlainDisk {
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {
         self.tree.check_anchor()?;
+        self.learn_laid_out();
         let is_first = self.known.listings.is_empty();
         let Look { mut index, mut touched } =
             scan(self.tree.root.as_fd(), &self.known, Forms::Plain, self.tree.hidden)?;
@@ -65,14 +90,20 @@ impl Disk for PlainDisk {
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
-        let failed = |error: io::Error| BackendError { backend: self.tree.backend, reason: error.to_string() };
-        self.tree.check_anchor().map_err(failed)?;
+        self.check_anchor()?;
+        self.learn_laid_out();
         let made = self.tree.apply(changes)?;
-        for index in std::iter::once(&mut self.known).chain(&mut self.seen) {
-            match index.learn(self.tree.root.as_fd(), changes, &made, Forms::Plain) {
-                Ok(missing) => self.missing.add(missing),
-                Err(error) => tracing::debug!(%error, "what was applied will be looked at again"),
-            }
+        self.learn(&with_paths(changes, made));
+        Ok(())
+    }
+
+    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.check_anchor()?;
+        let (made, removed) = self.tree.lay_out(changes)?;
+        self.laid_out.extend(with_paths(changes, made));
+        // What has the place of something else, and maybe its inode, would be taken for that.
+        if removed {
+            self.learn_laid_out();
         }
         Ok(())
     }

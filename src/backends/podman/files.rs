@@ -67,6 +67,13 @@ impl Files {
         }
     }
 
+    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        match self {
+            Self::Overlay(disk) => disk.lay_out(changes),
+            Self::Plain(disk) => disk.lay_out(changes),
+        }
+    }
+
     /// Shows the files in a container that has just been started. A plain directory is there already.
     pub(crate) fn attach(&self, pid: i32) -> std::io::Result<()> {
         match self {

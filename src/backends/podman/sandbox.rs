@@ -81,6 +81,10 @@ impl Workspace for PodmanSandbox {
         self.container.files.project(changes)
     }
 
+    fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.container.files.lay_out(changes)
+    }
+
     fn shell(&self) -> Option<Arc<dyn Shell>> {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
     }

@@ -19,7 +19,8 @@ use crate::engine::sessions::SessionError;
 use crate::engine::slice::Slice;
 use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::dispatch::Dispatcher;
-use crate::tools::machine::{ShellRules, can_be_written};
+use crate::tools::filling::can_be_written;
+use crate::tools::machine::ShellRules;
 use crate::tools::toolset::Tools;
 
 /// Bytes of files, and entries, that are put there at once.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::machine::can_be_written;
+use super::super::filling::can_be_written;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;

@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::open_in;
-use super::index::{Index, Missing};
+use super::index::{Index, Missing, with_paths};
 use super::scan::{Look, scan};
 use super::stamp::Made;
 use super::{Disk, Touched, Tree};
@@ -284,11 +284,19 @@ impl OverlayDisk {
         scan(upper, &self.known, self.stack.notes.forms(), None)
     }
 
-    fn learn(&mut self, changes: &[FileChange], made: &[Made]) -> Result<(), Errno> {
+    fn learn(&mut self, made: &[(EntryPath, Made)]) {
+        let is_ours = |path: &EntryPath| made.iter().any(|(made, _)| made == path);
+        self.carried.retain(|carried| !matches!(carried, Touched::Entry(path) if is_ours(path)));
+        if let Err(error) = self.try_learn(made) {
+            tracing::debug!(%error, "what was made will be looked at again");
+        }
+    }
+
+    fn try_learn(&mut self, made: &[(EntryPath, Made)]) -> Result<(), Errno> {
         let Some(upper) = self.mounted.changed()? else { return Ok(()) };
         let seen = self.seen.as_mut().map(|seen| &mut seen.index);
         for index in std::iter::once(&mut self.known).chain(seen) {
-            self.missing.add(index.learn(upper, changes, made, self.stack.notes.forms())?);
+            self.missing.add(index.learn(upper, made, self.stack.notes.forms())?);
         }
         Ok(())
     }
@@ -355,11 +363,13 @@ impl Disk for OverlayDisk {
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         let made = self.mounted.tree.apply(changes)?;
-        let is_ours = |path: &EntryPath| changes.iter().any(|change| change.path() == path);
-        self.carried.retain(|carried| !matches!(carried, Touched::Entry(path) if is_ours(path)));
-        if let Err(error) = self.learn(changes, &made) {
-            tracing::debug!(%error, "what was applied will be looked at again");
-        }
+        self.learn(&with_paths(changes, made));
+        Ok(())
+    }
+
+    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        let (made, _) = self.mounted.tree.lay_out(changes)?;
+        self.learn(&with_paths(changes, made));
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::{Rig, Seen, names, on_each, on_each_with, path};
-use crate::backends::FileChange;
+use crate::backends::{BackendError, FileChange};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 
@@ -32,6 +32,18 @@ fn delete(at: &str) -> FileChange {
     FileChange::Delete { path: path(at) }
 }
 
+type Change = fn(&mut Rig, &[FileChange]) -> Result<(), BackendError>;
+
+/// How changes are made: all or none, and where nobody else uses the files.
+const BOTH_WAYS: [Change; 2] = [|rig, changes| rig.disk.apply(changes), |rig, changes| rig.disk.lay_out(changes)];
+
+/// Runs a test on disks that begin with some files.
+fn both_ways(test: impl Fn(&mut Rig, Change)) {
+    for change in BOTH_WAYS {
+        on_each_with(&some_files, |rig| test(rig, change));
+    }
+}
+
 fn mode(rig: &Rig, at: &str) -> u32 {
     fs::metadata(rig.at(at)).unwrap().mode() & 0o7777
 }
@@ -47,7 +59,7 @@ fn some_files(top: &std::path::Path) {
 
 #[test]
 fn everything_that_can_be_written_is() {
-    on_each_with(&some_files, |rig| {
+    both_ways(|rig, change| {
         let changes = [
             file("new/deep/file", "1"),
             program("run", "#!"),
@@ -55,7 +67,7 @@ fn everything_that_can_be_written_is() {
             link("to", "/etc/passwd"),
             delete("d/e"),
         ];
-        rig.disk.apply(&changes).unwrap();
+        change(rig, &changes).unwrap();
         assert_eq!(fs::read(rig.at("new/deep/file")).unwrap(), b"1");
         assert_eq!((mode(rig, "new/deep/file"), mode(rig, "run"), mode(rig, "new/deep")), (0o644, 0o755, 0o755));
         assert!(rig.at("empty/dir").is_dir());
@@ -130,15 +142,15 @@ fn permissions_stay_but_for_execution() {
 
 #[test]
 fn one_kind_replaces_another() {
-    on_each_with(&some_files, |rig| {
-        rig.disk.apply(&[file("d", "a file now"), directory("top"), file("link", "a file")]).unwrap();
+    both_ways(|rig, change| {
+        change(rig, &[file("d", "a file now"), directory("top"), file("link", "a file")]).unwrap();
         assert_eq!(fs::read(rig.at("d")).unwrap(), b"a file now");
         assert!(rig.at("top").is_dir());
         assert!(rig.at("link").symlink_metadata().unwrap().is_file());
-        rig.disk.apply(&[delete("d"), file("d/e", "in it"), link("top", "d")]).unwrap();
+        change(rig, &[delete("d"), file("d/e", "in it"), link("top", "d")]).unwrap();
         assert_eq!(rig.world().len(), 4);
         assert_eq!(rig.world()[&path("top")], Seen::Link(b"d".to_vec()));
-        rig.disk.apply(&[directory("d")]).unwrap();
+        change(rig, &[directory("d")]).unwrap();
         assert!(rig.at("d/e").exists(), "a directory that is there stays");
         assert_eq!(rig.take(), []);
     });
@@ -177,6 +189,31 @@ fn an_error_undoes_everything() {
 }
 
 #[test]
+fn what_is_laid_out_takes_the_place_of_a_link_and_not_of_what_it_leads_to() {
+    on_each_with(&some_files, |rig| {
+        fs::hard_link(rig.at("top"), rig.at("other")).unwrap();
+        rig.disk.lay_out(&[file("top", "1"), file("link", "2"), delete("d/none"), delete("top/none")]).unwrap();
+        assert_eq!(fs::read(rig.at("other")).unwrap(), b"top");
+        assert_eq!((fs::read(rig.at("top")).unwrap(), fs::read(rig.at("link")).unwrap()), (b"1".into(), b"2".into()));
+        let error = rig.disk.lay_out(&[file("top/below", "x")]).unwrap_err();
+        assert!(error.to_string().contains("cannot write /top/below: a parent of it is no directory"), "{error}");
+        assert!(rig.disk.lay_out(&[delete("")]).is_err());
+    });
+}
+
+#[test]
+fn what_others_did_to_what_was_laid_out_is_named() {
+    on_each(|rig| {
+        rig.disk.lay_out(&["same", "theirs", "in/gone"].map(|at| file(at, "ours"))).unwrap();
+        fs::write(rig.at("theirs"), "them").unwrap();
+        fs::remove_file(rig.at("in/gone")).unwrap();
+        let touched = rig.take();
+        assert!(names(&touched, "theirs") && names(&touched, "in/gone"), "{}: {touched:?}", rig.kind);
+        assert!(!names(&touched, "same"), "{}: {touched:?}", rig.kind);
+    });
+}
+
+#[test]
 fn nothing_is_left_aside() {
     on_each_with(&some_files, |rig| {
         rig.disk.apply(&[file("top", "1"), delete("d"), file("d", "2")]).unwrap();
@@ -189,7 +226,7 @@ fn nothing_is_left_aside() {
 /// Somebody turns a parent into a link to a place outside, and back, all the time.
 #[test]
 fn a_link_that_is_swapped_in_leads_nowhere() {
-    on_each(|rig| {
+    both_ways(|rig, change| {
         let outside = rig.directory.path().join("outside");
         fs::create_dir(&outside).unwrap();
         fs::write(outside.join("victim"), "untouched").unwrap();
@@ -205,13 +242,14 @@ fn a_link_that_is_swapped_in_leads_nowhere() {
                     let _ = fs::rename(view.join("real"), view.join("parent"));
                 }
             });
-            for round in 0..400 {
-                let _ = rig.disk.apply(&[
+            for round in 0..200 {
+                let changes = [
                     file("parent/victim", "overwritten"),
                     file("parent/deep/new", "made"),
                     delete("parent/victim"),
                     delete(if round % 2 == 0 { "parent/deep" } else { "parent" }),
-                ]);
+                ];
+                let _ = change(rig, &changes);
                 let _ = fs::create_dir(view.join("real"));
             }
             done.store(true, Ordering::Relaxed);
@@ -226,8 +264,8 @@ fn what_is_made_again_has_its_time() {
     let millis = 1_700_000_000_123;
     let FileChange::Write { path, node, bytes, .. } = file("old", "1") else { panic!("it is a write") };
     let old = FileChange::Write { path, node, bytes, modified: Some(Timestamp(millis)) };
-    on_each(|rig| {
-        rig.disk.apply(&[file("new", "2"), old.clone()]).unwrap();
+    both_ways(|rig, change| {
+        change(rig, &[file("new", "2"), old.clone()]).unwrap();
         let written = |at: &str| fs::metadata(rig.at(at)).unwrap();
         assert_eq!((written("old").mtime(), written("old").mtime_nsec()), (millis / 1000, millis % 1000 * 1_000_000));
         assert!(written("new").mtime() > millis / 1000, "what is made now is of now");

@@ -81,6 +81,10 @@ impl Disk for Sealing {
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         self.0.apply(changes)
     }
+
+    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.0.lay_out(changes)
+    }
 }
 
 /// None where this machine mounts no overlay, which in CI is a failure.

@@ -1,0 +1,69 @@
+//! Changing what is beneath a directory that nobody else uses meanwhile: in place, and not all or none.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::FileType;
+use rustix::io::Errno;
+
+use super::entries::{kind_of, remove_all};
+use super::listing::look;
+use super::making::{Failure, Parent, times};
+use super::stamp::Made;
+use super::tree::Tree;
+use crate::backends::{BackendError, FileChange};
+use crate::engine::event::Node;
+
+impl Tree {
+    /// Makes the changes in order, each right in its place. A file that others have a link to becomes another file. Gives
+    /// whether something was removed, too.
+    ///
+    /// # Errors
+    /// [`BackendError`]; some of the changes are made then.
+    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(Vec<Made>, bool), BackendError> {
+        let (mut parent, mut removed) = (Parent::default(), false);
+        let made = changes.iter().map(|change| self.lay_out_one(change, &mut parent, &mut removed));
+        let made = made.collect::<Result<_, Failure>>();
+        made.map(|made| (made, removed))
+            .map_err(|failure| BackendError { backend: self.backend, reason: failure.words() })
+    }
+
+    fn lay_out_one(&self, change: &FileChange, parent: &mut Parent, removed: &mut bool) -> Result<Made, Failure> {
+        change.check(self)?;
+        match change {
+            FileChange::Write { path, node, bytes, modified } => {
+                parent.lead_to(self, path, |_| ())?;
+                let mut put = || {
+                    let place = (parent.handle()?, path.name());
+                    let make = || self.make(place, (node, bytes), None, times(*modified));
+                    match make() {
+                        Err(Errno::EXIST) if *node == Node::Directory && is_directory(place)? => Ok(Made::Directory),
+                        Err(Errno::EXIST) => {
+                            *removed = true;
+                            remove_all(place.0, place.1)?;
+                            make()
+                        }
+                        other => other,
+                    }
+                };
+                put().map_err(Failure::at("write", path))
+            }
+            FileChange::Delete { path } => {
+                *removed = true;
+                let gone = match self.parent(path) {
+                    // It may be the directory that is open.
+                    Ok(above) => {
+                        parent.forget();
+                        remove_all(above.as_fd(), path.name())
+                    }
+                    Err(error) if super::beneath::leads_nowhere(error) => Ok(()),
+                    Err(error) => Err(error),
+                };
+                gone.map(|()| Made::Nothing).map_err(Failure::at("delete", path))
+            }
+        }
+    }
+}
+
+fn is_directory((parent, name): (BorrowedFd<'_>, &[u8])) -> Result<bool, Errno> {
+    look(parent, name).map(|stat| kind_of(&stat) == FileType::Directory)
+}

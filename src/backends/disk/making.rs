@@ -1,0 +1,199 @@
+//! Making single entries, and the directories that lead to them.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, chownat, fchmod, fchown, futimens, openat, symlinkat,
+    utimensat,
+};
+use rustix::io::Errno;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use super::beneath::{open_directory, open_in};
+use super::entries::{kind_of, make_directory};
+use super::stamp::Made;
+use super::tree::Tree;
+use crate::backends::FileChange;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+
+const FILE_MODE: u32 = 0o644;
+const EXECUTABLE_MODE: u32 = 0o755;
+const DIRECTORY_MODE: u32 = 0o755;
+
+/// What could not be done, and where.
+pub(super) struct Failure {
+    what: &'static str,
+    path: EntryPath,
+    error: Errno,
+    /// Where that is which could not be put back.
+    pub(super) kept: Option<PathBuf>,
+}
+
+impl Failure {
+    pub(super) fn at<'a>(what: &'static str, path: &'a EntryPath) -> impl Fn(Errno) -> Self + use<'a> {
+        move |error| Self { what, path: path.clone(), error, kept: None }
+    }
+
+    pub(super) fn words(&self) -> String {
+        let error = match self.error {
+            Errno::NOTDIR | Errno::LOOP => "a parent of it is no directory".to_owned(),
+            Errno::XDEV => "it is in another mount or volume than the workspace's root".to_owned(),
+            _ if self.path.is_root() => "the root stays a directory; name an entry below it".to_owned(),
+            error => std::io::Error::from(error).to_string(),
+        };
+        let kept = self.kept.as_ref().map(|kept| format!("; it is kept as {}", kept.display())).unwrap_or_default();
+        format!("cannot {} {}: {error}{kept}", self.what, self.path.rooted())
+    }
+}
+
+/// The directory that entries were made in last: they mostly come directory by directory.
+#[derive(Default)]
+pub(super) struct Parent {
+    known: Option<(EntryPath, OwnedFd)>,
+}
+
+impl Parent {
+    pub(super) fn handle(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.known.as_ref().map(|(_, handle)| handle.as_fd()).ok_or(Errno::BADF)
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.known = None;
+    }
+
+    /// Opens the directory that an entry is in; `made` is told of each one that had to be made.
+    pub(super) fn lead_to(
+        &mut self,
+        tree: &Tree,
+        path: &EntryPath,
+        mut made: impl FnMut(EntryPath),
+    ) -> Result<(), Failure> {
+        let Some(parent) = path.parent() else { return Ok(()) };
+        if self.known.as_ref().is_some_and(|(known, _)| *known == parent) {
+            return Ok(());
+        }
+        let mut handle = match open_directory(tree.root.as_fd(), parent.as_bytes(), OFlags::PATH) {
+            Ok(handle) => {
+                self.known = Some((parent, handle));
+                return Ok(());
+            }
+            Err(Errno::NOENT) => open_in(&tree.root, ".", OFlags::PATH).map_err(Failure::at("open", &parent))?,
+            Err(error) => return Err(Failure::at("write", path)(error)),
+        };
+        let mut at = EntryPath::root();
+        for segment in parent.segments() {
+            at = at.join(segment).map_err(|_| Failure::at("write", path)(Errno::INVAL))?;
+            let failed = Failure::at("make the directory", &at);
+            let is_new = make_directory(&handle, segment, DIRECTORY_MODE).map_err(&failed)?;
+            if is_new {
+                made(at.clone());
+            }
+            let flags = if is_new { OFlags::RDONLY } else { OFlags::PATH };
+            handle = open_in(&handle, segment, flags | OFlags::DIRECTORY).map_err(&failed)?;
+            if is_new {
+                fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE)).map_err(&failed)?;
+                tree.own(&handle).map_err(&failed)?;
+            }
+        }
+        self.known = Some((parent, handle));
+        Ok(())
+    }
+}
+
+impl FileChange {
+    /// Checks what needs no look at the disk.
+    pub(super) fn check(&self, tree: &Tree) -> Result<(), Failure> {
+        let (what, path) = match self {
+            Self::Write { path, .. } => ("write", path),
+            Self::Delete { path } => ("delete", path),
+        };
+        match () {
+            () if path.is_root() => Err(Failure::at(what, path)(Errno::INVAL)),
+            () if tree.is_hidden(path) => Err(Failure::at(what, path)(Errno::PERM)),
+            () => Ok(()),
+        }
+    }
+}
+
+impl Tree {
+    /// Makes an entry where nothing is; `present` is what it takes the place of.
+    pub(super) fn make(
+        &self,
+        (directory, name): (BorrowedFd<'_>, &[u8]),
+        (node, bytes): (&Node, &[u8]),
+        present: Option<&Statx>,
+        times: Timestamps,
+    ) -> Result<Made, Errno> {
+        let leaf = |bytes: &[u8]| Made::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
+        match node {
+            Node::File { executable, .. } => {
+                let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+                let handle = openat(directory, name, flags, Mode::RUSR | Mode::WUSR)?;
+                let mut file = File::from(handle);
+                file.write_all(bytes).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+                self.own(&file)?;
+                fchmod(&file, Mode::from_raw_mode(mode_of(*executable, present)))?;
+                futimens(&file, &times)?;
+                Ok(leaf(bytes))
+            }
+            Node::Symlink { target } => {
+                symlinkat(target.as_slice(), directory, name)?;
+                if let Some((user, group)) = self.owner {
+                    let (user, group) = (Some(Uid::from_raw(user)), Some(Gid::from_raw(group)));
+                    chownat(directory, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
+                }
+                utimensat(directory, name, &times, AtFlags::SYMLINK_NOFOLLOW)?;
+                Ok(leaf(target))
+            }
+            Node::Directory => {
+                rustix::fs::mkdirat(directory, name, Mode::from_raw_mode(DIRECTORY_MODE))?;
+                let handle = open_in(directory, name, OFlags::DIRECTORY)?;
+                fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE))?;
+                self.own(&handle)?;
+                Ok(Made::Directory)
+            }
+            // What a command left is noted; it is not made again.
+            Node::Special { .. } => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    fn own(&self, handle: impl AsFd) -> Result<(), Errno> {
+        match self.owner {
+            Some((user, group)) => fchown(handle, Some(Uid::from_raw(user)), Some(Gid::from_raw(group))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// A file that stays a file keeps its permissions, but for those to execute it.
+fn mode_of(executable: bool, present: Option<&Statx>) -> u32 {
+    match present.filter(|stat| kind_of(stat) == FileType::RegularFile) {
+        Some(stat) => {
+            let mode = u32::from(stat.stx_mode) & 0o777;
+            match executable {
+                true if mode & 0o100 != 0 => mode,
+                true => mode | 0o100 | (mode & 0o444) >> 2,
+                false => mode & !0o111,
+            }
+        }
+        None if executable => EXECUTABLE_MODE,
+        None => FILE_MODE,
+    }
+}
+
+/// The modification time that is wanted, else now to the nanosecond. The kernel's own move in ticks, so that a change by
+/// somebody else shows as another time, and who finds this one finds what was made here.
+pub(super) fn times(modified: Option<Timestamp>) -> Timestamps {
+    let wanted = |Timestamp(millis): Timestamp| Timespec {
+        tv_sec: millis.div_euclid(1000),
+        tv_nsec: millis.rem_euclid(1000) * 1_000_000,
+    };
+    let omit = Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
+    let last_modification = modified.map_or_else(|| clock_gettime(ClockId::Realtime), wanted);
+    Timestamps { last_access: omit, last_modification }
+}
