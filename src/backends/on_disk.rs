@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::disk::Disk;
+use super::disk::{Disk, Found};
 use super::{BackendError, Below, Capture, FileChange, Observed, Touched};
 use crate::engine::path::EntryPath;
 
@@ -46,20 +46,21 @@ impl<D: Disk + ?Sized> Capture for OnDisk<D> {
     }
 
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
-        let observed = self.lock().tree().observe(path);
+        let observed = self.lock().tree().and_then(|tree| tree.observe(path));
         let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
         Ok(observed.map(|observed| observed.kind))
     }
 
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
         let mut entries = Vec::new();
-        let walked = self.lock().tree().walk(path, &mut |path, observed| entries.push((path, observed.kind)));
+        let mut take = |path, observed: Found| entries.push((path, observed.kind));
+        let walked = self.lock().tree().and_then(|tree| tree.walk(path, &mut take));
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
         Ok(Below { entries, closed })
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
-        let opened = self.lock().tree().open(path);
+        let opened = self.lock().tree().and_then(|tree| tree.open(path));
         match opened {
             Ok(file) => Ok(Some(Box::new(file))),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),

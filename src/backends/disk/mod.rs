@@ -25,9 +25,9 @@ use crate::backends::{BackendError, FileChange, Touched};
 
 pub(crate) use anchor::Anchor;
 pub(crate) use aside::{Aside, WITHIN};
-pub(crate) use overlay::{Kin, OverlayDisk, OverlayOptions, SealError};
+pub(crate) use overlay::{Kin, Overlay, OverlayDisk, OverlayOptions, SealError};
 pub(crate) use plain::PlainDisk;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{Found, Tree};
 
 /// Bytes of a directory's path beyond which nobody looks into it, as into one that may not be read. No program can name
 /// a path of more than 4 KiB, but steps lead further down, and a look takes time and memory with the depth's square.
@@ -46,7 +46,10 @@ fn too_much(path: &[u8]) -> io::Error {
 /// A session's files on a disk, and what has changed there.
 pub(crate) trait Disk: Send {
     /// The files.
-    fn tree(&self) -> &Tree;
+    ///
+    /// # Errors
+    /// When they can't be reached.
+    fn tree(&self) -> io::Result<&Tree>;
 
     /// What may have changed since the last `settle`; looks only, so that it may be asked again.
     ///

@@ -62,8 +62,8 @@ impl PlainDisk {
 }
 
 impl Disk for PlainDisk {
-    fn tree(&self) -> &Tree {
-        &self.tree
+    fn tree(&self) -> io::Result<&Tree> {
+        Ok(&self.tree)
     }
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {

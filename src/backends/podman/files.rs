@@ -7,7 +7,7 @@ use super::engine::{USER, WORKSPACE};
 use super::options::OverlayUse;
 use super::paths::{self, Paths};
 use crate::backends::blank::Blank;
-use crate::backends::disk::{OverlayDisk, OverlayOptions, PlainDisk, SealError, Tree};
+use crate::backends::disk::{Overlay, OverlayDisk, OverlayOptions, PlainDisk, SealError, Tree};
 use crate::backends::on_disk::OnDisk;
 use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
 use crate::engine::path::EntryPath;
@@ -15,7 +15,7 @@ use crate::engine::path::EntryPath;
 /// The files of a session with a container.
 pub(crate) enum Files {
     /// What changes lies in a small upper layer.
-    Overlay(OnDisk<OverlayDisk>),
+    Overlay(OnDisk<Overlay>),
     /// What changes is found by looking at everything.
     Plain(OnDisk<PlainDisk>),
 }
@@ -30,11 +30,11 @@ impl Files {
         let possible = || owner.is_some() && !paths.files.exists() && OverlayDisk::is_supported(&paths.layers);
         if overlay == OverlayUse::Auto && possible() {
             let options = OverlayOptions { owner, ..OverlayOptions::among(NAME, paths.kin.clone()) };
-            let open = OverlayDisk::open(options.clone()).map_err(failed)?;
+            let open = Overlay::open(options.clone()).map_err(failed)?;
             let blank = blank(open.is_none());
             let disk = match open {
                 Some(disk) => disk,
-                None => OverlayDisk::create(options, |_| Ok(()))?,
+                None => Overlay::create(options)?,
             };
             return Ok((Self::Overlay(OnDisk::new(NAME, Box::new(disk))), blank));
         }

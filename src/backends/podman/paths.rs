@@ -73,16 +73,15 @@ impl Paths {
             seccomp: root.join("seccomp.json"),
             root,
         };
-        directory(&paths.mount, 0o755)?;
-        write(&paths.seccomp, SECCOMP.as_bytes(), 0o644)?;
         Ok(paths)
     }
 
-    /// Makes the directory of the runner anew, with the runner in it.
+    /// Makes what a container is made with: the directory of the runner anew, with the runner in it, and the rest.
     pub(crate) fn prepare_run(&self, runner: &[u8]) -> io::Result<()> {
         crate::backends::spec::remove(&self.run)?;
         directory(&self.run, 0o755)?;
         directory(&self.mount, 0o755)?;
+        write(&self.seccomp, SECCOMP.as_bytes(), 0o644)?;
         for path in ["scripts", DOOR] {
             directory(&self.run.join(path), 0o755)?;
         }

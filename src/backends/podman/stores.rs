@@ -23,20 +23,35 @@ pub(super) fn note(kin: &Kin, store: &Path) {
     }
 }
 
-/// Notes that a session is of the same store as another one.
+/// Notes that a session is of the same store as another one: with the same file, so that forks take no space for it.
+#[expect(clippy::disallowed_methods, reason = "a backend makes its own files")]
 pub(super) fn note_same(kin: &Kin, as_of: &Kin) {
-    if let Some(name) = noted(as_of)
-        && let Err(error) = write(kin, &name)
-    {
+    let Some(name) = noted(as_of).filter(|name| !is_noted(kin, name)) else { return };
+    let linked = unlink(kin).and_then(|()| std::fs::hard_link(as_of.note_of_store(), kin.note_of_store()));
+    if let Err(error) = linked.or_else(|_| write(kin, &name)) {
         tracing::debug!(%error, place = %kin.home().display(), "`foldspace gc` will leave these files");
     }
 }
 
 fn write(kin: &Kin, name: &[u8]) -> io::Result<()> {
-    if noted(kin).is_some_and(|noted| noted == name) {
+    if is_noted(kin, name) {
         return Ok(());
     }
+    // Others may have the same file.
+    unlink(kin)?;
     paths::write(&kin.note_of_store(), name, 0o600)
+}
+
+fn is_noted(kin: &Kin, name: &[u8]) -> bool {
+    noted(kin).is_some_and(|noted| noted == name)
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
+fn unlink(kin: &Kin) -> io::Result<()> {
+    match std::fs::remove_file(kin.note_of_store()) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]

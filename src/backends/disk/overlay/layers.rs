@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,12 +98,7 @@ impl Stack {
             Err(Errno::NOENT) => return Ok(None),
             other => other.map_err(failed("open", root))?,
         };
-        let mut list = Vec::new();
-        match open_in(&top, LIST, OFlags::RDONLY) {
-            Err(Errno::NOENT) => return Ok(None),
-            other => File::from(other.map_err(failed("open", &root.join(LIST)))?).read_to_end(&mut list)?,
-        };
-        let Some(list) = List::decode(&list, &boot_id()?) else { return Ok(None) };
+        let Some(list) = List::in_directory(&top, root)? else { return Ok(None) };
         let mut stack = Self::of(kin, top)?;
         let present = stack.present().map_err(failed("read", &root.join(LAYERS)))?;
         stack.next = present.last().map_or(0, |last| last + 1);
@@ -147,32 +142,10 @@ impl Stack {
         replace_list(top).map_err(failed("replace", &root.join(LIST)))
     }
 
-    /// Makes these layers, as they are now, the files of another overlay, which is none yet. `touched` says what may be
-    /// otherwise than the history says. Gives false, and has changed nothing, when there is one of that name.
-    ///
-    /// At any moment that other one has all of the files or none.
+    /// As [`share`], of this stack's layers.
     pub(super) fn share(&self, name: &str, touched: Vec<Touched>) -> io::Result<bool> {
         let own = &self.directories.kin;
-        let kin = own.named(name);
-        let root = kin.root();
-        let top = make_all(&kin)?;
-        if rustix::fs::accessat(&top, LIST, rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok() {
-            return Ok(false);
-        }
-        let layers: Vec<LayerName> = self.lower.iter().map(|layer| layer.seen_from_outside(&own.name)).collect();
-        let list = List { layers, touched: Some(touched) };
-        // First, so that whoever finds a mark that an interrupted process has made finds whose it is, too.
-        write_next(&top, &root, &list.encode(&boot_id()?))?;
-        let shared = kin
-            .mark(&kin.name, &list.layers)
-            .and_then(|()| renameat(&top, NEXT_LIST, &top, LIST).map_err(failed("make", &root.join(LIST))));
-        if shared.is_err() {
-            kin.lessen(&list.layers, &[]);
-            if let Err(error) = remove_all(top.as_fd(), NEXT_LIST.as_bytes()) {
-                tracing::debug!(%error, "a list that counts for nothing stays");
-            }
-        }
-        shared.map(|()| true)
+        share(own, name, self.lower.iter().map(|layer| layer.seen_from_outside(&own.name)).collect(), touched)
     }
 
     fn of(kin: &Kin, top: OwnedFd) -> io::Result<Self> {
@@ -359,6 +332,32 @@ impl Layer {
     pub(super) fn aside_place(&self, options: &OverlayOptions) -> PathBuf {
         options.kin.root().join(LAYERS).join(self.number.to_string()).join(ASIDE)
     }
+}
+
+/// Makes these layers, as they are now, the files of another overlay than `own`, which is none yet. `touched` says what
+/// may be otherwise than the history says. Gives false, and has changed nothing, when there is one of that name.
+///
+/// At any moment that other one has all of the files or none.
+pub(super) fn share(own: &Kin, name: &str, layers: Vec<LayerName>, touched: Vec<Touched>) -> io::Result<bool> {
+    let kin = own.named(name);
+    let root = kin.root();
+    let top = make_all(&kin)?;
+    if rustix::fs::accessat(&top, LIST, rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok() {
+        return Ok(false);
+    }
+    let list = List { layers, touched: Some(touched) };
+    // First, so that whoever finds a mark that an interrupted process has made finds whose it is, too.
+    write_next(&top, &root, &list.encode(&boot_id()?))?;
+    let shared = kin
+        .mark(&kin.name, &list.layers)
+        .and_then(|()| renameat(&top, NEXT_LIST, &top, LIST).map_err(failed("make", &root.join(LIST))));
+    if shared.is_err() {
+        kin.lessen(&list.layers, &[]);
+        if let Err(error) = remove_all(top.as_fd(), NEXT_LIST.as_bytes()) {
+            tracing::debug!(%error, "a list that counts for nothing stays");
+        }
+    }
+    shared.map(|()| true)
 }
 
 fn number(name: &CString) -> Option<u32> {

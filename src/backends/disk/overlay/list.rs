@@ -2,9 +2,14 @@
 
 use std::fs::File;
 use std::io::{self, Read};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use rustix::fs::{CWD, OFlags};
+use rustix::io::Errno;
 
+use super::layers::LIST;
+use super::users::{Kin, failed};
 use crate::backends::Touched;
 use crate::backends::disk::beneath::{context, open_in};
 use crate::engine::path::EntryPath;
@@ -87,6 +92,29 @@ impl List {
             text.push(0);
         }
         text
+    }
+
+    /// The list in the directory of an overlay; none where there is none that counts.
+    pub(super) fn in_directory(top: &OwnedFd, root: &Path) -> io::Result<Option<Self>> {
+        let mut list = Vec::new();
+        match open_in(top, LIST, OFlags::RDONLY) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => File::from(other.map_err(failed("open", &root.join(LIST)))?).read_to_end(&mut list)?,
+        };
+        Ok(Self::decode(&list, &boot_id()?))
+    }
+
+    /// The list of an overlay that another one has shared its files with, while it has nothing else; none where the
+    /// layers are not all there, too.
+    pub(super) fn shared_with(kin: &Kin) -> io::Result<Option<Self>> {
+        let root = kin.root();
+        let top = match open_in(CWD, root.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other.map_err(failed("open", &root))?,
+        };
+        let list = Self::in_directory(&top, &root)?.filter(|list| list.touched.is_some());
+        let is_there = |layer: &LayerName| kin.place_of(layer).exists();
+        Ok(list.filter(|list| list.layers.iter().all(is_there)))
     }
 
     /// None for a list that was not written since the machine was started, or by no foldspace.

@@ -3,6 +3,7 @@
 mod attach;
 mod home;
 mod layers;
+mod lazy;
 mod list;
 mod mount;
 mod probe;
@@ -27,6 +28,7 @@ use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 use attach::Place;
 use layers::{Layer, Stack};
+pub(crate) use lazy::Overlay;
 use list::LayerName;
 pub(crate) use users::Kin;
 
@@ -340,8 +342,8 @@ impl Mounted {
 }
 
 impl Disk for OverlayDisk {
-    fn tree(&self) -> &Tree {
-        &self.mounted.tree
+    fn tree(&self) -> io::Result<&Tree> {
+        Ok(&self.mounted.tree)
     }
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {

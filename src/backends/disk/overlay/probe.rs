@@ -58,13 +58,15 @@ fn attempt(root: &Path) -> Result<(), String> {
     let mut disk = created.map_err(|error| needed(error.reason))?;
     Place::can_attach(disk.mounted.mount.as_fd(), TREE).map_err(|error| needed(error.to_string()))?;
     let changes = [write("directory/new")?, FileChange::Delete { path: path("directory/removed")? }];
-    disk.tree().apply(&changes).map_err(|error| error.reason)?;
+    disk.tree().map_err(words)?.apply(&changes).map_err(|error| error.reason)?;
     let mut text = String::new();
-    disk.tree().open(&path("directory/kept")?).and_then(|mut file| file.read_to_string(&mut text)).map_err(words)?;
+    let kept = path("directory/kept")?;
+    let read = disk.tree().and_then(|tree| tree.open(&kept)).and_then(|mut file| file.read_to_string(&mut text));
+    read.map_err(words)?;
     let touched = disk.touched().map_err(words)?;
     for change in &changes {
         let named = touched.contains(&Touched::Entry(change.path().clone()));
-        let there = disk.tree().observe(change.path()).map_err(words)?;
+        let there = disk.tree().and_then(|tree| tree.observe(change.path())).map_err(words)?;
         let is_file = there.is_some_and(|found| matches!(found.kind, Observed::File { .. }));
         if !named || is_file != matches!(change, FileChange::Write { .. }) {
             return Err(format!("an overlay in {} does not show its changes", root.display()));

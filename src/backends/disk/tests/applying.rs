@@ -218,7 +218,7 @@ fn nothing_is_left_aside() {
     on_each_with(&some_files, |rig| {
         rig.disk.apply(&[file("top", "1"), delete("d"), file("d", "2")]).unwrap();
         rig.disk.apply(&[file("top", "1"), delete("d"), file("top/x", "2")]).unwrap_err();
-        let aside = super::rig::through(std::os::fd::AsFd::as_fd(&rig.disk.tree().aside));
+        let aside = super::rig::through(std::os::fd::AsFd::as_fd(&rig.disk.tree().unwrap().aside));
         assert_eq!(fs::read_dir(aside).unwrap().count(), 0);
     });
 }

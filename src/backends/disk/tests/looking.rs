@@ -131,7 +131,10 @@ fn names_are_any_bytes() {
             touched.contains(&Touched::Entry(inner.clone()))
                 || touched.contains(&Touched::Subtree(inner.parent().unwrap()))
         );
-        assert!(matches!(rig.disk.tree().observe(&inner).unwrap().unwrap().kind, Observed::File { size: 1, .. }));
+        assert!(matches!(
+            rig.disk.tree().unwrap().observe(&inner).unwrap().unwrap().kind,
+            Observed::File { size: 1, .. }
+        ));
     });
 }
 
@@ -144,7 +147,7 @@ fn pipes_and_sockets_are_seen_and_not_opened() {
             UnixListener::bind(through(top.as_fd()).join("socket")).unwrap();
         });
         assert!(names(&touched, "pipe") && names(&touched, "socket"));
-        let tree = rig.disk.tree();
+        let tree = rig.disk.tree().unwrap();
         assert_eq!(tree.observe(&path("pipe")).unwrap().unwrap().kind, Observed::Special(Special::Fifo));
         assert_eq!(tree.observe(&path("socket")).unwrap().unwrap().kind, Observed::Special(Special::Socket));
         for name in ["pipe", "socket", ""] {
@@ -162,7 +165,7 @@ fn links_lead_nowhere() {
             symlink(&outside, top.join("out")).unwrap();
             symlink("a", top.join("in")).unwrap();
         });
-        let tree = rig.disk.tree();
+        let tree = rig.disk.tree().unwrap();
         assert_eq!(tree.observe(&path("out/secret")).unwrap(), None);
         assert_eq!(tree.observe(&path("in/one")).unwrap(), None);
         assert!(tree.open(&path("out/secret")).is_err());
@@ -196,16 +199,16 @@ fn trees_may_be_a_thousand_levels_deep() {
             })
         };
         assert!(covers(&rig.take(), &bottom));
-        assert_eq!(rig.disk.tree().observe(&bottom).unwrap().unwrap().kind, Observed::Directory);
+        assert_eq!(rig.disk.tree().unwrap().observe(&bottom).unwrap().unwrap().kind, Observed::Directory);
         let mut walked = 0;
-        rig.disk.tree().walk(&EntryPath::root(), &mut |_, _| walked += 1).unwrap();
+        rig.disk.tree().unwrap().walk(&EntryPath::root(), &mut |_, _| walked += 1).unwrap();
         assert_eq!(walked, 2000);
         rig.rest();
         make(&rig.view(), 1001);
         assert!(covers(&rig.take(), &bottom.join(b"level").unwrap()));
         let delete = crate::backends::FileChange::Delete { path: path("level") };
         rig.disk.apply(&[delete]).unwrap();
-        assert_eq!(rig.disk.tree().observe(&path("level")).unwrap(), None);
+        assert_eq!(rig.disk.tree().unwrap().observe(&path("level")).unwrap(), None);
     });
 }
 
@@ -226,9 +229,12 @@ fn what_is_too_deep_is_named_and_not_looked_into() {
             path == &deepest || !path.is_below(&deepest)
         }));
         let mut walked = Vec::new();
-        let closed = rig.disk.tree().walk(&EntryPath::root(), &mut |path, _| walked.push(path)).unwrap();
+        let closed = rig.disk.tree().unwrap().walk(&EntryPath::root(), &mut |path, _| walked.push(path)).unwrap();
         assert_eq!((closed, walked.len()), (vec![deepest.clone()], 2 * 82));
-        assert_eq!(rig.disk.tree().walk(&deepest, &mut |_, _| panic!()).unwrap(), std::slice::from_ref(&deepest));
+        assert_eq!(
+            rig.disk.tree().unwrap().walk(&deepest, &mut |_, _| panic!()).unwrap(),
+            std::slice::from_ref(&deepest)
+        );
         rig.rest();
         if rig.kind != SEALED {
             fs::write(through(at.as_fd()).join("late"), "").unwrap();
@@ -243,7 +249,7 @@ fn what_is_too_deep_is_named_and_not_looked_into() {
         }
         deleted.unwrap();
         assert_eq!(rig.world().len(), 1);
-        let aside = through(rig.disk.tree().aside.as_fd());
+        let aside = through(rig.disk.tree().unwrap().aside.as_fd());
         assert_eq!(fs::read_dir(aside).unwrap().count(), 0);
     });
 }
@@ -364,7 +370,7 @@ fn changes_during_the_look_are_not_lost() {
 /// What a caller does: it looks at what is named, some time after.
 fn learn(known: &mut World, rig: &mut super::rig::Rig) {
     let touched = rig.disk.touched().unwrap();
-    let tree = rig.disk.tree();
+    let tree = rig.disk.tree().unwrap();
     for one in &touched {
         let (Touched::Entry(path) | Touched::Subtree(path)) = one;
         let found = tree.observe(path).unwrap();

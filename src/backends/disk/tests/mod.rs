@@ -3,6 +3,7 @@
 
 mod applying;
 mod asides;
+mod lazy;
 mod looking;
 mod model;
 mod overlays;

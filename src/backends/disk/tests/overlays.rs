@@ -15,7 +15,7 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
 fn view(disk: &OverlayDisk) -> PathBuf {
-    through(disk.tree().root.as_fd())
+    through(disk.tree().unwrap().root.as_fd())
 }
 
 fn world(disk: &OverlayDisk) -> World {
@@ -93,7 +93,7 @@ fn many_layers_become_one_and_show_the_same() {
             assert_eq!(world(&disk), before);
             assert!(layers() <= 8, "{} layers", layers());
         }
-        disk.tree().apply(&[FileChange::Delete { path: path("a/b") }]).unwrap();
+        disk.tree().unwrap().apply(&[FileChange::Delete { path: path("a/b") }]).unwrap();
         fs::remove_dir_all(view(&disk).join("deeper")).unwrap();
         some_files(&view(&disk));
         assert!(view(&disk).join("a/b/c/three").exists(), "round {round}");

@@ -65,7 +65,7 @@ fn kind() -> &'static str {
 struct Sealing(OverlayDisk);
 
 impl Disk for Sealing {
-    fn tree(&self) -> &Tree {
+    fn tree(&self) -> std::io::Result<&Tree> {
         self.0.tree()
     }
 
@@ -128,7 +128,7 @@ fn plain(fill: &dyn Fn(&Path)) -> Rig {
 impl Rig {
     /// The files as any program sees them.
     pub(super) fn view(&self) -> PathBuf {
-        PathBuf::from(format!("/proc/self/fd/{}", self.disk.tree().root.as_raw_fd()))
+        PathBuf::from(format!("/proc/self/fd/{}", self.disk.tree().unwrap().root.as_raw_fd()))
     }
 
     pub(super) fn at(&self, path: &str) -> PathBuf {

@@ -12,13 +12,13 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
 /// Overlays beside each other.
-struct Family {
+pub(super) struct Family {
     directory: tempfile::TempDir,
 }
 
 impl Family {
     /// None where this machine mounts no overlay.
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let (_, directory) = overlay(&|_| {})?;
         Some(Self { directory })
     }
@@ -27,11 +27,11 @@ impl Family {
         Kin::new(&self.directory.path().join("all"), name, "layers/overlay")
     }
 
-    fn options(&self, name: &str) -> OverlayOptions {
+    pub(super) fn options(&self, name: &str) -> OverlayOptions {
         OverlayOptions { squash_above: 4, ..OverlayOptions::among("overlay", self.kin(name)) }
     }
 
-    fn create(&self, name: &str) -> OverlayDisk {
+    pub(super) fn create(&self, name: &str) -> OverlayDisk {
         fs::create_dir_all(self.home(name).join("layers")).unwrap();
         let fill = |tree: &Tree| {
             some_files(&through(tree.root.as_fd()));
@@ -40,7 +40,7 @@ impl Family {
         OverlayDisk::create(self.options(name), fill).unwrap()
     }
 
-    fn open(&self, name: &str) -> Option<OverlayDisk> {
+    pub(super) fn open(&self, name: &str) -> Option<OverlayDisk> {
         OverlayDisk::open(self.options(name)).unwrap()
     }
 
@@ -48,7 +48,7 @@ impl Family {
         self.kin(name).home()
     }
 
-    fn root(&self, name: &str) -> PathBuf {
+    pub(super) fn root(&self, name: &str) -> PathBuf {
         self.home(name).join("layers/overlay")
     }
 
@@ -57,7 +57,7 @@ impl Family {
         in_directory(&self.root(name).join("layers"))
     }
 
-    fn users(&self, name: &str) -> Vec<String> {
+    pub(super) fn users(&self, name: &str) -> Vec<String> {
         in_directory(&self.root(name).join("users"))
     }
 
@@ -66,7 +66,7 @@ impl Family {
     }
 }
 
-fn in_directory(at: &Path) -> Vec<String> {
+pub(super) fn in_directory(at: &Path) -> Vec<String> {
     let entries = fs::read_dir(at).into_iter().flatten();
     let mut names: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
@@ -81,8 +81,8 @@ fn some_files(top: &Path) {
     symlink("a/one", top.join("link")).unwrap();
 }
 
-fn view(disk: &OverlayDisk) -> PathBuf {
-    through(disk.tree().root.as_fd())
+pub(super) fn view(disk: &impl Disk) -> PathBuf {
+    through(disk.tree().unwrap().root.as_fd())
 }
 
 fn world(disk: &OverlayDisk) -> World {
@@ -91,12 +91,12 @@ fn world(disk: &OverlayDisk) -> World {
     world
 }
 
-fn text(disk: &OverlayDisk, at: &str) -> Option<String> {
+pub(super) fn text(disk: &impl Disk, at: &str) -> Option<String> {
     fs::read_to_string(view(disk).join(at)).ok()
 }
 
 /// Looks until nothing is touched any more, as a dispatcher has before it shares.
-fn rest(disk: &mut OverlayDisk) {
+pub(super) fn rest(disk: &mut impl Disk) {
     for _ in 0..1000 {
         let touched = disk.touched().unwrap();
         disk.settle().unwrap();
@@ -108,7 +108,7 @@ fn rest(disk: &mut OverlayDisk) {
     panic!("the disk is never done");
 }
 
-fn file(at: &str, text: &str) -> FileChange {
+pub(super) fn file(at: &str, text: &str) -> FileChange {
     let bytes = bytes::Bytes::copy_from_slice(text.as_bytes());
     FileChange::Write { path: path(at), node: Node::file(&bytes, false), bytes, modified: None }
 }
@@ -140,7 +140,7 @@ fn neither_sees_what_the_other_changes() {
     assert!(parent.share("one").unwrap() && parent.share("other").unwrap());
     let (mut one, other) = (family.open("one").unwrap(), family.open("other").unwrap());
     let before = world(&other);
-    one.tree().apply(&[file("a/one", "one's"), FileChange::Delete { path: path("a/b") }]).unwrap();
+    one.tree().unwrap().apply(&[file("a/one", "one's"), FileChange::Delete { path: path("a/b") }]).unwrap();
     assert_eq!((world(&parent), world(&other)), (before.clone(), before.clone()));
     fs::write(view(&parent).join("a/one"), "parent's").unwrap();
     fs::write(view(&parent).join("later"), "parent's").unwrap();
@@ -299,7 +299,7 @@ fn who_has_files_gets_none() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     let mut other = family.create("other");
-    other.tree().apply(&[file("mine", "mine")]).unwrap();
+    other.tree().unwrap().apply(&[file("mine", "mine")]).unwrap();
     rest(&mut other);
     assert!(!parent.share("other").unwrap());
     assert_eq!(family.users("parent"), Vec::<String>::new());
