@@ -28,6 +28,7 @@ const WATCHING: Duration = Duration::from_millis(100);
 
 /// A session's container, whether or not there is one now.
 pub(in crate::backends::podman) struct SessionContainer {
+    own: Weak<Self>,
     session: SessionId,
     name: String,
     pub(in crate::backends::podman) options: PodmanOptions,
@@ -53,6 +54,8 @@ struct Machine {
     /// Whether the engine was asked to make or start one since the last was removed.
     tried: bool,
     used: Option<Instant>,
+    /// Whether somebody looks after it: from when one is first needed on.
+    is_watched: bool,
     /// Gives the container its name. Until it has ended nobody asks for one by that.
     naming: Option<Naming>,
 }
@@ -81,7 +84,8 @@ impl SessionContainer {
         paths: Paths,
         files: Files,
     ) -> Arc<Self> {
-        let container = Arc::new(Self {
+        Arc::new_cyclic(|own| Self {
+            own: Weak::clone(own),
             session,
             name: format!("foldspace-{session}"),
             options,
@@ -91,9 +95,7 @@ impl SessionContainer {
             machine: Mutex::default(),
             news: Mutex::default(),
             progress: Mutex::default(),
-        });
-        keep_watch(&container);
-        container
+        })
     }
 
     /// What has happened to it since this was last asked.
@@ -126,6 +128,9 @@ impl SessionContainer {
     /// Gives what runs commands in a container that runs, whatever has to be done for it.
     fn ensure(&self, machine: &mut Machine) -> Result<Arc<dyn Executor>, EngineError> {
         machine.used = Some(now());
+        if !std::mem::replace(&mut machine.is_watched, true) {
+            keep_watch(Weak::clone(&self.own));
+        }
         if let Some(container) = machine.container.take() {
             if container.executor.is_alive() {
                 return Ok(Arc::clone(&machine.container.insert(container).executor));
@@ -393,10 +398,9 @@ fn now() -> Instant {
 }
 
 /// Looks now and then after the container, for as long as somebody has it.
-fn keep_watch(container: &Arc<SessionContainer>) {
-    let weak = Arc::downgrade(container);
+fn keep_watch(container: Weak<SessionContainer>) {
     let watch = move || {
-        while let Some(container) = Weak::upgrade(&weak) {
+        while let Some(container) = Weak::upgrade(&container) {
             container.spare_the_disk();
             container.stop_if_idle();
             drop(container);
