@@ -17,6 +17,8 @@ const MANY: usize = 4 * REMEMBERED;
 pub(super) trait Calls: Send + Sized + 'static {
     fn last(&self) -> Option<&CallEntry>;
     fn len(&self) -> usize;
+    /// Where those are that are under way: to ask each for itself would copy all of a persistent vector.
+    fn open(&self) -> Vec<usize>;
     fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry>;
     fn push(&mut self, call: CallEntry);
     /// Lets go of the oldest block but for what is open in it.
@@ -42,6 +44,10 @@ impl Calls for Vector<CallEntry> {
 
     fn len(&self) -> usize {
         Self::len(self)
+    }
+
+    fn open(&self) -> Vec<usize> {
+        where_open(self.iter())
     }
 
     fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry> {
@@ -76,6 +82,10 @@ impl Calls for VecDeque<CallEntry> {
         Self::len(self)
     }
 
+    fn open(&self) -> Vec<usize> {
+        where_open(self.iter())
+    }
+
     fn get_mut(&mut self, at: usize) -> Option<&mut CallEntry> {
         Self::get_mut(self, at)
     }
@@ -96,6 +106,10 @@ impl Calls for VecDeque<CallEntry> {
     fn into_vector(self) -> Vector<CallEntry> {
         self.into_iter().collect()
     }
+}
+
+fn where_open<'a>(calls: impl Iterator<Item = &'a CallEntry>) -> Vec<usize> {
+    calls.enumerate().filter(|(_, call)| call.status.is_none()).map(|(at, _)| at).collect()
 }
 
 /// Begins a fold.
@@ -132,8 +146,8 @@ impl<C: Calls> Fold<C> {
     /// What is under way when a child begins ends in the parent only.
     fn leave_to_parent(&mut self, seq: Seq) {
         let message = self.names.get("it was under way in the parent when this session began");
-        for at in 0..self.calls.len() {
-            if let Some(call) = self.calls.get_mut(at).filter(|call| call.status.is_none()) {
+        for at in self.calls.open() {
+            if let Some(call) = self.calls.get_mut(at) {
                 call.status = Some(CallStatus::Interrupted);
                 call.finished = seq;
                 call.message = Arc::clone(&message);
