@@ -1,10 +1,11 @@
 //! A session's files of any moment, on a disk.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use super::filling::{can_be_written, fill};
 use super::machine::DispatchError;
-use crate::backends::{HostOptions, HostWorkspace, Workspace};
+use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
@@ -40,13 +41,30 @@ pub struct Materialised {
 /// ```
 ///
 /// # Errors
-/// [`DispatchError::NotEmpty`], and what the session and the disk say.
+/// [`DispatchError::NotEmpty`], and what the session and the disk say. The directory is empty then, as far as that can be
+/// done.
 pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result<Materialised, DispatchError> {
     let workspace = HostWorkspace::open(directory, &HostOptions::default())?;
     if !workspace.is_blank() {
         return Err(DispatchError::NotEmpty(directory.to_owned()));
     }
-    materialise_into(session, state, &workspace)
+    materialise_into(session, state, &workspace).inspect_err(|_| clear(state, &workspace))
+}
+
+/// Takes away what was written. What somebody else has put there stays.
+fn clear(state: &State, workspace: &dyn Workspace) {
+    let tree = files_in(state);
+    let top: BTreeSet<&[u8]> = tree.iter().filter_map(|(path, _)| path.segments().next()).collect();
+    for name in top {
+        let cleared = EntryPath::root().join(name).map(|path| workspace.lay_out(&[FileChange::Delete { path }]));
+        if let Ok(Err(error)) = cleared {
+            tracing::warn!(%error, "what was written before an error stays");
+        }
+    }
+}
+
+fn files_in(state: &State) -> VirtualFileSystem {
+    state.slice::<VirtualFileSystem>().cloned().unwrap_or_default()
 }
 
 /// Writes the files of a state into a workspace that has none: a fresh container's, say.
@@ -58,7 +76,7 @@ pub fn materialise_into(
     state: &State,
     workspace: &dyn Workspace,
 ) -> Result<Materialised, DispatchError> {
-    let tree = state.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+    let tree = files_in(state);
     fill(session, &tree, workspace)?;
     let left_out: Vec<EntryPath> =
         tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect();

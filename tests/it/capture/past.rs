@@ -3,9 +3,9 @@
 use foldspace::materialise;
 
 use super::everywhere;
-use crate::rig::{Rig, differences, walk};
+use crate::rig::{Disk, Rig, differences, walk};
 
-everywhere!(every_moment_comes_back);
+everywhere!(every_moment_comes_back, where_not_all_fits_nothing_stays);
 
 fn every_moment_comes_back(rig: Rig) {
     let commands = [
@@ -31,4 +31,14 @@ fn every_moment_comes_back(rig: Rig) {
         assert_eq!(rig.slice_at(*seq).len(), then.len());
     }
     rig.verify();
+}
+
+fn where_not_all_fits_nothing_stays(rig: Rig) {
+    rig.ok("mkdir -p a/b && echo small > a/b/first && head -c 3000000 /dev/zero > z && echo last > zz");
+    let Some(small) = Disk::new(1) else { return };
+    let state = rig.session().state().unwrap();
+    let copy = small.root().join("copy");
+    let error = materialise(rig.session(), &state, &copy).unwrap_err().to_string();
+    assert!(error.contains("cannot write /z"), "{error}");
+    assert_eq!(std::fs::read_dir(&copy).unwrap().count(), 0);
 }
