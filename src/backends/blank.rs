@@ -110,6 +110,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "what a killed process leaves is put there")]
     fn what_is_between_two_states_is_told_to_a_later_process() {
         let directory = tempfile::tempdir().unwrap();
         let open = || Blank::new("host", directory.path().join("note"), false);
