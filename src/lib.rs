@@ -65,8 +65,8 @@ pub use engine::event::{
     WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::history::{
-    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, HistorySearch, Matches, PathChange, blame,
-    path_history, search_history,
+    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, HistorySearch, Matches, PathChange,
+    SessionChange, blame, history_through_merges, path_history, search_history,
 };
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
 pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};

@@ -1,7 +1,8 @@
 //! Whether a disk still has to be filled, noted beside it so that a later process knows.
 
-use std::io;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::BackendError;
@@ -10,14 +11,21 @@ use super::BackendError;
 #[derive(Debug)]
 pub(super) struct Blank {
     backend: &'static str,
-    /// There while the disk is being filled.
+    /// There while the disk is being filled, empty, or on its way from one state to another, which it then tells.
     note: PathBuf,
     is_blank: AtomicBool,
 }
 
 impl Blank {
-    /// Of a disk that is new, or that an earlier process began to fill.
+    /// Of a disk that is new, or that an earlier process began to fill or to change.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(super) fn new(backend: &'static str, note: PathBuf, is_new: bool) -> Self {
+        // Begun by a process that was killed before it had changed anything.
+        if let Err(error) = std::fs::remove_file(begun(&note))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, note = %note.display(), "half a note could not be removed");
+        }
         let is_blank = AtomicBool::new(is_new || note.exists());
         Self { backend, note, is_blank }
     }
@@ -26,17 +34,38 @@ impl Blank {
         self.is_blank.load(Ordering::Acquire)
     }
 
-    /// Notes that filling begins.
+    /// Notes that filling begins. A note that tells more is kept.
     #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(super) fn filling(&self) -> Result<(), BackendError> {
         self.is_blank.store(true, Ordering::Release);
-        std::fs::write(&self.note, b"").map_err(|error| self.failed("make", &error))
+        let made = File::options().create(true).append(true).open(&self.note);
+        made.map(drop).map_err(|error| self.failed("make", &error))
     }
 
-    /// Notes, for a later process only, that the disk is between two states.
+    /// Notes, for a later process only, that the disk is between two states, and which. Once it is noted, it stays so
+    /// whatever becomes of the machine; before, there is no note.
+    pub(super) fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
+        self.write(intent).map_err(|error| self.failed("make", &error))
+    }
+
     #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
-    pub(super) fn unsettled(&self) -> Result<(), BackendError> {
-        std::fs::write(&self.note, b"").map_err(|error| self.failed("make", &error))
+    fn write(&self, intent: &[u8]) -> io::Result<()> {
+        let begun = begun(&self.note);
+        let mut file = File::create(&begun)?;
+        file.write_all(intent)?;
+        file.sync_all()?;
+        std::fs::rename(&begun, &self.note)?;
+        self.note.parent().map_or(Ok(()), |home| File::open(home)?.sync_all())
+    }
+
+    /// What was noted of the states between which the disk is; none when nothing was.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    pub(super) fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        match std::fs::read(&self.note) {
+            Ok(intent) => Ok(Some(intent).filter(|intent| !intent.is_empty())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("read", &error)),
+        }
     }
 
     /// Notes that all is there.
@@ -52,6 +81,11 @@ impl Blank {
     fn failed(&self, action: &str, error: &io::Error) -> BackendError {
         BackendError { backend: self.backend, reason: format!("can't {action} {}: {error}", self.note.display()) }
     }
+}
+
+/// Where a note is written until it is whole.
+fn begun(note: &Path) -> PathBuf {
+    note.with_extension("new")
 }
 
 #[cfg(test)]
@@ -76,9 +110,33 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "what a killed process leaves is put there")]
+    fn what_is_between_two_states_is_told_to_a_later_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Blank::new("host", directory.path().join("note"), false);
+        let changing = open();
+        assert_eq!(changing.intent(), Ok(None));
+        changing.unsettled(b"from here to there").unwrap();
+        assert!(!changing.is_blank());
+        drop(changing);
+        // Half a note of a process that was killed counts for nothing.
+        std::fs::write(directory.path().join("note.new"), "from").unwrap();
+
+        let later = open();
+        assert!(later.is_blank() && !directory.path().join("note.new").exists());
+        later.filling().unwrap();
+        assert_eq!(later.intent(), Ok(Some(b"from here to there".to_vec())));
+        later.filled().unwrap();
+        assert_eq!(later.intent(), Ok(None));
+        later.filling().unwrap();
+        assert_eq!(later.intent(), Ok(None), "there is nothing to tell of a disk that is filled");
+    }
+
+    #[test]
     fn a_note_that_can_not_be_made_is_an_error() {
         let blank = Blank::new("host", PathBuf::from("/nowhere/note"), true);
         assert!(blank.filling().unwrap_err().reason.contains("/nowhere/note"));
+        assert!(blank.unsettled(b"x").unwrap_err().reason.contains("/nowhere/note"));
         blank.filled().unwrap();
         assert!(!blank.is_blank());
     }

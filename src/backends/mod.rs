@@ -80,13 +80,14 @@ pub trait Workspace: Send + Sync + 'static {
         None
     }
 
-    /// Whether the disk has nothing of this session's files, which then have to be projected.
+    /// Whether the disk has nothing of this session's files, which then have to be projected, or is between two
+    /// states of them.
     fn is_blank(&self) -> bool {
         false
     }
 
     /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later
-    /// process when this one dies meanwhile.
+    /// process when this one dies meanwhile. What was noted as [`unsettled`](Workspace::unsettled) stays noted.
     ///
     /// # Errors
     /// [`BackendError`] when it can't be noted.
@@ -94,13 +95,24 @@ pub trait Workspace: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Notes that the disk is on its way from one state to another. When this process dies before
-    /// [`filled`](Workspace::filled), a later one takes the disk for blank.
+    /// Notes durably that the disk is on its way from one state to another, and what is about to be done. When this
+    /// process dies before [`filled`](Workspace::filled), a later one takes the disk for blank, and is given the
+    /// [`intent`](Workspace::intent).
     ///
     /// # Errors
     /// [`BackendError`] when it can't be noted.
-    fn unsettled(&self) -> Result<(), BackendError> {
+    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
+        let _ = intent;
         Ok(())
+    }
+
+    /// What was noted as [`unsettled`](Workspace::unsettled) and not [`filled`](Workspace::filled) since; none when
+    /// nothing was, and then a blank disk has to be filled whole.
+    ///
+    /// # Errors
+    /// [`BackendError`] when the note can't be read.
+    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        Ok(None)
     }
 
     /// The disk has all of the session's files: from now on what differs was changed by somebody.

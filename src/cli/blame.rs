@@ -1,8 +1,8 @@
 //! `foldspace blame`: which call wrote each line of a file.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
-use foldspace::{Blame as Blamed, BlameError, BlameLine, Cause, EntryPath, PathChange, blame};
+use foldspace::{Blame as Blamed, BlameError, BlameLine, Cause, EntryPath, SessionChange, SessionId, blame};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -15,7 +15,8 @@ use super::{open, text};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Each line stands behind the event that wrote it, its call's tool, or what else it was - a mount, drift,
-a merge -, its agent and its time. `foldspace show SESSION CALL` tells more.")]
+a rewind -, its agent and its time. `foldspace show SESSION CALL` tells more. A line that came with a
+merge stands behind the child's event, as CHILD@EVENT; where the child was removed, behind the merge.")]
 pub(super) struct Blame {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -35,7 +36,7 @@ impl Blame {
         tell(&blamed);
         match out.is_json() {
             true => out.document(&as_json(&path, seq, &blamed))?,
-            false => show(&path, &blamed, out)?,
+            false => show(found.session.id(), &path, &blamed, out)?,
         }
         Ok(Exit::Ok)
     }
@@ -58,23 +59,19 @@ fn as_json(path: &EntryPath, seq: u64, blamed: &Blamed) -> Value {
         .zip(&blamed.lines)
         .filter_map(|(number, BlameLine { change, text })| {
             let change = blamed.changes.get(*change)?;
-            Some(json!({ "line_number": number, "line": text, "seq": change.seq }))
+            let (session, seq) = (change.session, change.change.seq);
+            Some(json!({ "line_number": number, "line": text, "session": session, "seq": seq }))
         })
         .collect();
-    let changes: BTreeMap<u64, &PathChange> = blamed
-        .lines
-        .iter()
-        .filter_map(|line| blamed.changes.get(line.change))
-        .map(|change| (change.seq, change))
-        .collect();
-    let changes: Vec<&PathChange> = changes.into_values().collect();
+    let wrote: BTreeSet<usize> = blamed.lines.iter().map(|line| line.change).collect();
+    let changes: Vec<&SessionChange> = wrote.into_iter().filter_map(|change| blamed.changes.get(change)).collect();
     json!({
         "path": path, "at": seq, "changes": changes, "lines": lines, "unknown": blamed.unknown, "coarse": blamed.coarse,
     })
 }
 
-fn show(path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure> {
-    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|change| head(path, change)).collect();
+fn show(session: SessionId, path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure> {
+    let heads: Vec<[String; 4]> = blamed.changes.iter().map(|change| head(session, path, change)).collect();
     let mut widths = [0; 4];
     for head in blamed.lines.iter().filter_map(|line| heads.get(line.change)) {
         widths.iter_mut().zip(head).for_each(|(width, cell)| *width = cell.chars().count().max(*width));
@@ -96,11 +93,26 @@ fn show(path: &EntryPath, blamed: &Blamed, out: &mut Out) -> Result<(), Failure>
 }
 
 /// Who wrote it, in four cells.
-fn head(path: &EntryPath, change: &PathChange) -> [String; 4] {
-    let what = why(&change.cause);
+fn head(asked: SessionId, path: &EntryPath, by: &SessionChange) -> [String; 4] {
+    let change = &by.change;
+    let what = why_of(by);
     let place = if change.path == *path { String::new() } else { format!(" in {}", change.path.rooted()) };
     let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
-    [change.seq.to_string(), text::one_line(&format!("{what}{place}"), 80), agent, text::moment(change.time)]
+    [where_of(asked, by), text::one_line(&format!("{what}{place}"), 80), agent, text::moment(change.time)]
+}
+
+/// The position of a change; with the session's name where it is another than the one that was asked about.
+pub(super) fn where_of(asked: SessionId, by: &SessionChange) -> String {
+    match by.session == asked {
+        true => by.change.seq.to_string(),
+        false => format!("{}@{}", text::one_line(&by.session_name, 60), by.change.seq),
+    }
+}
+
+/// Why something changed, in a few words; also that nobody can tell more.
+pub(super) fn why_of(by: &SessionChange) -> String {
+    let removed = if by.child_removed { " (removed)" } else { "" };
+    format!("{}{removed}", why(&by.change.cause))
 }
 
 /// Why something changed, in a few words.
@@ -108,8 +120,8 @@ pub(super) fn why(cause: &Cause) -> String {
     match cause {
         Cause::Call { call, .. } => format!("#{call} {}", text::one_line(cause.name(), 40)),
         Cause::Rewind { to: Some(to) } => format!("rewind to {to}"),
-        Cause::Merge { child, from: Some(from) } => format!("merge {}@{from}", text::one_line(child, 60)),
-        Cause::Merge { child, from: None } => format!("merge {}", text::one_line(child, 60)),
+        Cause::Merge { child, from: Some(from), .. } => format!("merge {}@{from}", text::one_line(child, 60)),
+        Cause::Merge { child, from: None, .. } => format!("merge {}", text::one_line(child, 60)),
         other => other.name().to_owned(),
     }
 }

@@ -1,10 +1,14 @@
 //! `foldspace history`: what became of a path.
 
-use foldspace::{Entry, EntryPath, Node, PathChange, Session, path_history};
+use std::sync::Arc;
+
+use foldspace::{
+    Entry, EntryPath, Node, PathChange, Seq, Session, SessionChange, SessionId, history_through_merges, path_history,
+};
 use serde_json::{Value, json};
 
 use super::Globals;
-use super::blame::why;
+use super::blame::{where_of, why_of};
 use super::exit::{Exit, Failure};
 use super::output::{BAD, DIM, GOOD, NOTED, ODD, Out};
 use super::position::At;
@@ -17,6 +21,7 @@ use super::{diffs, open, text};
 Examples:
   foldspace history NAME src/main.rs
   foldspace history NAME src/main.rs --patch    with what changed
+  foldspace history NAME src/main.rs --follow-merges    with what children did that were merged
   foldspace history NAME / --at 40              every change of every file until event 40")]
 pub(super) struct History {
     /// The session, by name or by the beginning of its id
@@ -26,6 +31,9 @@ pub(super) struct History {
     /// Shows what each change did, as a patch
     #[arg(short, long)]
     patch: bool,
+    /// Shows before each merge what the child had done to what it changed, as CHILD@EVENT
+    #[arg(long)]
+    follow_merges: bool,
     #[command(flatten)]
     at: At,
 }
@@ -36,7 +44,7 @@ impl History {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let until = self.at.resolve(&found.session)?;
-        let changes = path_history(&found.session, &path, until)?;
+        let changes = self.changes(&found.session, &path, until)?;
         if changes.is_empty() && !path.is_root() {
             let what = format!("there never was a {} until position {until}", path.rooted());
             return Err(Failure::new(Exit::NotFound, what).with_hint("`foldspace ls SESSION -R` lists the files"));
@@ -49,7 +57,7 @@ impl History {
         }
         if !self.patch {
             let mut table = Table::default();
-            changes.iter().for_each(|change| table.row(cells(change)));
+            changes.iter().for_each(|change| table.row(cells(found.session.id(), change)));
             table.show(out)?;
             return Ok(Exit::Ok);
         }
@@ -58,15 +66,28 @@ impl History {
                 out.line("")?;
             }
             let mut table = Table::default();
-            table.row(cells(change));
+            table.row(cells(found.session.id(), change));
             table.show(out)?;
-            patches(&found.session, change)?.iter().try_for_each(|patch| patch.show(out))?;
+            patches(&found.session, &change.change)?.iter().try_for_each(|patch| patch.show(out))?;
         }
         Ok(Exit::Ok)
     }
 
-    fn as_json(&self, session: &Session, change: &PathChange) -> Result<Value, Failure> {
-        let mut value = serde_json::to_value(change).unwrap_or_default();
+    fn changes(&self, session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<SessionChange>, Failure> {
+        if self.follow_merges {
+            return Ok(history_through_merges(session, path, until)?);
+        }
+        let (id, name): (_, Arc<str>) = (session.id(), Arc::from(session.name()));
+        let own = |change| SessionChange { session: id, session_name: Arc::clone(&name), change, child_removed: false };
+        Ok(path_history(session, path, until)?.into_iter().map(own).collect())
+    }
+
+    fn as_json(&self, session: &Session, by: &SessionChange) -> Result<Value, Failure> {
+        let change = &by.change;
+        let mut value = match self.follow_merges {
+            true => serde_json::to_value(by).unwrap_or_default(),
+            false => serde_json::to_value(change).unwrap_or_default(),
+        };
         value["what"] = json!(change.what());
         if self.patch {
             value["patch"] = patches(session, change)?.iter().map(diffs::Patch::text).collect::<String>().into();
@@ -93,7 +114,8 @@ fn patches(session: &Session, change: &PathChange) -> Result<Vec<diffs::Patch>, 
     diffs::patches(session, &change)
 }
 
-fn cells(change: &PathChange) -> [Cell; 7] {
+fn cells(asked: SessionId, by: &SessionChange) -> [Cell; 7] {
+    let change = &by.change;
     let style = match (&change.before, &change.after) {
         (None, _) => GOOD,
         (_, None) => BAD,
@@ -101,9 +123,9 @@ fn cells(change: &PathChange) -> [Cell; 7] {
     };
     let agent = if change.agent.is_empty() { "-".to_owned() } else { text::one_line(&change.agent, 40) };
     [
-        Cell::right(change.seq),
+        Cell::right(where_of(asked, by)),
         Cell::left(text::moment(change.time)).styled(DIM),
-        Cell::left(why(&change.cause)).styled(NOTED),
+        Cell::left(why_of(by)).styled(NOTED),
         Cell::left(agent),
         Cell::left(change.what()).styled(style),
         Cell::right(sizes(change)),

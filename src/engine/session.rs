@@ -14,7 +14,7 @@ use super::event::{ChildLimits, Origin, SessionStarted};
 use super::id::{Digest, SessionId};
 use super::live::{CommandOutput, OutputSubscription};
 use super::recorded::{EventRef, Recorded, Seq};
-use super::sessions::SessionError;
+use super::sessions::{SessionError, Sessions};
 use super::state::State;
 use super::store::{Committed, Pending, StoreError, Visitor};
 
@@ -76,6 +76,11 @@ impl Session {
     /// Lets this session, a child, begin with what the parent's process knows of their past.
     pub(super) fn learn_from(&self, parent: &Self, at: Seq) {
         self.core.learn_from(&parent.core, at);
+    }
+
+    /// All sessions of its store.
+    pub(super) fn kin(&self) -> Sessions {
+        Sessions::sharing(&self.core.shared)
     }
 
     /// Its identity.

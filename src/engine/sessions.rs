@@ -205,6 +205,11 @@ impl Sessions {
         Ok(Self { shared: Arc::new(shared) })
     }
 
+    /// The same sessions for who has one of them.
+    pub(super) fn sharing(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::clone(shared) }
+    }
+
     /// Waits for snapshots under way and lets go of the store. Dropping does so too, but may leave the
     /// end of it to another thread.
     pub fn close(self) {

@@ -10,6 +10,7 @@ use super::filling::{fill, not_filled};
 use super::limits::Limits;
 use super::policy::CommandPolicy;
 use super::recording::Recording;
+use super::rewind::Intent;
 use super::toolset::Tools;
 use crate::backends::{BackendError, MachineNews, Workspace};
 use crate::engine::commit::{CommitError, Content};
@@ -111,25 +112,38 @@ impl Machine {
         Ok(machine)
     }
 
-    /// Fills a disk that has nothing of the session, and records what is otherwise than the history says.
+    /// Fills a disk that has nothing of the session, or puts back what was cut off on its way from one state to another,
+    /// and records what is otherwise than the history says.
     ///
     /// Where a call is under way in the session already, its files are its own: the next call looks.
     pub(super) fn prepare(&self, session: &Session) -> Result<(), DispatchError> {
         let Some(disk) = self.workspace.capture() else { return Ok(()) };
         let is_blank = self.workspace.is_blank();
         let (turn, looking) = (session.turn_now(), session.looking_now());
-        if !is_blank && (turn.is_none() || looking.is_none()) {
+        let is_alone = turn.is_some() && looking.is_some();
+        if !is_blank && !is_alone {
             return Ok(());
         }
         let tree = files_of(session)?;
-        if is_blank {
-            self.workspace.filling()?;
-            fill(session, &tree, self.workspace.as_ref())?;
-            super::leftovers::clear(session, &tree, self.workspace.as_ref(), disk, self.rules.budget)?;
-        }
+        let intent = if is_blank { self.workspace.intent()? } else { None };
+        let intent = intent.and_then(|note| Intent::decode(session, &note));
+        let is_filled = match &intent {
+            Some(_) if !is_alone => return Err(self.is_changing().into()),
+            Some(intent) => {
+                let (workspace, budget) = (self.workspace.as_ref(), self.rules.budget);
+                super::leftovers::put_back(session, &tree, workspace, disk, budget, intent)?;
+                false
+            }
+            None if is_blank => {
+                self.workspace.filling()?;
+                fill(session, &tree, self.workspace.as_ref())?;
+                true
+            }
+            None => false,
+        };
         let mut captured = compare(disk, disk.touched()?, &tree, self.rules.budget)?;
         disk.settle()?;
-        if is_blank {
+        if is_filled {
             let gone = not_filled(self.workspace.as_ref(), &tree)?;
             let is_known = |gone: &DeleteEntry| captured.deleted.iter().any(|known| known.path == gone.path);
             let more: Vec<DeleteEntry> = gone.into_iter().filter(|gone| !is_known(gone)).collect();
@@ -144,8 +158,14 @@ impl Machine {
         Ok(())
     }
 
+    /// Who opens it now would undo what somebody is doing.
+    fn is_changing(&self) -> BackendError {
+        let reason = "its files are being merged into or rewound; open it again when that is done".to_owned();
+        BackendError { backend: self.workspace.backend_name(), reason }
+    }
+
     /// Records what somebody changed on the disk outside of any call. A disk that is blank, since a rewind could
-    /// neither be done nor undone, is refused: what is half done there is nobody's change. Opening fills it.
+    /// neither be done nor undone, is refused: what is half done there is nobody's change. Opening puts it right.
     pub(super) async fn record_drift(&self, session: &Session) -> Result<(), ToolError> {
         if self.workspace.capture().is_none() {
             return Ok(());

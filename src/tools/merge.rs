@@ -43,8 +43,7 @@ pub enum MergeError {
     /// The workspace failed. Nothing was changed.
     #[error(transparent)]
     Workspace(#[from] BackendError),
-    /// It failed, and what was on the disk by then could not be taken back. The next process fills the disk anew from
-    /// what is recorded.
+    /// It failed, and what was on the disk by then could not be taken back. The next opening does that.
     #[error("{0}")]
     NotPutBack(String),
     /// What others changed in the parent's workspace could not be found out, or the parent may not write so much.
@@ -125,8 +124,9 @@ pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) 
 /// parent's is recorded first.
 ///
 /// It happens whole or not at all, whatever fails; when the process dies half-way, the next one that opens the
-/// workspace makes the files that the log knows what it says; new ones that lie there by then are found as drift. Once files are changed, dropping the future does not stop it. Of the
-/// contents only those that are put together from both sides are in memory all at once.
+/// workspace puts the files back, or finds that all is recorded. What somebody else changed meanwhile stays, and is
+/// found as drift. Once files are changed, dropping the future does not stop it. Of the contents only those that are put
+/// together from both sides are in memory all at once.
 ///
 /// # Errors
 /// [`MergeError`]; no file is changed then.

@@ -101,8 +101,12 @@ impl Workspace for PodmanSandbox {
         self.blank.filling()
     }
 
-    fn unsettled(&self) -> Result<(), BackendError> {
-        self.blank.unsettled()
+    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
+        self.blank.unsettled(intent)
+    }
+
+    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        self.blank.intent()
     }
 
     fn filled(&self) -> Result<(), BackendError> {

@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
+use super::cause::Cause;
+use super::kin::{DEPTH_MAX, Kin, SessionChange};
 use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
-use crate::engine::id::Digest;
+use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -19,12 +21,13 @@ pub const BLAME_BYTES_MAX: u64 = 16 << 20;
 /// A file's lines, each with the change that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blame {
-    /// The changes that made the file what it is, the oldest first; a move begins no new file.
-    pub changes: Vec<PathChange>,
+    /// The changes that made the file what it is, the oldest first, a move begins no new file; then those of children
+    /// that wrote lines which merges brought.
+    pub changes: Vec<SessionChange>,
     /// The lines in order.
     pub lines: Vec<BlameLine>,
     /// The positions of versions whose lines are not known: they were no text, too large, or not kept. What comes after
-    /// counts as written then.
+    /// counts as written then. Those of children are not named.
     pub unknown: Vec<Seq>,
     /// Whether versions differed in so many lines that some count as written later than they were.
     pub coarse: bool,
@@ -80,33 +83,116 @@ pub enum BlameError {
 /// Finds out which change wrote each line of a text file, as it was at a position.
 ///
 /// It goes forward through the versions of the file, through moves, too, and compares each with the next. Two versions
-/// are in memory at a time. A rewind writes no lines: they are whose they were.
+/// are in memory at a time. A rewind writes no lines: they are whose they were. Nor does a merge: what the parent had
+/// is whose it was there, and what else came is whose it is in the child's history. Where the child is not there any
+/// more, the merge is named.
 ///
 /// # Errors
 /// [`BlameError`] when there is no text file, and what the session says.
 pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, BlameError> {
-    let head = session.head()?;
-    if at > head {
-        return Err(SessionError::NoPosition { seq: at, head }.into());
+    let file = File::read(session, path, at)?;
+    let mut search = Search { kin: Kin::of(session), known: BTreeMap::new(), changes: Vec::new(), coarse: file.coarse };
+    for change in &file.changes {
+        search.add(session, change)?;
     }
-    let changes = life(session, path, at)?;
-    match changes.last().and_then(|change| change.after.as_ref()) {
-        Some(last) => check(path, last)?,
-        None if has_entries(session, path, at)? => check(path, &Node::Directory)?,
-        None => return Err(BlameError::NotThere { path: path.clone(), seq: at }),
-    }
-    let mut file = File::default();
-    for (number, change) in changes.iter().enumerate() {
-        file.take(session, number, change)?;
-    }
-    let File { bytes, whose, unknown, coarse, .. } = file;
+    let all: Vec<usize> = (0..file.whose.len()).collect();
+    let whose = search.whose(session, &file, &all, 0)?;
     let text = |line: &[u8]| {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line)).into_owned()
     };
-    let lines = lines(&bytes).into_iter().zip(whose).map(|(line, change)| BlameLine { change, text: text(line) });
+    let lines = lines(&file.bytes).into_iter().zip(whose).map(|(line, change)| BlameLine { change, text: text(line) });
     let lines = lines.collect();
-    Ok(Blame { changes, lines, unknown, coarse })
+    Ok(Blame { changes: search.changes, lines, unknown: file.unknown, coarse: search.coarse })
+}
+
+/// Whose lines are, also in the histories that merges lead into.
+struct Search {
+    kin: Kin,
+    /// Where changes are that are known.
+    known: BTreeMap<(SessionId, Seq, EntryPath), usize>,
+    changes: Vec<SessionChange>,
+    coarse: bool,
+}
+
+impl Search {
+    fn add(&mut self, session: &Session, change: &PathChange) -> Result<usize, SessionError> {
+        let change = self.kin.owned(session, change.clone())?;
+        let key = (change.session, change.change.seq, change.change.path.clone());
+        let number = *self.known.entry(key).or_insert(self.changes.len());
+        if number == self.changes.len() {
+            self.changes.push(change);
+        }
+        Ok(number)
+    }
+
+    /// The changes that wrote those lines of a file.
+    fn whose(
+        &mut self,
+        session: &Session,
+        file: &File,
+        wanted: &[usize],
+        depth: usize,
+    ) -> Result<Vec<usize>, BlameError> {
+        let mut by_change: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
+        for (place, line) in wanted.iter().enumerate() {
+            if let Some((change, line)) = file.whose.get(*line) {
+                by_change.entry(*change).or_default().push((place, *line));
+            }
+        }
+        let mut whose = vec![0; wanted.len()];
+        for (change, lines) in by_change {
+            let Some(change) = file.changes.get(change) else { continue };
+            let numbers: Vec<usize> = lines.iter().map(|(_, line)| *line).collect();
+            let theirs = match depth < DEPTH_MAX {
+                true => self.brought(session, change, &numbers, depth)?,
+                false => BTreeMap::new(),
+            };
+            let own = match lines.iter().all(|(_, line)| theirs.contains_key(line)) {
+                true => None,
+                false => Some(self.add(session, change)?),
+            };
+            for (place, line) in lines {
+                whose[place] = theirs.get(&line).copied().or(own).unwrap_or_default();
+            }
+        }
+        Ok(whose)
+    }
+
+    /// Of the lines that came with a change, by their numbers, those that a child has written; nothing when it is no
+    /// merge, or its child can't be asked.
+    fn brought(
+        &mut self,
+        session: &Session,
+        change: &PathChange,
+        wanted: &[usize],
+        depth: usize,
+    ) -> Result<BTreeMap<usize, usize>, BlameError> {
+        let (Cause::Merge { child_id: Some(child), from: Some(from), .. }, Some(Node::File { content, .. })) =
+            (&change.cause, &change.after)
+        else {
+            return Ok(BTreeMap::new());
+        };
+        let Some(child) = self.kin.find(*child)? else {
+            let number = self.add(session, change)?;
+            self.changes[number].child_removed = true;
+            return Ok(BTreeMap::new());
+        };
+        let theirs = match File::read(&child, &change.path, *from) {
+            Ok(theirs) => theirs,
+            Err(BlameError::Session(SessionError::NoPosition { .. })) => return Ok(BTreeMap::new()),
+            Err(BlameError::Session(error)) => return Err(error.into()),
+            // Then it says otherwise than the merge.
+            Err(_) => return Ok(BTreeMap::new()),
+        };
+        let merged = session.content(content)?;
+        let (kept, is_coarse) = kept(&lines(&theirs.bytes), &lines(&merged));
+        self.coarse |= is_coarse || theirs.coarse;
+        let found = wanted.iter().filter_map(|line| Some((*line, kept.get(*line).copied().flatten()?)));
+        let (ours, asked): (Vec<usize>, Vec<usize>) = found.unzip();
+        let whose = self.whose(&child, &theirs, &asked, depth + 1)?;
+        Ok(ours.into_iter().zip(whose).collect())
+    }
 }
 
 /// Whether there is something below a path: a directory comes with its files, and is told of by them.
@@ -130,18 +216,38 @@ fn check(path: &EntryPath, node: &Node) -> Result<(), BlameError> {
     }
 }
 
-/// A file on its way through its versions.
+/// A file that has come through its versions.
 #[derive(Default)]
 struct File {
+    changes: Vec<PathChange>,
     content: Option<Digest>,
     bytes: Bytes,
-    /// Whose each line is.
-    whose: Vec<usize>,
+    /// Which change wrote each line, and which line it was there.
+    whose: Vec<(usize, usize)>,
     unknown: Vec<Seq>,
     coarse: bool,
 }
 
 impl File {
+    /// The text file that is at a path at a position.
+    fn read(session: &Session, path: &EntryPath, at: Seq) -> Result<Self, BlameError> {
+        let head = session.head()?;
+        if at > head {
+            return Err(SessionError::NoPosition { seq: at, head }.into());
+        }
+        let changes = life(session, path, at)?;
+        match changes.last().and_then(|change| change.after.as_ref()) {
+            Some(last) => check(path, last)?,
+            None if has_entries(session, path, at)? => check(path, &Node::Directory)?,
+            None => return Err(BlameError::NotThere { path: path.clone(), seq: at }),
+        }
+        let mut file = Self::default();
+        for (number, change) in changes.iter().enumerate() {
+            file.take(session, number, change)?;
+        }
+        Ok(Self { changes, ..file })
+    }
+
     fn take(&mut self, session: &Session, number: usize, change: &PathChange) -> Result<(), BlameError> {
         // A file that goes comes again elsewhere, or it would be another one.
         let Some(node) = &change.after else { return Ok(()) };
@@ -159,8 +265,8 @@ impl File {
         let bytes = session.content(&content)?;
         let (from, is_coarse) = kept(&lines(&self.bytes), &lines(&bytes));
         self.coarse |= is_coarse;
-        let whose = |line: Option<usize>| line.and_then(|line| self.whose.get(line).copied()).unwrap_or(number);
-        let whose = from.into_iter().map(whose).collect();
+        let known = |line: Option<usize>| line.and_then(|line| self.whose.get(line).copied());
+        let whose = from.into_iter().enumerate().map(|(at, line)| known(line).unwrap_or((number, at))).collect();
         (self.content, self.bytes, self.whose) = (Some(content), bytes, whose);
         Ok(())
     }

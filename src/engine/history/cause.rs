@@ -9,6 +9,7 @@ use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildMerged, DriftFound, Event, MountHydrated, SessionRewound, started_tool,
 };
+use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 
@@ -36,6 +37,10 @@ pub enum Cause {
     Merge {
         /// How it is called; empty when the event can't be read.
         child: Arc<str>,
+        /// The child; none when the event can't be read.
+        child_id: Option<SessionId>,
+        /// The position of the child's history that its changes were counted from; none when the event can't be read.
+        since: Option<Seq>,
         /// The event of the child's history that made the change; none when that is not known.
         from: Option<Seq>,
     },
@@ -88,12 +93,13 @@ impl Why {
                 Some(Self::of(Cause::Rewind { to: rewound.map(|Recorded { event, .. }| event.to) }))
             }
             ChildMerged::KIND => Some(match event.typed::<ChildMerged>() {
-                Some(Ok(Recorded { event: ChildMerged { child_name, merged, .. }, .. })) => {
+                Some(Ok(Recorded { event: ChildMerged { child, child_name, base, merged, .. }, .. })) => {
                     let from = merged.into_iter().filter_map(|entry| Some((entry.path, entry.from?))).collect();
-                    let cause = Cause::Merge { child: Arc::from(child_name), from: None };
+                    let (child_id, since) = (Some(child), Some(base));
+                    let cause = Cause::Merge { child: Arc::from(child_name), child_id, since, from: None };
                     Self { cause, merged: Some(Arc::new(from)) }
                 }
-                _ => Self::of(Cause::Merge { child: Arc::from(""), from: None }),
+                _ => Self::of(Cause::Merge { child: Arc::from(""), child_id: None, since: None, from: None }),
             }),
             _ => None,
         }
@@ -101,12 +107,11 @@ impl Why {
 
     /// Why the entry changed that an event names.
     pub(super) fn cause(&self, named: &EntryPath) -> Cause {
-        match (&self.cause, &self.merged) {
-            (Cause::Merge { child, .. }, Some(merged)) => {
-                Cause::Merge { child: Arc::clone(child), from: merged.get(named).copied() }
-            }
-            (cause, _) => cause.clone(),
+        let mut cause = self.cause.clone();
+        if let (Cause::Merge { from, .. }, Some(merged)) = (&mut cause, &self.merged) {
+            *from = merged.get(named).copied();
         }
+        cause
     }
 }
 

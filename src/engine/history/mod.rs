@@ -3,7 +3,9 @@
 
 mod blame;
 mod cause;
+mod kin;
 mod lines;
+mod merged;
 mod path;
 mod renames;
 mod search;
@@ -18,6 +20,8 @@ use super::sessions::SessionError;
 
 pub use blame::{BLAME_BYTES_MAX, Blame, BlameError, BlameLine, blame};
 pub use cause::Cause;
+pub use kin::SessionChange;
+pub use merged::history_through_merges;
 pub use path::{PathChange, path_history};
 pub use search::{HistoryHit, HistorySearch, Matches, search_history};
 

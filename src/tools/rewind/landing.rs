@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::RewindError;
+use super::intent::Intent;
 use super::plan::{Plan, Planned, after};
 use crate::backends::{BackendError, FileChange, Workspace};
 use crate::engine::commit::Commit;
@@ -35,20 +36,20 @@ pub(in crate::tools) struct Landing<'a> {
 pub(in crate::tools) type Fresh = BTreeMap<Digest, Bytes>;
 
 impl Landing<'_> {
-    /// Puts the files onto the disk, then records the commit. When either fails, the disk is put back; when
-    /// this process dies meanwhile, the next one fills the disk from what is recorded.
+    /// Notes what it is about to do, puts the files onto the disk, then records the commit. When either fails, the
+    /// disk is put back; when this process dies meanwhile, the next one does that by the note.
     pub(in crate::tools) fn land(&self, commit: Commit) -> Result<Committed, RewindError> {
         if self.steps.is_empty() {
             return Ok(self.session.record(commit)?);
         }
         self.check()?;
-        self.workspace.unsettled()?;
+        self.workspace.unsettled(&Intent::of(self.session, self.now, self.steps).encode()?)?;
         let mut landed = 0;
         let projected = project(self.session, self.workspace, self.steps, self.fresh, &mut landed);
         let recorded = projected.and_then(|()| Ok(self.session.record(commit)?));
         let failure = match recorded {
             Ok(committed) => {
-                // It went back, whatever becomes of the note: with it the next process fills the disk once more.
+                // It is done, whatever becomes of the note: by it the next process finds that all is as recorded.
                 if let Err(error) = self.workspace.filled() {
                     tracing::warn!(%error, "the disk is taken for unsettled when it is opened again");
                 }
@@ -59,7 +60,7 @@ impl Landing<'_> {
         match self.put_back(landed) {
             Ok(()) => Err(failure),
             Err(error) => {
-                // Now also for this process: before the next call the disk is filled anew.
+                // Now also for this process: before the next call the disk is put right.
                 if let Err(error) = self.workspace.filling() {
                     tracing::warn!(%error, "a later process does not know that the disk is unsettled");
                 }

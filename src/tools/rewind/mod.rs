@@ -1,5 +1,6 @@
 //! Rewind: the log and the files go back together, as new events.
 
+mod intent;
 mod landing;
 mod plan;
 
@@ -20,6 +21,7 @@ use crate::engine::sessions::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice, SliceError};
 use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, VirtualFileSystem};
+pub(super) use intent::{Intended, Intent};
 pub(super) use landing::{Fresh, Landing};
 pub(super) use plan::{Plan, Planned};
 
@@ -81,8 +83,7 @@ pub enum RewindError {
         /// What is over which limit.
         reason: String,
     },
-    /// It failed, and what was done by then could not be undone. The next process fills the disk anew from what is
-    /// recorded.
+    /// It failed, and what was done by then could not be undone. The next opening does that.
     #[error("{failure}; and the files could not be put back ({reason}): open the workspace again, which does that")]
     NotPutBack {
         /// Why it failed.

@@ -59,7 +59,10 @@ fn each_line_is_whose_who_wrote_it() {
     let blamed = world.json(&["blame", "w", "d/b.txt"]);
     let whose = blamed["lines"].as_array().unwrap().iter().map(|line| &line["seq"]).collect::<Vec<_>>();
     let changes = blamed["changes"].as_array().unwrap();
-    assert_eq!(blamed["lines"][1], json!({ "line_number": 2, "line": "zwei", "seq": whose[1] }));
+    assert_eq!(
+        blamed["lines"][1],
+        json!({ "line_number": 2, "line": "zwei", "session": changes[1]["session"], "seq": whose[1] })
+    );
     assert!(whose.iter().all(|seq| changes.iter().any(|change| change["seq"] == **seq)), "{blamed}");
 }
 
@@ -80,22 +83,87 @@ fn a_rewind_gives_lines_back_to_whose_they_were() {
 }
 
 #[test]
-fn what_a_merge_brought_names_the_child_s_event() {
+fn what_a_merge_brought_is_whose_who_wrote_it_in_the_child() {
     let world = World::with_project();
     world.printed(&["clone", "w", "--name", "kid"]);
-    world.printed(&["exec", "kid", "--sh", "--", "echo five >> c.txt; echo new > n.txt"]);
+    world.printed(&["clone", "kid", "--name", "grandkid"]);
+    world.printed(&["exec", "grandkid", "--agent", "gail", "--sh", "--", "echo six >> c.txt; echo deep > deep.txt"]);
+    world.printed(&["merge", "grandkid"]);
+    world.printed(&["exec", "kid", "--sh", "--", "sed -i s/drei/trois/ c.txt; echo new > n.txt"]);
+    world.printed(&["exec", "w", "--agent", "ed", "--sh", "--", "sed -i s/one/eins/ c.txt"]);
     world.printed(&["merge", "kid"]);
-    let events = world.json_lines(&["log", "kid"]);
-    let wrote = |path: &str| {
-        let wrote = events.iter().rfind(|event| event["kind"] == "WriteFile" && event["event"]["path"] == path);
-        wrote.unwrap()["seq"].as_u64().unwrap()
+    assert_snapshot!(world.run(&["blame", "w", "c.txt"]), @"
+             37  #34 shell_execute  ed    [time]  1  eins
+             31  #27 shell_execute  -     [time]  2  zwei
+         kid@41  #38 shell_execute  -     [time]  3  trois
+             31  #27 shell_execute  -     [time]  4  four
+    grandkid@38  #35 shell_execute  gail  [time]  5  six
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["blame", "w", "deep.txt"]), @"
+    grandkid@39  #35 shell_execute  gail  [time]  1  deep
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["history", "w", "c.txt"]), @"
+    31  [time]  #27 shell_execute  -   created          19 B  /c.txt
+    37  [time]  #34 shell_execute  ed  changed  19 B -> 20 B  /c.txt
+    40  [time]  merge kid@41       -   changed  20 B -> 25 B  /c.txt
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["history", "w", "c.txt", "--follow-merges"]), @"
+             31  [time]  #27 shell_execute  -     created          19 B  /c.txt
+             37  [time]  #34 shell_execute  ed    changed  19 B -> 20 B  /c.txt
+    grandkid@38  [time]  #35 shell_execute  gail  changed  19 B -> 23 B  /c.txt
+         kid@36  [time]  merge grandkid@38  -     changed  19 B -> 23 B  /c.txt
+         kid@41  [time]  #38 shell_execute  -     changed  23 B -> 24 B  /c.txt
+             40  [time]  merge kid@41       -     changed  20 B -> 25 B  /c.txt
+    [exit 0]
+    ");
+    let all = world.json(&["history", "w", "/", "--follow-merges"]);
+    let paths = |name: &str| {
+        let of = all.as_array().unwrap().iter().filter(|change| change["session_name"] == name);
+        of.map(|change| change["path"].as_str().unwrap()).collect::<Vec<_>>()
     };
-    for path in ["c.txt", "n.txt"] {
-        let told = world.printed(&["blame", "w", path]);
-        assert!(told.lines().last().unwrap().contains(&format!("  merge kid@{}  ", wrote(path))), "{told}");
-        let last = world.json(&["history", "w", path]).as_array().unwrap().last().unwrap().clone();
-        assert_eq!((&last["child"], &last["from"]), (&json!("kid"), &json!(wrote(path))));
-    }
+    assert_eq!(
+        (paths("grandkid"), paths("kid")),
+        (vec!["c.txt", "deep.txt"], vec!["c.txt", "deep.txt", "c.txt", "n.txt"])
+    );
+    let blamed = world.json(&["blame", "w", "c.txt"]);
+    let change = |line: usize| {
+        let line = &blamed["lines"][line];
+        let is_its = |change: &&serde_json::Value| change["session"] == line["session"] && change["seq"] == line["seq"];
+        blamed["changes"].as_array().unwrap().iter().find(is_its).unwrap().clone()
+    };
+    assert_eq!((&change(4)["session_name"], &change(4)["agent"]), (&json!("grandkid"), &json!("gail")));
+    assert_eq!((&change(2)["session_name"], &change(2)["tool"]), (&json!("kid"), &json!("shell_execute")));
+    assert_eq!(change(0)["session_name"], "w");
+    let merged = world.json(&["history", "w", "n.txt"])[0].clone();
+    assert_eq!(
+        (&merged["child"], &merged["from"]),
+        (&json!("kid"), &world.json(&["history", "kid", "n.txt"])[0]["seq"])
+    );
+    assert_eq!(merged["child_id"], change(2)["session"]);
+
+    // The past of who is gone may be gone: then its merge is all that is known.
+    world.printed(&["remove", "grandkid", "--yes"]);
+    assert_snapshot!(world.run(&["blame", "w", "deep.txt"]), @"
+    kid@37  merge grandkid@39 (removed)  -  [time]  1  deep
+    [exit 0]
+    ");
+    world.printed(&["remove", "kid", "--yes"]);
+    assert_snapshot!(world.run(&["blame", "w", "c.txt"]), @"
+    37  #34 shell_execute       ed  [time]  1  eins
+    31  #27 shell_execute       -   [time]  2  zwei
+    40  merge kid@41 (removed)  -   [time]  3  trois
+    31  #27 shell_execute       -   [time]  4  four
+    40  merge kid@41 (removed)  -   [time]  5  six
+    [exit 0]
+    ");
+    assert_snapshot!(world.run(&["history", "w", "n.txt", "--follow-merges"]), @"
+    42  [time]  merge kid@42 (removed)  -  created  4 B  /n.txt
+    [exit 0]
+    ");
+    assert_eq!(world.json(&["blame", "w", "n.txt"])["changes"][0]["child_removed"], true);
 }
 
 #[test]

@@ -16,20 +16,37 @@ use tokio::runtime::Runtime;
 pub(super) struct Rig {
     pub(super) runtime: Runtime,
     pub(super) sessions: Sessions,
-    directory: tempfile::TempDir,
+    directory: PathBuf,
+    /// Gone with the rig.
+    kept: Option<tempfile::TempDir>,
 }
 
 impl Rig {
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
+        let rig = Self::at(directory.path().to_owned());
+        Self { kept: Some(directory), ..rig }
+    }
+
+    /// The same where another process left it.
+    pub(super) fn at(directory: PathBuf) -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        let sessions = Sessions::open(directory.path().join("data"), Registry::standard()).unwrap();
-        Self { runtime, sessions, directory }
+        let sessions = Sessions::open(directory.join("data"), Registry::standard()).unwrap();
+        Self { runtime, sessions, directory, kept: None }
+    }
+
+    /// Lets go of all but the files, for another process.
+    pub(super) fn leave(self) -> tempfile::TempDir {
+        self.sessions.close();
+        self.kept.unwrap()
     }
 
     /// A session of its own.
     pub(super) fn parent(&self) -> Dispatcher {
-        let spec = WorkspaceSpec::Host(HostOptions { directory: None });
+        self.parent_on(&WorkspaceSpec::Host(HostOptions { directory: None }))
+    }
+
+    pub(super) fn parent_on(&self, spec: &WorkspaceSpec) -> Dispatcher {
         let (backend, options) = (Some(spec.backend_name().to_owned()), spec.options());
         let new = NewSession { backend, options, ..NewSession::named("main") };
         self.dispatcher(&self.sessions.create(new).unwrap())
@@ -45,7 +62,7 @@ impl Rig {
     }
 
     pub(super) fn nursery(&self) -> Nursery {
-        let home = self.directory.path().to_owned();
+        let home = self.directory.clone();
         let roots = AllowedRoots::new([&home]).unwrap();
         Nursery { sessions: self.sessions.clone(), home, roots }
     }
@@ -57,18 +74,15 @@ impl Rig {
 
     /// A place for files that are no session's.
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.directory.join(name)
     }
 
     pub(super) fn place(&self, session: &Session) -> PathBuf {
-        WorkspaceSpec::directory(session.id(), self.directory.path())
+        WorkspaceSpec::directory(session.id(), &self.directory)
     }
 
-    fn workspace(&self, session: &Session) -> Arc<dyn Workspace> {
-        WorkspaceSpec::of_session(session.started().unwrap())
-            .unwrap()
-            .open(session.id(), self.directory.path())
-            .unwrap()
+    pub(super) fn workspace(&self, session: &Session) -> Arc<dyn Workspace> {
+        WorkspaceSpec::of_session(session.started().unwrap()).unwrap().open(session.id(), &self.directory).unwrap()
     }
 
     pub(super) fn call(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> ToolOutcome {
@@ -203,8 +217,12 @@ impl Workspace for Full {
         self.inner.filling()
     }
 
-    fn unsettled(&self) -> Result<(), BackendError> {
-        self.inner.unsettled()
+    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
+        self.inner.unsettled(intent)
+    }
+
+    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        self.inner.intent()
     }
 
     fn filled(&self) -> Result<(), BackendError> {

@@ -83,8 +83,12 @@ impl Workspace for Failing {
         self.inner.filling()
     }
 
-    fn unsettled(&self) -> Result<(), BackendError> {
-        self.inner.unsettled()
+    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
+        self.inner.unsettled(intent)
+    }
+
+    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        self.inner.intent()
     }
 
     fn filled(&self) -> Result<(), BackendError> {

@@ -44,7 +44,7 @@ fn rewound(to: Seq, from: Seq) -> SessionRewound {
 
 fn whose(session: &Session, at: &str, seq: Seq) -> Vec<(Seq, String)> {
     let blamed = blame(session, &path(at), seq).unwrap();
-    blamed.lines.iter().map(|line| (blamed.changes[line.change].seq, line.text.clone())).collect()
+    blamed.lines.iter().map(|line| (blamed.changes[line.change].change.seq, line.text.clone())).collect()
 }
 
 fn told(changes: &[PathChange]) -> Vec<(Seq, &'static str, String)> {
@@ -288,7 +288,7 @@ proptest! {
             let text = String::from_utf8(session.content(content).unwrap().to_vec()).unwrap();
             prop_assert_eq!(blamed.lines.iter().map(|line| format!("{}\n", line.text)).collect::<String>(), text);
             for line in &blamed.lines {
-                let Some(Node::File { content, .. }) = &blamed.changes[line.change].after else { panic!("no file") };
+                let Some(Node::File { content, .. }) = &blamed.changes[line.change].change.after else { panic!("no file") };
                 let then = String::from_utf8(session.content(content).unwrap().to_vec()).unwrap();
                 prop_assert!(then.lines().any(|other| other == line.text));
             }

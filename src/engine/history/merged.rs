@@ -1,0 +1,131 @@
+//! The history of a path with what children did that were merged.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::cause::Cause;
+use super::kin::{DEPTH_MAX, Kin, SessionChange};
+use super::path::{PathChange, path_history};
+use crate::engine::id::SessionId;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+
+/// The [history](path_history) of a path, and before each merge what the child had done until then to what the merge
+/// changed: its own changes, those of its own children, and so on.
+///
+/// # Errors
+/// As [`path_history`].
+pub fn history_through_merges(
+    session: &Session,
+    path: &EntryPath,
+    until: Seq,
+) -> Result<Vec<SessionChange>, SessionError> {
+    let changes = path_history(session, path, until)?;
+    let mut walk = Walk { kin: Kin::of(session), seen: BTreeSet::new(), found: Vec::new() };
+    walk.add(session, path, changes, 0)?;
+    Ok(walk.found)
+}
+
+struct Walk {
+    kin: Kin,
+    seen: BTreeSet<(SessionId, Seq, EntryPath)>,
+    found: Vec<SessionChange>,
+}
+
+/// What one merge brought: to the child's changes since a position, for what is at and below a path.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Brought {
+    child: SessionId,
+    since: Seq,
+    root: EntryPath,
+}
+
+impl Walk {
+    /// Adds changes of a session, and before each merge among them what it brought.
+    fn add(
+        &mut self,
+        session: &Session,
+        root: &EntryPath,
+        changes: Vec<PathChange>,
+        depth: usize,
+    ) -> Result<(), SessionError> {
+        let mut changes = changes.into_iter().peekable();
+        while let Some(first) = changes.next() {
+            let mut together = vec![first];
+            while let Some(next) = changes.next_if(|next| is_one_merge(&together[0], next)) {
+                together.push(next);
+            }
+            let brought = brought(root, &together);
+            let mut gone = BTreeSet::new();
+            for (Brought { child, since, root }, from) in brought {
+                match self.kin.find(child)? {
+                    Some(child) if depth < DEPTH_MAX => self.follow(&child, since, &root, &from, depth)?,
+                    Some(_) => {}
+                    None => drop(gone.insert(child)),
+                }
+            }
+            for change in together {
+                let child_removed =
+                    matches!(&change.cause, Cause::Merge { child_id: Some(child), .. } if gone.contains(child));
+                self.push(session, change, child_removed)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what a child did to those entries since a position, each up to where it was merged.
+    fn follow(
+        &mut self,
+        child: &Session,
+        since: Seq,
+        root: &EntryPath,
+        from: &BTreeMap<EntryPath, Seq>,
+        depth: usize,
+    ) -> Result<(), SessionError> {
+        // What an import brings may say anything.
+        let until = from.values().copied().max().unwrap_or(0).min(child.head()?);
+        let mut wanted = from.clone();
+        let mut changes = path_history(child, root, until)?;
+        changes.reverse();
+        changes.retain(|change| {
+            let is_wanted = change.seq > since && wanted.get(&change.path).is_some_and(|from| change.seq <= *from);
+            if let Some(moved) = change.moved_from.clone().filter(|_| is_wanted) {
+                wanted.insert(moved, change.seq);
+            }
+            is_wanted
+        });
+        changes.reverse();
+        self.add(child, root, changes, depth + 1)
+    }
+
+    fn push(&mut self, session: &Session, change: PathChange, child_removed: bool) -> Result<(), SessionError> {
+        let change = SessionChange { child_removed, ..self.kin.owned(session, change)? };
+        if self.seen.insert((change.session, change.change.seq, change.change.path.clone())) {
+            self.found.push(change);
+        }
+        Ok(())
+    }
+}
+
+/// Whether both are of the same merge.
+fn is_one_merge(one: &PathChange, other: &PathChange) -> bool {
+    let key = |change: &PathChange| match change.cause {
+        Cause::Merge { child_id, since, .. } => Some((child_id, since, change.time)),
+        _ => None,
+    };
+    key(one).is_some() && key(one) == key(other)
+}
+
+/// Where the changes of a merge come from, each entry with the child's event.
+fn brought(root: &EntryPath, merged: &[PathChange]) -> BTreeMap<Brought, BTreeMap<EntryPath, Seq>> {
+    let mut brought: BTreeMap<Brought, BTreeMap<EntryPath, Seq>> = BTreeMap::new();
+    for change in merged {
+        if let Cause::Merge { child_id: Some(child), since: Some(since), from: Some(from), .. } = change.cause {
+            let is_inside = change.path == *root || change.path.is_below(root);
+            let root = if is_inside { root.clone() } else { change.path.clone() };
+            brought.entry(Brought { child, since, root }).or_default().insert(change.path.clone(), from);
+        }
+    }
+    brought
+}

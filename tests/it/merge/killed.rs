@@ -1,0 +1,302 @@
+//! The process is killed in the middle of a merge, or of a rewind: it has happened, or it has not, and what somebody
+//! else did meanwhile is there.
+//!
+//! The child is this very test binary, started again for the one test [`child`], which kills itself.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use foldspace::{
+    BackendError, Capture, ChildLimits, Dispatcher, DriftFound, EntryPath, Event, FileChange, HostOptions,
+    MergeChoices, Observed, RewindOptions, Session, Shell, Tools, Workspace, WorkspaceSpec, WriteFile, merge_child,
+};
+
+use super::rig::{Rig, files, path};
+use crate::rig::Kind;
+
+const CHILD: &str = "FOLDSPACE_IT_HALFWAY";
+
+/// What is cut off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    Merge,
+    Rewind,
+    /// The opening after either: half a merge lies there, from moment 6.
+    PutBack,
+}
+
+/// A workspace at which the process is killed when so many things have happened: a note is made, an entry is put
+/// onto the disk, all is recorded.
+struct Dying {
+    inner: Arc<dyn Workspace>,
+    left: AtomicUsize,
+}
+
+impl Dying {
+    fn moment(&self) {
+        if self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err() {
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::KILL).unwrap();
+            unreachable!("it is killed");
+        }
+    }
+}
+
+impl Workspace for Dying {
+    fn backend_name(&self) -> &'static str {
+        self.inner.backend_name()
+    }
+
+    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        changes.iter().try_for_each(|change| {
+            self.moment();
+            self.inner.project(std::slice::from_ref(change))
+        })
+    }
+
+    fn shell(&self) -> Option<Arc<dyn Shell>> {
+        self.inner.shell()
+    }
+
+    fn capture(&self) -> Option<&dyn Capture> {
+        self.inner.capture()
+    }
+
+    fn is_blank(&self) -> bool {
+        self.inner.is_blank()
+    }
+
+    fn filling(&self) -> Result<(), BackendError> {
+        panic!("nothing has to be filled anew");
+    }
+
+    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
+        self.moment();
+        self.inner.unsettled(intent)
+    }
+
+    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        self.inner.intent()
+    }
+
+    fn filled(&self) -> Result<(), BackendError> {
+        self.moment();
+        self.inner.filled()
+    }
+}
+
+fn session(rig: &Rig, name: &str) -> Session {
+    rig.sessions.session(rig.sessions.find(name).unwrap().id).unwrap()
+}
+
+#[test]
+fn child() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let mut words = told.splitn(4, ' ');
+    let mut word = || words.next().unwrap();
+    let (way, moment, to) = (word(), word().parse().unwrap(), word().parse().unwrap());
+    let rig = Rig::at(Path::new(word()).to_owned());
+    let main = session(&rig, "main");
+    let workspace = Arc::new(Dying { inner: rig.workspace(&main), left: AtomicUsize::new(moment) });
+    let dispatcher = Dispatcher::new(main, Tools::standard(), workspace).unwrap();
+    match way {
+        "Merge" => {
+            let worker = session(&rig, "worker");
+            rig.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
+        }
+        "Rewind" => drop(rig.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap()),
+        _ => {}
+    }
+}
+
+/// Whether the child was killed.
+fn is_killed(way: Way, moment: usize, to: u64, directory: &Path) -> bool {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "merge::killed::child", "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{way:?} {moment} {to} {}", directory.display()))
+        .output()
+        .unwrap();
+    assert!(output.status.success() || output.status.code().is_none(), "{way:?} {moment}: {output:?}");
+    !output.status.success()
+}
+
+/// A session with files of all kinds, and a child that has changed all of them; the session's own changes are others,
+/// or the child's where it is rewound. Gives the position before these.
+fn prepare(rig: &Rig, spec: &WorkspaceSpec, way: Way) -> u64 {
+    let parent = rig.parent_on(spec);
+    for name in ["a.txt", "d/old.txt", "d/deep/old.txt", "e/old.txt", "same.txt", "t"] {
+        rig.write(&parent, name, &format!("1\n2\n3\n4\n{name}\n"));
+    }
+    let before = parent.session().head().unwrap();
+    let child = rig.child(&parent, "worker", ChildLimits::default());
+    let changing = if way == Way::Rewind { &parent } else { &child };
+    rig.edit(changing, "a.txt", "4\n", "four\n");
+    rig.edit(changing, "same.txt", "1\n", "one\n");
+    for gone in ["d", "e", "t"] {
+        rig.remove(changing, gone);
+    }
+    for name in ["e", "new/deep.txt", "new/er/deep.txt", "t/x/y", "z"] {
+        rig.write(changing, name, &format!("the child's {name}\n"));
+    }
+    if way != Way::Rewind {
+        rig.edit(&parent, "a.txt", "1\n", "one\n");
+    }
+    drop((parent, child));
+    before
+}
+
+/// What lies on the disk: the files' bytes by their paths, none for directories.
+fn on_disk(workspace: &dyn Workspace) -> BTreeMap<String, Option<Vec<u8>>> {
+    let disk = workspace.capture().unwrap();
+    let entries = disk.below(&EntryPath::root()).unwrap().entries.into_iter().map(|(path, observed)| {
+        let bytes = matches!(observed, Observed::File { .. }).then(|| {
+            let mut bytes = Vec::new();
+            disk.open(&path).unwrap().unwrap().read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        (path.to_string(), bytes)
+    });
+    entries.collect()
+}
+
+/// What the history says should lie there.
+fn recorded(session: &Session) -> BTreeMap<String, Option<Vec<u8>>> {
+    let files = files(session);
+    let entries = files.iter().map(|(path, entry)| {
+        let bytes = match &entry.node {
+            foldspace::Node::File { content, .. } => Some(session.content(content).unwrap().to_vec()),
+            _ => None,
+        };
+        (path.to_string(), bytes)
+    });
+    entries.collect()
+}
+
+/// The drift that was recorded since a position: what was written, by path.
+fn drift(session: &Session, since: u64) -> Vec<String> {
+    let events = session.events(since + 1, 1000).unwrap();
+    let Some(at) = events.iter().position(|event| *event.event.kind == *DriftFound::KIND) else { return Vec::new() };
+    let written = events[at..].iter().filter_map(|event| event.typed::<WriteFile>());
+    written.map(|write| write.unwrap().event.path.to_string()).collect()
+}
+
+/// Kills a process at one moment after the other until it comes to its end, and looks at what is there when the
+/// workspace is opened again.
+fn at_every_moment(spec: &WorkspaceSpec, way: Way) {
+    for moment in 0.. {
+        let rig = Rig::new();
+        let to = prepare(&rig, spec, way);
+        let main = session(&rig, "main");
+        let (before, old) = (main.head().unwrap(), recorded(&main));
+        drop(main);
+        let directory = rig.leave();
+        if way == Way::PutBack {
+            assert!(is_killed(Way::Merge, 6, to, directory.path()));
+        }
+        let killed = is_killed(way, moment, to, directory.path());
+        let rig = Rig::at(directory.path().to_owned());
+        let main = session(&rig, "main");
+        let has_happened = main.head().unwrap() > before;
+        let dispatcher = rig.dispatcher(&main);
+        let after = main.head().unwrap();
+        assert!(after == before || has_happened, "{way:?} {moment}: {:?}", main.events(before + 1, 100).unwrap());
+        assert_eq!(recorded(&main) == old, !has_happened, "{way:?} {moment}");
+        assert_eq!(on_disk(dispatcher.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
+        // It can be done, or done again, after that.
+        if way != Way::Rewind {
+            let worker = session(&rig, "worker");
+            rig.runtime.block_on(merge_child(&dispatcher, &worker, &MergeChoices::default())).unwrap();
+        } else {
+            rig.runtime.block_on(dispatcher.rewind(to, RewindOptions::default())).unwrap();
+        }
+        assert_eq!(files(&main).get(&path("e/old.txt")).is_some(), way == Way::Rewind);
+        assert_eq!(on_disk(dispatcher.workspace().as_ref()), recorded(&main), "{way:?} {moment}");
+        assert_eq!(drift(&main, before), Vec::<String>::new());
+        let sessions = rig.sessions.clone();
+        drop((dispatcher, main, rig));
+        sessions.close();
+        if !killed {
+            assert!(has_happened || way == Way::PutBack, "it came to its end");
+            assert!(moment >= 5, "it was killed {moment} times only");
+            return;
+        }
+    }
+}
+
+fn host() -> WorkspaceSpec {
+    WorkspaceSpec::Host(HostOptions { directory: None })
+}
+
+#[test]
+fn a_merge_has_happened_or_has_not() {
+    at_every_moment(&host(), Way::Merge);
+}
+
+#[test]
+fn and_so_has_a_rewind() {
+    at_every_moment(&host(), Way::Rewind);
+}
+
+#[test]
+fn what_puts_it_back_may_be_killed_too() {
+    at_every_moment(&host(), Way::PutBack);
+}
+
+#[test]
+fn an_overlay_is_put_back_as_well() {
+    let Some(options) = crate::rig::Rig::options(Kind::Overlay) else { return };
+    at_every_moment(&WorkspaceSpec::Podman(options), Way::Merge);
+}
+
+#[test]
+fn what_somebody_else_did_meanwhile_stays() {
+    // Before the first change, between two, and before the last.
+    for (way, moment) in [Way::Merge, Way::Rewind].into_iter().flat_map(|way| [1, 4, 7, 9].map(|at| (way, at))) {
+        let rig = Rig::new();
+        let to = prepare(&rig, &host(), way);
+        let main = session(&rig, "main");
+        let (before, place) = (main.head().unwrap(), rig.place(&main));
+        drop(main);
+        let directory = rig.leave();
+        assert!(is_killed(way, moment, to, directory.path()), "{way:?} {moment}");
+        let theirs = ["a.txt", "d/deep/mine.txt", "new/mine.txt", "untouched.txt", "same.txt"];
+        for name in theirs {
+            let place = place.join(name);
+            std::fs::create_dir_all(place.parent().unwrap()).unwrap();
+            std::fs::write(place, "somebody's\n").unwrap();
+        }
+        // A link in place of a directory leads nowhere.
+        let elsewhere = directory.path().join("elsewhere");
+        std::fs::create_dir(&elsewhere).unwrap();
+        drop(std::fs::remove_dir_all(place.join("new/er")));
+        std::os::unix::fs::symlink(&elsewhere, place.join("new/er")).unwrap();
+
+        let rig = Rig::at(directory.path().to_owned());
+        let main = session(&rig, "main");
+        let dispatcher = rig.dispatcher(&main);
+        let shown = on_disk(dispatcher.workspace().as_ref());
+        for name in theirs {
+            assert_eq!(shown[name].as_deref(), Some(&b"somebody's\n"[..]), "{way:?} {moment}: {name}");
+        }
+        assert_eq!(shown["new/er"], None);
+        assert_eq!(std::fs::read_dir(&elsewhere).unwrap().count(), 0);
+        assert_eq!(
+            drift(&main, before),
+            ["a.txt", "d/deep/mine.txt", "new/er", "new/mine.txt", "same.txt", "untouched.txt"]
+        );
+        let then = main.state_at(before).unwrap();
+        let then = then.slice::<foldspace::VirtualFileSystem>().unwrap();
+        assert_eq!(recorded(&main), shown);
+        for name in ["d/old.txt", "e", "e/old.txt", "t", "t/x/y", "z", "new/deep.txt"] {
+            let node = |files: &foldspace::VirtualFileSystem| files.get(&path(name)).map(|entry| entry.node.clone());
+            assert_eq!(node(&files(&main)), node(then), "{way:?} {moment}: {name}");
+        }
+        let sessions = rig.sessions.clone();
+        drop((dispatcher, main, rig));
+        sessions.close();
+    }
+}
