@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
-use super::machine::{DispatchError, write_all};
+use super::filling::lay_out;
+use super::machine::DispatchError;
 use super::rewind::{Intended, Intent};
 use crate::backends::{BackendError, Capture, FileChange, Observed, Touched, Workspace};
 use crate::engine::event::Node;
@@ -41,7 +42,7 @@ pub(super) fn put_back(
             made.insert(path, entry);
         }
     }
-    write_all(session, made.iter().map(|(path, entry)| (path, *entry)), workspace)
+    lay_out(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), workspace)
 }
 
 /// Whether everything above a path is a directory, or will be.
