@@ -16,6 +16,7 @@ mod podman;
 mod runner;
 mod shell;
 mod spec;
+mod spread;
 mod throwaway;
 mod under_way;
 

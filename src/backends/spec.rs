@@ -15,6 +15,7 @@ use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
 use super::podman::{PodmanOptions, PodmanSandbox};
+use super::spread::make_spread;
 use super::{BackendError, Workspace};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
@@ -245,7 +246,10 @@ impl WorkspaceSpec {
         Ok(match self {
             Self::Memory => Arc::new(MemoryWorkspace),
             Self::Host(options) => {
-                let directory = options.directory.clone().unwrap_or_else(|| Self::directory(session, home));
+                let directory = match &options.directory {
+                    Some(directory) => directory.clone(),
+                    None => Self::own_directory(session, home)?,
+                };
                 Arc::new(HostWorkspace::open(&directory, options)?)
             }
             Self::Podman(options) => Arc::new(PodmanSandbox::open_in(session, options, Some(home))?),
@@ -300,6 +304,13 @@ impl WorkspaceSpec {
         }
         found.sort();
         Ok(found)
+    }
+
+    fn own_directory(session: SessionId, home: &Path) -> Result<PathBuf, BackendError> {
+        let all = home.join(WORKSPACES);
+        let failed = |error| BackendError { backend: "host", reason: format!("can't make {}: {error}", all.display()) };
+        make_spread(&all).map_err(failed)?;
+        Ok(Self::directory(session, home))
     }
 
     /// Where the files of a session lie on this machine, when nothing else was said.

@@ -11,6 +11,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use super::host::HostOptions;
 use super::spec::{WorkspaceSpec, remove};
+use super::spread::make_spread;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
 
@@ -48,7 +49,7 @@ impl Throwaway {
             reason: format!("can't {action} {}: {error}", path.display()),
         };
         let place = home.join(PLACE);
-        make(&place).map_err(|error| failed("make", &place, &error))?;
+        make_spread(&place).map_err(|error| failed("make", &place, &error))?;
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| failed("name a directory in", &place, &error))?;
         let id = SessionId::from_bytes(id);
@@ -151,11 +152,6 @@ fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<
         }
         std::thread::sleep(PAUSE);
     }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
-fn make(directory: &Path) -> io::Result<()> {
-    std::fs::create_dir_all(directory)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]

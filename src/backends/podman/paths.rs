@@ -7,10 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::fs::{FlockOperation, IFlags, ioctl_getflags, ioctl_setflags};
+use rustix::fs::FlockOperation;
 
 use super::engine::{DOOR, USER};
 use crate::backends::disk::Kin;
+use crate::backends::spread::spread;
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
@@ -256,22 +257,6 @@ pub(crate) fn directory(path: &Path, mode: u32) -> io::Result<()> {
     }
 }
 
-/// Lets ext4 put each directory that is made in this one into a part of the disk of its own. It passes over inodes that
-/// were deleted in the last minutes one by one, so that otherwise who removes a session's files slows down the others.
-#[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
-fn spread(directory: &Path) {
-    let spread = || {
-        let directory = File::open(directory)?;
-        let flags = ioctl_getflags(&directory)?;
-        ioctl_setflags(&directory, flags | IFlags::TOPDIR)?;
-        io::Result::Ok(())
-    };
-    if let Err(error) = spread() {
-        // Other file systems have no such thing.
-        tracing::debug!(%error, "the sessions' files lie where the file system puts them");
-    }
-}
-
 /// Writes a file whole.
 pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
     #[expect(clippy::disallowed_methods, reason = "a backend writes its own files")]
@@ -282,23 +267,6 @@ pub(crate) fn write(path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
-    fn directories_are_spread_where_that_is_possible() {
-        let place = tempfile::tempdir().unwrap();
-        let flags = || ioctl_getflags(File::open(place.path()).unwrap());
-        let before = flags();
-        spread(place.path());
-        match (before, rustix::fs::statfs(place.path()).unwrap().f_type) {
-            (Ok(before), EXT4) => assert_eq!(flags().unwrap(), before | IFlags::TOPDIR),
-            (before, _) => assert_eq!(flags().is_ok(), before.is_ok()),
-        }
-        spread(Path::new("/nowhere"));
-    }
-
-    /// What `statfs` calls it.
-    const EXT4: i64 = 0xef53;
 
     #[test]
     fn a_directory_that_is_there_keeps_its_mode() {
