@@ -81,9 +81,10 @@ fn show(difference: &Difference, sheet: &mut Sheet) {
         Some(value) => text::one_line(&value.to_string(), VALUE_MAX),
         None => String::new(),
     };
-    let (sign, pointer) = (difference.sign(), &difference.pointer);
+    // For a person a path is a path.
+    let pointer = difference.pointer.replace("~1", "/").replace("~0", "~");
     let (before, after) = (short(&difference.before), short(&difference.after));
-    match sign {
+    match difference.sign() {
         '+' => sheet.add(Tone::Good, format!("    + {pointer}: {after}")),
         '-' => sheet.add(Tone::Bad, format!("    - {pointer}: {before}")),
         _ => sheet.add(Tone::Odd, format!("    ~ {pointer}: {before} -> {after}")),
