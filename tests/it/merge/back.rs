@@ -277,7 +277,7 @@ fn only_children_are_merged() {
     let (parent, child) = family(&rig);
     let merge = |parent: &Dispatcher, child: &Dispatcher| merge(&rig, parent, child, &MergeChoices::default());
     assert!(matches!(merge(&child, &parent), Err(MergeError::NotAChild { .. })));
-    assert!(matches!(merge(&parent, &parent), Err(MergeError::Shared(_))));
+    assert!(matches!(merge(&parent, &parent), Err(MergeError::Itself(_))));
     let other = rig.child(&parent, "other", ChildLimits::default());
     assert!(matches!(merge(&other, &child), Err(MergeError::NotAChild { .. })));
 }
@@ -293,7 +293,7 @@ fn a_parent_with_limits_keeps_them_in_a_merge() {
     rig.write(&parent, "more.txt", "123");
     let before = head(parent.session());
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
-    assert!(error.contains("may write 1 more bytes"), "{error}");
+    assert!(error.contains("may write 1 more byte"), "{error}");
     assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 2));
     rig.edit(&child, "new.txt", "12", "1");
     assert_eq!(merged(&rig, &parent, &child).merged.len(), 1);
