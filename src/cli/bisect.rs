@@ -29,6 +29,9 @@ use super::{Globals, calls, diffs, events, open, text, tree, workspace};
 /// be bad.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("what").args(["command", "slice"]).required(true)))]
+#[command(
+    override_usage = "foldspace bisect [OPTIONS] <SESSION> -- <CMD>...\n       foldspace bisect [OPTIONS] <SESSION> --slice <EXPR>"
+)]
 #[command(after_help = "\
 Examples:
   foldspace bisect NAME -- python3 -m pytest -q
