@@ -56,7 +56,7 @@ impl Drop for Open {
 async fn answer(question: &CommandQuestion, lines: &mut Lines) -> Answer {
     let who = if question.agent.is_empty() { "the agent" } else { question.agent.as_str() };
     let (who, command) = (text::one_line(who, 80), text::one_line(&question.command.to_string(), 2000));
-    let programs = text::one_line(&question.programs.join(", "), 200);
+    let programs = text::one_line(&text::list(&question.programs), 200);
     let with = run_with(question);
     let mut words =
         format!("{who} wants to run: {command}{with}\nallow it? y: this once, n: no, a: {programs} for this session");

@@ -24,44 +24,50 @@ use super::{Globals, calls, diffs, events, open, text, tree, workspace};
 /// Finds the first change of a session after which a command fails
 ///
 /// The command runs in throw-away workspaces with the files as they were; the session is not touched. As with
-/// `git bisect run`, 0 says that all is well there, 125 that nobody can tell, 128 and more end the search, and
-/// any other code, or taking too long, says that it fails. What follows a bad position is taken to be bad.
+/// `git bisect run`, exit code 0 means that a position is good, 125 that it can't be told, 128 and above end the
+/// search, and any other code, or taking too long, means that it is bad. What follows a bad position is taken to
+/// be bad.
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("what").args(["command", "slice"]).required(true)))]
+#[command(
+    override_usage = "foldspace bisect [OPTIONS] <SESSION> -- <CMD>...\n       foldspace bisect [OPTIONS] <SESSION> --slice <EXPR>"
+)]
 #[command(after_help = "\
 Examples:
   foldspace bisect NAME -- python3 -m pytest -q
   foldspace bisect NAME --good 40 --bad -5 --jobs 4 --sh -- 'make && ./test'
   foldspace bisect NAME --slice 'VirtualFileSystem./src/main.rs exists'
-  foldspace bisect NAME --slice 'Usage.bytes_written > 1000000 and Commands.failed >= 1'
+  foldspace bisect NAME --slice 'Usage.calls > 9 and Commands.failed >= 1'
 
-A predicate compares places in slices, as `foldspace state NAME SLICE --json` shows them: ==, !=, <, <=, >, >=,
-contains, matches \"REGEX\", exists, count(...), and, or, not. A file is VirtualFileSystem./its/path, or
-VirtualFileSystem[\"/its path\"].size.")]
+A predicate compares places in slices, as `foldspace state NAME SLICE --json` shows them, with ==, !=, <, \
+<=, >, >=, contains, matches \"REGEX\", exists, count(...), and, or, not. A file is \
+VirtualFileSystem./its/path, or VirtualFileSystem[\"/its path\"], of which .size is a field.")]
 pub(super) struct Bisect {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The command that fails at the bad position and not at the good one
-    #[arg(last = true, value_name = "CMD", required_unless_present = "slice", conflicts_with = "slice")]
+    #[arg(last = true, value_name = "CMD")]
     command: Vec<String>,
-    /// Gives the words to /bin/sh -c as one text
+    /// Joins the words and runs them with /bin/sh -c
     #[arg(long, conflicts_with = "slice")]
     sh: bool,
-    /// A position at which all is well [default: before the first call; with --slice before everything]
+    /// A good position [default: before the first call; with --slice before the first event]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     good: Option<Position>,
-    /// A later position at which it is not [default: the last one]
+    /// A bad position after it [default: the last one]
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     bad: Option<Position>,
     /// How many probes run at once, each in a workspace of its own
     #[arg(short, long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=64))]
     jobs: u8,
-    /// Where the probes run [default: as the session; one in memory on the host, where nothing is sandboxed]
+    /// Where the probes run [default: as the session's commands; for a session in memory on the host, where nothing
+    /// is sandboxed]
     #[arg(long, value_name = "BACKEND", conflicts_with = "slice")]
     backend: Option<Backend>,
     /// Finds the first position at which this predicate over slices holds; nothing is run
     #[arg(long, value_name = "EXPR", conflicts_with = "jobs")]
     slice: Option<String>,
-    /// How long the command may run each time, up to 600 seconds; more is a failure
+    /// How long the command may run each time, up to 600 seconds; a position where it takes longer is bad
     #[arg(long, value_name = "SECS", default_value_t = 600.0, conflicts_with = "slice")]
     timeout: f64,
 }

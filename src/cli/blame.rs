@@ -8,15 +8,16 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, DIM, NOTED, Out};
-use super::position::At;
+use super::position::{self, At};
 use super::{open, text};
 
 /// Shows which call wrote each line of a file, now or at any moment; moves are followed
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Shows the file as it was at", "Shows the file as it was before")))]
 #[command(after_help = "\
-Each line stands behind the event that wrote it, its call's tool, or what else it was - a mount, drift,
-a rewind -, its agent and its time. `foldspace show SESSION CALL` tells more. A line that came with a
-merge stands behind the child's event, as CHILD@EVENT; where the child was removed, behind the merge.")]
+Before each line stand the event that wrote it, its call and tool (or what else it was: a mount, drift, a \
+rewind), its agent and its time. `foldspace show SESSION CALL` tells more about a call. A line that came \
+with a merge has the child's event, as CHILD@EVENT; where the child was removed, the merge.")]
 pub(super) struct Blame {
     /// The session, by name or by the beginning of its id
     session: String,

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use anstyle::Style;
 use foldspace::{
-    CallFinished, CallStarted, CallStatus, DeleteEntry, EntryPath, Event, EventRef, Seq, Session, Timestamp, WriteFile,
-    lower,
+    CallFinished, CallStarted, DeleteEntry, EntryPath, Event, EventRef, Seq, Session, Timestamp, WriteFile, lower,
 };
 use serde_json::{Value, json};
 
 use super::events;
-use super::output::{BAD, GOOD, NOTED, ODD};
+use super::output::NOTED;
 use super::text;
 
 /// A call with what is known of it so far.
@@ -39,7 +38,7 @@ pub(super) struct Outcome {
 
 impl Call {
     /// How it stands: a call without an outcome runs, or was cut off when nobody is there to run it.
-    pub(super) fn status(&self, shared: bool) -> &'static str {
+    fn status(&self, shared: bool) -> &'static str {
         match &self.outcome {
             Some(outcome) => events::status_word(outcome.end.status),
             None if shared => "running",
@@ -47,13 +46,24 @@ impl Call {
         }
     }
 
+    /// The same for people, who are told how its command ended where that did not do well.
+    pub(super) fn ending(&self, shared: bool) -> String {
+        match &self.outcome {
+            Some(Outcome { end, .. }) => events::ending(end.status, &end.result),
+            None => self.status(shared).to_owned(),
+        }
+    }
+
     pub(super) fn style(&self) -> Style {
-        match self.outcome.as_ref().map(|outcome| outcome.end.status) {
-            Some(CallStatus::Ok) => GOOD,
-            Some(CallStatus::Error) => BAD,
-            Some(CallStatus::Interrupted) => ODD,
+        match &self.outcome {
+            Some(Outcome { end, .. }) => events::ending_style(end.status, &end.result),
             None => NOTED,
         }
+    }
+
+    /// What the result says of the command that the call ran; null where it ran none.
+    fn of_command(&self, field: &str) -> Option<&Value> {
+        self.outcome.as_ref()?.end.result.get(field)
     }
 
     /// How long it took; empty while that is not known.
@@ -74,6 +84,8 @@ impl Call {
             "agent": self.agent,
             "started_at": self.started_at,
             "status": self.status(shared),
+            "exit_code": self.of_command("exit_code"),
+            "timed_out": self.of_command("timed_out"),
             "finished": self.outcome.as_ref().map(|outcome| outcome.finished),
             "micros": self.outcome.as_ref().map(|outcome| outcome.end.micros),
             "message": self.message(),

@@ -6,11 +6,12 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::Out;
-use super::position::At;
+use super::position::{self, At};
 use super::{open, tree};
 
 /// Prints a file's contents byte for byte, now or at any moment
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Prints the files as they were at", "Prints the files as they were before")))]
 pub(super) struct Cat {
     /// The session, by name or by the beginning of its id
     session: String,

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, BOLD, Out};
-use super::position::At;
+use super::position::{self, At};
 use super::run::allowed_roots;
 use super::workspace::{self, RuleArgs};
 use super::{open, text};
@@ -23,11 +23,12 @@ use super::{open, text};
 /// the position, and keeps them when the session is removed. Nothing that either does afterwards is seen by the
 /// other; `merge` brings a fork's changes back.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Forks the session as it was at", "Forks the session as it was before")))]
 #[command(after_help = "\
 Examples:
-  foldspace clone NAME                          a fork of the session as it is now
-  foldspace clone NAME --at 42 --name retry     a fork of the session as it was after event 42
-  foldspace clone NAME --isolation full         a new session with the same mounts, copied afresh
+  foldspace clone NAME                        a fork of the session as it is now
+  foldspace clone NAME --at 42 --name retry   a fork as it was after event 42
+  foldspace clone NAME --isolation full       afresh, from the same mounts
   foldspace clone NAME --max-calls 50 --tool read_file --tool grep")]
 pub(super) struct Clone {
     /// The session, by name or by the beginning of its id
@@ -56,7 +57,7 @@ pub(super) struct Clone {
 /// How much of a session its clone has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum How {
-    /// All: it is the same session, under another agent's name
+    /// Everything: it is the same session, under another agent's name
     Shared,
     /// Its past, with the files as they were then
     Fork,
@@ -66,21 +67,21 @@ enum How {
 
 /// What the clone may do.
 #[derive(Debug, Clone, clap::Args)]
-#[command(next_help_heading = "Limits of the clone; it never may more than the session")]
+#[command(next_help_heading = "Limits of the clone, which may never do more than the session")]
 struct LimitArgs {
-    /// Calls that it may make
+    /// How many calls it may make
     #[arg(long, value_name = "N")]
     max_calls: Option<u64>,
-    /// Seconds that its calls may take together
+    /// How many seconds its calls may take together
     #[arg(long, value_name = "SECS")]
     max_seconds: Option<u64>,
-    /// Bytes of files that it may write
+    /// How many bytes of files it may write
     #[arg(long, value_name = "N")]
     max_bytes: Option<u64>,
-    /// Generations of clones that it may have
+    /// How many generations of clones it may have
     #[arg(long, value_name = "N")]
     depth: Option<u32>,
-    /// The only tools that it may use; may be given several times
+    /// A tool that it may use, and no others; may be given several times
     #[arg(long = "tool", value_name = "TOOL")]
     tools: Vec<String>,
     /// Denies its commands a program, or a program with its first words; may be given several times
@@ -129,6 +130,10 @@ impl Clone {
             How::Full => Isolation::Full,
         };
         let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
+        if at == Some(0) {
+            let failure = Failure::new(Exit::NotFound, "a fork has at least the first event of its session");
+            return Err(failure.with_hint("the earliest is --at 1"));
+        }
         let new = NewChild {
             at,
             name: self.name.clone(),

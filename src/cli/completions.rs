@@ -9,7 +9,8 @@ use super::output::Out;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace completions bash > ~/.local/share/bash-completion/completions/foldspace
+  foldspace completions bash \\
+    > ~/.local/share/bash-completion/completions/foldspace
   foldspace completions zsh > \"${fpath[1]}/_foldspace\"")]
 pub(super) struct Completions {
     /// The shell

@@ -171,7 +171,7 @@ fn hydrated(event: &MountHydrated) -> String {
 }
 
 fn finished(event: &CallFinished) -> String {
-    let status = status_word(event.status);
+    let status = ending(event.status, &event.result);
     match event.message.is_empty() {
         true => format!("{status} in {}", text::duration(event.micros)),
         false => format!("{status} in {}: {}", text::duration(event.micros), text::one_line(&event.message, GIST_MAX)),
@@ -203,7 +203,32 @@ fn command_line(words: &[Value]) -> String {
     text::one_line(&words.join(" "), 60)
 }
 
-/// How a call ended, in a word.
+/// How a call ended, in a word or two: a call did well whatever its command did, so that one's end is told in its place.
+pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
+    let exit_code = result.get("exit_code").and_then(Value::as_i64);
+    let timed_out = result.get("timed_out").and_then(Value::as_bool).unwrap_or(false);
+    match (status, timed_out, exit_code) {
+        (CallStatus::Ok, true, _) => "timed out".to_owned(),
+        (CallStatus::Ok, false, Some(code)) if code != 0 => format!("exit {code}"),
+        _ => status_word(status).to_owned(),
+    }
+}
+
+/// Whether a call did well, and its command too, if it ran one.
+pub(crate) fn did_well(status: CallStatus, result: &Value) -> bool {
+    ending(status, result) == status_word(CallStatus::Ok)
+}
+
+/// The style of how a call ended.
+pub(super) fn ending_style(status: CallStatus, result: &Value) -> Style {
+    match status {
+        CallStatus::Ok if did_well(status, result) => GOOD,
+        CallStatus::Ok | CallStatus::Interrupted => ODD,
+        CallStatus::Error => BAD,
+    }
+}
+
+/// What a call's status is called.
 pub(crate) fn status_word(status: CallStatus) -> &'static str {
     match status {
         CallStatus::Ok => "ok",

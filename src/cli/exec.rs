@@ -23,6 +23,7 @@ const CALL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// What it prints is shown as it comes, and its exit status is this program's: 124 when it took too long,
 /// 127 when there is no such program.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(workspace::unasked))]
 #[command(after_help = "\
 Examples:
   foldspace exec NAME -- cargo test
@@ -34,7 +35,7 @@ pub(super) struct Exec {
     /// The program and its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     command: Vec<String>,
-    /// Gives the words to /bin/sh -c as one text
+    /// Joins the words and runs them with /bin/sh -c
     #[arg(long)]
     sh: bool,
     /// The directory in the workspace to run it in

@@ -11,18 +11,20 @@ use super::Globals;
 use super::blame::{where_of, why_of};
 use super::exit::{Exit, Failure};
 use super::output::{BAD, DIM, GOOD, NOTED, ODD, Out};
-use super::position::At;
+use super::position::{self, At};
 use super::table::{Cell, Table};
 use super::{diffs, open, text};
 
 /// Shows every change of a file, or of everything below a directory; moves of a file are followed
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Shows only what happened until", "Shows only what happened before")))]
 #[command(after_help = "\
 Examples:
   foldspace history NAME src/main.rs
   foldspace history NAME src/main.rs --patch    with what changed
-  foldspace history NAME src/main.rs --follow-merges    with what children did that were merged
-  foldspace history NAME / --at 40              every change of every file until event 40")]
+  foldspace history NAME src/main.rs --follow-merges
+                                                with what merged children did
+  foldspace history NAME / --at 40              everything until event 40")]
 pub(super) struct History {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -46,7 +48,7 @@ impl History {
         let until = self.at.resolve(&found.session)?;
         let changes = self.changes(&found.session, &path, until)?;
         if changes.is_empty() && !path.is_root() {
-            let what = format!("there never was a {} until position {until}", path.rooted());
+            let what = format!("there was no {} at any moment up to position {until}", path.rooted());
             return Err(Failure::new(Exit::NotFound, what).with_hint("`foldspace ls SESSION -R` lists the files"));
         }
         if out.is_json() {

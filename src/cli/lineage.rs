@@ -14,7 +14,7 @@ use super::text;
 /// Shows which session is whose child, and where it was forked
 #[derive(Debug, clap::Args)]
 pub(super) struct Tree {
-    /// Only this session and what comes of it
+    /// Shows only this session and its descendants
     session: Option<String>,
 }
 

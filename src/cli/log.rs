@@ -12,16 +12,17 @@ use super::calls::{self, Call, Calls};
 use super::exit::{Exit, Failure};
 use super::open::{self, Found};
 use super::output::{DIM, Out};
-use super::position::At;
+use super::position::{self, At};
 use super::{events, text, tree};
 
 /// Shows the events of a session, or its calls
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Shows only what happened until", "Shows only what happened before")))]
 #[command(after_help = "\
 Examples:
   foldspace log NAME --calls --limit 20        the last twenty calls
   foldspace log NAME --kind WriteFile --path 'src/**'
-  foldspace log NAME --follow --json           what happens, as it happens, one JSON object a line")]
+  foldspace log NAME --follow --json           what happens, as it happens")]
 pub(super) struct Log {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -181,7 +182,7 @@ impl<'a> View<'a> {
             return Line::Json(call.as_json(self.shared));
         }
         let (seq, time) = (format!("{:>1$}", call.call, self.width), out.paint(DIM, self.time(call.started_at)));
-        let status = out.paint(call.style(), format!("{:<11}", call.status(self.shared)));
+        let status = out.paint(call.style(), format!("{:<11}", call.ending(self.shared)));
         let duration = format!("{:>8}", call.duration());
         let agent = if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) };
         let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(&call.params));

@@ -6,12 +6,13 @@ use serde_json::Value;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::Out;
-use super::position::At;
+use super::position::{self, At};
 use super::table::Table;
 use super::{open, tree};
 
 /// Lists a directory of the workspace, now or at any moment
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Lists the files as they were at", "Lists the files as they were before")))]
 pub(super) struct Ls {
     /// The session, by name or by the beginning of its id
     session: String,

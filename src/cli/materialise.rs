@@ -8,11 +8,12 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, Out};
-use super::position::At;
+use super::position::{self, At};
 use super::{open, text};
 
 /// Writes the files of a session, now or at any moment, into a new or empty directory
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Writes the files as they were at", "Writes the files as they were before")))]
 #[command(visible_alias = "materialize")]
 pub(super) struct Materialise {
     /// The session, by name or by the beginning of its id

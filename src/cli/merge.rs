@@ -16,8 +16,8 @@ use super::{open, text};
 
 /// Merges what a child changed into its parent: files that only one side changed, and texts line by line
 ///
-/// All of it is recorded as one, or nothing where both sides changed the same lines, or one removed what the other
-/// changed. Such conflicts are recorded with both sides kept; --ours and --theirs decide them. The child stays as it is.
+/// It is all recorded as one; or, where both sides changed the same lines, or one removed what the other changed,
+/// nothing is merged. Such conflicts are recorded with both sides kept; --ours and --theirs decide them. The child stays as it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -27,19 +27,21 @@ Examples:
 pub(super) struct Merge {
     /// The child, by name or by the beginning of its id
     child: String,
-    /// The session to merge into: its parent, which it is by default, or one further up
+    /// The session to merge into: the child's parent, or one further up [default: its parent]
     #[arg(long, value_name = "SESSION")]
     into: Option<String>,
     /// Shows what would be merged, and changes nothing
     #[arg(long)]
     dry_run: bool,
-    /// Takes the child's side in conflicts at PATH or below it, in a text for its lines; may be given several times
+    /// Takes the child's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be given
+    /// several times
     #[arg(long, value_name = "PATH")]
     theirs: Vec<String>,
-    /// Keeps the parent's side in conflicts at PATH or below it, in a text for its lines; may be given several times
+    /// Keeps the parent's side of conflicts at PATH or below it, in texts only for the lines in conflict; may be given
+    /// several times
     #[arg(long, value_name = "PATH")]
     ours: Vec<String>,
-    /// Who merges
+    /// The agent who merges
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
 }
@@ -236,10 +238,9 @@ impl From<MergeError> for Failure {
     fn from(error: MergeError) -> Self {
         let message = error.to_string();
         match error {
-            MergeError::NotAChild { .. } => {
+            MergeError::NotAChild { .. } | MergeError::Itself(_) => {
                 Self::new(Exit::Usage, message).with_hint("`foldspace tree` shows what comes from what")
             }
-            MergeError::Shared(_) => Self::new(Exit::Usage, message),
             MergeError::Session(error) => error.into(),
             MergeError::Workspace(error) => error.into(),
             MergeError::NotPutBack(_) => Self::new(Exit::Io, message),

@@ -66,12 +66,12 @@ use output::Out;
 
 const EXAMPLES: &str = "\
 Examples:
-  foldspace run script.jsonl --mount ./src      make calls in a new session, on a copy of ./src
-  foldspace run script.jsonl --backend podman   the same, with a container to run commands in
-  foldspace exec NAME -- make test              a command in a session's workspace, recorded
-  foldspace log NAME --calls                    what was called, and what came of it
-  foldspace show NAME 42                        an event, or a call with its result and its diff
-  foldspace ls NAME -R --at -10                 the files as they were ten events ago
+  foldspace run script.jsonl --mount ./src      make calls, on a copy of ./src
+  foldspace run script.jsonl --backend podman   the same, in a container
+  foldspace exec NAME -- make test              a command, run and recorded
+  foldspace log NAME --calls                    what was called, what came of it
+  foldspace show NAME 42                        an event, or a call as a whole
+  foldspace ls NAME -R --at -10                 the files ten events ago
   foldspace diff NAME 10..                      what changed since event 10
   foldspace cat NAME src/main.rs --before 42    a file before call 42
 

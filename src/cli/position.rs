@@ -2,21 +2,33 @@
 
 use std::str::FromStr;
 
+use clap::Arg;
 use foldspace::{Seq, Session, SessionError, State, Timestamp};
 
 use super::exit::{Exit, Failure};
+use super::text;
 
-/// The options that choose a moment of a session.
+/// The options that choose a moment of a session. Each command says with [`meaning`] what it does there.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(super) struct At {
-    /// Shows the session as it was at POSITION: an event's number (12 or @12), so many events ago (-5),
-    /// a moment (2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m)
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
 
-    /// Shows the session as it was before the call with that number, or that an event belongs to
     #[arg(long, value_name = "CALL", conflicts_with = "at", value_parser = call_number)]
     before: Option<Seq>,
+}
+
+/// The forms of a position.
+const FORMS: &str = "an event's number (12 or @12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), or how \
+                     long ago (10m, 2h, 1h30m)";
+
+/// Says in a command's help what `--at` and `--before` mean there: words that go on with the place.
+pub(super) fn meaning(at: &'static str, before: &'static str) -> impl FnMut(Arg) -> Arg {
+    move |arg| match arg.get_id().as_str() {
+        "at" => arg.help(format!("{at} POSITION: {FORMS}")),
+        "before" => arg.help(format!("{before} CALL: a call's number, or that of any of its events")),
+        _ => arg,
+    }
 }
 
 impl At {
@@ -54,7 +66,10 @@ fn call_number(text: &str) -> Result<Seq, String> {
 fn before(session: &Session, seq: Seq) -> Result<Seq, Failure> {
     let event = session.event(seq)?;
     event.call.map(|call| call.saturating_sub(1)).ok_or_else(|| {
-        let failure = Failure::new(Exit::NotFound, format!("event {seq} is a {} of no call", event.event.kind));
+        let failure = Failure::new(
+            Exit::NotFound,
+            format!("event {seq}, a {}, belongs to no call", text::one_line(&event.event.kind, 100)),
+        );
         failure.with_hint("`foldspace log --calls` shows the calls")
     })
 }
@@ -85,11 +100,7 @@ impl FromStr for Position {
         let known = number(digits).map(Self::Seq);
         let known = known.or_else(|| text.strip_prefix('-').and_then(number).map(Self::Back));
         let known = known.or_else(|| milliseconds(text).map(Self::Ago));
-        known.or_else(|| moment(text).map(Self::Moment)).ok_or_else(|| {
-            "a position is an event's number (12 or @12), so many events ago (-5), \
-             a moment (2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m)"
-                .to_owned()
-        })
+        known.or_else(|| moment(text).map(Self::Moment)).ok_or_else(|| format!("a position is {FORMS}"))
     }
 }
 

@@ -1,7 +1,9 @@
 //! `foldspace remove`: a session that is to go.
 
-use foldspace::{MergeChoices, MergeOutcome, Session, preview_merge};
-use serde_json::json;
+use foldspace::{
+    Isolation, MergeChoices, MergeOutcome, Session, SessionEntry, SessionId, SessionStarted, name_of, preview_merge,
+};
+use serde_json::{Value, json};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -10,6 +12,8 @@ use super::output::{self, Out};
 use super::{open, text, workspace};
 
 /// Removes a session with its whole history; `gc` frees its space
+///
+/// Its children stay and keep their past: the part of the history that they need goes with the last of them.
 #[derive(Debug, clap::Args)]
 pub(super) struct Remove {
     /// The session, by name or by the beginning of its id
@@ -22,15 +26,16 @@ pub(super) struct Remove {
 impl Remove {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         // Not held while the person thinks.
-        let (id, name, head, unmerged) = {
+        let (id, name, head, unmerged, left) = {
             let opened = open::reading(globals)?;
             let found = opened.find(&self.session)?;
             let unmerged = if self.yes { None } else { unmerged(&opened, &found.session) };
-            (found.entry.id, found.name, found.entry.head, unmerged)
+            let left = told(&children(&opened, found.entry.id)?);
+            (found.entry.id, found.name, found.entry.head, unmerged, left)
         };
         let events = text::count(head, "event");
         let shown = text::one_line(&name, 80);
-        let but = unmerged.unwrap_or_default();
+        let but = [unmerged, left].into_iter().flatten().map(|words| format!(" ({words})")).collect::<String>();
         let question = format!("remove session {shown} ({}) with its {events} for good?{but}", id.short());
         if !self.yes {
             match output::confirmed(&question) {
@@ -50,11 +55,54 @@ impl Remove {
             Err(Failure::Closed) => {}
         }
         opened.sessions.remove(id)?;
-        match out.is_json() {
-            true => out.document(&json!({ "removed": id, "name": name, "events": head }))?,
-            false => out.line(format!("removed {shown} ({}), {events}; `gc` frees its space", id.short()))?,
+        let children = children(&opened, id)?;
+        if out.is_json() {
+            let list: Vec<Value> = children.iter().map(Child::as_json).collect();
+            out.document(&json!({ "removed": id, "name": name, "events": head, "children": list }))?;
+            return Ok(Exit::Ok);
         }
+        out.line(format!("removed {shown} ({}), {events}; `gc` frees its space", id.short()))?;
+        told(&children).map_or(Ok(()), |words| out.line(words))?;
         Ok(Exit::Ok)
+    }
+}
+
+/// A session that began as a child of the one that goes.
+struct Child {
+    id: SessionId,
+    name: String,
+    isolation: Isolation,
+}
+
+impl Child {
+    fn as_json(&self) -> Value {
+        json!({ "session": self.id, "name": self.name, "isolation": self.isolation })
+    }
+}
+
+fn children(opened: &Opened, parent: SessionId) -> Result<Vec<Child>, Failure> {
+    let child = |entry: &SessionEntry| {
+        let origin = entry.origin.typed::<SessionStarted>()?.ok()?.event.origin?;
+        let isolation = origin.isolation;
+        (origin.parent == parent).then(|| Child { id: entry.id, name: name_of(entry), isolation })
+    };
+    Ok(opened.sessions.list()?.iter().filter_map(child).collect())
+}
+
+/// Children that a person is told of by name.
+const NAMED: usize = 10;
+
+/// What becomes of the children; none where there are none.
+fn told(children: &[Child]) -> Option<String> {
+    let mut names: Vec<String> = children.iter().take(NAMED).map(|child| text::one_line(&child.name, 80)).collect();
+    if children.len() > NAMED {
+        names.push(format!("{} more", children.len() - NAMED));
+    }
+    let names = text::list(&names);
+    match children.len() {
+        0 => None,
+        1 => Some(format!("its child {names} stays, and keeps its past")),
+        _ => Some(format!("its children {names} stay, and keep their past")),
     }
 }
 
@@ -68,5 +116,5 @@ fn unmerged(opened: &Opened, session: &Session) -> Option<String> {
         MergeOutcome::Conflicted => report.merged.len() + report.conflicts.len(),
     };
     let what = text::count(count as u64, "entry");
-    (count > 0).then(|| format!(" (its changes of {what} are not merged into {})", text::one_line(parent.name(), 80)))
+    (count > 0).then(|| format!("its changes of {what} are not merged into {}", text::one_line(parent.name(), 80)))
 }

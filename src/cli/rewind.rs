@@ -18,14 +18,14 @@ const SHOWN: usize = 50;
 /// Takes a session back to an earlier moment: its files and its state, as new events
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Nothing of the history is lost, and a rewind can be undone by another to the position before it. It
-happens whole or not at all. What somebody changed in the workspace without foldspace is never
-overwritten without a word: the rewind is refused and tells what it is.
+Nothing of the history is lost, and a rewind can be undone by another to the position before it. It \
+happens whole or not at all. What somebody changed in the workspace without foldspace is never overwritten \
+silently: the rewind is refused, and says what was changed.
 
 Examples:
-  foldspace rewind NAME --to 42            as it was after event 42
-  foldspace rewind NAME --to -20 --dry-run what would change
-  foldspace rewind NAME --to 10m --force   also over changes from outside, which are recorded first")]
+  foldspace rewind NAME --to 42             as it was after event 42
+  foldspace rewind NAME --to -20 --dry-run  what would change
+  foldspace rewind NAME --to 10m --force    records changes from outside first")]
 pub(super) struct Rewind {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -80,7 +80,7 @@ impl Rewind {
         }
         let name = text::one_line(&found.name, 80);
         if rewound.changes.is_empty() && rewound.slices.is_empty() {
-            out.line(format!("session {name} stands as it did at {}; nothing is to be done", rewound.to))?;
+            out.line(format!("session {name} is as it was at {}; there is nothing to do", rewound.to))?;
             return tell_rest(rewound, out);
         }
         for change in rewound.changes.iter().take(SHOWN) {

@@ -15,16 +15,17 @@ use super::prompt::{Place, Prompt, Ran, Typed};
 use super::workspace::{self, RuleArgs};
 use super::{events, open, outside, text};
 
-/// Opens a prompt into a session's workspace; each line is recorded as a call
+/// Opens a prompt in a session's workspace; each line is recorded as a call
 ///
 /// Each line is run by /bin/sh. `cd` moves the prompt; other changes of a shell's own state, such as
 /// variables, last for one line. `exit`, or Ctrl-D, ends it; Ctrl-C ends the command under way, and a
 /// second one the prompt.
 #[derive(Debug, clap::Args)]
+#[command(mut_args(workspace::unasked))]
 pub(super) struct Shell {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// Who types [default: person]
+    /// Who types
     #[arg(long, value_name = "NAME", default_value = "person", value_parser = workspace::agent_name)]
     agent: String,
     /// Opens a throw-away copy of the workspace as it was at POSITION instead; nothing is recorded there

@@ -132,7 +132,7 @@ fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), 
 fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, out: &mut Out) -> Result<(), Failure> {
     let title = out.paint(BOLD, format!("call {}", call.call));
     out.line(format!("{title}  {}", out.paint(NOTED, text::one_line(&call.tool, 100))))?;
-    let status = out.paint(call.style(), call.status(shared));
+    let status = out.paint(call.style(), call.ending(shared));
     let lasted = call.outcome.as_ref().map_or(String::new(), |_| format!(" in {}", call.duration()));
     field(out, "status", &format!("{status}{lasted}"))?;
     field(out, "time", &text::exact_moment(call.started_at))?;

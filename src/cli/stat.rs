@@ -6,12 +6,13 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, Out};
-use super::position::At;
+use super::position::{self, At};
 use super::table::{Cell, Table};
 use super::{events, open, text, tree};
 
 /// Shows everything that is known of a file, directory or link
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Shows the entry as it was at", "Shows the entry as it was before")))]
 pub(super) struct Stat {
     /// The session, by name or by the beginning of its id
     session: String,

@@ -1,17 +1,18 @@
 //! `foldspace state`: the slices of a session.
 
-use foldspace::{Mounts, ToolCalls, Usage, VirtualFileSystem};
+use foldspace::{CallFinished, Mounts, Seq, Session, ToolCalls, Usage, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::output::{BAD, BOLD, DIM, GOOD, NOTED, ODD, Out};
-use super::position::At;
+use super::output::{BOLD, DIM, NOTED, ODD, Out};
+use super::position::{self, At};
 use super::table::{Cell, Table};
 use super::{events, open, text, tree};
 
 /// Shows the slices of a session's state, or one of them
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Shows the state as it was at", "Shows the state as it was before")))]
 pub(super) struct State {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -41,7 +42,7 @@ impl State {
                 let name = slice_name(&state, wanted)?;
                 match out.is_json() {
                     true => out.document(&value(&state, name)?)?,
-                    false => show(&state, name, opened.shared, out)?,
+                    false => show(&found.session, &state, name, opened.shared, out)?,
                 }
             }
         }
@@ -117,10 +118,10 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[Row], out: &mut Ou
 }
 
 /// A slice for people: as it deserves where it is built in, else as JSON.
-fn show(state: &foldspace::State, name: &str, shared: bool, out: &mut Out) -> Result<(), Failure> {
+fn show(session: &Session, state: &foldspace::State, name: &str, shared: bool, out: &mut Out) -> Result<(), Failure> {
     match name {
         "VirtualFileSystem" => show_files(&tree::files(state), out),
-        "ToolCalls" => show_calls(state, shared, out),
+        "ToolCalls" => show_calls(session, state, shared, out),
         "Usage" => show_usage(state, out),
         "Mounts" => show_mounts(state, out),
         _ => {
@@ -138,16 +139,25 @@ fn show_files(files: &VirtualFileSystem, out: &mut Out) -> Result<(), Failure> {
     table.show(out)
 }
 
-fn show_calls(state: &foldspace::State, shared: bool, out: &mut Out) -> Result<(), Failure> {
+/// The result of a call, which the slice does not have.
+fn result_of(session: &Session, finished: Seq) -> Value {
+    let end = session.event(finished).ok().and_then(|event| event.typed::<CallFinished>()?.ok());
+    end.map_or(Value::Null, |end| end.event.result)
+}
+
+fn show_calls(session: &Session, state: &foldspace::State, shared: bool, out: &mut Out) -> Result<(), Failure> {
     let Some(calls) = state.slice::<ToolCalls>() else { return Ok(()) };
     let (total, known) = (text::count(calls.total, "call"), calls.iter().count() as u64);
     out.line(if known < calls.total { format!("{total}, the last {known}:") } else { total })?;
     let mut table = Table::default();
     for call in calls.iter() {
         let (status, style) = match call.status {
-            Some(status) => (events::status_word(status), if call.message.is_empty() { GOOD } else { BAD }),
-            None if shared => ("running", NOTED),
-            None => ("interrupted", ODD),
+            Some(status) => {
+                let result = result_of(session, call.finished);
+                (events::ending(status, &result), events::ending_style(status, &result))
+            }
+            None if shared => ("running".to_owned(), NOTED),
+            None => ("interrupted".to_owned(), ODD),
         };
         let duration = call.status.map_or(String::new(), |_| text::duration(call.micros));
         table.row([

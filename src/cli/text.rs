@@ -67,6 +67,22 @@ pub(crate) fn count(number: u64, one: &str) -> String {
     }
 }
 
+/// Names in a sentence: `a`, `a and b`, `a, b and c`.
+pub(crate) fn list(names: &[String]) -> String {
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} and {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// Why a regular expression is wrong: the last of several lines, the others of which draw a picture of where.
+pub(crate) fn regex_error(error: impl std::fmt::Display) -> String {
+    let error = error.to_string();
+    let last = error.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
+}
+
 /// Text with its control characters escaped, line ends and tabs apart: safe to show on a terminal.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     escaped(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
@@ -147,5 +163,7 @@ mod tests {
         assert_eq!(count(1, "file"), "1 file");
         assert_eq!(count(0, "directory"), "0 directories");
         assert_eq!(count(2, "key"), "2 keys");
+        let names = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!([list(&names[..1]), list(&names[..2]), list(&names)], ["a", "a and b", "a, b and c"]);
     }
 }

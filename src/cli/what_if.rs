@@ -10,33 +10,37 @@ use super::output::{BOLD, Out};
 use super::position::Position;
 use super::rerun::{Place, RuleFileArgs, asked, opened, roots_of};
 use super::run::{Expect, Script, Step};
-use super::workspace::{RuleArgs, WorkspaceArgs};
+use super::workspace::{self, RuleArgs, WorkspaceArgs};
 
-/// Runs other calls from a moment of a session on, then the recorded ones, and shows what would be otherwise
+/// Runs other calls at a moment of a session, then the recorded ones that followed, and compares the ends
 #[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("start").args(["at", "replace"]).multiple(true).required(true)))]
 #[command(after_help = "\
-The session itself is only read. It begins with its files as they were at the moment, in a session that
-is thrown away, or kept as a fork of this one; the calls of the script run (as of `foldspace run`), then the recorded calls that
-followed. Both ends are compared. Exits with 1 only when a call of the script ends otherwise than it
-should, as in `foldspace run`.
+The session itself is only read. In a session that is thrown away, or with --keep is kept as a fork of this \
+one, and that begins with the files as they were at that moment, first the calls of the script run (written \
+as for `foldspace run`), then the recorded calls that followed. Exits with 1 only when a call of the script \
+does not end as the script says it should.
 
 Examples:
-  foldspace what-if NAME --at 42 --script more.jsonl        with other calls before those after 42
-  foldspace what-if NAME --replace 17 --script other.jsonl  with others in place of call 17")]
+  foldspace what-if NAME --at 42 --script more.jsonl
+                      with other calls between event 42 and those that followed
+  foldspace what-if NAME --replace 17 --script other.jsonl
+                      with other calls in place of call 17")]
+#[command(mut_args(workspace::again))]
 pub(super) struct WhatIf {
     /// The session, by name or by the beginning of its id
     session: String,
     /// Begins with the files as they were at POSITION [default: before the first call that is replaced]
-    #[arg(long, value_name = "POSITION", allow_hyphen_values = true, required_unless_present = "replace")]
+    #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
     /// The calls, one a line; - is standard input
     #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     script: PathBuf,
-    /// Leaves out the recorded call with that number; may be given several times. The script runs in place of the
-    /// first
+    /// Leaves out the recorded call with that number; may be given several times: the script runs in place of the
+    /// first of them
     #[arg(long, value_name = "CALL")]
     replace: Vec<Seq>,
-    /// Leaves out nothing: the script runs before what followed, which is the default
+    /// Leaves out no call, which is the default without --replace
     #[arg(long, conflicts_with = "replace")]
     insert: bool,
     #[command(flatten)]

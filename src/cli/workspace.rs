@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use clap::ValueEnum;
+use clap::{Arg, ValueEnum};
 use foldspace::{
     Asker, CaptureBudget, CommandPolicy, Dispatcher, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
     PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
@@ -13,6 +13,8 @@ use super::asking::AtTerminal;
 use super::bar::Bar;
 use super::exit::{Exit, Failure};
 use super::{Globals, files, open, output, text};
+
+const NEW_WORKSPACE: &str = "Workspace of a new session";
 
 /// MiB that can be asked for: a PiB.
 const MIB_MAX: u64 = 1 << 30;
@@ -28,7 +30,7 @@ pub(super) fn agent_name(name: &str) -> Result<String, String> {
 
 /// What a new session's workspace is to be.
 #[derive(Debug, Clone, Default, clap::Args)]
-#[command(next_help_heading = "Workspace of a new session")]
+#[command(next_help_heading = NEW_WORKSPACE)]
 pub(super) struct WorkspaceArgs {
     /// Where its files are and its commands run [default: memory, where nothing can run]
     #[arg(long, value_name = "BACKEND")]
@@ -114,15 +116,34 @@ pub(super) struct RuleArgs {
     /// Allows a program, or a program with its first words; may be given several times
     #[arg(long, value_name = "PROGRAM")]
     allow: Vec<String>,
-    /// Answers every question about a command with yes; what is denied stays so
+    /// Answers every question about a command with yes; what the policy denies stays denied
     #[arg(short, long)]
     yes: bool,
-    /// Keeps at most so many bytes of a file that a command wrote [default: 64 MiB]
+    /// Keeps at most N bytes of a file that a command wrote [default: 64 MiB]
     #[arg(long, value_name = "N")]
     keep_file_bytes: Option<u64>,
-    /// Keeps at most so many bytes of all files that a call wrote [default: 256 MiB]
+    /// Keeps at most N bytes of all files that a call wrote [default: 256 MiB]
     #[arg(long, value_name = "N")]
     keep_step_bytes: Option<u64>,
+}
+
+/// Says in the help of a command that runs recorded calls again what the options of a workspace mean there.
+pub(super) fn again(arg: Arg) -> Arg {
+    let about_workspace = arg.get_help_heading() == Some(NEW_WORKSPACE);
+    let arg = if about_workspace { arg.help_heading("Workspace in which the calls run") } else { arg };
+    match arg.get_id().as_str() {
+        "backend" => arg.help("Where its files are and its commands run [default: as of the recorded session]"),
+        "dir" => arg.hide(true),
+        _ => arg,
+    }
+}
+
+/// Leaves out of the help of a command that asks nobody the options about questions.
+pub(super) fn unasked(arg: Arg) -> Arg {
+    match arg.get_id().as_str() {
+        "allow" | "yes" => arg.hide(true),
+        _ => arg,
+    }
 }
 
 impl WorkspaceArgs {

@@ -32,7 +32,7 @@ pub enum SessionError {
     #[error(transparent)]
     Slice(#[from] SliceError),
     /// Nothing goes by that name or id.
-    #[error("no session is called {wanted:?}, and no id begins so")]
+    #[error("no session is called {wanted:?}, and no id begins with that")]
     NotFound {
         /// What was asked for.
         wanted: String,

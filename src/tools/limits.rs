@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::error::ToolError;
 use super::policy::DenyRule;
+use super::words::{all_of, counted};
 use crate::engine::event::{CallStarted, ChildLimits, DeleteEntry, Event, Isolation, MountHydrated, WriteFile};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -159,11 +160,11 @@ impl Limits {
         check_tool(&narrowed(session, &state), tool)?;
         let own = self.own.as_ref().map(|own| &own.limits);
         if let Some(limit) = own.and_then(|limits| limits.calls).filter(|limit| number > *limit) {
-            return Err(used_up(THIS, &format!("its {limit} calls")));
+            return Err(used_up(THIS, &format!("its {}", counted(limit, "call"))));
         }
         for (agent, child) in &shared {
             if let (Some(limit), Some(_)) = (child.limits.calls, child.last_call.filter(|last| call > *last)) {
-                return Err(used_up(&who(agent), &format!("its {limit} calls")));
+                return Err(used_up(&who(agent), &format!("its {}", counted(limit, "call"))));
             }
         }
         let bounds = self.bounds(session, &state)?;
@@ -184,12 +185,13 @@ impl Limits {
         for bound in self.bounds(session, &state)? {
             let (Some(limit), Some(left)) = (bound.limits.bytes_written, bound.bytes_left()) else { continue };
             if bytes == 0 && left == 0 {
-                return Err(used_up(&bound.who, &format!("its {limit} bytes of files")));
+                return Err(used_up(&bound.who, &format!("its {} of files", counted(limit, "byte"))));
             }
             if bytes > left {
                 return Err(ToolError::new(format!(
-                    "{} may write {left} more bytes of its {limit}, and this would be {bytes}{UNWRITTEN}",
-                    bound.who
+                    "{} may write {} of its {limit}, and this would be {bytes}{UNWRITTEN}",
+                    bound.who,
+                    counted(left, "more byte")
                 )));
             }
         }
@@ -254,10 +256,10 @@ fn who(agent: &str) -> String {
 
 fn check_tool(limits: &ChildLimits, tool: &str) -> Result<(), ToolError> {
     let Some(tools) = limits.tools.as_ref().filter(|tools| !tools.contains(tool)) else { return Ok(()) };
-    let names = tools.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let names: Vec<String> = tools.iter().cloned().collect();
     Err(ToolError::new(match names.is_empty() {
         true => format!("this session may use no tools, so not {tool} either"),
-        false => format!("this session may not use {tool}; it may use {names}"),
+        false => format!("this session may not use {tool}; it may use {}", all_of(&names)),
     }))
 }
 

@@ -34,9 +34,9 @@ pub enum MergeError {
         /// Into what.
         parent: String,
     },
-    /// It is the same session.
-    #[error("session {0} shares its files with its parent: what it does is there already")]
-    Shared(String),
+    /// It is the same session, perhaps under the name of an agent that shares it.
+    #[error("session {0} can't be merged into itself: what is done in it, by whoever shares it, is there already")]
+    Itself(String),
     /// The session or its store failed. Nothing was merged.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -169,7 +169,7 @@ fn merge_now(
 fn base_of(parent: &Session, child: &Session) -> Result<Seq, MergeError> {
     let stranger = || MergeError::NotAChild { child: child.name().to_owned(), parent: parent.name().to_owned() };
     if parent.id() == child.id() {
-        return Err(MergeError::Shared(child.name().to_owned()));
+        return Err(MergeError::Itself(child.name().to_owned()));
     }
     let origin = child.origin().ok_or_else(stranger)?;
     match origin.isolation {

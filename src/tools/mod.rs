@@ -34,6 +34,7 @@ mod standard;
 mod subagents;
 mod tool;
 mod toolset;
+mod words;
 
 pub use asking::{Answer, Asker, Asking, CommandQuestion};
 pub use bisect::{

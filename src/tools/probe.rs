@@ -10,6 +10,7 @@ use super::capture::{CaptureBudget, Captured, compare};
 use super::filling::{can_be_written, fill, lay_out};
 use super::machine::DispatchError;
 use super::policy::{CommandPolicy, Decision};
+use super::words;
 use crate::backends::{
     BackendError, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway, Workspace,
     WorkspaceSpec,
@@ -140,7 +141,7 @@ impl Probe {
             Decision::Allow { .. } => {}
             Decision::Deny { reason } => return Err(ShellError::Blocked(reason)),
             Decision::Ask { programs } => {
-                return Err(ShellError::Blocked(format!("nothing allows {}", programs.join(", "))));
+                return Err(ShellError::Blocked(format!("nothing allows {}", words::any_of(&programs))));
             }
         }
         let backend = self.place.workspace().map_or("probe", |workspace| workspace.backend_name());

@@ -10,6 +10,7 @@ use super::context::{RunningCommand, ToolContext};
 use super::error::ToolError;
 use super::policy::{AllowedBy, Decision};
 use super::ran::RecordAs;
+use super::words;
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, DecidedBy, PolicyDecision, SessionAllow};
@@ -179,7 +180,7 @@ impl<'a> ToolShell<'a> {
 }
 
 fn nobody(programs: &[String]) -> String {
-    let names = programs.join(", ");
+    let names = words::any_of(programs);
     format!(
         "nothing allows {names}, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every \
          question answered with yes (--yes)"

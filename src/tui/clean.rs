@@ -42,6 +42,14 @@ pub(crate) fn clean(text: &str, skipped: usize, width: usize) -> String {
     shown
 }
 
+/// The same from its beginning; what had to be cut ends with an ellipsis.
+pub(crate) fn fitted(text: &str, width: usize) -> String {
+    match columns(&clean(text, 0, width.saturating_add(1))) > width {
+        true => format!("{}…", clean(text, 0, width.saturating_sub(1))),
+        false => clean(text, 0, width),
+    }
+}
+
 /// How many columns a cleaned text takes.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(|c| c.width().unwrap_or(0)).sum()
@@ -84,6 +92,12 @@ mod tests {
         assert_eq!(clean("a\u{6f22}\u{5b57}b", 0, 4), "a\u{6f22} ");
         assert_eq!(clean("a\u{6f22}\u{5b57}b", 2, 4), " \u{5b57}b");
         assert_eq!(columns(&clean(&"\u{6f22}".repeat(90_000), 3, 80)), 80);
+    }
+
+    #[test]
+    fn what_is_cut_says_so() {
+        assert_eq!([fitted("abcd", 4), fitted("abcde", 4), fitted("a\nb", 3)], ["abcd", "abc…", "a\\…"]);
+        assert_eq!([fitted("\u{6f22}\u{6f22}", 4), fitted("\u{6f22}\u{6f22}", 3)], ["\u{6f22}\u{6f22}", "\u{6f22}…"]);
     }
 
     #[test]

@@ -13,11 +13,15 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BAD, NOTED, Out};
-use super::position::At;
-use super::{open, tree};
+use super::position::{self, At};
+use super::{open, text, tree};
 
 /// Finds the lines that match a regular expression, now or at any moment
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning(
+    "Searches the files as they were at",
+    "Searches the files as they were before"
+)))]
 pub(super) struct Grep {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -29,13 +33,13 @@ pub(super) struct Grep {
     /// Looks only in files whose path in the workspace fits
     #[arg(short, long, value_name = "GLOB")]
     glob: Option<String>,
-    /// Takes upper and lower case as the same
+    /// Makes no difference between upper and lower case
     #[arg(short, long)]
     ignore_case: bool,
     /// Names the files that match, not the lines
     #[arg(short = 'l', long)]
     files_with_matches: bool,
-    /// Searches everything that was ever there until then: all versions of all files, and what events say and what
+    /// Searches everything that was ever there, up to --at: all versions of all files, what events say and what
     /// commands printed; shows when it came and went
     #[arg(long)]
     all_history: bool,
@@ -101,7 +105,7 @@ impl Grep {
     fn matcher(&self) -> Result<RegexMatcher, Failure> {
         let mut builder = RegexMatcherBuilder::new();
         builder.case_insensitive(self.ignore_case).line_terminator(Some(b'\n'));
-        builder.build(&self.pattern).map_err(|error| tree::bad_pattern("pattern", error))
+        builder.build(&self.pattern).map_err(|error| tree::bad_pattern("pattern", text::regex_error(error)))
     }
 
     fn as_json(&self, path: &EntryPath, hit: &Hit) -> serde_json::Value {

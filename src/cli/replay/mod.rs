@@ -7,35 +7,37 @@ use std::io::IsTerminal;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::builder::NonEmptyStringValueParser;
 use foldspace::{LocalStore, Registry, Session, State};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::interrupt::{Signals, Wish};
 use super::output::Out;
-use super::position::At;
+use super::position::{self, At};
 use super::{block_on, open};
 use crate::tui::model::{Action, Model, Past, Predicate};
 use crate::tui::{self, Ending};
 
 /// Debugs a session: goes through its events on the terminal, or by options in a script
 #[derive(Debug, clap::Args)]
+#[command(mut_args(position::meaning("Begins at", "Begins right before")))]
 #[command(after_help = "\
 Examples:
-  foldspace replay NAME                          on the terminal; ? there shows the keys
+  foldspace replay NAME                          on the terminal; ? shows keys
   foldspace replay NAME --at 12 --show event     event 12
-  foldspace replay NAME --step 3 --show slices   what the third event changed in the slices
+  foldspace replay NAME --step 3 --show slices   what event 3 changed in slices
   foldspace replay NAME --step-call 2 --show diff
   foldspace replay NAME --until 'path src/**' --show file src/main.rs
   foldspace replay NAME --search 'TODO|FIXME' --all --json
   foldspace replay NAME --changes Cargo.toml --backward
 
-Conditions: path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a
-slice. Searches: a regular expression over events, paths and contents; path:RE, content:RE and
-event:RE look there only.
+Conditions: path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over slices (see \
+`foldspace bisect --help`). Searches: a regular expression over events, paths and contents; path:REGEX, \
+content:REGEX and event:REGEX look only there.
 
-What goes on begins before the first event, what goes back after the last, unless --at tells.
-Nothing found: exit code 1.")]
+Going on begins before the first event, and going back after the last, unless --at or --before says where. \
+Exits with 1 when nothing is found.")]
 pub(super) struct Replay {
     /// The session, by name or by the beginning of its id
     session: String,
@@ -52,7 +54,7 @@ pub(super) struct Replay {
     /// What to show there: event, files, file PATH, slices, slice NAME, output or diff
     #[arg(long, num_args = 1..=2, value_names = ["WHAT", "NAME"])]
     show: Vec<String>,
-    /// Shows a file whole, its changed lines with a sign before them
+    /// Shows the whole file, with a sign before each changed line
     #[arg(long)]
     whole: bool,
 }
@@ -70,16 +72,16 @@ struct Verb {
     /// Goes on by N calls, and shows what the whole call did
     #[arg(long, value_name = "N")]
     step_call: Option<u64>,
-    /// Goes on until a condition is met; of several, any
-    #[arg(long, value_name = "CONDITION")]
+    /// Goes on until a condition is met; may be given several times, for any of them
+    #[arg(long, value_name = "CONDITION", value_parser = NonEmptyStringValueParser::new())]
     until: Vec<String>,
     /// Goes on to a match of a regular expression
-    #[arg(long, value_name = "REGEX")]
+    #[arg(long, value_name = "REGEX", value_parser = NonEmptyStringValueParser::new())]
     search: Option<String>,
-    /// Goes on to a change of what is at a path
-    #[arg(long, value_name = "PATH")]
+    /// Goes on to the next change at a path
+    #[arg(long, value_name = "PATH", value_parser = NonEmptyStringValueParser::new())]
     changes: Option<String>,
-    /// Compares two places: positions, NAME or NAME@SEQ of another session
+    /// Compares two places: N or -N of this session, NAME or NAME@SEQ of another
     #[arg(long, value_name = "A..B", allow_hyphen_values = true)]
     diff: Option<String>,
 }
@@ -106,7 +108,8 @@ impl Replay {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if (self.backward || self.all) && !self.verb.goes() {
             let option = if self.backward { "--backward" } else { "--all" };
-            let failure = Failure::new(Exit::Usage, format!("{option} is for what leads on, and nothing does"));
+            let failure =
+                Failure::new(Exit::Usage, format!("{option} is for options that go somewhere, and there is none"));
             return Err(failure.with_hint("add --step, --step-call, --until, --search or --changes"));
         }
         if self.verb.is_given() || !self.show.is_empty() || out.is_json() {
@@ -172,6 +175,7 @@ fn failure(trouble: crate::tui::model::Trouble) -> Failure {
     match trouble {
         Trouble::Session(error) => error.into(),
         Trouble::Slice(error) => error.into(),
+        Trouble::Nowhere(words) => Failure::new(Exit::NotFound, words),
         Trouble::Words(words) => Failure::new(Exit::Usage, words),
         Trouble::Stopped => Failure::new(Exit::Interrupted, trouble.to_string()),
     }

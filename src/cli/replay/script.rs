@@ -71,10 +71,23 @@ fn pane<'a>(replay: &'a Replay, session: &Session) -> Result<Pane<'a>, Failure> 
         }
         [what] if let Some(tab) = Tab::ALL.into_iter().find(|tab| tab.name() == what) => Pane::Tab(tab),
         _ => {
-            let failure = Failure::new(Exit::Usage, format!("nothing is shown as {:?}", words.join(" ")));
-            return Err(failure.with_hint("--show event, files, file PATH, slices, slice NAME, output or diff"));
+            let failure = Failure::new(Exit::Usage, format!("--show can't show {:?}", words.join(" ")));
+            return Err(failure.with_hint("it shows event, files, file PATH, slices, slice NAME, output or diff"));
         }
     })
+}
+
+/// A path at which nothing is, and nothing was before the step, is a mistake.
+fn check_is_there(path: &str, step: &Step) -> Result<(), Failure> {
+    let path = EntryPath::lookup(path)?;
+    let has = |state| tree::files(state).get(&path).is_some() || tree::files(state).is_directory(&path);
+    match has(&step.old) || has(&step.new) {
+        true => Ok(()),
+        false => {
+            let what = format!("there is no {} at position {}", path.rooted(), step.after);
+            Err(Failure::new(Exit::NotFound, what).with_hint("`--show files` lists what is there"))
+        }
+    }
 }
 
 impl Script<'_> {
@@ -172,6 +185,9 @@ impl Script<'_> {
         let seq = model.cursor;
         model.settle_or_fail().map_err(failure)?;
         let Some(step) = model.sight.as_ref().map(|sight| sight.step.clone()) else { return Ok(()) };
+        if let (Pane::File(path), false) = (self.pane, self.replay.verb.is_given()) {
+            check_is_there(path, &step)?;
+        }
         if out.is_json() {
             let value = self.as_json(model, &step, &because)?;
             return if self.replay.all { out.json_line(&value) } else { out.document(&value) };

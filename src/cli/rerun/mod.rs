@@ -26,30 +26,33 @@ pub(super) use report::Report;
 /// Bytes of a file of rules.
 const RULES_MAX: u64 = 1 << 20;
 
-/// Runs the recorded calls of a session again, in a fresh workspace, and shows what is not as it was
+/// Runs the recorded calls of a session again, in a fresh workspace, and shows every difference
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The session itself is only read. Its calls run one after another in a session that is thrown away, on a
-workspace of the same kind; what was changed from outside in between is changed again. Exits with 1 when
-a call or the files at the end differ.
+The session itself is only read. Its calls run one after another in a session that is thrown away, on a \
+workspace of the same kind; what was changed from outside in between is changed again. Exits with 1 when a \
+call or the files at the end differ.
 
-Questions about commands are answered as they were; but where commands are not sandboxed, nothing is
-allowed because the session says so: --allow and --yes do that.
+Questions about commands are answered as they were recorded; but where commands are not sandboxed, a \
+recorded yes does not count: --allow and --yes allow them.
 
-Rules tell what may differ, as JSON and nothing else: {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
-\"ignore_fields\": [FIELD], \"ignore_paths\": [GLOB], \"text_files\": [GLOB]}. They come on top of those for
-times, durations, addresses, process numbers and names below /tmp in what tools said, and for compiled
-Python. Files are compared byte for byte, but for those of `text_files`, to which the rules for texts apply.
-A field is a name, or a place in a result such as \"/entries/*/size\".
+Rules tell what may differ, as one JSON object:
+  {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
+   \"ignore_fields\": [FIELD], \"ignore_paths\": [GLOB], \"text_files\": [GLOB]}
+They come on top of the built-in ones for times, durations, addresses, process numbers and names below /tmp \
+in what tools said, and for compiled Python. Files are compared byte for byte, except those of \
+`text_files`, to which the rules for texts apply. A field is a name, or a place in a result such as \
+\"/entries/*/size\".
 
 Examples:
-  foldspace rerun NAME                              the same calls, the same kind of workspace
-  foldspace rerun NAME --backend host --until 42    in another, up to event 42
-  foldspace rerun NAME --keep again                 keeps what came of it as session `again`")]
+  foldspace rerun NAME                            in the same kind of workspace
+  foldspace rerun NAME --backend host --until 42  on the host, up to event 42
+  foldspace rerun NAME --keep again               keeps what came of it")]
+#[command(mut_args(workspace::again))]
 pub(super) struct Rerun {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// Only calls that began at POSITION or before
+    /// Runs only the calls that began at POSITION or before
     #[arg(long, alias = "at", value_name = "POSITION", allow_hyphen_values = true)]
     until: Option<Position>,
     #[command(flatten)]
@@ -66,11 +69,10 @@ pub(super) struct Rerun {
 /// The options about what may differ.
 #[derive(Debug, clap::Args)]
 pub(super) struct RuleFileArgs {
-    /// Adds rules about what may differ, from a JSON file (no other format); - is standard input.
-    /// `foldspace rerun --help` shows what is in it
+    /// Adds rules about what may differ, from a JSON file; - is standard input. `foldspace rerun --help` describes it
     #[arg(long = "rules", value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
     file: Option<PathBuf>,
-    /// Goes without the rules for times, durations, addresses and the like
+    /// Leaves out the built-in rules for times, durations, addresses and the like
     #[arg(long)]
     no_default_rules: bool,
 }

@@ -1,6 +1,6 @@
 //! Calls that were run again, with every difference.
 
-use foldspace::{CallReport, CallStatus, CallVerdict, Change, Divergence, RerunReport, Session};
+use foldspace::{CallReport, CallVerdict, Change, Divergence, RerunReport, Session};
 use serde_json::{Value, json};
 
 use super::super::exit::Failure;
@@ -30,7 +30,7 @@ impl Report {
             CallVerdict::Same => ("same", GOOD),
             CallVerdict::Diverged { .. } => ("DIVERGED", BAD.bold()),
             CallVerdict::Skipped { .. } => ("skipped", ODD),
-            CallVerdict::Made { outcome } if outcome.status == CallStatus::Ok => ("made", GOOD),
+            CallVerdict::Made { outcome } if events::did_well(outcome.status, &outcome.result) => ("made", GOOD),
             CallVerdict::Made { .. } => ("made", ODD),
         };
         let number = |seq: Option<u64>| seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
@@ -41,9 +41,9 @@ impl Report {
         match &call.verdict {
             CallVerdict::Same => Ok(()),
             CallVerdict::Skipped { reason } => out.line(format!("             {}", out.paint(DIM, reason))),
-            CallVerdict::Made { outcome } if outcome.status == CallStatus::Ok => Ok(()),
+            CallVerdict::Made { outcome } if events::did_well(outcome.status, &outcome.result) => Ok(()),
             CallVerdict::Made { outcome } => {
-                let status = events::status_word(outcome.status);
+                let status = events::ending(outcome.status, &outcome.result);
                 out.line(format!("             {status}: {}", text::one_line(&outcome.text, 300)))
             }
             CallVerdict::Diverged { divergences } => {

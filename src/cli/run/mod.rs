@@ -47,14 +47,6 @@ pub(super) struct Run {
     /// Goes on with the session of that name, or begins it; else a new one is named after the script
     #[arg(long, value_name = "NAME")]
     session: Option<String>,
-    #[command(flatten)]
-    mounts: mounts::MountArgs,
-    #[command(flatten)]
-    workspace: WorkspaceArgs,
-    #[command(flatten)]
-    rules: RuleArgs,
-    #[command(flatten)]
-    expected: expected::ExpectArgs,
     /// Who makes the calls for which the script names nobody
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
@@ -67,6 +59,14 @@ pub(super) struct Run {
     /// How long one call may take, in seconds
     #[arg(long, value_name = "SECS", value_parser = seconds)]
     timeout: Option<Duration>,
+    #[command(flatten)]
+    mounts: mounts::MountArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    rules: RuleArgs,
+    #[command(flatten)]
+    expected: expected::ExpectArgs,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -61,13 +61,13 @@ impl<'a> Report<'a> {
     }
 
     fn show(&mut self, step: &Step, outcome: &ToolOutcome, right: bool) -> Result<(), Failure> {
-        let status = events::status_word(outcome.status);
-        let style = match (outcome.status, right) {
-            (CallStatus::Ok, true) => GOOD,
-            (_, true) => ODD,
+        let status = events::ending(outcome.status, &outcome.result);
+        let style = match (events::did_well(outcome.status, &outcome.result), right) {
+            (true, true) => GOOD,
+            (false, true) => ODD,
             (_, false) => BAD.bold(),
         };
-        let status = self.out.paint(style, format!("{status:<5}"));
+        let status = self.out.paint(style, format!("{status:<9}"));
         let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&step.params));
         let duration = self.out.paint(DIM, format!("({})", text::duration(outcome.micros)));
         let mut line = format!("{:>5}  {status}  {tool:<10}  {subject}  {duration}", outcome.call);

@@ -16,6 +16,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::error::ToolError;
 use super::filesystem::Filesystem;
+use super::words;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -129,8 +130,7 @@ fn os_path(bytes: &[u8]) -> &std::path::Path {
 
 /// `1 file`, `2 files`.
 fn counted(count: usize, what: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {what}{plural}")
+    words::counted(count as u64, what)
 }
 
 #[cfg(test)]

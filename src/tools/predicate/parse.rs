@@ -3,6 +3,7 @@
 use regex::RegexBuilder;
 use serde_json::Value;
 
+use super::super::words;
 use super::{Comparison, Condition, Operand, Place, PredicateError, Step};
 use crate::engine::path::EntryPath;
 use crate::engine::slice::Slice;
@@ -163,7 +164,7 @@ impl Reader<'_> {
         }
         self.at += 1;
         RegexBuilder::new(&pattern).size_limit(REGEX_MAX).build().map_err(|error| {
-            let what = format!("this is no regular expression: {error}");
+            let what = format!("this is no regular expression: {}", words::regex_error(&error));
             PredicateError { at: start + 1, what }
         })
     }

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::super::asking::{Answer, Asker, Asking, CommandQuestion};
 use super::super::shell::beginning;
+use super::super::words;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision};
 use crate::engine::id::Digest;
 
@@ -35,12 +36,13 @@ impl Answers {
     }
 
     fn refusal(question: &CommandQuestion, was_allowed: bool) -> String {
-        let names = question.programs.join(", ");
+        let names = words::all_of(&question.programs);
+        let (was, is) = if question.programs.len() == 1 { ("was", "is") } else { ("were", "are") };
         let why = match was_allowed {
-            true => "was allowed when it was recorded; here no sandbox is around it, so it has to be allowed anew",
-            false => "is not allowed",
+            true => format!("{was} allowed when this was recorded; here, without a sandbox, that does not count"),
+            false => format!("{is} not allowed"),
         };
-        format!("{names} {why}, and there is nobody to ask: --allow PROGRAM allows it, --yes all that would be asked")
+        format!("{names} {why}, and there is nobody to ask: use --allow PROGRAM, or --yes to allow whatever is asked")
     }
 }
 

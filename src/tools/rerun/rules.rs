@@ -5,6 +5,7 @@ use regex::{NoExpand, Regex};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::super::words;
 use crate::engine::path::EntryPath;
 
 /// Bytes that a compiled pattern may take.
@@ -275,8 +276,8 @@ fn normal_value(value: &Value, path: &mut Vec<String>, ignored: &[&Field], text:
     }
 }
 
-fn wrong(pattern: &str, error: &dyn std::fmt::Display) -> RulesError {
-    RulesError::Pattern { pattern: pattern.to_owned(), reason: error.to_string() }
+fn wrong(pattern: &str, error: &impl std::fmt::Display) -> RulesError {
+    RulesError::Pattern { pattern: pattern.to_owned(), reason: words::regex_error(error) }
 }
 
 #[cfg(test)]

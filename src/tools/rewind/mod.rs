@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::capture::{CaptureBudget, Captured, compare};
 use super::dispatch::Dispatcher;
 use super::machine::{DispatchError, Machine, files_of, record_found};
+use super::words;
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceRestored};
@@ -100,7 +101,7 @@ pub enum RewindError {
 const LISTED: usize = 8;
 
 fn counted(count: usize) -> String {
-    if count == 1 { "1 entry".to_owned() } else { format!("{count} entries") }
+    words::counted(count as u64, "entry")
 }
 
 fn listed(paths: &[EntryPath]) -> String {

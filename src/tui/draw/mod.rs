@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Clear, Paragraph};
 
-use super::clean::{clean, columns};
+use super::clean::{clean, columns, fitted};
 use super::keys::HELP;
 use super::model::{Heights, Model, Tab};
 use crate::cli::text;
@@ -73,9 +73,9 @@ fn title(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
 /// A line with something on both sides, in one style.
 fn bar(frame: &mut Frame<'_>, area: Rect, left: &str, right: &str, style: ratatui::style::Style) {
     let width = usize::from(area.width);
-    let right = clean(right, 0, width / 2);
+    let right = fitted(right, width / 2);
     let room = width.saturating_sub(columns(&right));
-    let left = clean(left, 0, room);
+    let left = fitted(left, room);
     let gap = " ".repeat(room.saturating_sub(columns(&left)));
     frame.render_widget(Paragraph::new(Span::styled(format!("{left}{gap}{right}"), style)), area);
 }
@@ -113,7 +113,7 @@ fn bottom(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
             ("j/k row  l/h event  / search  u until  1-6 panes  d diff  ? help  q quit".to_owned(), styles.dim())
         }
     };
-    let words = clean(&words, 0, usize::from(area.width));
+    let words = fitted(&words, usize::from(area.width));
     frame.render_widget(Paragraph::new(Span::styled(words, style)), area);
 }
 

@@ -6,7 +6,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 
 use super::style::Styles;
-use crate::tui::clean::{clean, columns};
+use crate::tui::clean::{clean, columns, fitted};
 use crate::tui::model::{Focus, Model, Sheet};
 
 pub(super) fn files(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
@@ -51,7 +51,7 @@ fn sheet(
 
 /// A pane's title, as wide as the pane.
 pub(super) fn title(text: &str, width: usize, style: ratatui::style::Style) -> Line<'static> {
-    let text = clean(text, 0, width);
+    let text = fitted(text, width);
     let gap = " ".repeat(width.saturating_sub(columns(&text)));
     Line::from(Span::styled(format!("{text}{gap}"), style))
 }

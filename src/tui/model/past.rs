@@ -46,6 +46,8 @@ pub(crate) struct Past {
     chunks: Cache<u64, Arc<[Brief]>>,
     gists: Cache<Seq, Arc<Gist>>,
     ends: Cache<Seq, End>,
+    /// Where calls ended, of which no more is known yet.
+    finished: Cache<Seq, Seq>,
     /// Cursors at places that were looked at. A store that is only read keeps no states itself.
     anchors: Mutex<BTreeMap<Seq, Replay>>,
 }
@@ -90,9 +92,29 @@ pub(crate) struct Gist {
 pub(crate) struct End {
     /// The last event of it that was seen.
     pub(crate) last: Seq,
-    pub(crate) outcome: Option<(CallStatus, u64)>,
+    pub(crate) outcome: Option<Outcome>,
     /// Whether everything that there is was looked at.
     pub(crate) is_known: bool,
+}
+
+/// What came of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    /// For people.
+    pub(crate) ending: String,
+    pub(crate) micros: u64,
+    pub(crate) tone: Tone,
+}
+
+impl Outcome {
+    fn of(CallFinished { status, result, micros, .. }: &CallFinished) -> Self {
+        let tone = match status {
+            CallStatus::Ok if events::did_well(*status, result) => Tone::Good,
+            CallStatus::Ok | CallStatus::Interrupted => Tone::Odd,
+            CallStatus::Error => Tone::Bad,
+        };
+        Self { ending: events::ending(*status, result), micros: *micros, tone }
+    }
 }
 
 impl Past {
@@ -107,6 +129,7 @@ impl Past {
             chunks: Cache::new(CHUNKS),
             gists: Cache::new(GISTS),
             ends: Cache::new(GISTS),
+            finished: Cache::new(GISTS),
             anchors: Mutex::default(),
         })
     }
@@ -286,6 +309,9 @@ impl Past {
         if let Some(known) = self.ends.get(&call) {
             return Ok(known);
         }
+        if let Some(finished) = self.finished.get(&call) {
+            return self.ended(call, finished);
+        }
         let (first, last) = (call.saturating_sub(1) / CHUNK, self.head().saturating_sub(1) / CHUNK);
         let until = last.min(first.saturating_add(chunks));
         let mut end = End { last: call, outcome: None, is_known: until == last };
@@ -293,25 +319,27 @@ impl Past {
             leash.holds()?;
             for brief in self.chunk(number)?.iter().filter(|brief| brief.call == Some(call)) {
                 end.last = brief.seq;
-                if &*brief.kind != CallFinished::KIND {
-                    continue;
+                if &*brief.kind == CallFinished::KIND {
+                    return self.ended(call, brief.seq);
                 }
-                let finished = self.event(brief.seq)?.typed::<CallFinished>().and_then(Result::ok);
-                end.outcome = finished.map(|finished| (finished.event.status, finished.event.micros));
-                end.is_known = true;
-                self.ends.insert(call, end.clone());
-                return Ok(end);
             }
         }
         Ok(end)
     }
 
-    /// Remembers the outcomes of which a state knows.
+    /// The end of a call that is known to be at a position.
+    fn ended(&self, call: Seq, finished: Seq) -> Result<End, Trouble> {
+        let known = self.event(finished)?.typed::<CallFinished>().and_then(Result::ok);
+        let end = End { last: finished, outcome: known.map(|known| Outcome::of(&known.event)), is_known: true };
+        self.ends.insert(call, end.clone());
+        Ok(end)
+    }
+
+    /// Remembers where calls ended of which a state knows.
     pub(crate) fn learn_ends(&self, state: &State) {
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::iter) {
-            if let Some(status) = call.status.filter(|_| self.ends.peek(&call.call).is_none()) {
-                let end = End { last: call.finished, outcome: Some((status, call.micros)), is_known: true };
-                self.ends.insert(call.call, end);
+            if call.status.is_some() && self.ends.peek(&call.call).is_none() {
+                self.finished.insert(call.call, call.finished);
             }
         }
     }

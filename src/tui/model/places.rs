@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foldspace::Seq;
+use foldspace::{Seq, SessionError};
 
 use super::{Model, Place, Tone, Trouble};
 
@@ -19,13 +19,13 @@ impl Model {
             "." => Some(self.step_end()),
             _ if text.starts_with('\'') => Some(self.marked(&text[1..])?),
             _ => match text.strip_prefix('-') {
-                Some(back) => number(back).map(|back| head.saturating_sub(back)),
+                Some(back) => number(back).map(|back| before_head(head, back)).transpose()?,
                 None => number(text.strip_prefix('@').unwrap_or(text)),
             },
         };
         let seq = seq.ok_or_else(|| words(format!("no position: {text}; give a number, -N, . or 'a for a mark")))?;
         if seq > head {
-            return Err(words(format!("the session has no position {seq}; its last one is {head}")));
+            return Err(SessionError::NoPosition { seq, head }.into());
         }
         Ok(seq)
     }
@@ -55,7 +55,8 @@ impl Model {
         let seq = match seq.map(str::parse::<Seq>) {
             None => head,
             Some(Ok(seq)) if seq <= head => seq,
-            Some(_) => return Err(words(format!("{name} has the positions 0 to {head}"))),
+            Some(Ok(seq)) => return Err(SessionError::NoPosition { seq, head }.into()),
+            Some(Err(_)) => return Err(words(format!("no position: {text}; give NAME@SEQ, such as {name}@{head}"))),
         };
         Ok(Place { past, seq })
     }
@@ -72,6 +73,11 @@ impl Model {
         let marked = self.marks.get(&mark).copied();
         marked.ok_or_else(|| words(format!("there is no mark {mark}: m {mark} sets it")))
     }
+}
+
+fn before_head(head: Seq, back: u64) -> Result<Seq, Trouble> {
+    let words = || format!("there is nothing {back} events ago: the session has {head}");
+    head.checked_sub(back).ok_or_else(|| Trouble::Nowhere(words()))
 }
 
 fn letter(text: &str) -> Result<char, Trouble> {

@@ -6,7 +6,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
 use super::past::Past;
-use crate::cli::calls;
+use crate::cli::{calls, text};
 
 /// Bytes of a content that are searched.
 const CONTENT_MAX: usize = 8 << 20;
@@ -28,28 +28,22 @@ enum Place {
     Events,
 }
 
-/// Why a pattern is wrong: the last of several lines, the others of which draw a picture of where.
-fn reason(error: &str) -> &str {
-    let last = error.lines().last().unwrap_or_default();
-    last.strip_prefix("error: ").unwrap_or(last)
-}
-
 impl Search {
     /// Reads a search; letters match in both cases where all of them are small.
     ///
     /// # Errors
     /// What is wrong with the expression, in words.
-    pub(crate) fn read(text: &str) -> Result<Self, String> {
+    pub(crate) fn read(search: &str) -> Result<Self, String> {
         let places = [("path:", Place::Paths), ("content:", Place::Contents), ("event:", Place::Events)];
-        let named = places.into_iter().find_map(|(prefix, place)| Some((text.strip_prefix(prefix)?, place)));
-        let (pattern, place) = named.unwrap_or((text, Place::Anywhere));
+        let named = places.into_iter().find_map(|(prefix, place)| Some((search.strip_prefix(prefix)?, place)));
+        let (pattern, place) = named.unwrap_or((search, Place::Anywhere));
         if pattern.is_empty() {
             return Err("give a regular expression".to_owned());
         }
         let mut builder = RegexMatcherBuilder::new();
         let matcher = builder.case_smart(true).multi_line(true).build(pattern);
         let matcher =
-            matcher.map_err(|error| format!("the pattern can't be understood: {}", reason(&error.to_string())))?;
+            matcher.map_err(|error| format!("the pattern can't be understood: {}", text::regex_error(&error)))?;
         Ok(Self { matcher, place })
     }
 

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use foldspace::{CallStatus, Seq};
+use foldspace::Seq;
 
 use super::past::{Brief, CHUNK, Past};
 use super::seek::Leash;
 use super::sheet::Tone;
 use super::{Direction, Trouble};
-use crate::cli::{events, text};
+use crate::cli::text;
 
 /// Chunks that are looked at on the input thread for one row; more are left to the other thread.
 const NEAR: u64 = 32;
@@ -259,14 +259,7 @@ impl Window {
 fn ending(past: &Past, call: Seq) -> Result<(String, Tone), Trouble> {
     let end = past.end_near(call)?;
     Ok(match end.outcome {
-        Some((status, micros)) => {
-            let tone = match status {
-                CallStatus::Ok => Tone::Good,
-                CallStatus::Error => Tone::Bad,
-                CallStatus::Interrupted => Tone::Odd,
-            };
-            (format!("{} {}", events::status_word(status), text::duration(micros)), tone)
-        }
+        Some(outcome) => (format!("{} {}", outcome.ending, text::duration(outcome.micros)), outcome.tone),
         None if end.is_known => (past.unfinished().to_owned(), Tone::Odd),
         // Further away than anybody looks for a row: who goes there is told.
         None => ("...".to_owned(), Tone::Dim),

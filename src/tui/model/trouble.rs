@@ -13,6 +13,9 @@ pub(crate) enum Trouble {
     /// A slice without a JSON form.
     #[error(transparent)]
     Slice(#[from] SliceError),
+    /// There is no such place in the history.
+    #[error("{0}")]
+    Nowhere(String),
     /// Nobody wants it any more.
     #[error("stopped")]
     Stopped,

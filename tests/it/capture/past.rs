@@ -8,19 +8,7 @@ use crate::rig::{Disk, Rig, differences, walk};
 everywhere!(every_moment_comes_back, where_not_all_fits_nothing_stays);
 
 fn every_moment_comes_back(rig: Rig) {
-    let commands = [
-        "mkdir -p src/deep && echo one > src/a && echo two > src/deep/b && ln -s a src/link",
-        "chmod +x src/a && mkdir empty",
-        "mv src/deep moved && echo three >> moved/b",
-        "rm -r src && echo file > src",
-        "rm src && mkdir src && printf '\\000\\377' > src/bytes && echo x > 'name with\\backslash'",
-        "rm -rf * && echo last > last",
-    ];
-    let mut moments = Vec::new();
-    for command in commands {
-        let step = rig.ok(command);
-        moments.push((step.outcome.finished, walk(&rig.root())));
-    }
+    let moments = rig.moments();
     let copies = tempfile::tempdir().unwrap();
     for (seq, then) in moments.iter().rev() {
         let copy = copies.path().join(seq.to_string());

@@ -189,11 +189,7 @@ fn what_has_no_lines_is_told() {
 
 #[test]
 fn lines_that_nobody_s_call_wrote_are_drift() {
-    let world = World::new();
-    world.file("mine/a.txt", "kept\n");
-    let script = world.file("own.jsonl", r#"{"tool": "read_file", "params": {"file_path": "a.txt"}}"#);
-    let mine = world.path("mine").to_string_lossy().into_owned();
-    world.printed(&["run", &script, "--backend", "host", "--dir", &mine, "--session", "own"]);
+    let (world, script) = World::with_own_directory("a.txt", "kept\n");
     std::fs::write(world.path("mine/a.txt"), "kept\nchanged behind its back\n").unwrap();
     world.printed(&["run", &script, "--session", "own"]);
     let blamed = world.printed(&["blame", "own", "a.txt"]);
@@ -263,7 +259,7 @@ fn the_history_of_a_path_follows_it() {
     [exit 0]
     ");
     assert_snapshot!(world.run(&["history", "w", "nothing"]), @"
-    error: there never was a /nothing until position 32
+    error: there was no /nothing at any moment up to position 32
     hint: `foldspace ls SESSION -R` lists the files
     [exit 3]
     ");

@@ -46,6 +46,48 @@ fn what_a_command_changes_is_in_the_log() {
 }
 
 #[test]
+fn a_command_that_failed_is_told_from_one_that_did_well() {
+    let world = World::new();
+    let script = world.file(
+        "w.jsonl",
+        r#"
+        {"tool": "shell_execute", "params": {"command": "true"}}
+        {"tool": "shell_execute", "params": {"command": "exit 2"}}
+        {"tool": "shell_execute", "params": {"command": "sleep 60", "timeout_seconds": 1}}
+        {"tool": "read_file", "params": {"file_path": "none"}, "expect": "error"}"#,
+    );
+    assert_snapshot!(world.printed(&["run", &script, "--backend", "host", "--yes"]).split("\n\n").next().unwrap(), @"
+     2  ok         shell_execute  true  ( [duration])
+     6  exit 2     shell_execute  exit 2  ( [duration])
+    10  timed out  shell_execute  sleep 60  ( [duration])
+    14  error      read_file   none  ( [duration])  as expected
+    ");
+    assert_snapshot!(world.run(&["log", "w", "--calls"]), @"
+       2  [time]  ok [duration]  -         shell_execute  true
+       6  [time]  exit 2 [duration]  -         shell_execute  exit 2
+      10  [time]  timed out [duration]  -         shell_execute  sleep 60
+      14  [time]  error [duration]  -         read_file   none  /none does not exist
+    [exit 0]
+    ");
+    let told: Vec<_> = world.json_lines(&["log", "w", "--calls"]);
+    let told: Vec<_> = told.iter().map(|call| ["status", "exit_code", "timed_out"].map(|name| &call[name])).collect();
+    assert_eq!(
+        serde_json::json!(told).to_string(),
+        r#"[["ok",0,false],["ok",2,false],["ok",124,true],["error",null,null]]"#
+    );
+    assert_snapshot!(world.run(&["state", "w", "ToolCalls"]), @"
+    4 calls
+     2  [time]  ok [duration]  -  shell_execute
+     6  [time]  exit 2 [duration]  -  shell_execute
+    10  [time]  timed out [duration]  -  shell_execute
+    14  [time]  error [duration]  -  read_file      /none does not exist
+    [exit 0]
+    ");
+    let shown = world.printed(&["show", "w", "6"]);
+    assert!(shown.contains("status  exit 2 in"), "{shown}");
+}
+
+#[test]
 fn a_command_s_exit_status_is_the_program_s() {
     let world = World::with_host();
     assert_snapshot!(world.run(&["exec", "work", "--", "sh", "-c", "echo out; echo err >&2; exit 7"]), @"
@@ -88,7 +130,7 @@ fn wrong_commands_are_told_apart() {
     [exit 1]
     "#);
     assert_snapshot!(world.run(&["exec", "nobody", "--", "ls"]), @r#"
-    error: no session is called "nobody", and no id begins so
+    error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
@@ -133,8 +175,8 @@ fn a_script_s_commands_are_asked_about() {
     let world = World::new();
     let script = world.file("ask.jsonl", r#"{"tool": "shell_execute", "params": {"command": "touch x && make"}}"#);
     assert_snapshot!(world.run(&["run", &script, "--backend", "host"]), @"
-        2  error  shell_execute  touch x && make  ( [duration])
-           the command is not allowed: nothing allows make, touch, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)
+        2  error      shell_execute  touch x && make  ( [duration])
+           the command is not allowed: nothing allows make or touch, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)
            line 1 of [dir]/ask.jsonl
 
     session ask ([id])
@@ -150,7 +192,7 @@ fn a_script_s_commands_are_asked_about() {
     [exit 1]
     ");
     let allowed = world.run(&["run", &script, "--backend", "host", "--allow", "touch", "--allow", "make"]);
-    assert!(allowed.contains("ok     shell_execute"), "{allowed}");
+    assert!(!allowed.contains("error"), "{allowed}");
     let log = world.run(&["log", "ask-2", "--no-pager"]);
     assert!(log.contains("allow by policy  touch x && make"), "{log}");
 }
@@ -226,12 +268,7 @@ fn the_files_of_any_moment_can_be_put_on_a_disk() {
 
 #[test]
 fn a_directory_of_the_person_s_own_is_taken_as_it_is() {
-    let world = World::new();
-    world.file("mine/kept.txt", "kept\n");
-    let script = world.file("own.jsonl", r#"{"tool": "read_file", "params": {"file_path": "kept.txt"}}"#);
-    let mine = world.path("mine").to_string_lossy().into_owned();
-    let ran = world.run(&["run", &script, "--backend", "host", "--dir", &mine, "--session", "own"]);
-    assert!(ran.ends_with("[exit 0]"), "{ran}");
+    let (world, script) = World::with_own_directory("kept.txt", "kept\n");
     std::fs::write(world.path("mine/kept.txt"), "changed behind its back\n").unwrap();
     let ran = world.run(&["run", &script, "--session", "own"]);
     assert!(ran.ends_with("[exit 0]"), "{ran}");
@@ -250,7 +287,7 @@ fn a_directory_of_the_person_s_own_is_taken_as_it_is() {
     error: --dir: /nowhere/at/all is not a directory
     [exit 3]
     ");
-    assert_snapshot!(world.run(&["run", &script, "--backend", "memory", "--dir", &mine]), @"
+    assert_snapshot!(world.run(&["run", &script, "--backend", "memory", "--dir", &world.path("mine").to_string_lossy()]), @"
     error: --dir is for --backend host
     [exit 2]
     ");

@@ -65,6 +65,40 @@ fn help_names_every_command_and_exit_code() {
 }
 
 #[test]
+fn examples_fit_on_a_terminal() {
+    let world = World::new();
+    let shown = |arguments: &[&str], columns: &str| {
+        let output = world.command(arguments).env("COLUMNS", columns).output().unwrap();
+        let help = String::from_utf8(output.stdout).unwrap();
+        help.split_once("Examples:").and_then(|(_, rest)| rest.split("\n\n").next().map(str::to_owned))
+    };
+    assert_eq!(shown(&["help"], "80"), shown(&["help"], "100"));
+    for command in COMMANDS {
+        assert_eq!(shown(&[command, "--help"], "80"), shown(&[command, "--help"], "100"));
+    }
+}
+
+#[test]
+fn a_position_is_explained_by_what_it_does() {
+    let world = World::new();
+    for (command, does) in [
+        ("clone", "Forks the session as it was at POSITION"),
+        ("log", "Shows only what happened until POSITION"),
+        ("materialise", "Writes the files as they were at POSITION"),
+        ("replay", "Begins at POSITION"),
+        ("shell", "Opens a throw-away copy of the workspace as it was at POSITION"),
+    ] {
+        let help = world.printed(&[command, "--help"]);
+        assert!(help.contains(does), "{help}");
+    }
+    for command in COMMANDS {
+        let help = world.printed(&[command, "--help"]);
+        let described = |option: &str| help.split(option).nth(1).is_some_and(|rest| rest.trim_start().starts_with('-'));
+        assert!(!described("--at <POSITION>") && !described("--before <CALL>"), "{help}");
+    }
+}
+
+#[test]
 fn a_wrong_command_line_is_told_from_a_failure() {
     let world = World::new();
     for wrong in [&[][..], &["nonsense"], &["ls"], &["run"], &["ls", "x", "--nonsense"], &["--color", "x", "ls", "y"]] {

@@ -12,8 +12,21 @@ fn fields(value: &Value) -> Vec<&str> {
 const EVENT: [&str; 8] = ["session", "seq", "time", "call", "agent", "kind", "version", "event"];
 const FILE: [&str; 9] =
     ["path", "node", "content", "size", "executable", "text", "version", "created_at", "updated_at"];
-const CALL: [&str; 11] =
-    ["call", "tool", "agent", "started_at", "status", "finished", "micros", "message", "params", "events", "paths"];
+const CALL: [&str; 13] = [
+    "call",
+    "tool",
+    "agent",
+    "started_at",
+    "status",
+    "exit_code",
+    "timed_out",
+    "finished",
+    "micros",
+    "message",
+    "params",
+    "events",
+    "paths",
+];
 
 #[test]
 fn what_looks_at_histories() {
@@ -87,6 +100,6 @@ fn what_looks_at_stores() {
     let tools = world.json(&["tools"]);
     assert_eq!(fields(&tools[0]), ["name", "description", "effect", "params", "output"]);
     assert_eq!(world.json(&["tools", "rm"])["name"], "rm");
-    assert_eq!(fields(&world.json(&["remove", "story", "--yes"])), ["removed", "name", "events"]);
+    assert_eq!(fields(&world.json(&["remove", "story", "--yes"])), ["removed", "name", "events", "children"]);
     assert_eq!(world.json(&["sessions"]), serde_json::json!([]));
 }

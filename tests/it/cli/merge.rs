@@ -135,7 +135,8 @@ fn what_makes_no_sense_is_refused() {
     [exit 2]
     ");
     assert_snapshot!(world.run(&["merge", "worker", "--into", "worker"]), @"
-    error: session worker shares its files with its parent: what it does is there already
+    error: session worker can't be merged into itself: what is done in it, by whoever shares it, is there already
+    hint: `foldspace tree` shows what comes from what
     [exit 2]
     ");
     assert_snapshot!(world.run(&["merge", "worker", "--ours", "a", "--theirs", "/a"]), @"
@@ -147,10 +148,15 @@ fn what_makes_no_sense_is_refused() {
     [exit 2]
     "#);
     assert_snapshot!(world.run(&["merge", "nobody"]), @r#"
-    error: no session is called "nobody", and no id begins so
+    error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
+    assert_snapshot!(world.run(&["merge", "main", "--into", "main"]), @"
+    error: session main can't be merged into itself: what is done in it, by whoever shares it, is there already
+    hint: `foldspace tree` shows what comes from what
+    [exit 2]
+    ");
     world.printed(&["remove", "main", "--yes"]);
     assert_snapshot!(world.run(&["merge", "worker"]), @"
     error: the parent of worker, main, was removed
@@ -165,7 +171,7 @@ fn an_agent_that_shares_a_session_is_held_to_its_limits_in_every_process() {
     world.printed(&["clone", "main", "--isolation", "shared", "--agent", "w", "--max-calls", "1", "--deny", "uniq"]);
     assert!(world.run(&["exec", "main", "--agent", "w", "--", "true"]).ends_with("[exit 0]"));
     let second = world.run(&["exec", "main", "--agent", "w", "--", "true"]);
-    assert!(second.contains("agent w has used up its 1 calls") && !second.ends_with("[exit 0]"), "{second}");
+    assert!(second.contains("agent w has used up its 1 call") && !second.ends_with("[exit 0]"), "{second}");
     assert!(world.run(&["exec", "main", "--", "true"]).ends_with("[exit 0]"));
 }
 

@@ -77,6 +77,18 @@ impl World {
         world
     }
 
+    /// A world in which session `own` works in `mine`, a person's own directory with one file. Gives the script, which
+    /// reads that.
+    fn with_own_directory(file: &str, text: &str) -> (Self, String) {
+        let world = Self::new();
+        world.file(&format!("mine/{file}"), text);
+        let call = serde_json::json!({ "tool": "read_file", "params": { "file_path": file } });
+        let script = world.file("own.jsonl", call.to_string());
+        let mine = world.path("mine").to_string_lossy().into_owned();
+        world.printed(&["run", &script, "--backend", "host", "--dir", &mine, "--session", "own"]);
+        (world, script)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }

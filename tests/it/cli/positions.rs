@@ -12,7 +12,7 @@ fn a_session_goes_by_name_or_by_the_beginning_of_its_id() {
         assert_eq!(world.printed(&["ls", wanted]), "src/\n", "{wanted}");
     }
     assert_snapshot!(world.run(&["ls", "nobody"]), @r#"
-    error: no session is called "nobody", and no id begins so
+    error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
@@ -52,6 +52,25 @@ fn every_way_to_name_a_moment() {
 }
 
 #[test]
+fn a_fork_and_a_what_if_say_where_they_can_begin() {
+    let world = World::with_story();
+    assert_snapshot!(world.run(&["clone", "story", "--at", "0"]), @"
+    error: a fork has at least the first event of its session
+    hint: the earliest is --at 1
+    [exit 3]
+    ");
+    assert_snapshot!(world.run(&["what-if", "story", "--script", "-"]), @"
+    error: the following required arguments were not provided:
+      <--at <POSITION>|--replace <CALL>>
+
+    Usage: foldspace what-if --script <FILE> <--at <POSITION>|--replace <CALL>> <SESSION>
+
+    For more information, try '--help'.
+    [exit 2]
+    ");
+}
+
+#[test]
 fn a_moment_that_is_none_is_refused() {
     let world = World::with_story();
     assert_snapshot!(world.run(&["ls", "story", "--at", "yesterday"]), @"
@@ -70,7 +89,7 @@ fn a_moment_that_is_none_is_refused() {
     [exit 3]
     ");
     assert_snapshot!(world.run(&["ls", "story", "--before", "1"]), @"
-    error: event 1 is a SessionStarted of no call
+    error: event 1, a SessionStarted, belongs to no call
     hint: `foldspace log --calls` shows the calls
     [exit 3]
     ");

@@ -42,6 +42,29 @@ fn steps_on_and_back() {
 }
 
 #[test]
+fn what_is_not_there_is_told() {
+    let world = World::with_story();
+    for (wrong, code, words) in [
+        (&["--diff", "1..99"][..], 3, "the session has no position 99"),
+        (&["--diff", "-99.."], 3, "there is nothing 99 events ago: the session has 15"),
+        (&["--diff", "story@99..1"], 3, "the session has no position 99"),
+        (&["--diff", "story@x..1"], 2, "no position: story@x; give NAME@SEQ, such as story@15"),
+        (&["--show", "file", "nope"], 3, "there is no /nope at position 15"),
+        (&["--show", "nope"], 2, "--show can't show \"nope\""),
+        (&["--search", "("], 2, "the pattern can't be understood: unclosed group"),
+        (&["--until", "Usage.calls matches \"(\""], 2, "this is no regular expression: unclosed group;"),
+        (&["--until", ""], 2, "a value is required for '--until <CONDITION>'"),
+        (&["--search", ""], 2, "a value is required for '--search <REGEX>'"),
+        (&["--changes", ""], 2, "a value is required for '--changes <PATH>'"),
+    ] {
+        let told = world.run(&[&["replay", "story"], wrong].concat());
+        assert!(told.contains(words) && told.ends_with(&format!("[exit {code}]")), "{wrong:?}: {told}");
+    }
+    let told = world.run(&["grep", "story", "("]);
+    assert_eq!(told, "error: the pattern can't be understood: unclosed group\n[exit 2]");
+}
+
+#[test]
 fn what_a_step_did_is_shown() {
     let world = World::with_story();
     assert_snapshot!(world.run(&["replay", "story", "--step-call", "3", "--show", "diff"]), @"
@@ -109,7 +132,7 @@ fn searches_conditions_and_changes() {
         (&["--show", "slice", "Nope"], 3),
         (&["--at", "0", "--show", "event"], 3),
         (&["--diff", "nobody..3"], 3),
-        (&["--diff", "3..99"], 2),
+        (&["--diff", "3..99"], 3),
         (&["--step", "1", "--back", "1"], 2),
         (&["--all"], 2),
         (&["--backward", "--show", "event"], 2),

@@ -51,7 +51,7 @@ fn a_session_in_memory_goes_back_and_forth() {
     assert_eq!(world.printed(&["cat", "story", "a.txt"]), "one\ntwo\nthree\n");
     assert_eq!(world.printed(&["ls", "story", "-R"]), "a.txt\n");
     assert_snapshot!(world.run(&["rewind", "story", "--to", "4"]), @"
-    session story stands as it did at 4; nothing is to be done
+    session story is as it was at 4; there is nothing to do
     [exit 0]
     ");
     assert!(world.run(&["rewind", "story", "--to", "15"]).ends_with("[exit 0]"));

@@ -9,11 +9,11 @@ fn a_story_is_told_call_by_call() {
     let world = World::new();
     let script = world.file("story.jsonl", STORY);
     assert_snapshot!(world.run(&["run", &script]), @"
-        2  ok     write_file  a.txt  ( [duration])
-        5  ok     write_file  /src/main.rs  ( [duration])
-        8  ok     edit_file   a.txt  ( [duration])
-       11  error  read_file   missing.txt  ( [duration])  as expected
-       13  ok     rm          a.txt  ( [duration])
+        2  ok         write_file  a.txt  ( [duration])
+        5  ok         write_file  /src/main.rs  ( [duration])
+        8  ok         edit_file   a.txt  ( [duration])
+       11  error      read_file   missing.txt  ( [duration])  as expected
+       13  ok         rm          a.txt  ( [duration])
 
     session story ([id])
       calls    5: 4 ok, 1 failed as expected
@@ -59,7 +59,7 @@ fn a_call_that_goes_wrong_ends_the_run() {
         ),
     );
     assert_snapshot!(world.run(&["run", &script]), @"
-        2  error  rm          nothing  ( [duration])
+        2  error      rm          nothing  ( [duration])
            /nothing does not exist
            line 1 of [dir]/wrong.jsonl
 
@@ -76,19 +76,19 @@ fn a_call_that_goes_wrong_ends_the_run() {
     [exit 1]
     ");
     assert_snapshot!(world.run(&["run", &script, "--keep-going"]), @r#"
-        2  error  rm          nothing  ( [duration])
+        2  error      rm          nothing  ( [duration])
            /nothing does not exist
            line 1 of [dir]/wrong.jsonl
-        4  ok     ls            ( [duration])
+        4  ok         ls            ( [duration])
            it was expected to fail
            line 3 of [dir]/wrong.jsonl
-        6  error  nonsense      ( [duration])
+        6  error      nonsense      ( [duration])
            there is no tool "nonsense"; there are edit_file, evaluate_python, glob, grep, ls, read_file, rm, shell_execute, write_file
            line 4 of [dir]/wrong.jsonl
-        8  error  ls            ( [duration])
+        8  error      ls            ( [duration])
            the parameters of ls are not right: invalid type: integer `7`, expected a string
            line 5 of [dir]/wrong.jsonl
-       10  ok     ls            ( [duration])
+       10  ok         ls            ( [duration])
 
     session wrong-2 ([id])
       calls    5: 1 ok, 4 went wrong

@@ -137,7 +137,7 @@ fn a_healthy_store_is_said_to_be_so() {
     [exit 0]
     ");
     assert_snapshot!(world.run(&["verify", "nobody"]), @r#"
-    error: no session is called "nobody", and no id begins so
+    error: no session is called "nobody", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
@@ -181,7 +181,7 @@ fn a_removed_session_leaves_space_behind() {
     [exit 0]
     ");
     assert_snapshot!(world.run(&["remove", "story", "--yes"]), @r#"
-    error: no session is called "story", and no id begins so
+    error: no session is called "story", and no id begins with that
     hint: `foldspace sessions` lists them
     [exit 3]
     "#);
@@ -191,6 +191,45 @@ fn a_removed_session_leaves_space_behind() {
     assert!(freed.starts_with("freed") && freed.contains("11 commits"), "{freed}");
     assert!(world.run(&["gc"]).contains("freed 0 B"));
     assert!(world.printed(&["sessions"]).contains("other"));
+}
+
+#[test]
+fn only_an_index_that_somebody_lost_is_told_of() {
+    let world = World::with_story();
+    world.printed(&["run", &world.file("other.jsonl", "")]);
+    let told = || world.run(&["sessions"]).contains("note: the index");
+    for session in ["story", "other"] {
+        world.printed(&["remove", session, "--yes"]);
+        let freed = world.printed(&["gc"]);
+        assert!(!freed.contains("freed 0 B"), "{freed}");
+        assert!(!told(), "gc made it again");
+    }
+    world.printed(&["run", &world.file("other.jsonl", "")]);
+    std::fs::remove_dir_all(world.data().join("index")).unwrap();
+    assert!(told());
+    assert!(!told(), "once");
+}
+
+#[test]
+fn children_of_what_is_removed_are_named() {
+    let world = World::with_story();
+    world.printed(&["clone", "story", "--name", "one"]);
+    assert_snapshot!(world.run(&["remove", "story"]), @"
+    error: there is no terminal to ask on: remove session story ([id]) with its 16 events for good? (its child one stays, and keeps its past)
+    hint: --yes removes it without asking
+    [exit 2]
+    ");
+    world.printed(&["clone", "story", "--name", "two", "--isolation", "full"]);
+    assert_snapshot!(world.run(&["remove", "story", "--yes"]), @"
+    removed story ([id]), 17 events; `gc` frees its space
+    its children one and two stay, and keep their past
+    [exit 0]
+    ");
+    world.printed(&["clone", "one", "--name", "three"]);
+    let removed = world.json(&["remove", "one", "--yes"]);
+    let child = &removed["children"][0];
+    assert_eq!((&child["name"], &child["isolation"]), (&"three".into(), &"fork".into()), "{removed}");
+    assert_eq!(world.json(&["remove", "three", "--yes"])["children"], serde_json::json!([]));
 }
 
 #[test]

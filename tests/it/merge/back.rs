@@ -8,7 +8,8 @@ use foldspace::{
     Session, Tools, WriteFile, hydrate, merge_child, preview_merge,
 };
 
-use super::rig::{Full, Rig, event, path, record, texts};
+use super::rig::{Rig, event, path, record, texts};
+use crate::rig::{Failing, Fails};
 
 fn merge(
     rig: &Rig,
@@ -167,14 +168,14 @@ fn when_the_disk_is_full_nothing_has_happened() {
     rig.write(&child, "new.txt", "new\n");
     let session = parent.session().clone();
     drop(parent);
-    let disk = Full::of(&rig, &session);
+    let disk = Failing::new(rig.workspace(&session));
     let parent = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
     let (before, shown) = (head(&session), rig.texts(&session));
-    disk.set(true);
+    disk.set(Fails::AtOnce);
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err();
     assert!(matches!(error, MergeError::Workspace(_)), "{error}");
     assert_eq!((head(&session), rig.texts(&session)), (before, shown));
-    disk.set(false);
+    disk.set(None);
     merged(&rig, &parent, &child);
     assert_eq!(rig.texts(&session)[2].1, "new\n");
 }
@@ -187,10 +188,10 @@ fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
     rig.edit(&child, "same.txt", "same", "new");
     let session = parent.session().clone();
     drop(parent);
-    let disk = Full::of(&rig, &session);
+    let disk = Failing::new(rig.workspace(&session));
     let parent = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
     let before = head(&session);
-    disk.die();
+    disk.set(Fails::DyingHalfway);
     assert!(merge(&rig, &parent, &child, &MergeChoices::default()).is_err());
     drop((parent, disk));
     // Half a merge lies on the disk; it is nobody's change.
@@ -276,7 +277,7 @@ fn only_children_are_merged() {
     let (parent, child) = family(&rig);
     let merge = |parent: &Dispatcher, child: &Dispatcher| merge(&rig, parent, child, &MergeChoices::default());
     assert!(matches!(merge(&child, &parent), Err(MergeError::NotAChild { .. })));
-    assert!(matches!(merge(&parent, &parent), Err(MergeError::Shared(_))));
+    assert!(matches!(merge(&parent, &parent), Err(MergeError::Itself(_))));
     let other = rig.child(&parent, "other", ChildLimits::default());
     assert!(matches!(merge(&other, &child), Err(MergeError::NotAChild { .. })));
 }
@@ -292,7 +293,7 @@ fn a_parent_with_limits_keeps_them_in_a_merge() {
     rig.write(&parent, "more.txt", "123");
     let before = head(parent.session());
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err().to_string();
-    assert!(error.contains("may write 1 more bytes"), "{error}");
+    assert!(error.contains("may write 1 more byte"), "{error}");
     assert_eq!((head(parent.session()), rig.texts(parent.session()).len()), (before, 2));
     rig.edit(&child, "new.txt", "12", "1");
     assert_eq!(merged(&rig, &parent, &child).merged.len(), 1);

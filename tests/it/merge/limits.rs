@@ -165,7 +165,7 @@ fn a_shared_child_has_one_name_and_needs_one() {
     let shared = NewChild { limits, agent: "worker".to_owned(), ..NewChild::new(Isolation::Shared) };
     let child = rig.start(&parent, shared.clone());
     rig.does(&child.as_agent("other"), "ls", json!({}));
-    refused(&rig.call(&child.as_agent("other"), "ls", json!({})), parent.session(), "used up its 1 calls");
+    refused(&rig.call(&child.as_agent("other"), "ls", json!({})), parent.session(), "used up its 1 call");
     let nameless = NewChild { agent: String::new(), ..shared };
     let error = rig.runtime.block_on(rig.nursery().start(&parent, nameless)).unwrap_err();
     assert!(error.to_string().contains("needs an agent's name"), "{error}");

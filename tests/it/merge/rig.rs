@@ -2,12 +2,11 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use foldspace::{
-    AllowedRoots, BackendError, Capture, ChildLimits, Content, Dispatcher, EntryPath, Event, FileChange, HostOptions,
-    Isolation, NewChild, NewSession, Node, Nursery, Recorded, Registry, Seq, Session, Sessions, Shell, ToolCall,
-    ToolOutcome, Tools, VirtualFileSystem, Workspace, WorkspaceSpec, WriteFile, WriteMode,
+    AllowedRoots, ChildLimits, Content, Dispatcher, EntryPath, Event, HostOptions, Isolation, NewChild, NewSession,
+    Node, Nursery, Recorded, Registry, Seq, Session, Sessions, ToolCall, ToolOutcome, Tools, VirtualFileSystem,
+    Workspace, WorkspaceSpec, WriteFile, WriteMode,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -161,71 +160,4 @@ pub(super) fn record(session: &Session, path: &str, bytes: &[u8]) {
     commit.push(&WriteFile { path: EntryPath::lookup(path).unwrap(), mode: WriteMode::Overwrite, node }).unwrap();
     commit.keep(Content::of(bytes.to_vec()));
     session.record(commit).unwrap();
-}
-
-/// A host workspace whose disk is full when it is told to be, or on which the process dies.
-pub(super) struct Full {
-    inner: Arc<dyn Workspace>,
-    is_full: AtomicBool,
-    dies: AtomicBool,
-}
-
-impl Full {
-    pub(super) fn of(rig: &Rig, session: &Session) -> Arc<Self> {
-        Arc::new(Self { inner: rig.workspace(session), is_full: false.into(), dies: false.into() })
-    }
-
-    /// From now on the first entry of what is to be put onto the disk gets there, and the process ends.
-    pub(super) fn die(&self) {
-        self.dies.store(true, Ordering::Release);
-    }
-
-    pub(super) fn set(&self, is_full: bool) {
-        self.is_full.store(is_full, Ordering::Release);
-    }
-}
-
-impl Workspace for Full {
-    fn backend_name(&self) -> &'static str {
-        "full"
-    }
-
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        if self.dies.load(Ordering::Acquire) {
-            self.inner.project(&changes[..1])?;
-            panic!("the process dies, as the test wants it");
-        }
-        match self.is_full.load(Ordering::Acquire) {
-            true => Err(BackendError { backend: "full", reason: "the disk is full".to_owned() }),
-            false => self.inner.project(changes),
-        }
-    }
-
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        self.inner.shell()
-    }
-
-    fn capture(&self) -> Option<&dyn Capture> {
-        self.inner.capture()
-    }
-
-    fn is_blank(&self) -> bool {
-        self.inner.is_blank()
-    }
-
-    fn filling(&self) -> Result<(), BackendError> {
-        self.inner.filling()
-    }
-
-    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
-        self.inner.unsettled(intent)
-    }
-
-    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
-        self.inner.intent()
-    }
-
-    fn filled(&self) -> Result<(), BackendError> {
-        self.inner.filled()
-    }
 }

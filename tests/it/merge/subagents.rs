@@ -172,7 +172,7 @@ fn limits_hold_in_a_batch() {
     once.child.limits = ChildLimits { calls: Some(1), ..ChildLimits::default() };
     let results = rig.runtime.block_on(dispatch_subagents(&parent, &rig.nursery(), vec![once], merging(), calls));
     let SubagentOutcome::Failed { reason } = &results[0].outcome else { panic!("{results:?}") };
-    assert!(reason.contains("used up its 1 calls"), "{reason}");
+    assert!(reason.contains("used up its 1 call"), "{reason}");
     assert_eq!(rig.texts(parent.session()), vec![], "what failed is not merged");
 }
 

@@ -1,104 +1,14 @@
 //! Rewinds that fail, and processes that die in them.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use foldspace::{
-    BackendError, Capture, CaptureBudget, Dispatcher, Event, FileChange, HostOptions, HostWorkspace, NewSession,
-    Recorded, Registry, RewindError, RewindOptions, Session, Sessions, Shell, Tools, VirtualFileSystem, Workspace,
-    WriteFile, rewind,
+    CaptureBudget, Dispatcher, Event, HostOptions, HostWorkspace, NewSession, Recorded, Registry, RewindError,
+    RewindOptions, Session, Sessions, Tools, VirtualFileSystem, Workspace, WriteFile, rewind,
 };
 use serde_json::json;
 
-use crate::rig::{differences, walk};
-
-/// A host directory that fails, or at which the process dies, when it is told to.
-struct Failing {
-    inner: HostWorkspace,
-    /// Projections that do well before one does not.
-    left: AtomicUsize,
-    how: How,
-    /// As long as it does not work.
-    broken: AtomicBool,
-}
-
-impl Failing {
-    fn new(inner: HostWorkspace, how: How) -> Self {
-        Self { inner, left: AtomicUsize::new(0), how, broken: AtomicBool::new(true) }
-    }
-
-    fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::SeqCst)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum How {
-    /// An error, as of a disk that is full.
-    Error,
-    /// Half of it is done when the process dies.
-    DieHalfway,
-    /// All of it is done, and recorded, when the process dies.
-    DieAtTheEnd,
-    /// Half of it is done when the disk fails, on which then nothing can be noted either.
-    FailHalfway,
-    /// All of it is done, and recorded, but that can't be noted.
-    FailAtTheEnd,
-}
-
-impl Workspace for Failing {
-    fn backend_name(&self) -> &'static str {
-        "host"
-    }
-
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        let is_last = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_err();
-        match self.how {
-            How::Error if is_last => Err(BackendError { backend: "host", reason: "the disk is full".to_owned() }),
-            How::DieHalfway if is_last => {
-                self.inner.project(&changes[..changes.len() / 2]).unwrap();
-                panic!("the process dies, as the test wants it");
-            }
-            How::FailHalfway if self.is_broken() => {
-                self.inner.project(&changes[..changes.len() / 2]).unwrap();
-                Err(BackendError { backend: "host", reason: "the disk is gone".to_owned() })
-            }
-            _ => self.inner.project(changes),
-        }
-    }
-
-    fn shell(&self) -> Option<Arc<dyn Shell>> {
-        self.inner.shell()
-    }
-
-    fn capture(&self) -> Option<&dyn Capture> {
-        self.inner.capture()
-    }
-
-    fn is_blank(&self) -> bool {
-        self.inner.is_blank()
-    }
-
-    fn filling(&self) -> Result<(), BackendError> {
-        self.inner.filling()
-    }
-
-    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
-        self.inner.unsettled(intent)
-    }
-
-    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
-        self.inner.intent()
-    }
-
-    fn filled(&self) -> Result<(), BackendError> {
-        assert!(self.how != How::DieAtTheEnd, "the process dies, as the test wants it");
-        if matches!(self.how, How::FailHalfway | How::FailAtTheEnd) && self.is_broken() {
-            return Err(BackendError { backend: "host", reason: "nothing can be noted".to_owned() });
-        }
-        self.inner.filled()
-    }
-}
+use crate::rig::{Failing, Fails, differences, walk};
 
 /// A session on the host with two moments; gives what is needed to open it again.
 struct Broken {
@@ -129,6 +39,13 @@ impl Broken {
 
     fn workspace(&self) -> HostWorkspace {
         HostWorkspace::open(&self.directory.path().join("work"), &HostOptions::default()).unwrap()
+    }
+
+    /// The same, which fails from now on.
+    fn failing(&self, how: Fails) -> Arc<Failing> {
+        let failing = Failing::new(Arc::new(self.workspace()));
+        failing.set(how);
+        failing
     }
 
     fn opened(&self) -> Dispatcher {
@@ -164,8 +81,7 @@ impl Broken {
 fn a_workspace_that_fails_leaves_everything_as_it_was() {
     let (broken, first) = Broken::new();
     let before = broken.session.head().unwrap();
-    let failing = Failing::new(broken.workspace(), How::Error);
-    let error = broken.rewind(Arc::new(failing), first).unwrap_err();
+    let error = broken.rewind(broken.failing(Fails::AtOnce), first).unwrap_err();
     assert!(error.to_string().contains("the disk is full"), "{error}");
     assert_eq!(broken.session.head().unwrap(), before);
     broken.stands_at(before);
@@ -178,11 +94,10 @@ fn a_workspace_that_fails_leaves_everything_as_it_was() {
 
 #[test]
 fn a_process_that_dies_halfway_leaves_what_was_recorded() {
-    for (how, goes_back) in [(How::DieHalfway, false), (How::DieAtTheEnd, true)] {
+    for (how, goes_back) in [(Fails::DyingHalfway, false), (Fails::DyingAtTheEnd, true)] {
         let (broken, first) = Broken::new();
         let before = broken.session.head().unwrap();
-        let failing = Failing::new(broken.workspace(), how);
-        assert!(matches!(broken.rewind(Arc::new(failing), first), Err(RewindError::Stopped)));
+        assert!(matches!(broken.rewind(broken.failing(how), first), Err(RewindError::Stopped)));
         let recorded = broken.session.head().unwrap();
         assert_eq!(recorded > before, goes_back);
         // Somebody else's file is neither taken for a leftover nor lost.
@@ -201,7 +116,7 @@ fn a_process_that_dies_halfway_leaves_what_was_recorded() {
 fn what_could_not_be_put_back_is_so_before_the_next_call() {
     let (broken, first) = Broken::new();
     let before = broken.session.head().unwrap();
-    let failing = Arc::new(Failing::new(broken.workspace(), How::FailHalfway));
+    let failing = broken.failing(Fails::Halfway);
     let rules = foldspace::ShellRules {
         policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
         ..Default::default()
@@ -210,7 +125,7 @@ fn what_could_not_be_put_back_is_so_before_the_next_call() {
     let live = Dispatcher::with_rules(broken.session.clone(), Tools::standard(), workspace, rules).unwrap();
     let told = broken.runtime.block_on(live.rewind(first, RewindOptions::default()));
     assert!(matches!(told, Err(RewindError::NotPutBack { .. })), "{told:?}");
-    failing.broken.store(false, Ordering::SeqCst);
+    failing.set(None);
     let call = foldspace::ToolCall::new("shell_execute", json!({ "command": "ls d" }));
     let outcome = broken.runtime.block_on(live.call(call)).unwrap();
     assert!(outcome.text.contains("open the session again"), "{outcome:?}");
@@ -225,8 +140,7 @@ fn what_could_not_be_put_back_is_so_before_the_next_call() {
 #[test]
 fn a_rewind_that_can_not_be_noted_has_gone_back_all_the_same() {
     let (broken, first) = Broken::new();
-    let failing = Failing::new(broken.workspace(), How::FailAtTheEnd);
-    let rewound = broken.rewind(Arc::new(failing), first).unwrap();
+    let rewound = broken.rewind(broken.failing(Fails::AtTheEnd), first).unwrap();
     assert_eq!(rewound.recorded.map(|(_, last)| last), Some(broken.session.head().unwrap()));
     broken.stands_at(first);
     drop(broken.opened());

@@ -2,6 +2,7 @@
 
 mod container;
 mod disk;
+mod failing;
 mod tree;
 
 use std::path::{Path, PathBuf};
@@ -21,6 +22,7 @@ use tokio::runtime::Runtime;
 
 pub(crate) use container::{cache, named, named_at, podman, process_of};
 pub(crate) use disk::Disk;
+pub(crate) use failing::{Failing, Fails};
 pub(crate) use tree::{Files, Seen, differences, walk};
 
 /// Where a session's files lie, and where its commands run.
@@ -252,6 +254,20 @@ impl Rig {
         let step = self.sh(command);
         step.assert_ok(command);
         step
+    }
+
+    /// Commands that make, change, move and remove all kinds of entries. Gives the position after each, and the files
+    /// that were there then.
+    pub(crate) fn moments(&self) -> Vec<(Seq, Files)> {
+        let commands = [
+            "mkdir -p src/deep && echo one > src/a && echo two > src/deep/b && ln -s a src/link",
+            "chmod +x src/a && mkdir empty",
+            "mv src/deep moved && echo three >> moved/b",
+            "rm -r src && echo file > src",
+            "rm src && mkdir src && printf '\\000\\377' > src/bytes && echo x > 'name with\\backslash'",
+            "rm -rf * && echo last > last",
+        ];
+        commands.map(|command| (self.ok(command).outcome.finished, walk(&self.root()))).into()
     }
 
     /// The same where the container may be stopped by the time the files could be looked at.

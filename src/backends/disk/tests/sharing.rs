@@ -40,6 +40,16 @@ impl Family {
         OverlayDisk::create(self.options(name), fill).unwrap()
     }
 
+    /// The disk `parent` after it was shared with these.
+    fn parent_of(&self, children: &[&str]) -> OverlayDisk {
+        let mut parent = self.create("parent");
+        rest(&mut parent);
+        for child in children {
+            assert!(parent.share(child).unwrap());
+        }
+        parent
+    }
+
     pub(super) fn open(&self, name: &str) -> Option<OverlayDisk> {
         OverlayDisk::open(self.options(name)).unwrap()
     }
@@ -135,9 +145,7 @@ fn a_child_has_the_files_and_knows_them() {
 #[test]
 fn neither_sees_what_the_other_changes() {
     let Some(family) = Family::new() else { return };
-    let mut parent = family.create("parent");
-    rest(&mut parent);
-    assert!(parent.share("one").unwrap() && parent.share("other").unwrap());
+    let mut parent = family.parent_of(&["one", "other"]);
     let (mut one, other) = (family.open("one").unwrap(), family.open("other").unwrap());
     let before = world(&other);
     one.tree().unwrap().apply(&[file("a/one", "one's"), FileChange::Delete { path: path("a/b") }]).unwrap();
@@ -274,9 +282,7 @@ fn a_child_that_squashes_lets_go_of_its_parent_s_layers() {
 #[test]
 fn a_parent_that_is_removed_leaves_what_is_used() {
     let Some(family) = Family::new() else { return };
-    let mut parent = family.create("parent");
-    rest(&mut parent);
-    assert!(parent.share("child").unwrap());
+    let mut parent = family.parent_of(&["child"]);
     for name in ["files", "run"] {
         fs::create_dir(family.home("parent").join(name)).unwrap();
     }
@@ -336,11 +342,7 @@ fn a_half_made_child_is_blank_and_leaves_nothing() {
 #[test]
 fn what_interrupted_processes_have_left_is_swept() {
     let Some(family) = Family::new() else { return };
-    let mut parent = family.create("parent");
-    rest(&mut parent);
-    for name in ["vanished", "kept"] {
-        assert!(parent.share(name).unwrap());
-    }
+    let parent = family.parent_of(&["vanished", "kept"]);
     fs::remove_dir_all(family.home("vanished")).unwrap();
     family.kin("parent").sweep(&|name| name != "vanished").unwrap();
     assert_eq!(family.users("parent"), ["kept", "vanished"], "somebody has it open");
@@ -361,9 +363,7 @@ fn what_interrupted_processes_have_left_is_swept() {
 #[test]
 fn after_a_new_start_of_the_machine_a_child_is_blank() {
     let Some(family) = Family::new() else { return };
-    let mut parent = family.create("parent");
-    rest(&mut parent);
-    assert!(parent.share("child").unwrap());
+    let parent = family.parent_of(&["child"]);
     drop(parent);
     for name in ["parent", "child"] {
         let list = family.root(name).join("list");
@@ -390,9 +390,7 @@ fn after_a_new_start_of_the_machine_a_child_is_blank() {
 #[test]
 fn what_somebody_begins_anew_does_not_go_with_its_last_user() {
     let Some(family) = Family::new() else { return };
-    let mut parent = family.create("parent");
-    rest(&mut parent);
-    assert!(parent.share("child").unwrap());
+    let parent = family.parent_of(&["child"]);
     drop(parent);
     family.kin("parent").remove().unwrap();
     // Who has it now has not said yet that it is somebody's again.

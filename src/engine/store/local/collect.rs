@@ -65,7 +65,7 @@ impl LocalStore {
         let directory = directory.as_ref();
         // Nothing else may change the segments meanwhile: a rehearsal only looks.
         let options = LocalStoreOptions { pack: false, ..LocalStoreOptions::default() };
-        let mut store = Self::open(directory, options)?;
+        let mut store = Self::open(directory, options.clone())?;
         let mut report = GcReport::default();
         let live = Live::find(&store)?;
         let garbage = live.garbage(&store, &mut report)?;
@@ -97,6 +97,9 @@ impl LocalStore {
                 frame.header.kind != Kind::Removal || live.keeps(place, frame.header.kind, frame.payload)
             })?;
         }
+        drop(store);
+        // What was read anew the next one need not read, nor be told that there was no index.
+        drop(Self::open(directory, options)?);
         Ok(report)
     }
 }

@@ -97,7 +97,9 @@ impl Shared {
             (sessions, durable, end, group)
         };
         let contents = self.contents.unindexed(end);
-        if sessions.is_empty() && removed.is_empty() && contents.is_empty() {
+        // A journal of which nothing is left is known, too.
+        let is_known = || group == 0 || index.stamp().is_some();
+        if sessions.is_empty() && removed.is_empty() && contents.is_empty() && is_known() {
             return Ok(());
         }
         let removed: Vec<(SessionId, Place)> = removed;

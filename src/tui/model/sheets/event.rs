@@ -3,7 +3,7 @@
 use foldspace::{CallFinished, CallStarted, Recorded, Seq};
 use serde_json::Value;
 
-use crate::cli::{events, text};
+use crate::cli::text;
 use crate::tui::model::Trouble;
 use crate::tui::model::look::Step;
 use crate::tui::model::past::Past;
@@ -38,8 +38,8 @@ pub(crate) fn call(past: &Past, step: &Step, leash: &Leash) -> Result<Sheet, Tro
     let end = past.end_of(step.cursor, leash)?;
     let known = started.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);
     let tool = known.as_ref().map_or("?", |call| call.tool.as_str());
-    let status = match end.outcome {
-        Some((status, micros)) => format!("{} in {}", events::status_word(status), text::duration(micros)),
+    let status = match &end.outcome {
+        Some(outcome) => format!("{} in {}", outcome.ending, text::duration(outcome.micros)),
         None => past.unfinished().to_owned(),
     };
     let mut sheet = Sheet::new(format!("call {}: {}, {status}", step.cursor, text::one_line(tool, 100)));

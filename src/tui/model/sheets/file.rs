@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(crate) fn file(past: &Past, step: &Step, path: Option<&EntryPath>, whole: bool) -> Result<Sheet, Trouble> {
     let Some(path) = path else {
         let mut sheet = Sheet::new("file");
-        sheet.add(Tone::Dim, "no file changed at this step; choose one in the files' pane");
+        sheet.add(Tone::Dim, "no file changed at this step; choose one to see it");
         return Ok(sheet);
     };
     let change = step.change(path);

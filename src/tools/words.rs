@@ -1,0 +1,48 @@
+//! Words for messages: counts and lists.
+
+/// How many of what: `1 file`, `2 files`, `2 entries`.
+pub(super) fn counted(count: u64, what: &str) -> String {
+    match (count, what.strip_suffix('y')) {
+        (1, _) => format!("1 {what}"),
+        (_, Some(stem)) => format!("{count} {stem}ies"),
+        (_, None) => format!("{count} {what}s"),
+    }
+}
+
+/// All of these: `a`, `a and b`, `a, b and c`.
+pub(super) fn all_of(names: &[String]) -> String {
+    listed(names, "and")
+}
+
+/// Any of these: `a`, `a or b`, `a, b or c`.
+pub(super) fn any_of(names: &[String]) -> String {
+    listed(names, "or")
+}
+
+/// Why a regular expression is wrong: the last of several lines, the others of which draw a picture of where.
+pub(super) fn regex_error(error: &impl std::fmt::Display) -> String {
+    let error = error.to_string();
+    let last = error.lines().last().unwrap_or_default();
+    last.strip_prefix("error: ").unwrap_or(last).to_owned()
+}
+
+fn listed(names: &[String], before_last: &str) -> String {
+    match names.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} {before_last} {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_sentences() {
+        assert_eq!([counted(1, "call"), counted(0, "call"), counted(2, "entry")], ["1 call", "0 calls", "2 entries"]);
+        let names = ["a", "b", "c"].map(str::to_owned);
+        assert_eq!([all_of(&names[..1]), all_of(&names[..2]), all_of(&names)], ["a", "a and b", "a, b and c"]);
+        assert_eq!(any_of(&names), "a, b or c");
+    }
+}
