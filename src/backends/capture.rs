@@ -28,6 +28,16 @@ pub trait Capture: Send + Sync {
     /// [`BackendError`]; it may then be named again.
     fn settle(&self) -> Result<(), BackendError>;
 
+    /// What is there is known from now on, and needs no look: whoever asks has put it there, and nobody else uses the
+    /// files. Only what changes from here on is named.
+    ///
+    /// # Errors
+    /// [`BackendError`]; then it may be named.
+    fn adopt(&self) -> Result<(), BackendError> {
+        self.touched()?;
+        self.settle()
+    }
+
     /// What is at a path, links not followed; none where nothing is.
     ///
     /// # Errors

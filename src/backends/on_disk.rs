@@ -45,6 +45,10 @@ impl<D: Disk + ?Sized> Capture for OnDisk<D> {
         self.lock().settle().map_err(|error| self.failed("look through", None, &error))
     }
 
+    fn adopt(&self) -> Result<(), BackendError> {
+        self.lock().adopt().map_err(|error| self.failed("look through", None, &error))
+    }
+
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
         let observed = self.lock().tree().and_then(|tree| tree.observe(path));
         let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;

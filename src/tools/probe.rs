@@ -12,7 +12,7 @@ use super::machine::DispatchError;
 use super::policy::{CommandPolicy, Decision};
 use super::words;
 use crate::backends::{
-    BackendError, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway, Workspace,
+    BackendError, Capture, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway, Workspace,
     WorkspaceSpec,
 };
 use crate::engine::path::EntryPath;
@@ -21,8 +21,9 @@ use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::reducers::{Allowances, VirtualFileSystem};
 
-/// What differs is all that matters: no contents are kept, and none is read.
-const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 0 };
+/// What differs is all that matters: no contents are kept, and so many bytes are read to see that nothing does. To write
+/// a file again takes longer than to read it.
+const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 64 << 20 };
 
 /// A throw-away workspace with the files of a session as they were at a position.
 ///
@@ -184,7 +185,8 @@ impl Probe {
         let changes: Vec<FileChange> = gone.into_iter().map(|path| FileChange::Delete { path }).collect();
         workspace.lay_out(&changes)?;
         let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
-        lay_out(&self.session, entries.collect(), workspace.as_ref())
+        lay_out(&self.session, entries.collect(), workspace.as_ref())?;
+        Ok(workspace.capture().map_or(Ok(()), Capture::adopt)?)
     }
 
     /// Where the disk may be otherwise than it was made.
@@ -232,9 +234,7 @@ fn filled(
     if let Some(workspace) = place.workspace() {
         fill(session, tree, workspace.as_ref())?;
         if let Some(disk) = workspace.capture() {
-            // What was filled is known; only what is done from here on is to be found.
-            disk.touched()?;
-            disk.settle()?;
+            disk.adopt()?;
         }
     }
     Ok(place)

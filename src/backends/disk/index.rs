@@ -112,6 +112,11 @@ struct Update<'a> {
 }
 
 impl Index {
+    /// Nobody was told to look at all of a directory.
+    pub(super) fn forget_walks(&mut self) {
+        self.listings.iter_mut().for_each(|listing| listing.walked = false);
+    }
+
     pub(super) fn len(&self) -> usize {
         self.listings.iter().map(|listing| listing.entries.len()).sum()
     }

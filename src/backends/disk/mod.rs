@@ -59,6 +59,9 @@ pub(crate) trait Disk: Send {
     /// What `touched` saw is known from now on. What came after that look will be seen by the next.
     fn settle(&mut self) -> io::Result<()>;
 
+    /// What is there is known from now on, and nobody has looked at what would have been named.
+    fn adopt(&mut self) -> io::Result<()>;
+
     /// Applies changes and knows them afterwards, so that the next `touched` does not name them.
     ///
     /// # Errors

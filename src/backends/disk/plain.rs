@@ -52,13 +52,6 @@ impl PlainDisk {
         let failed = |error: io::Error| BackendError { backend: self.tree.backend, reason: error.to_string() };
         self.tree.check_anchor().map_err(failed)
     }
-
-    /// Knows what is there now.
-    #[cfg(test)]
-    pub(crate) fn adopt(&mut self) -> io::Result<()> {
-        self.touched()?;
-        self.settle()
-    }
 }
 
 impl Disk for PlainDisk {
@@ -87,6 +80,14 @@ impl Disk for PlainDisk {
             self.missing.settle();
         }
         Ok(())
+    }
+
+    fn adopt(&mut self) -> io::Result<()> {
+        self.touched()?;
+        if let Some(seen) = &mut self.seen {
+            seen.forget_walks();
+        }
+        self.settle()
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {

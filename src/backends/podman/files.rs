@@ -127,6 +127,10 @@ impl Capture for Files {
         self.inner().settle()
     }
 
+    fn adopt(&self) -> Result<(), BackendError> {
+        self.inner().adopt()
+    }
+
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
         self.inner().observe(path)
     }

@@ -3,7 +3,7 @@
 /// Levels of substitutions, groups, wrappers and shells in shells.
 const DEPTH_MAX: usize = 40;
 /// Steps for one command, and for each of its characters: what is read, expanded, compared with rules.
-const FUEL: usize = 50_000;
+const FUEL: usize = 200_000;
 const FUEL_PER_CHAR: usize = 16;
 
 /// A command is refused, with the reason.

@@ -127,6 +127,16 @@ impl Disk for Overlay {
         }
     }
 
+    fn adopt(&mut self) -> io::Result<()> {
+        match self.shared() {
+            Some(shared) => {
+                shared.touched.clear();
+                Ok(())
+            }
+            None => self.disk_mut()?.adopt(),
+        }
+    }
+
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         self.laid_out()?.apply(changes)
     }

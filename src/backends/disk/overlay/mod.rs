@@ -363,6 +363,16 @@ impl Disk for OverlayDisk {
         Ok(())
     }
 
+    fn adopt(&mut self) -> io::Result<()> {
+        self.touched()?;
+        if let Some(seen) = &mut self.seen {
+            seen.index.forget_walks();
+        }
+        self.settle()?;
+        self.carried.clear();
+        Ok(())
+    }
+
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         let made = self.mounted.tree.apply(changes)?;
         self.learn(&with_paths(changes, made));

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::{Rig, Seen, names, on_each, on_each_with, path};
-use crate::backends::{BackendError, FileChange};
+use crate::backends::{BackendError, FileChange, Touched};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 
@@ -269,5 +269,28 @@ fn what_is_made_again_has_its_time() {
         let written = |at: &str| fs::metadata(rig.at(at)).unwrap();
         assert_eq!((written("old").mtime(), written("old").mtime_nsec()), (millis / 1000, millis % 1000 * 1_000_000));
         assert!(written("new").mtime() > millis / 1000, "what is made now is of now");
+    });
+}
+
+#[test]
+fn what_was_adopted_is_not_looked_through_again() {
+    on_each(|rig| {
+        let old = |change: FileChange| match change {
+            FileChange::Write { path, node, bytes, .. } => {
+                FileChange::Write { path, node, bytes, modified: Some(Timestamp(1_700_000_000_123)) }
+            }
+            other => other,
+        };
+        for part in 0..4 {
+            let some = (0..100).map(|n| old(file(&format!("d{}/f{n}", part % 2 * 10 + n % 3), "text")));
+            rig.disk.lay_out(&some.collect::<Vec<_>>()).unwrap();
+        }
+        rig.disk.adopt().unwrap();
+        rig.disk.lay_out(&[old(file("more", "1")), old(file("d12/more", "1"))]).unwrap();
+        rig.disk.adopt().unwrap();
+        fs::write(rig.at("d12/theirs"), "them").unwrap();
+        let touched = rig.take();
+        let is_whole = |touched: &Touched| matches!(touched, Touched::Subtree(_));
+        assert!(names(&touched, "d12/theirs") && !touched.iter().any(is_whole), "{}: {touched:?}", rig.kind);
     });
 }

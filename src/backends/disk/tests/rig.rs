@@ -78,6 +78,10 @@ impl Disk for Sealing {
         self.0.seal().map_err(std::io::Error::other)
     }
 
+    fn adopt(&mut self) -> std::io::Result<()> {
+        self.0.adopt()
+    }
+
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         self.0.apply(changes)
     }
