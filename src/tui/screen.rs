@@ -104,6 +104,7 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
     let worker = Worker::start()?;
     let styles = Styles { colour };
     let mut held = Held::new()?;
+    let mut has_more = false;
     loop {
         fit(&mut model, &held.terminal)?;
         while let Some(errand) = model.next_errand() {
@@ -111,12 +112,11 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
         }
         held.terminal.draw(|frame| draw(frame, &model, styles))?;
         let patience = if model.is_busy() { BUSY } else { IDLE };
-        if hung_up(patience)? {
-            return Ok(Ending::Told);
-        }
-        if event::poll(Duration::ZERO)? {
-            take_keys(&mut model)?;
-        }
+        has_more = match Input::wait_for(if has_more { Duration::ZERO } else { patience })? {
+            Input::Gone => return Ok(Ending::Told),
+            Input::Silent if !has_more => false,
+            Input::Silent | Input::Waiting => take_keys(&mut model)?,
+        };
         while let Some(done) = worker.take()? {
             model.take(done);
         }
@@ -132,18 +132,27 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
     }
 }
 
-/// Waits for something to read; whether the terminal is gone. Asked first, because crossterm reads on for ever from
-/// one that is.
-fn hung_up(patience: Duration) -> io::Result<bool> {
-    // It was a terminal when the debugger began; one that is gone is none any more.
-    let input = io::stdin();
-    let mut asked = [PollFd::new(&input, PollFlags::IN)];
-    let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
-    match rustix::event::poll(&mut asked, Some(&patience)) {
-        Ok(_) => Ok(asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)),
-        // A signal: the size has changed, or the debugger is told to end.
-        Err(rustix::io::Errno::INTR) => Ok(false),
-        Err(error) => Err(error.into()),
+/// What there is to read from the terminal. Asked first, and crossterm only when something waits, because that reads on
+/// for ever from a terminal that is gone.
+enum Input {
+    Waiting,
+    Silent,
+    Gone,
+}
+
+impl Input {
+    fn wait_for(patience: Duration) -> io::Result<Self> {
+        // It was a terminal when the debugger began; one that is gone is none any more.
+        let input = io::stdin();
+        let mut asked = [PollFd::new(&input, PollFlags::IN)];
+        let patience = Timespec::try_from(patience).map_err(io::Error::other)?;
+        match rustix::event::poll(&mut asked, Some(&patience)) {
+            Ok(_) if asked[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) => Ok(Self::Gone),
+            Ok(_) if asked[0].revents().contains(PollFlags::IN) => Ok(Self::Waiting),
+            // A signal: the size has changed, or the debugger is told to end.
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(Self::Silent),
+            Err(error) => Err(error.into()),
+        }
     }
 }
 
@@ -157,8 +166,12 @@ fn fit(model: &mut Model, terminal: &Terminal<CrosstermBackend<Stdout>>) -> io::
     Ok(())
 }
 
-fn take_keys(model: &mut Model) -> io::Result<()> {
+/// Gives whether more has been read than was taken.
+fn take_keys(model: &mut Model) -> io::Result<bool> {
     for _ in 0..KEYS_MAX {
+        if !event::poll(Duration::ZERO)? {
+            return Ok(false);
+        }
         match event::read()? {
             Event::Key(key) => {
                 if let Some(action) = keys::action(key, model) {
@@ -172,11 +185,8 @@ fn take_keys(model: &mut Model) -> io::Result<()> {
             }
             Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
         }
-        if !event::poll(Duration::ZERO)? {
-            break;
-        }
     }
-    Ok(())
+    Ok(true)
 }
 
 fn fulfil(wish: Wish, model: &mut Model, held: &mut Held, outside: &mut dyn Outside) -> io::Result<()> {

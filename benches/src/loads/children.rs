@@ -1,5 +1,6 @@
 //! Forks of a session's log and state, however long it is, and what they take of memory and disk.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -158,15 +159,23 @@ fn resident() -> Result<u64> {
     Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
 }
 
-/// Bytes on the disk, of directories, too, as `du` counts them.
+/// Bytes on the disk, of directories, too, as `du` counts them: a file with several names once.
 fn taken(directory: &Path) -> Result<u64> {
-    let mut total = 0;
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        let found = entry.metadata()?;
-        total += found.blocks() * 512 + if found.is_dir() { taken(&entry.path())? } else { 0 };
+    fn below(directory: &Path, seen: &mut BTreeSet<(u64, u64)>) -> Result<u64> {
+        let mut total = 0;
+        for entry in std::fs::read_dir(directory)? {
+            let entry = entry?;
+            let found = entry.metadata()?;
+            if seen.insert((found.dev(), found.ino())) {
+                total += found.blocks() * 512;
+            }
+            if found.is_dir() {
+                total += below(&entry.path(), seen)?;
+            }
+        }
+        Ok(total)
     }
-    Ok(total)
+    below(directory, &mut BTreeSet::new())
 }
 
 /// The part of a process of its own: makes so many forks, keeps them, and prints the bytes of memory of each, and how

@@ -24,7 +24,6 @@ pub(super) fn note(kin: &Kin, store: &Path) {
 }
 
 /// Notes that a session is of the same store as another one: with the same file, so that forks take no space for it.
-#[expect(clippy::disallowed_methods, reason = "a backend makes its own files")]
 pub(super) fn note_same(kin: &Kin, as_of: &Kin) {
     let Some(name) = noted(as_of).filter(|name| !is_noted(kin, name)) else { return };
     let linked = unlink(kin).and_then(|()| std::fs::hard_link(as_of.note_of_store(), kin.note_of_store()));
