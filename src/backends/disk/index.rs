@@ -112,9 +112,13 @@ struct Update<'a> {
 }
 
 impl Index {
-    /// Nobody was told to look at all of a directory.
-    pub(super) fn forget_walks(&mut self) {
-        self.listings.iter_mut().for_each(|listing| listing.walked = false);
+    /// Takes all that is known for what this process alone has made: nobody was told to look at all of a directory, and
+    /// nobody has changed a file since. Who does from now on leaves another modification time than those that were set.
+    pub(super) fn trust(&mut self) {
+        for listing in &mut self.listings {
+            listing.walked = false;
+            listing.entries.iter_mut().for_each(|entry| entry.fresh &= entry.stamp.is_mark());
+        }
     }
 
     pub(super) fn len(&self) -> usize {

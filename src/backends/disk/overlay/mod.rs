@@ -366,7 +366,7 @@ impl Disk for OverlayDisk {
     fn adopt(&mut self) -> io::Result<()> {
         self.touched()?;
         if let Some(seen) = &mut self.seen {
-            seen.index.forget_walks();
+            seen.index.trust();
         }
         self.settle()?;
         self.carried.clear();

@@ -288,9 +288,15 @@ fn what_was_adopted_is_not_looked_through_again() {
         rig.disk.adopt().unwrap();
         rig.disk.lay_out(&[old(file("more", "1")), old(file("d12/more", "1"))]).unwrap();
         rig.disk.adopt().unwrap();
+        assert_eq!(rig.disk.touched().unwrap(), [], "{}", rig.kind);
+        fs::write(rig.at("more"), "2").unwrap();
         fs::write(rig.at("d12/theirs"), "them").unwrap();
         let touched = rig.take();
         let is_whole = |touched: &Touched| matches!(touched, Touched::Subtree(_));
-        assert!(names(&touched, "d12/theirs") && !touched.iter().any(is_whole), "{}: {touched:?}", rig.kind);
+        assert!(
+            names(&touched, "d12/theirs") && names(&touched, "more") && !touched.iter().any(is_whole),
+            "{}: {touched:?}",
+            rig.kind
+        );
     });
 }

@@ -123,7 +123,8 @@ fn plain(fill: &dyn Fn(&Path)) -> Rig {
     fs::create_dir(&aside).unwrap();
     fill(&files);
     let mut disk = PlainDisk::new(Tree::beneath("host", &files, &aside, None).unwrap()).unwrap();
-    disk.adopt().unwrap();
+    disk.touched().unwrap();
+    disk.settle().unwrap();
     let mut rig = Rig { kind: "plain", disk: Box::new(disk), directory };
     rig.rest();
     rig
