@@ -1,4 +1,4 @@
-//! A session's files, written into a workspace that nobody else uses meanwhile.
+//! A session's files, written into a workspace.
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -26,23 +26,23 @@ pub(super) fn fill(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
 ) -> Result<(), DispatchError> {
-    lay_out(session, tree.iter().collect(), workspace)
+    write_all(session, tree.iter().collect(), |piece| workspace.lay_out(piece))
 }
 
-/// Writes entries, parents first, while those that follow are read. What was never kept stays away.
-pub(super) fn lay_out(
+/// Gives entries to `put`, parents first, while those that follow are read. What was never kept stays away.
+pub(super) fn write_all(
     session: &Session,
     entries: Vec<(&EntryPath, &Entry)>,
-    workspace: &dyn Workspace,
+    put: impl Fn(&[FileChange]) -> Result<(), BackendError>,
 ) -> Result<(), DispatchError> {
     if entries.len() <= FEW {
-        return pieces(session, &entries).try_for_each(|piece| Ok(workspace.lay_out(&piece?)?));
+        return pieces(session, &entries).try_for_each(|piece| Ok(put(&piece?)?));
     }
     std::thread::scope(|scope| {
         let (give, take): (Sender<Piece>, Receiver<Piece>) = bounded(PIECES_WAITING);
         // Whoever writes may have given up.
         scope.spawn(move || pieces(session, &entries).try_for_each(|piece| give.send(piece)).is_ok());
-        take.into_iter().try_for_each(|piece| Ok(workspace.lay_out(&piece?)?))
+        take.into_iter().try_for_each(|piece| Ok(put(&piece?)?))
     })
 }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
-use super::filling::lay_out;
+use super::filling::write_all;
 use super::machine::DispatchError;
 use super::rewind::{Intended, Intent};
 use crate::backends::{BackendError, Capture, FileChange, Observed, Touched, Workspace};
@@ -42,7 +42,8 @@ pub(super) fn put_back(
             made.insert(path, entry);
         }
     }
-    lay_out(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), workspace)
+    // Each whole or not at all: who is killed here, too, leaves nothing that would count as somebody's.
+    write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.project(piece))
 }
 
 /// Whether everything above a path is a directory, or will be.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use super::capture::{CaptureBudget, Captured, compare};
-use super::filling::{can_be_written, fill, lay_out};
+use super::filling::{can_be_written, fill, write_all};
 use super::machine::DispatchError;
 use super::policy::{CommandPolicy, Decision};
 use super::words;
@@ -185,7 +185,7 @@ impl Probe {
         let changes: Vec<FileChange> = gone.into_iter().map(|path| FileChange::Delete { path }).collect();
         workspace.lay_out(&changes)?;
         let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
-        lay_out(&self.session, entries.collect(), workspace.as_ref())?;
+        write_all(&self.session, entries.collect(), |piece| workspace.lay_out(piece))?;
         Ok(workspace.capture().map_or(Ok(()), Capture::adopt)?)
     }
 
