@@ -8,8 +8,8 @@ use anstyle::Style;
 use clap::ValueEnum;
 use foldspace::{
     BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions, Predicate,
-    PredicateError, ProbeRecord, Seq, Session, ShellCommand, Verdict, WorkspaceSpec, bisect, bisect_slices,
-    first_position,
+    PredicateError, ProbeRecord, Seq, Session, ShellCommand, Verdict, VirtualFileSystem, WorkspaceSpec, bisect,
+    bisect_slices, first_position,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,7 +19,7 @@ use super::interrupt::Signals;
 use super::output::{self, BAD, BOLD, DIM, GOOD, ODD, Out};
 use super::outside::Home;
 use super::position::Position;
-use super::{Globals, calls, diffs, events, open, text, tree, workspace};
+use super::{Globals, calls, diffs, events, open, text, workspace};
 
 /// Finds the first change of a session after which a command fails
 ///
@@ -237,7 +237,8 @@ fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Resul
     let agent =
         if event.agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(&event.agent, 80)) };
     out.line(format!("{seq}  {}  {who}{agent}", text::moment(event.time)))?;
-    let (old, new) = (tree::files(&session.state_at(before)?), tree::files(&session.state_at(seq)?));
+    let (old, new) =
+        (VirtualFileSystem::of(&session.state_at(before)?), VirtualFileSystem::of(&session.state_at(seq)?));
     for change in old.diff(&new) {
         diffs::patches(session, &change)?.iter().try_for_each(|patch| patch.show(out))?;
     }
@@ -280,7 +281,8 @@ fn found_json(session: &Session, found: &BisectFound) -> Result<Value, Failure> 
     let (mut before, mut list) = (found.good, Vec::new());
     for seq in &found.bad {
         let event = session.event(*seq)?;
-        let (old, new) = (tree::files(&session.state_at(before)?), tree::files(&session.state_at(*seq)?));
+        let (old, new) =
+            (VirtualFileSystem::of(&session.state_at(before)?), VirtualFileSystem::of(&session.state_at(*seq)?));
         let changes: Result<Vec<Value>, Failure> =
             old.diff(&new).iter().map(|change| diffs::as_json(session, change)).collect();
         let call = event.call.map(|call| session.event(call)).transpose()?;

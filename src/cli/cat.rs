@@ -1,6 +1,6 @@
 //! `foldspace cat`: the contents of a file.
 
-use foldspace::EntryPath;
+use foldspace::{EntryPath, VirtualFileSystem};
 use serde_json::json;
 
 use super::Globals;
@@ -27,7 +27,7 @@ impl Cat {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let state = self.at.state(&found.session)?;
-        let files = tree::files(&state);
+        let files = VirtualFileSystem::of(&state);
         let mut list = Vec::new();
         for path in &self.paths {
             let path = EntryPath::lookup(path)?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use foldspace::{Change, EntryPath};
+use foldspace::{Change, EntryPath, VirtualFileSystem};
 use serde_json::Value;
 
 use super::Globals;
@@ -10,7 +10,7 @@ use super::exit::{Exit, Failure};
 use super::output::{BAD, GOOD, Out};
 use super::position::Range;
 use super::table::{Cell, Table};
-use super::{diffs, open, text, tree};
+use super::{diffs, open, text};
 
 /// Shows what differs in the workspace between two moments, as patches
 #[derive(Debug, clap::Args)]
@@ -42,8 +42,8 @@ impl Diff {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let (from, until) = self.range.resolve(&found.session)?;
-        let before = tree::files(&found.session.state_at(from)?);
-        let after = tree::files(&found.session.state_at(until)?);
+        let before = VirtualFileSystem::of(&found.session.state_at(from)?);
+        let after = VirtualFileSystem::of(&found.session.state_at(until)?);
         if let Some(path) = path.as_ref().filter(|path| !path.is_root())
             && before.get(path).is_none()
             && after.get(path).is_none()

@@ -1,6 +1,6 @@
 //! `foldspace ls`: the entries of a directory.
 
-use foldspace::{Entry, EntryPath};
+use foldspace::{Entry, EntryPath, VirtualFileSystem};
 use serde_json::Value;
 
 use super::Globals;
@@ -35,7 +35,7 @@ impl Ls {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let state = self.at.state(&found.session)?;
-        let files = tree::files(&state);
+        let files = VirtualFileSystem::of(&state);
         let entries: Vec<(&EntryPath, &Entry)> = match (files.is_directory(&path), self.recursive) {
             (true, true) => files.below(&path).collect(),
             (true, false) => files.children(&path).collect(),

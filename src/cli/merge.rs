@@ -17,7 +17,8 @@ use super::{open, text};
 /// Merges what a child changed into its parent: files that only one side changed, and texts line by line
 ///
 /// It is all recorded as one; or, where both sides changed the same lines, or one removed what the other changed,
-/// nothing is merged. Such conflicts are recorded with both sides kept; --ours and --theirs decide them. The child stays as it is.
+/// nothing is merged. Such conflicts are recorded with both sides kept; --ours and --theirs decide them. The child
+/// stays as it is.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:

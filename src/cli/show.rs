@@ -8,7 +8,7 @@ use super::calls::{self, Call, Calls};
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, DIM, NOTED, Out};
 use super::position::Position;
-use super::{diffs, events, open, text, tree};
+use super::{diffs, events, open, text};
 
 /// Shows an event; or, for the number of a call, the call with its parameters, result and changes
 #[derive(Debug, clap::Args)]
@@ -101,7 +101,7 @@ fn call_of(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>
 fn changes(session: &Session, events: &[Recorded]) -> Result<Vec<Change>, Failure> {
     let is_change = |event: &&Recorded| [WriteFile::KIND, DeleteEntry::KIND].contains(&&*event.event.kind);
     let Some(first) = events.iter().find(is_change) else { return Ok(Vec::new()) };
-    let before = tree::files(&session.state_at(first.seq - 1)?);
+    let before = VirtualFileSystem::of(&session.state_at(first.seq - 1)?);
     let mut after: VirtualFileSystem = before.clone();
     for event in events {
         if let Some(Ok(write)) = event.typed::<WriteFile>() {

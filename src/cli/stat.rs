@@ -1,6 +1,6 @@
 //! `foldspace stat`: everything that is known of an entry.
 
-use foldspace::{Entry, EntryPath, Node, Seq, Session, WriteFile};
+use foldspace::{Entry, EntryPath, Node, Seq, Session, VirtualFileSystem, WriteFile};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -38,7 +38,7 @@ impl Stat {
         if path.is_root() {
             return Err(Failure::new(Exit::NotFound, "/ is the workspace itself; name an entry in it"));
         }
-        let files = tree::files(&state);
+        let files = VirtualFileSystem::of(&state);
         let entry = tree::entry(&files, &path, &state)?;
         let writing = last_writing(&found.session, state.seq(), &path)?;
         if out.is_json() {

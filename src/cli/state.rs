@@ -120,7 +120,7 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[Row], out: &mut Ou
 /// A slice for people: as it deserves where it is built in, else as JSON.
 fn show(session: &Session, state: &foldspace::State, name: &str, shared: bool, out: &mut Out) -> Result<(), Failure> {
     match name {
-        "VirtualFileSystem" => show_files(&tree::files(state), out),
+        "VirtualFileSystem" => show_files(&VirtualFileSystem::of(state), out),
         "ToolCalls" => show_calls(session, state, shared, out),
         "Usage" => show_usage(state, out),
         "Mounts" => show_mounts(state, out),

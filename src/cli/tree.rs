@@ -10,11 +10,6 @@ use super::output::{DIM, DIRECTORY, GOOD, NOTED, ODD, Out};
 use super::table::Cell;
 use super::text;
 
-/// The files of a state.
-pub(super) fn files(state: &State) -> VirtualFileSystem {
-    state.slice::<VirtualFileSystem>().cloned().unwrap_or_default()
-}
-
 /// The entry at a path; a path without one is a failure.
 pub(super) fn entry<'a>(files: &'a VirtualFileSystem, path: &EntryPath, state: &State) -> Result<&'a Entry, Failure> {
     files.get(path).ok_or_else(|| missing(path, state))

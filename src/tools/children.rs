@@ -248,10 +248,11 @@ fn try_share(
     home: &Path,
 ) -> Result<Option<Arc<dyn Workspace>>, RewindError> {
     let session = parent.session();
-    let files = |state: crate::engine::state::State| state.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
     let plan = match at == session.head()? {
         true => Plan::default(),
-        false => Plan::between(&files(session.state()?), &files(session.state_at(at)?)),
+        false => {
+            Plan::between(&VirtualFileSystem::of(&session.state()?), &VirtualFileSystem::of(&session.state_at(at)?))
+        }
     };
     // Files that can't be made again: the child must not have what the parent has instead.
     if !plan.is_whole() || !parent.workspace().fork_to(id)? {

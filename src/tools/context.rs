@@ -81,7 +81,7 @@ impl ToolContext {
         limit: Duration,
         cancel: CancellationToken,
     ) -> Result<Self, SessionError> {
-        let tree = session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+        let tree = VirtualFileSystem::of(&session.state()?);
         Ok(Self {
             session: session.clone(),
             allowed: Vec::new(),

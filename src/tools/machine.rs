@@ -271,5 +271,5 @@ fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), Comm
 }
 
 pub(super) fn files_of(session: &Session) -> Result<VirtualFileSystem, SessionError> {
-    Ok(session.state()?.slice::<VirtualFileSystem>().cloned().unwrap_or_default())
+    Ok(VirtualFileSystem::of(&session.state()?))
 }

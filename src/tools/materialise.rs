@@ -53,7 +53,7 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
 
 /// Takes away what was written. What somebody else has put there stays.
 fn clear(state: &State, workspace: &dyn Workspace) {
-    let tree = files_in(state);
+    let tree = VirtualFileSystem::of(state);
     let top: BTreeSet<&[u8]> = tree.iter().filter_map(|(path, _)| path.segments().next()).collect();
     for name in top {
         let cleared = EntryPath::root().join(name).map(|path| workspace.lay_out(&[FileChange::Delete { path }]));
@@ -61,10 +61,6 @@ fn clear(state: &State, workspace: &dyn Workspace) {
             tracing::warn!(%error, "what was written before an error stays");
         }
     }
-}
-
-fn files_in(state: &State) -> VirtualFileSystem {
-    state.slice::<VirtualFileSystem>().cloned().unwrap_or_default()
 }
 
 /// Writes the files of a state into a workspace that has none: a fresh container's, say.
@@ -76,7 +72,7 @@ pub fn materialise_into(
     state: &State,
     workspace: &dyn Workspace,
 ) -> Result<Materialised, DispatchError> {
-    let tree = files_in(state);
+    let tree = VirtualFileSystem::of(state);
     fill(session, &tree, workspace)?;
     let left_out: Vec<EntryPath> =
         tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect();

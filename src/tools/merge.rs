@@ -20,7 +20,6 @@ use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Seq};
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
-use crate::engine::state::State;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
 
 /// Why a child can't be merged.
@@ -210,8 +209,8 @@ fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices)
     let base = last.map_or(base, |last| base.max(last.child_at));
     let before = child.state_at(base)?;
     let read = |digest: &_| child.content(digest);
-    let (ours, theirs_files) = (files(&state), files(&theirs));
-    let plan = plan_merge(&files(&before), &ours, &theirs_files, choices, read)?;
+    let (ours, theirs_files) = (VirtualFileSystem::of(&state), VirtualFileSystem::of(&theirs));
+    let plan = plan_merge(&VirtualFileSystem::of(&before), &ours, &theirs_files, choices, read)?;
     let merged = changes(&plan, &ours, child, base, theirs.seq())?;
     let outcome = match (plan.has_changes, plan.open().next()) {
         (false, _) => MergeOutcome::Nothing,
@@ -231,10 +230,6 @@ fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices)
         unused: choices.unused(&plan.conflicts).cloned().collect(),
     };
     Ok(Planned { report, plan })
-}
-
-fn files(state: &State) -> VirtualFileSystem {
-    state.slice::<VirtualFileSystem>().cloned().unwrap_or_default()
 }
 
 /// What the steps change, each with the child's event that it comes from.
@@ -341,7 +336,7 @@ fn apply(parent: &Dispatcher, report: &MergeReport, plan: MergePlan) -> Result<S
     for step in plan.steps {
         steps.push(record_step(step, &mut commit, &mut fresh)?);
     }
-    let now = files(&session.state()?);
+    let now = VirtualFileSystem::of(&session.state()?);
     let landing = Landing { session, workspace: parent.workspace().as_ref(), now: &now, steps: &steps, fresh: &fresh };
     Ok(landing.land(commit)?.first)
 }

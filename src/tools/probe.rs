@@ -85,7 +85,7 @@ impl Probe {
         home: &Path,
         policy: CommandPolicy,
     ) -> Result<Self, DispatchError> {
-        let tree = files_of(state);
+        let tree = VirtualFileSystem::of(state);
         let place = filled(session, &tree, spec, home)?;
         Ok(Self {
             session: session.clone(),
@@ -158,7 +158,7 @@ impl Probe {
     /// # Errors
     /// What the session and the workspace say. The probe then has to be dropped.
     pub fn move_to(&mut self, state: &State) -> Result<(), DispatchError> {
-        let target = files_of(state);
+        let target = VirtualFileSystem::of(state);
         if let Err(error) = self.project(&target) {
             tracing::debug!(%error, "a probe can't be moved and is made anew");
             self.place = filled(&self.session, &target, &self.spec, &self.home)?;
@@ -214,10 +214,6 @@ impl Probe {
 /// The directories above an entry, the nearest first; not the root.
 fn above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
     std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
-}
-
-fn files_of(state: &State) -> VirtualFileSystem {
-    state.slice::<VirtualFileSystem>().cloned().unwrap_or_default()
 }
 
 fn allowed_in(state: &State) -> BTreeSet<String> {

@@ -42,7 +42,7 @@ impl Dispatcher {
     /// What the session says.
     pub fn section(&self) -> Result<WorkspaceSection, SessionError> {
         let state = self.session().state()?;
-        let tree = state.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+        let tree = VirtualFileSystem::of(&state);
         let shell = self.workspace().shell();
         let tools = self.tools().describe();
         let mut text = introduction(self, shell.as_deref(), &tools);

@@ -4,7 +4,7 @@ mod ever;
 
 use std::ops::Range;
 
-use foldspace::{Entry, EntryPath, Node};
+use foldspace::{Entry, EntryPath, Node, VirtualFileSystem};
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::{BinaryDetection, SearcherBuilder, sinks};
@@ -75,7 +75,7 @@ impl Grep {
             return ever::search_all(&found.session, &matcher, &asked, out);
         }
         let state = self.at.state(&found.session)?;
-        let files = tree::files(&state);
+        let files = VirtualFileSystem::of(&state);
         let places: Vec<(&EntryPath, &Entry)> = match files.is_directory(&path) {
             true => files.below(&path).collect(),
             false => vec![(&path, tree::entry(&files, &path, &state)?)],

@@ -80,7 +80,8 @@ fn pane<'a>(replay: &'a Replay, session: &Session) -> Result<Pane<'a>, Failure> 
 /// A path at which nothing is, and nothing was before the step, is a mistake.
 fn check_is_there(path: &str, step: &Step) -> Result<(), Failure> {
     let path = EntryPath::lookup(path)?;
-    let has = |state| tree::files(state).get(&path).is_some() || tree::files(state).is_directory(&path);
+    let has =
+        |state| VirtualFileSystem::of(state).get(&path).is_some() || VirtualFileSystem::of(state).is_directory(&path);
     match has(&step.old) || has(&step.new) {
         true => Ok(()),
         false => {
@@ -254,7 +255,7 @@ impl Script<'_> {
                 None => changes(&step.changes)?,
                 Some((from, to)) => {
                     let (old, new) = (from.state().map_err(failure)?, to.state().map_err(failure)?);
-                    changes(&tree::files(&old).diff(&tree::files(&new)))?
+                    changes(&VirtualFileSystem::of(&old).diff(&VirtualFileSystem::of(&new)))?
                 }
             },
             Pane::Tab(Tab::Event | Tab::Output) => {
@@ -266,7 +267,7 @@ impl Script<'_> {
 
     fn file_json(&self, path: Option<&EntryPath>, step: &Step) -> Result<Value, Failure> {
         let Some(path) = path else { return Ok(Value::Null) };
-        let files = step.new.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+        let files = VirtualFileSystem::of(&step.new);
         let change = step.change(path).map(|change| diffs::as_json(self.session, change)).transpose()?;
         let entry = files.get(path).map(|entry| tree::as_json(path, entry));
         Ok(json!({ "path": path, "entry": entry, "change": change }))

@@ -1,12 +1,12 @@
 //! What came of a run, and where to look further.
 
-use foldspace::{CallStatus, Entry, Seq};
+use foldspace::{CallStatus, Entry, Seq, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::super::Globals;
 use super::super::exit::{Exit, Failure};
 use super::super::output::{BAD, BOLD, DIM, GOOD, Out};
-use super::super::{open, text, tree};
+use super::super::{open, text};
 use super::naming::Begun;
 use super::script::{Script, Step};
 
@@ -36,7 +36,7 @@ struct End {
 impl End {
     fn of(begun: &Begun, since: u64) -> Result<Self, Failure> {
         let state = begun.session.state()?;
-        let tree = tree::files(&state);
+        let tree = VirtualFileSystem::of(&state);
         let directories = tree.iter().filter(|(_, entry)| entry.is_directory()).count() as u64;
         Ok(Self {
             head: state.seq(),

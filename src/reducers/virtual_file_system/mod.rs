@@ -19,6 +19,7 @@ use crate::engine::event::{DeleteEntry, Event, Node, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::{Slice, SliceError};
+use crate::engine::state::State;
 
 /// Every entry of the workspace, by path in lexicographic (byte) order.
 ///
@@ -108,6 +109,11 @@ impl Change {
 }
 
 impl VirtualFileSystem {
+    /// The files of a state; a cheap copy, as all of it is shared. None where the state has no such slice.
+    pub fn of(state: &State) -> Self {
+        state.slice::<Self>().cloned().unwrap_or_default()
+    }
+
     /// Takes a write into account, as the reducer would at that time.
     pub fn write(&mut self, event: &WriteFile, time: Timestamp) {
         folding::write_event(&mut self.entries, event, time);

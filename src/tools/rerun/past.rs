@@ -124,7 +124,7 @@ impl Past {
 
     /// The files after the event at `seq`.
     pub(super) fn files_at(&self, seq: Seq) -> Result<VirtualFileSystem, SessionError> {
-        Ok(self.session.state_at(seq)?.slice::<VirtualFileSystem>().cloned().unwrap_or_default())
+        Ok(VirtualFileSystem::of(&self.session.state_at(seq)?))
     }
 
     /// What the session may not do, as a rule for each single call.

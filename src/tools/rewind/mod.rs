@@ -191,7 +191,7 @@ impl Work {
         let (now, drift) = self.present()?;
         let state = self.session.state()?;
         let from = state.seq();
-        let old = then.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+        let old = VirtualFileSystem::of(&then);
         let plan = Plan::between(&now, &old);
         if !plan.left.is_empty() && !self.options.force {
             return Err(RewindError::NotKept(plan.left));

@@ -122,7 +122,7 @@ impl Look {
         let before = self.cursor.saturating_sub(1);
         let old = past.state(before, leash)?;
         let new = past.state(end, leash)?;
-        let changes = files(&old).diff(&files(&new)).into();
+        let changes = VirtualFileSystem::of(&old).diff(&VirtualFileSystem::of(&new)).into();
         Ok(Step { cursor: self.cursor, before, after: end, call: self.whole_call, old, new, changes })
     }
 }
@@ -141,9 +141,4 @@ impl Step {
         };
         self.changes.iter().find(file).map(|change| change.path().clone())
     }
-}
-
-/// The files of a state.
-pub(crate) fn files(state: &State) -> VirtualFileSystem {
-    state.slice::<VirtualFileSystem>().cloned().unwrap_or_default()
 }

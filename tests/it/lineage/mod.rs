@@ -129,7 +129,7 @@ impl Family {
 
 fn texts_at(session: &Session, seq: Seq) -> Texts {
     let state = session.state_at(seq).unwrap();
-    let files = state.slice::<VirtualFileSystem>().cloned().unwrap_or_default();
+    let files = VirtualFileSystem::of(&state);
     let mut texts = Texts::new();
     for (path, entry) in files.iter() {
         if let Node::File { content, .. } = &entry.node {

@@ -336,11 +336,11 @@ impl Rig {
     }
 
     pub(crate) fn slice(&self) -> VirtualFileSystem {
-        self.session().state().unwrap().slice::<VirtualFileSystem>().cloned().unwrap_or_default()
+        VirtualFileSystem::of(&self.session().state().unwrap())
     }
 
     pub(crate) fn slice_at(&self, seq: Seq) -> VirtualFileSystem {
-        self.session().state_at(seq).unwrap().slice::<VirtualFileSystem>().cloned().unwrap_or_default()
+        VirtualFileSystem::of(&self.session().state_at(seq).unwrap())
     }
 
     /// The files as the slice has them.

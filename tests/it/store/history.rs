@@ -239,7 +239,7 @@ fn done(session: &Session, all: &[Vec<Act>]) -> Seq {
 }
 
 fn files(session: &Session, seq: Seq) -> VirtualFileSystem {
-    session.state_at(seq).unwrap().slice::<VirtualFileSystem>().cloned().unwrap_or_default()
+    VirtualFileSystem::of(&session.state_at(seq).unwrap())
 }
 
 proptest! {

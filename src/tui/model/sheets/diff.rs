@@ -1,12 +1,12 @@
 //! What differs between two places: the ends of a step, two positions, or two sessions.
 
-use foldspace::Slice;
+use foldspace::{Slice, VirtualFileSystem};
 
 use super::super::json::differences;
 use super::file::patches;
 use crate::cli::text;
 use crate::tui::model::Trouble;
-use crate::tui::model::look::{self, Place, Step};
+use crate::tui::model::look::{Place, Step};
 use crate::tui::model::past::Past;
 use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
@@ -26,7 +26,7 @@ pub(crate) fn diff(
             (title, from.past.state(from.seq, leash)?, to.past.state(to.seq, leash)?)
         }
     };
-    let changes = look::files(&old).diff(&look::files(&new));
+    let changes = VirtualFileSystem::of(&old).diff(&VirtualFileSystem::of(&new));
     let mut sheet = Sheet::new(format!("{title}: {}", text::count(changes.len() as u64, "entry")));
     let mut others = Vec::new();
     for slice in new.registry().slices() {

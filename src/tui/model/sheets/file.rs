@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use foldspace::{Change, Entry, EntryPath, Node};
+use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
 use similar::{ChangeTag, TextDiff};
 
 use crate::cli::text;
 use crate::tui::model::Trouble;
-use crate::tui::model::look::{self, Step};
+use crate::tui::model::look::Step;
 use crate::tui::model::past::Past;
 use crate::tui::model::sheet::{Sheet, Tone};
 
@@ -24,7 +24,7 @@ pub(crate) fn file(past: &Past, step: &Step, path: Option<&EntryPath>, whole: bo
         return Ok(sheet);
     };
     let change = step.change(path);
-    let tree = look::files(&step.new);
+    let tree = VirtualFileSystem::of(&step.new);
     let state = match change {
         Some(Change::Added { .. }) => "came with this step",
         Some(Change::Removed { .. }) => "is gone with this step",

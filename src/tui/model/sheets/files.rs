@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
 
 use crate::cli::text;
-use crate::tui::model::look::{self, Step};
+use crate::tui::model::look::Step;
 use crate::tui::model::sheet::{Sheet, Target, Tone};
 
 /// Lines of a tree at most.
@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 64;
 
 /// The tree: `+` came, `-` is gone, `~` is another, `*` has changes in it.
 pub(crate) fn files(step: &Step, turned: &BTreeSet<EntryPath>) -> Sheet {
-    let tree = look::files(&step.new);
+    let tree = VirtualFileSystem::of(&step.new);
     let (mut changed, mut above) = (BTreeMap::new(), BTreeSet::new());
     let mut gone: BTreeMap<EntryPath, Vec<_>> = BTreeMap::new();
     for change in step.changes.iter() {
