@@ -200,7 +200,8 @@ impl Plain {
     }
 
     fn git(&self, words: &[&str]) -> Result<Duration> {
-        timed(Command::new("git").arg("-C").arg(self.files()).args(words))
+        // Else it would pack the files behind everybody's back, while something is measured.
+        timed(Command::new("git").args(["-c", "gc.auto=0", "-C"]).arg(self.files()).args(words))
     }
 
     /// A directory that is not there.
