@@ -1,6 +1,6 @@
 //! Changing what is beneath one directory: all changes of a batch, or none.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Statx, Timestamps, Uid, fchmod, fchown, renameat, renameat_with,
@@ -10,21 +10,25 @@ use rustix::io::Errno;
 
 use super::PATH_BYTES_MAX;
 use super::beneath::{open_directory, open_in};
+use super::copying::copy_file;
 use super::entries::{kind_of, make_directory, remove_all};
 use super::listing::{Lister, look, look_at};
 use super::making::{Failure, Parent, times};
 use super::stamp::Made;
-use super::tree::Tree;
+use super::tree::{Tree, read_again};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
 /// Attempts at putting an entry in place while somebody else makes and removes one there.
 const RACES_MAX: usize = 16;
+/// Files that a batch keeps open which it has put others over.
+const COVERED_MAX: usize = 256;
 
 impl Tree {
     /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones. Gives what is
-    /// then at each change's path, if nobody else has changed it since.
+    /// then at each change's path, if nobody else has changed it since. In layers
+    /// up to 256 changes at once are faster.
     ///
     /// # Errors
     /// [`BackendError`]; the entries are then as before, or the error says that they could not be put back.
@@ -57,6 +61,8 @@ enum Step {
     Placed { path: EntryPath },
     /// Something was put, and what was there is aside.
     Swapped { path: EntryPath, aside: String },
+    /// Something was put over a file, which is nowhere but in this handle.
+    Covered { path: EntryPath, old: OwnedFd },
     /// Something was taken away, and is aside.
     Taken { path: EntryPath, aside: String },
     /// An empty directory was removed that could not be taken away whole.
@@ -68,12 +74,13 @@ struct Batch<'a> {
     steps: Vec<Step>,
     /// Names aside that nobody needs.
     leftovers: Vec<String>,
+    covered: usize,
     parent: Parent,
 }
 
 impl<'a> Batch<'a> {
     fn of(tree: &'a Tree) -> Self {
-        Self { tree, steps: Vec::new(), leftovers: Vec::new(), parent: Parent::default() }
+        Self { tree, steps: Vec::new(), leftovers: Vec::new(), covered: 0, parent: Parent::default() }
     }
 
     fn make(&mut self, change: &FileChange) -> Result<Made, Failure> {
@@ -101,7 +108,35 @@ impl<'a> Batch<'a> {
         self.leftovers.push(aside.clone());
         let made =
             self.tree.make((self.tree.aside.as_fd(), aside.as_bytes()), (node, bytes), present.as_ref(), times)?;
-        self.place(path, aside, present.is_some()).map(|()| made)
+        if !(present.is_some() && *node != Node::Directory && self.cover(path, &aside)?) {
+            self.place(path, aside, present.is_some())?;
+        }
+        Ok(made)
+    }
+
+    /// Puts what is ready aside over a file that may be in a lower layer: to exchange both would copy that one first.
+    /// Gives false, and has done nothing, where there is no such file, or too many are kept.
+    fn cover(&mut self, path: &EntryPath, aside: &str) -> Result<bool, Errno> {
+        if !self.tree.is_layered || self.covered >= COVERED_MAX {
+            return Ok(false);
+        }
+        let parent = self.parent.handle()?;
+        let old = match open_in(parent, path.name(), OFlags::PATH) {
+            Ok(old) if kind_of(&look_at(&old)?) == FileType::RegularFile => old,
+            // Somebody else was there since the look.
+            Ok(_) | Err(Errno::NOENT) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        match renameat(&self.tree.aside, aside, parent, path.name()) {
+            Ok(()) => {
+                self.leftovers.pop_if(|last| last == aside);
+                self.covered += 1;
+                self.steps.push(Step::Covered { path: path.clone(), old });
+                Ok(true)
+            }
+            Err(Errno::ISDIR) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     fn present(&self, path: &EntryPath) -> Result<Option<Statx>, Errno> {
@@ -217,6 +252,7 @@ impl<'a> Batch<'a> {
     fn undo_step(&mut self, step: &Step) -> Result<(), Failure> {
         let (Step::Placed { path }
         | Step::Swapped { path, .. }
+        | Step::Covered { path, .. }
         | Step::Taken { path, .. }
         | Step::Emptied { path, .. }) = step;
         let failed = Failure::at("put back", path);
@@ -234,6 +270,18 @@ impl<'a> Batch<'a> {
                     Err(Errno::NOENT) => swap(RenameFlags::NOREPLACE),
                     other => other,
                 }
+            }
+            Step::Covered { old, .. } => {
+                let aside = self.tree.next_aside();
+                self.leftovers.push(aside.clone());
+                let copied = copy_file(
+                    read_again(old).map_err(&failed)?,
+                    &look_at(old).map_err(&failed)?,
+                    &self.tree.aside,
+                    aside.as_bytes(),
+                );
+                let copied = copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+                copied.and_then(|()| renameat(&self.tree.aside, aside, &parent, name))
             }
             Step::Taken { aside, .. } => {
                 renameat_with(&self.tree.aside, aside.as_str(), &parent, name, RenameFlags::NOREPLACE)

@@ -5,6 +5,7 @@ mod anchor;
 mod apply;
 mod aside;
 pub(crate) mod beneath;
+mod copying;
 mod entries;
 mod forms;
 mod index;

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,6 +39,8 @@ pub(crate) struct Tree {
     anchor: Option<Anchor>,
     /// A name right in the root that is no entry.
     pub(super) hidden: Option<&'static str>,
+    /// Whether files may be in lower layers, from which they are copied before they are moved.
+    pub(super) is_layered: bool,
     last_aside: AtomicU64,
 }
 
@@ -84,12 +86,17 @@ impl Tree {
         owner: Option<(u32, u32)>,
     ) -> Self {
         let last_aside = AtomicU64::new(0);
-        Self { backend, root, aside, aside_place, owner, anchor: None, hidden: None, last_aside }
+        Self { backend, root, aside, aside_place, owner, anchor: None, hidden: None, is_layered: false, last_aside }
     }
 
     /// This tree without what has such a name right in its root: no look finds it, and nothing is changed there.
     pub(crate) fn hiding(self, name: &'static str) -> Self {
         Self { hidden: Some(name), ..self }
+    }
+
+    /// This tree where it is that of an overlay.
+    pub(super) fn in_layers(self) -> Self {
+        Self { is_layered: true, ..self }
     }
 
     /// What tells whether the root is still where others reach it.
@@ -143,11 +150,10 @@ impl Tree {
             if kind_of(&look_at(&handle)?) != FileType::RegularFile {
                 return Err(Errno::INVAL);
             }
-            let itself = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&handle));
-            openat(CWD, itself, OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())
+            read_again(&handle)
         };
         match open() {
-            Ok(file) => Ok(File::from(file)),
+            Ok(file) => Ok(file),
             Err(Errno::INVAL) => {
                 let words = format!("cannot open {}: it is no regular file", path.rooted());
                 Err(io::Error::new(io::ErrorKind::InvalidInput, words))
@@ -236,6 +242,13 @@ impl Tree {
         let renamed = renameat_with(&self.aside, name, &self.aside, kept.as_str(), RenameFlags::NOREPLACE);
         self.aside_place.join(if renamed.is_ok() { kept.as_str() } else { name })
     }
+}
+
+/// Opens for reading what a handle stands for.
+pub(super) fn read_again(handle: &OwnedFd) -> Result<File, Errno> {
+    let itself = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    openat(CWD, itself, flags, Mode::empty()).map(File::from)
 }
 
 fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<Found, Errno> {

@@ -14,35 +14,28 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::list::{LayerName, List, boot_id};
+use super::list::{LIST, LayerName, List, NEXT_LIST, boot_id};
 use super::mount::{Layers, Notes, mount};
-use super::squash::{Merged, flatten, merge, resemble};
-use super::users::Kin;
+use super::squash::{Merged, flatten, merge};
+use super::users::{Kin, LAYERS, PRIVATE, failed};
 use super::{ASIDE, OverlayOptions, TREE};
 use crate::backends::Touched;
 use crate::backends::disk::Tree;
-use crate::backends::disk::beneath::{context, open_directory, open_in};
+use crate::backends::disk::beneath::{open_directory, open_in};
+use crate::backends::disk::copying::resemble;
 use crate::backends::disk::entries::{make_directory, remove_all};
 use crate::backends::disk::listing::{look_at, names};
 
-pub(super) const LAYERS: &str = "layers";
 const WORK: &str = "work";
-/// Says which layers make up the files, and since which start of the machine they are whole, as [`List`] has it. What
-/// else lies beside them is nobody's, but for what others use.
-pub(super) const LIST: &str = "list";
-/// The list that is to replace it, or that it has replaced.
-pub(super) const NEXT_LIST: &str = "list.next";
 /// A layer that is being made.
 const UNFINISHED: &str = "unfinished";
-/// Nobody else on the machine gets to the files this way.
-const PRIVATE: u32 = 0o700;
 
 /// The lower layers of an overlay.
 #[derive(Debug, Clone)]
 pub(super) struct Stack {
     directories: Arc<Directories>,
     /// The lowest layer first.
-    lower: Vec<LayerName>,
+    pub(super) lower: Vec<LayerName>,
     next: u32,
     pub(super) notes: Notes,
 }
@@ -140,12 +133,6 @@ impl Stack {
         let list = List { layers, touched: None }.encode(&boot_id()?);
         write_next(top, root, &list)?;
         replace_list(top).map_err(failed("replace", &root.join(LIST)))
-    }
-
-    /// As [`share`], of this stack's layers.
-    pub(super) fn share(&self, name: &str, touched: Vec<Touched>) -> io::Result<bool> {
-        let own = &self.directories.kin;
-        share(own, name, self.lower.iter().map(|layer| layer.seen_from_outside(&own.name)).collect(), touched)
     }
 
     fn of(kin: &Kin, top: OwnedFd) -> io::Result<Self> {
@@ -334,38 +321,12 @@ impl Layer {
     }
 }
 
-/// Makes these layers, as they are now, the files of another overlay than `own`, which is none yet. `touched` says what
-/// may be otherwise than the history says. Gives false, and has changed nothing, when there is one of that name.
-///
-/// At any moment that other one has all of the files or none.
-pub(super) fn share(own: &Kin, name: &str, layers: Vec<LayerName>, touched: Vec<Touched>) -> io::Result<bool> {
-    let kin = own.named(name);
-    let root = kin.root();
-    let top = make_all(&kin)?;
-    if rustix::fs::accessat(&top, LIST, rustix::fs::Access::EXISTS, rustix::fs::AtFlags::empty()).is_ok() {
-        return Ok(false);
-    }
-    let list = List { layers, touched: Some(touched) };
-    // First, so that whoever finds a mark that an interrupted process has made finds whose it is, too.
-    write_next(&top, &root, &list.encode(&boot_id()?))?;
-    let shared = kin
-        .mark(&kin.name, &list.layers)
-        .and_then(|()| renameat(&top, NEXT_LIST, &top, LIST).map_err(failed("make", &root.join(LIST))));
-    if shared.is_err() {
-        kin.lessen(&list.layers, &[]);
-        if let Err(error) = remove_all(top.as_fd(), NEXT_LIST.as_bytes()) {
-            tracing::debug!(%error, "a list that counts for nothing stays");
-        }
-    }
-    shared.map(|()| true)
-}
-
 fn number(name: &CString) -> Option<u32> {
     name.to_str().ok()?.parse().ok()
 }
 
 /// Writes the list that is to replace the one that is there.
-fn write_next(top: &OwnedFd, root: &Path, list: &[u8]) -> io::Result<()> {
+pub(super) fn write_next(top: &OwnedFd, root: &Path, list: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = openat(top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR).map_err(failed("make", &root.join(NEXT_LIST)))?;
     let mut file = File::from(file);
@@ -382,22 +343,8 @@ fn replace_list(top: &OwnedFd) -> Result<(), Errno> {
     }
 }
 
-/// Makes the directory of an overlay, and those above it that are its own.
-fn make_all(kin: &Kin) -> io::Result<OwnedFd> {
-    let (home, root) = (kin.home(), kin.root());
-    let mut steps: Vec<&Path> = root.ancestors().take_while(|path| path.starts_with(&home)).collect();
-    steps.reverse();
-    for step in steps {
-        make_directory(CWD, step, PRIVATE).map_err(failed("make", step))?;
-    }
-    open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))
-}
-
-fn subdirectory(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+/// A directory in another one, made where there is none.
+pub(super) fn subdirectory(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
     make_directory(directory, name, PRIVATE)?;
     open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)
-}
-
-fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error {
-    context(what, &path.display().to_string())
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::layers::share;
+use super::heir::Heir;
 use super::list::List;
 use super::{OverlayDisk, OverlayOptions, SealError};
 use crate::backends::disk::{Disk, Tree};
@@ -93,10 +93,10 @@ impl Overlay {
     /// As [`OverlayDisk::share`].
     pub(crate) fn share(&mut self, name: &str) -> Result<bool, SealError> {
         let kin = self.options.kin.clone();
-        match self.shared() {
-            Some(shared) => Ok(share(&kin, name, shared.list.layers.clone(), shared.touched.clone())?),
-            None => self.disk_mut()?.share(name),
-        }
+        let Some(shared) = self.shared() else { return self.disk_mut()?.share(name) };
+        let Some(heir) = Heir::begin(&kin, name)? else { return Ok(false) };
+        heir.give(&shared.list.layers, shared.touched.clone())?;
+        Ok(true)
     }
 }
 

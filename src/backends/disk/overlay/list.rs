@@ -8,12 +8,16 @@ use std::path::Path;
 use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
-use super::layers::LIST;
 use super::users::{Kin, failed};
 use crate::backends::Touched;
 use crate::backends::disk::beneath::{context, open_in};
 use crate::engine::path::EntryPath;
 
+/// Says which layers make up the files, and since which start of the machine they are whole, as [`List`] has it. What
+/// else lies beside them is nobody's, but for what others use.
+pub(super) const LIST: &str = "list";
+/// The list that is to replace it, or that it has replaced.
+pub(super) const NEXT_LIST: &str = "list.next";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// Places named in a list; where they are more, all counts as touched.
 const TOUCHED_MAX: usize = 4096;

@@ -1,6 +1,8 @@
 //! A session's files in an overlay, whose small upper layer is what has changed.
 
 mod attach;
+mod copy;
+mod heir;
 mod home;
 mod layers;
 mod lazy;
@@ -27,6 +29,7 @@ use super::{Disk, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 use attach::Place;
+use heir::Heir;
 use layers::{Layer, Stack};
 pub(crate) use lazy::Overlay;
 use list::LayerName;
@@ -77,6 +80,8 @@ pub(crate) struct OverlayDisk {
     /// What was touched in layers that are sealed by now.
     carried: Vec<Touched>,
     missing: Missing,
+    /// Whether another overlay has a copy of the upper layer as it is.
+    is_copied: bool,
     pub(super) places: Vec<Place>,
     /// Removes what is not needed any more.
     removing: Option<JoinHandle<()>>,
@@ -168,8 +173,8 @@ impl OverlayDisk {
         let mounted = Mounted::new(&options, &stack, upper)?;
         stack.commit(&mounted.upper)?;
         let (known, seen, carried, places) = (Index::default(), None, Vec::new(), Vec::new());
-        let (missing, removing) = (Missing::default(), None);
-        Ok(Self { options, stack, mounted, known, seen, carried, missing, places, removing })
+        let (missing, is_copied, removing) = (Missing::default(), false, None);
+        Ok(Self { options, stack, mounted, known, seen, carried, missing, is_copied, places, removing })
     }
 
     /// Shows the files at `at` in the mount namespace of a running process, on top of what is there.
@@ -233,7 +238,7 @@ impl OverlayDisk {
         }
         self.carried.extend(late);
         self.known = Index::default();
-        self.seen = None;
+        (self.seen, self.is_copied) = (None, false);
         self.stack = stack;
         let mounted = std::mem::replace(&mut self.mounted, mounted);
         Ok((Replaced { mounted, layers: replaced, stack: self.stack.clone() }, placed))
@@ -256,15 +261,31 @@ impl OverlayDisk {
     /// # Errors
     /// [`SealError`]; the other one is none then.
     pub(crate) fn share(&mut self, name: &str) -> Result<bool, SealError> {
-        if self.mounted.changed().map_err(io::Error::from)?.is_some() {
-            let (replaced, placed) = self.put_layer_on()?;
-            // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
-            let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
-            self.removing = thread.spawn(move || replaced.remove()).ok();
-            placed.map_err(SealError::Misplaced)?;
+        let kin = self.options.kin.clone();
+        let Some(mut heir) = Heir::begin(&kin, name)? else { return Ok(false) };
+        let mut unseen = Vec::new();
+        if let Some(upper) = self.mounted.changed().map_err(io::Error::from)? {
+            let look = self.look()?;
+            // What is forked again as it is would be copied again, and again.
+            let is_small = !self.is_copied && look.index.len() <= copy::ENTRIES_MAX;
+            if is_small && heir.copy(upper, self.stack.notes)? {
+                (self.is_copied, unseen) = (true, look.touched);
+            } else {
+                self.seal_soon()?;
+            }
         }
-        let touched = self.carried.iter().cloned().chain(self.missing.places()).collect();
-        Ok(self.stack.share(name, touched)?)
+        let touched = self.carried.iter().cloned().chain(self.missing.places()).chain(unseen).collect();
+        heir.give(&self.stack.lower, touched)?;
+        Ok(true)
+    }
+
+    /// As [`OverlayDisk::seal`]; what is not needed any more goes later.
+    fn seal_soon(&mut self) -> Result<(), SealError> {
+        let (replaced, placed) = self.put_layer_on()?;
+        // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
+        let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
+        self.removing = thread.spawn(move || replaced.remove()).ok();
+        placed.map_err(SealError::Misplaced)
     }
 
     fn place_again(&mut self, mounted: &Mounted) -> io::Result<()> {
@@ -287,6 +308,7 @@ impl OverlayDisk {
     }
 
     fn learn(&mut self, made: &[(EntryPath, Made)]) {
+        self.is_copied = false;
         let is_ours = |path: &EntryPath| made.iter().any(|(made, _)| made == path);
         self.carried.retain(|carried| !matches!(carried, Touched::Entry(path) if is_ours(path)));
         if let Err(error) = self.try_learn(made) {
@@ -323,7 +345,8 @@ impl Mounted {
     fn new(options: &OverlayOptions, stack: &Stack, upper: Layer) -> io::Result<Self> {
         let mount = stack.mount(&upper)?;
         let open = |name| open_in(&mount, name, OFlags::RDONLY | OFlags::DIRECTORY);
-        let tree = Tree::new(options.backend, open(TREE)?, (open(ASIDE)?, upper.aside_place(options)), options.owner);
+        let aside = (open(ASIDE)?, upper.aside_place(options));
+        let tree = Tree::new(options.backend, open(TREE)?, aside, options.owner).in_layers();
         tree.empty_aside()?;
         Ok(Self { tree, mount, upper, changed: OnceLock::new() })
     }
@@ -357,6 +380,7 @@ impl Disk for OverlayDisk {
     fn settle(&mut self) -> io::Result<()> {
         let Some(Seen { index, news }) = self.seen.take() else { return Ok(()) };
         self.known = index;
+        self.is_copied &= !news;
         self.missing.settle();
         // Who looked at a subtree of a sealed layer may have seen entries there that have come and gone since.
         self.carried.retain(|carried| news && matches!(carried, Touched::Subtree(_)));

@@ -6,16 +6,16 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Statx, Timestamps, Uid, XattrFlags, chownat, fchmod, fchown, fgetxattr,
-    fsetxattr, futimens, linkat, mknodat, openat, symlinkat,
+    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags, chownat, fgetxattr, fsetxattr, linkat, mknodat,
+    symlinkat,
 };
 use rustix::io::Errno;
-use rustix::time::Timespec;
 
 use super::mount::Notes;
 use crate::backends::Observed;
 use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
-use crate::backends::disk::entries::{kind_of, make_directory};
+use crate::backends::disk::copying::{copy_directory, copy_file, resemble};
+use crate::backends::disk::entries::kind_of;
 use crate::backends::disk::listing::{Lister, look, look_at};
 use crate::backends::disk::stamp::Stamp;
 use crate::backends::disk::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Tree, too_much};
@@ -112,13 +112,6 @@ pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<(
         chownat(&to, path.name(), user, group, AtFlags::SYMLINK_NOFOLLOW)?;
     }
     Ok(())
-}
-
-/// Gives a directory the owner, the permissions and the times of another.
-pub(super) fn resemble(directory: &OwnedFd, stat: &Statx) -> Result<(), Errno> {
-    fchown(directory, Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)))?;
-    fchmod(directory, Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777))?;
-    set_times(directory, stat)
 }
 
 struct Job {
@@ -251,32 +244,10 @@ impl Links {
     }
 }
 
-fn copy_directory(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Result<OwnedFd, Errno> {
-    let stat = look(from, name)?;
-    make_directory(to, name, 0o700)?;
-    let made = open_in(to, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    resemble(&made, &stat)?;
-    Ok(made)
-}
-
-fn copy_file(mut from: File, stat: &Statx, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let handle = openat(to, name, flags, Mode::RUSR | Mode::WUSR)?;
-    let mut file = File::from(handle);
-    io::copy(&mut from, &mut file)?;
-    let handle = OwnedFd::from(file);
-    Ok(resemble(&handle, stat)?)
-}
-
-fn set_times(handle: &OwnedFd, stat: &Statx) -> Result<(), Errno> {
-    let time = |sec: i64, nsec: u32| Timespec { tv_sec: sec, tv_nsec: i64::from(nsec) };
-    let last_access = time(stat.stx_atime.tv_sec, stat.stx_atime.tv_nsec);
-    let last_modification = time(stat.stx_mtime.tv_sec, stat.stx_mtime.tv_nsec);
-    futimens(handle, &Timestamps { last_access, last_modification })
-}
-
 #[cfg(test)]
 mod tests {
+    use rustix::fs::openat;
+
     use super::*;
 
     #[test]

@@ -14,18 +14,20 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::home::LOCK;
-use super::layers::{LAYERS, LIST, NEXT_LIST};
-use super::list::{LayerName, List, is_name};
+use super::list::{LIST, LayerName, List, NEXT_LIST, is_name};
 use crate::backends::disk::beneath::{context, open_in};
 use crate::backends::disk::entries::{make_directory, remove_all, vanished};
 use crate::backends::disk::listing::{look_at, names};
 
+/// The directory with an overlay's own layers, each by its number.
+pub(super) const LAYERS: &str = "layers";
 const USERS: &str = "users";
 /// Says that the overlay itself is nobody's any more: only layers stay that others use.
 const GONE: &str = "gone";
 /// A mark that is to take another one's place.
 const NEXT_MARK: &str = ".next";
-const PRIVATE: u32 = 0o700;
+/// Nobody else on the machine gets to the files this way.
+pub(super) const PRIVATE: u32 = 0o700;
 
 /// An overlay among those that may share layers with it: each has a directory of its name in one that they have in
 /// common, and its layers in the same place of that.
@@ -82,10 +84,11 @@ impl Kin {
         self.of(layer.owner.as_ref()).root().join(LAYERS).join(layer.number.to_string())
     }
 
-    /// Notes that an overlay uses the layers of these names, which is all that it uses.
+    /// Notes that an overlay uses the layers of these names, which is all that it uses of others.
     pub(super) fn mark(&self, user: &str, layers: &[LayerName]) -> io::Result<()> {
         for (owner, numbers) in by_owner(layers) {
-            let root = self.of(owner).root();
+            let Some(owner) = owner else { continue };
+            let root = self.named(owner).root();
             let users = Users::hold(&root, true)?.ok_or_else(|| failed("find", &root)(Errno::NOENT))?;
             users.mark(user, &numbers).map_err(failed("make a mark in", &root.join(USERS)))?;
         }

@@ -3,6 +3,7 @@
 
 mod applying;
 mod asides;
+mod copied;
 mod lazy;
 mod looking;
 mod model;

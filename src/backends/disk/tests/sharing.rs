@@ -23,8 +23,12 @@ impl Family {
         Some(Self { directory })
     }
 
-    fn kin(&self, name: &str) -> Kin {
-        Kin::new(&self.directory.path().join("all"), name, "layers/overlay")
+    pub(super) fn kin(&self, name: &str) -> Kin {
+        Kin::new(&self.all(), name, "layers/overlay")
+    }
+
+    pub(super) fn all(&self) -> PathBuf {
+        self.directory.path().join("all")
     }
 
     pub(super) fn options(&self, name: &str) -> OverlayOptions {
@@ -95,7 +99,7 @@ pub(super) fn view(disk: &impl Disk) -> PathBuf {
     through(disk.tree().unwrap().root.as_fd())
 }
 
-fn world(disk: &OverlayDisk) -> World {
+pub(super) fn world(disk: &OverlayDisk) -> World {
     let mut world = World::new();
     walk(&view(disk), &EntryPath::root(), &mut world);
     world
@@ -211,7 +215,7 @@ fn a_child_has_children() {
     for gone in ["8", "6", "5", "2", "4"] {
         family.kin(gone).remove().unwrap();
     }
-    assert_eq!(in_directory(&family.directory.path().join("all")), Vec::<String>::new());
+    assert_eq!(in_directory(&family.all()), Vec::<String>::new());
 }
 
 #[test]
@@ -357,7 +361,7 @@ fn what_interrupted_processes_have_left_is_swept() {
     fs::write(family.root("kept").join("gone"), "").unwrap();
     family.sweep("kept");
     family.sweep("parent");
-    assert_eq!(in_directory(&family.directory.path().join("all")), Vec::<String>::new());
+    assert_eq!(in_directory(&family.all()), Vec::<String>::new());
 }
 
 #[test]
