@@ -23,15 +23,15 @@ use crate::engine::path::EntryPath;
 /// Attempts at putting an entry in place while somebody else makes and removes one there.
 const RACES_MAX: usize = 16;
 /// Files that a batch keeps open which it has put others over.
-const COVERED_MAX: usize = 256;
+const COVERED_MAX: usize = 128;
 
 impl Tree {
     /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones. Gives what is
-    /// then at each change's path, if nobody else has changed it since. In layers
-    /// up to 256 changes at once are faster.
+    /// then at each change's path, if nobody else has changed it since.
     ///
     /// # Errors
-    /// [`BackendError`]; the entries are then as before, or the error says that they could not be put back.
+    /// [`BackendError`]; the entries are then as before, though some may be copies of what they were, or the error says
+    /// that they could not be put back.
     pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<Made>, BackendError> {
         let mut batch = Batch::of(self);
         let mut made = Vec::with_capacity(changes.len());
@@ -61,7 +61,7 @@ enum Step {
     Placed { path: EntryPath },
     /// Something was put, and what was there is aside.
     Swapped { path: EntryPath, aside: String },
-    /// Something was put over a file, which is nowhere but in this handle.
+    /// Something was put over a file of a lower layer, which no path leads to any more.
     Covered { path: EntryPath, old: OwnedFd },
     /// Something was taken away, and is aside.
     Taken { path: EntryPath, aside: String },
@@ -114,17 +114,17 @@ impl<'a> Batch<'a> {
         Ok(made)
     }
 
-    /// Puts what is ready aside over a file that may be in a lower layer: to exchange both would copy that one first.
-    /// Gives false, and has done nothing, where there is no such file, or too many are kept.
+    /// Puts what is ready aside over a file of a lower layer: to exchange both would copy that one first. It stays in its
+    /// layer, so that it is not lost. Gives false, and has done nothing, where there is no such file, or too many are kept.
     fn cover(&mut self, path: &EntryPath, aside: &str) -> Result<bool, Errno> {
-        if !self.tree.is_layered || self.covered >= COVERED_MAX {
+        if self.covered >= COVERED_MAX || !self.tree.is_in_lower(path) {
             return Ok(false);
         }
         let parent = self.parent.handle()?;
         let old = match open_in(parent, path.name(), OFlags::PATH) {
             Ok(old) if kind_of(&look_at(&old)?) == FileType::RegularFile => old,
-            // Somebody else was there since the look.
-            Ok(_) | Err(Errno::NOENT) => return Ok(false),
+            // It is no file, or somebody else was there since the look.
+            Ok(_) | Err(Errno::NOENT | Errno::MFILE | Errno::NFILE) => return Ok(false),
             Err(error) => return Err(error),
         };
         match renameat(&self.tree.aside, aside, parent, path.name()) {

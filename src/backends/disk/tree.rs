@@ -39,8 +39,8 @@ pub(crate) struct Tree {
     anchor: Option<Anchor>,
     /// A name right in the root that is no entry.
     pub(super) hidden: Option<&'static str>,
-    /// Whether files may be in lower layers, from which they are copied before they are moved.
-    pub(super) is_layered: bool,
+    /// The upper layer where this is an overlay, with its files in the directory of that name.
+    upper: Option<(OwnedFd, &'static str)>,
     last_aside: AtomicU64,
 }
 
@@ -86,7 +86,7 @@ impl Tree {
         owner: Option<(u32, u32)>,
     ) -> Self {
         let last_aside = AtomicU64::new(0);
-        Self { backend, root, aside, aside_place, owner, anchor: None, hidden: None, is_layered: false, last_aside }
+        Self { backend, root, aside, aside_place, owner, anchor: None, hidden: None, upper: None, last_aside }
     }
 
     /// This tree without what has such a name right in its root: no look finds it, and nothing is changed there.
@@ -94,9 +94,18 @@ impl Tree {
         Self { hidden: Some(name), ..self }
     }
 
-    /// This tree where it is that of an overlay.
-    pub(super) fn in_layers(self) -> Self {
-        Self { is_layered: true, ..self }
+    /// This tree where it is that of an overlay with this upper layer, which has its files in `directory`.
+    pub(super) fn above(self, upper: OwnedFd, directory: &'static str) -> Self {
+        Self { upper: Some((upper, directory)), ..self }
+    }
+
+    /// Whether what is at a path lies in a lower layer, from which it would be copied before it is moved.
+    pub(super) fn is_in_lower(&self, path: &EntryPath) -> bool {
+        let Some((upper, directory)) = &self.upper else { return false };
+        let parent = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
+        let parent = [directory.as_bytes(), parent].join(&b'/');
+        let there = open_directory(upper.as_fd(), &parent, OFlags::PATH).and_then(|parent| look(parent, path.name()));
+        there.is_err_and(leads_nowhere)
     }
 
     /// What tells whether the root is still where others reach it.

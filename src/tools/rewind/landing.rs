@@ -18,8 +18,8 @@ use crate::reducers::VirtualFileSystem;
 
 /// Bytes of files that are in memory at once.
 const PIECE_BYTES: u64 = 64 << 20;
-/// Steps that are taken at once: as many as an overlay takes without copying what they replace.
-const PIECE_STEPS: usize = 256;
+/// Steps that are taken at once.
+const PIECE_STEPS: usize = 4096;
 
 /// Steps on their way to the disk. Who has them lands keeps others from the workspace meanwhile.
 pub(in crate::tools) struct Landing<'a> {

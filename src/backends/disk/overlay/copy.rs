@@ -1,18 +1,19 @@
 //! A copy of a layer in which little was changed.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Statx, Uid, chownat, makedev, mknodat, readlinkat, symlinkat, utimensat,
+    FileType, OFlags, Statx, XattrFlags, fchmod, fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, fsetxattr,
+    futimens,
 };
 use rustix::io::Errno;
 
 use super::mount::Notes;
 use crate::backends::disk::beneath::{open_directory, open_in};
-use crate::backends::disk::copying::{copy_attribute, copy_directory, copy_file, resemble, times_of};
+use crate::backends::disk::copying::{copy_directory, copy_file, copy_other, mode_of, resemble, times_of};
 use crate::backends::disk::entries::kind_of;
 use crate::backends::disk::listing::{Lister, look_at};
 
@@ -48,34 +49,53 @@ pub(super) fn copy(from: BorrowedFd<'_>, into: BorrowedFd<'_>, notes: Notes) -> 
             let name = name.to_bytes();
             match kind_of(&stat) {
                 FileType::Directory => {
-                    let made = copy_directory(&source, name, &target)?;
-                    let its = open_in(&source, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-                    for note in [notes.opaque(), notes.redirect()] {
-                        copy_attribute(&its, &made, note)?;
-                    }
+                    copy_directory(&source, name, &target)?;
                     left.push(if path.is_empty() { name.to_vec() } else { [&path[..], name].join(&b'/') });
                 }
                 FileType::RegularFile => {
-                    copy_file(File::from(open_in(&source, name, OFlags::RDONLY)?), &stat, &target, name)?;
+                    let file = File::from(open_in(&source, name, OFlags::RDONLY)?);
+                    copy_file(file.try_clone()?, &stat, &target, name)?;
+                    if has_attributes(&file)? {
+                        let made = open_in(&target, name, OFlags::RDONLY)?;
+                        copy_attributes(&file, &made, notes)?;
+                        // They may hold permissions.
+                        fchmod(&made, mode_of(&stat))?;
+                        futimens(&made, &times_of(&stat))?;
+                    }
                 }
-                kind => copy_other(kind, &source, &stat, (&target, name))?,
+                _ => copy_other(&source, &stat, &target, name)?,
             }
         }
+        // What is made in a directory takes after it, so it gets them when all is made.
+        copy_attributes(&source, &target, notes)?;
         resemble(&target, &look_at(&source)?)?;
     }
     Ok(true)
 }
 
-/// A link, a pipe, a socket, or a mark of deletion, which is a device.
-fn copy_other(kind: FileType, source: &OwnedFd, stat: &Statx, (target, name): (&OwnedFd, &[u8])) -> Result<(), Errno> {
-    match kind {
-        FileType::Symlink => symlinkat(readlinkat(source, name, Vec::new())?.as_c_str(), target, name)?,
-        _ => {
-            let mode = Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777);
-            mknodat(target, name, kind, mode, makedev(stat.stx_rdev_major, stat.stx_rdev_minor))?;
+fn has_attributes(file: impl AsFd) -> Result<bool, Errno> {
+    match flistxattr_query(file) {
+        Err(Errno::NOTSUP) => Ok(false),
+        other => other.map(|length| length > 0),
+    }
+}
+
+/// Copies the attributes of an entry, and of the overlay's notes those that say what it shows.
+fn copy_attributes(from: impl AsFd, to: impl AsFd, notes: Notes) -> Result<(), Errno> {
+    if !has_attributes(&from)? {
+        return Ok(());
+    }
+    let mut names = vec![0; flistxattr_query(&from)?];
+    let length = flistxattr(&from, &mut names)?;
+    names.truncate(length);
+    for name in names.split_inclusive(|byte| *byte == 0) {
+        let name = CStr::from_bytes_with_nul(name).map_err(|_| Errno::INVAL)?;
+        if notes.is_kept(name.to_bytes()) {
+            let mut value = vec![0; fgetxattr_query(&from, name)?];
+            let length = fgetxattr(&from, name, &mut value)?;
+            value.truncate(length);
+            fsetxattr(&to, name, &value, XattrFlags::empty())?;
         }
     }
-    let (user, group) = (Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)));
-    chownat(target, name, user, group, AtFlags::SYMLINK_NOFOLLOW)?;
-    utimensat(target, name, &times_of(stat), AtFlags::SYMLINK_NOFOLLOW)
+    Ok(())
 }

@@ -15,7 +15,7 @@ use crate::backends::Touched;
 use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::entries::{make_directory, remove_all};
 
-/// The number of the only layer that it has of its own.
+/// The number of the layer that it has of its own.
 const COPIED: u32 = 0;
 
 /// An overlay to be, which is none until it is given its files: at any moment it has all of them or none.
@@ -64,9 +64,9 @@ impl<'a> Heir<'a> {
         let theirs = layers.iter().map(|layer| layer.seen_from_outside(&self.giver.name));
         let list = List { layers: theirs.chain(copied).collect(), touched: Some(touched) };
         // First, so that whoever finds a mark that an interrupted process has made finds whose it is, too.
-        write_next(&self.top, &root, &list.encode(&boot_id()?))?;
-        let named = || renameat(&self.top, NEXT_LIST, &self.top, LIST).map_err(failed("make", &root.join(LIST)));
-        let given = self.kin.mark(&self.kin.name, &list.layers).and_then(|()| named());
+        let write = || write_next(&self.top, &root, &list.encode(&boot_id()?));
+        let name = || renameat(&self.top, NEXT_LIST, &self.top, LIST).map_err(failed("make", &root.join(LIST)));
+        let given = write().and_then(|()| self.kin.mark(&self.kin.name, &list.layers)).and_then(|()| name());
         if given.is_err() {
             self.kin.lessen(&list.layers, &[]);
             if let Err(error) = remove_all(self.top.as_fd(), NEXT_LIST.as_bytes()) {

@@ -80,7 +80,7 @@ pub(crate) struct OverlayDisk {
     /// What was touched in layers that are sealed by now.
     carried: Vec<Touched>,
     missing: Missing,
-    /// Whether another overlay has a copy of the upper layer as it is.
+    /// Whether the upper layer was copied since the last change to it that is known.
     is_copied: bool,
     pub(super) places: Vec<Place>,
     /// Removes what is not needed any more.
@@ -263,19 +263,19 @@ impl OverlayDisk {
     pub(crate) fn share(&mut self, name: &str) -> Result<bool, SealError> {
         let kin = self.options.kin.clone();
         let Some(mut heir) = Heir::begin(&kin, name)? else { return Ok(false) };
-        let mut unseen = Vec::new();
+        let (mut has_copy, mut unseen) = (false, Vec::new());
         if let Some(upper) = self.mounted.changed().map_err(io::Error::from)? {
-            let look = self.look()?;
             // What is forked again as it is would be copied again, and again.
-            let is_small = !self.is_copied && look.index.len() <= copy::ENTRIES_MAX;
-            if is_small && heir.copy(upper, self.stack.notes)? {
-                (self.is_copied, unseen) = (true, look.touched);
-            } else {
-                self.seal_soon()?;
+            let is_small = !self.is_copied && self.known.len() <= copy::ENTRIES_MAX;
+            has_copy = is_small && heir.copy(upper, self.stack.notes).unwrap_or_else(cannot_copy);
+            match has_copy {
+                true => unseen = self.look()?.touched,
+                false => self.seal_soon()?,
             }
         }
         let touched = self.carried.iter().cloned().chain(self.missing.places()).chain(unseen).collect();
         heir.give(&self.stack.lower, touched)?;
+        self.is_copied |= has_copy;
         Ok(true)
     }
 
@@ -326,6 +326,11 @@ impl OverlayDisk {
     }
 }
 
+fn cannot_copy(error: io::Error) -> bool {
+    tracing::debug!(%error, "a layer is sealed that could not be copied");
+    false
+}
+
 impl Replaced {
     fn remove(self) {
         let Mounted { tree, mount, upper, changed } = self.mounted;
@@ -346,7 +351,8 @@ impl Mounted {
         let mount = stack.mount(&upper)?;
         let open = |name| open_in(&mount, name, OFlags::RDONLY | OFlags::DIRECTORY);
         let aside = (open(ASIDE)?, upper.aside_place(options));
-        let tree = Tree::new(options.backend, open(TREE)?, aside, options.owner).in_layers();
+        let tree = Tree::new(options.backend, open(TREE)?, aside, options.owner);
+        let tree = tree.above(rustix::io::fcntl_dupfd_cloexec(&upper.directory, 0)?, TREE);
         tree.empty_aside()?;
         Ok(Self { tree, mount, upper, changed: OnceLock::new() })
     }

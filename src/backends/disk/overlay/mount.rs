@@ -38,6 +38,17 @@ impl Notes {
         }
     }
 
+    /// Whether a copy of an entry gets an attribute: a note only where it says what the entry shows. Where an overlay was
+    /// in a workspace itself, its notes are escaped, and as good as any attribute.
+    pub(super) fn is_kept(self, name: &[u8]) -> bool {
+        let prefix = match self {
+            Self::Trusted => "trusted.overlay.",
+            Self::User => "user.overlay.",
+        };
+        let note = name.strip_prefix(prefix.as_bytes());
+        note.is_none_or(|note| matches!(note, b"opaque" | b"redirect") || note.starts_with(b"overlay."))
+    }
+
     pub(super) fn forms(self) -> Forms {
         Forms::Overlay { opaque: self.opaque(), redirect: self.redirect() }
     }

@@ -5,16 +5,13 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{
-    AtFlags, CWD, FileType, Gid, Mode, OFlags, Uid, XattrFlags, chownat, fgetxattr, fsetxattr, linkat, mknodat,
-    symlinkat,
-};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, XattrFlags, fgetxattr, fsetxattr, linkat, mknodat};
 use rustix::io::Errno;
 
 use super::mount::Notes;
 use crate::backends::Observed;
 use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
-use crate::backends::disk::copying::{copy_directory, copy_file, resemble};
+use crate::backends::disk::copying::{copy_directory, copy_file, copy_other, resemble};
 use crate::backends::disk::entries::kind_of;
 use crate::backends::disk::listing::{Lister, look, look_at};
 use crate::backends::disk::stamp::Stamp;
@@ -102,14 +99,8 @@ pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<(
         match kind {
             Observed::Directory => drop(copy_directory(&from, path.name(), &to)?),
             Observed::File { .. } => copy_file(tree.open(&path)?, &stat, &to, path.name())?,
-            Observed::Symlink { target } => symlinkat(target.as_slice(), &to, path.name())?,
-            Observed::Special(_) => {
-                let mode = Mode::from_raw_mode(u32::from(stat.stx_mode));
-                mknodat(&to, path.name(), kind_of(&stat), mode, 0)?;
-            }
+            Observed::Symlink { .. } | Observed::Special(_) => copy_other(&from, &stat, &to, path.name())?,
         }
-        let (user, group) = (Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)));
-        chownat(&to, path.name(), user, group, AtFlags::SYMLINK_NOFOLLOW)?;
     }
     Ok(())
 }
