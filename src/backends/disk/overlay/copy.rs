@@ -17,7 +17,8 @@ use crate::backends::disk::copying::{copy_directory, copy_file, copy_other, mode
 use crate::backends::disk::entries::kind_of;
 use crate::backends::disk::listing::{Lister, look_at};
 
-/// Entries of a layer above which it is not copied: to make them takes as long as to seal the layer and mount another.
+/// Entries of a layer, directories too, above which it is not copied: to make each takes time, to seal the layer and to
+/// mount another takes the same for any number.
 pub(super) const ENTRIES_MAX: usize = 16;
 /// Bytes of files above which a layer is not copied.
 const BYTES_MAX: u64 = 1 << 20;
