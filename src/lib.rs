@@ -38,6 +38,7 @@
 
 mod backends;
 mod engine;
+mod hub;
 mod reducers;
 mod tools;
 
@@ -83,10 +84,11 @@ pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
 pub use engine::snapshot::{Keep, SnapshotPolicy};
 pub use engine::state::State;
 pub use engine::store::{
-    Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, MemoryStore,
-    Pending, Problem, SessionEntry, Snapshot, StorageUse, StoreError, Visitor,
+    Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, Lease, LeaseHolder, LocalStore,
+    LocalStoreOptions, MemoryStore, Pending, Problem, SessionEntry, Snapshot, StorageUse, StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
+pub use hub::{Hub, HubError, HubOptions, OpenSession};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
     LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,

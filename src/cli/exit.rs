@@ -98,7 +98,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
             StoreError::NoSession(_) => Exit::NotFound,
-            StoreError::Locked { .. } | StoreError::ReadOnly => Exit::Busy,
+            StoreError::Locked { .. } | StoreError::InUse { .. } | StoreError::ReadOnly => Exit::Busy,
             StoreError::Damaged { .. } | StoreError::Format { .. } => Exit::Damaged,
             StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
             StoreError::Io { .. } | StoreError::Poisoned(_) => Exit::Io,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::event::SessionStarted;
 use super::feed::Feed;
@@ -13,7 +13,7 @@ use super::recorded::Seq;
 use super::sessions::{SessionError, Shared, name_of};
 use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
 use super::state::State;
-use super::store::{EventBatch, READ_MAX, SessionEntry, StoreError};
+use super::store::{EventBatch, Lease, LeaseHolder, READ_MAX, SessionEntry, StoreError};
 
 /// Bytes of a common event in the journal, to guess how much is to be read.
 const EVENT_BYTES: usize = 256;
@@ -45,6 +45,8 @@ pub(crate) struct Core {
     pub(super) outputs: Outputs,
     /// Whether a container-backed shell is active.
     pub(super) has_machine: AtomicBool,
+    /// Held while this process has the workspace open.
+    pub(super) lease: Mutex<Weak<Lease>>,
     /// Calls of its own that were begun, once somebody counts them.
     pub(super) calls_begun: OnceLock<Arc<AtomicU64>>,
 }
@@ -73,6 +75,7 @@ impl Core {
             looking: Arc::default(),
             outputs: Outputs::default(),
             has_machine: AtomicBool::new(false),
+            lease: Mutex::default(),
             calls_begun: OnceLock::new(),
         };
         Ok(core)
@@ -249,6 +252,18 @@ impl Core {
 }
 
 impl Core {
+    /// Takes the session's workspace for this process; all who ask have the same lease, and it ends with the last.
+    pub(super) fn lease(&self) -> Result<Arc<Lease>, SessionError> {
+        let mut held = lock(&self.lease);
+        if let Some(lease) = held.upgrade() {
+            return Ok(lease);
+        }
+        let holder = LeaseHolder::this_process(self.shared.address());
+        let lease = Arc::new(self.shared.store.lease(self.id, &holder)?);
+        *held = Arc::downgrade(&lease);
+        Ok(lease)
+    }
+
     /// Forgets folded states that are only kept to be near.
     pub(super) fn forget_states(&self) {
         lock(&self.recent).clear();

@@ -16,7 +16,7 @@ use super::live::{CommandOutput, OutputSubscription};
 use super::recorded::{EventRef, Recorded, Seq};
 use super::sessions::{SessionError, Sessions};
 use super::state::State;
-use super::store::{Committed, Pending, StoreError, Visitor};
+use super::store::{Committed, Lease, Pending, StoreError, Visitor};
 
 /// One session, acting as one agent.
 ///
@@ -289,6 +289,15 @@ impl Session {
     /// Shows subscribers what a command has printed. It blocks while one is behind that misses nothing.
     pub(crate) fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
         self.core.outputs.show(output);
+    }
+
+    /// Takes the session's workspace for this process, for as long as the lease is held. Who opens a workspace by
+    /// itself, without a [`Dispatcher`](crate::Dispatcher), does so first.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process has it.
+    pub fn lease(&self) -> Result<Arc<Lease>, SessionError> {
+        self.core.lease()
     }
 
     /// Takes the session's only place for a container-backed shell; none when it is taken.

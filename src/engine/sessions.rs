@@ -1,7 +1,7 @@
 //! All sessions of a store, and the way to each.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crossbeam_channel::Sender;
@@ -136,6 +136,7 @@ pub(crate) struct Shared {
     open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
     naming: Mutex<Names>,
     snapshots: Mutex<Option<Snapshotter>>,
+    address: Mutex<Option<PathBuf>>,
 }
 
 struct Snapshotter {
@@ -201,6 +202,7 @@ impl Sessions {
             open: Mutex::default(),
             naming: Mutex::default(),
             snapshots: Mutex::new(Some(Snapshotter { due, thread })),
+            address: Mutex::default(),
         };
         Ok(Self { shared: Arc::new(shared) })
     }
@@ -234,6 +236,12 @@ impl Sessions {
     /// The clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock
+    }
+
+    /// Says on which unix socket this process takes calls from others, for the sessions whose workspaces it opens from
+    /// now on; none for nowhere.
+    pub fn take_calls_at(&self, address: Option<PathBuf>) {
+        *lock(&self.shared.address) = address;
     }
 
     /// Begins a session; its first event is [`SessionStarted`].
@@ -357,6 +365,10 @@ impl Sessions {
 }
 
 impl Shared {
+    pub(super) fn address(&self) -> Option<PathBuf> {
+        lock(&self.address).clone()
+    }
+
     /// Asks for a snapshot; false when too many wait.
     pub(crate) fn ask_for_snapshot(&self, core: Weak<Core>) -> bool {
         lock(&self.snapshots).as_ref().is_some_and(|snapshotter| snapshotter.due.try_send(core).is_ok())

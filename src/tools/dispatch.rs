@@ -122,6 +122,7 @@ impl Dispatcher {
         workspace: Arc<dyn Workspace>,
         rules: ShellRules,
     ) -> Result<Self, DispatchError> {
+        let _lease = session.lease()?;
         let state = session.state()?;
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
             if !session.is_under_way(call.call) {
@@ -191,6 +192,15 @@ impl Dispatcher {
             return self.clone();
         }
         Self { session: self.session.as_agent(agent), ..self.clone() }
+    }
+
+    /// The same under other rules for commands, for one who asks differently or may do more or less. What a limited
+    /// session is denied stays denied.
+    ///
+    /// # Errors
+    /// What the session says.
+    pub fn ruled(&self, rules: ShellRules) -> Result<Self, SessionError> {
+        Ok(Self { machine: self.machine.ruled(&self.session, rules)?, ..self.clone() })
     }
 
     /// Makes a call. A tool's own failure is an outcome, not an error. Dropping the future takes the

@@ -17,7 +17,7 @@ use crate::engine::commit::{CommitError, Content};
 use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::sessions::SessionError;
-use crate::engine::store::Pending;
+use crate::engine::store::{Lease, Pending};
 use crate::reducers::VirtualFileSystem;
 
 /// What a dispatcher goes by where commands run.
@@ -53,6 +53,8 @@ pub enum DispatchError {
 pub(super) struct Machine {
     pub(super) workspace: Arc<dyn Workspace>,
     pub(super) rules: Arc<ShellRules>,
+    /// The session's workspace is this process's; none where who made this holds the lease.
+    pub(super) _lease: Option<Arc<Lease>>,
     /// Whether it lives in a container; then the session's place for one is held.
     pub(super) claim: Option<Arc<MachineClaim>>,
     /// What the session may do, where that is limited.
@@ -65,6 +67,7 @@ impl Machine {
         workspace: Arc<dyn Workspace>,
         mut rules: ShellRules,
     ) -> Result<Self, DispatchError> {
+        let lease = session.lease()?;
         let limits = Limits::of(session)?;
         rules.policy.deny.extend(limits.denied(session)?);
         let in_container = workspace.shell().is_some_and(|shell| shell.properties().in_container);
@@ -75,7 +78,7 @@ impl Machine {
                 None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
             },
         };
-        Ok(Self { workspace, rules: Arc::new(rules), claim, limits: Some(Arc::new(limits)) })
+        Ok(Self { workspace, rules: Arc::new(rules), _lease: Some(lease), claim, limits: Some(Arc::new(limits)) })
     }
 
     /// Those of the tools that the session may use by now, under its agent's name.
@@ -92,6 +95,13 @@ impl Machine {
         let mut limits = Limits::of(child)?;
         limits.is_shared = !child.limits().is_unlimited();
         Ok(Self { limits: Some(Arc::new(limits)), ..self.clone() })
+    }
+
+    /// The same workspace under other rules for commands.
+    pub(super) fn ruled(&self, session: &Session, mut rules: ShellRules) -> Result<Self, SessionError> {
+        let denied = self.limits.as_ref().map_or(Ok(Vec::new()), |limits| limits.denied(session))?;
+        rules.policy.deny.extend(denied);
+        Ok(Self { rules: Arc::new(rules), ..self.clone() })
     }
 
     /// Whether those that use it have one name only, by which they are held to their limits.

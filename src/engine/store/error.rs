@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::lease::LeaseHolder;
 use crate::engine::commit::CommitError;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
@@ -60,6 +61,14 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// Another process has the session's workspace open.
+    #[error("session {session} is in use by {holder}")]
+    InUse {
+        /// The session.
+        session: SessionId,
+        /// Who has it.
+        holder: Arc<LeaseHolder>,
+    },
     /// Another process has the store.
     #[error("the store {} is in use by {holder}", path.display())]
     Locked {
@@ -98,6 +107,7 @@ impl StoreError {
             }
             Self::Damaged { .. } => "`foldspace fsck` shows all damage and can go on after it".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),
+            Self::InUse { .. } => "wait for it to end; what it does is in `foldspace log`".to_owned(),
             Self::Locked { .. } => "wait for it to end, or use another --data directory".to_owned(),
             Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),
             _ => return None,

@@ -41,9 +41,7 @@ impl StoreLock {
             }
             Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &path)(error)),
         }
-        let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let words: String = words.join(" ").chars().take(HOLDER_CHARS).collect();
-        let holder = format!("process {} ({words})\n", std::process::id());
+        let holder = format!("process {} ({})\n", std::process::id(), command_line());
         let written = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(holder.as_bytes()));
         // On a full disk the lock still holds; only its message is missing.
         if let Err(error) = written {
@@ -51,6 +49,12 @@ impl StoreLock {
         }
         Ok(Self { file })
     }
+}
+
+/// How this process was called.
+pub(super) fn command_line() -> String {
+    let words: Vec<_> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.join(" ").chars().take(HOLDER_CHARS).collect()
 }
 
 /// Whether a process holds the store in a directory. It is had for a moment by who asks, whom others wait for.

@@ -5,6 +5,7 @@ mod content;
 mod error;
 mod index;
 mod journal;
+mod lease;
 mod local;
 mod lock;
 mod memory;
@@ -26,6 +27,7 @@ use super::slice::EncodedSlice;
 pub use batch::EventBatch;
 pub use error::StoreError;
 pub use journal::{FsckReport, Problem};
+pub use lease::{Lease, LeaseHolder};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use memory::MemoryStore;
 pub use ticket::{Committed, Pending};
@@ -122,6 +124,16 @@ pub trait EventStore: Send + Sync + 'static {
     /// # Errors
     /// [`StoreError::NoSession`].
     fn remove(&self, session: SessionId) -> Result<(), StoreError>;
+
+    /// Takes the session's workspace for this process, so that no other process opens it. In a store that only one
+    /// process can have there is nothing to take.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] when another process has it.
+    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
+        let _ = (session, holder);
+        Ok(Lease::of_own_store())
+    }
 
     /// Where stored events are announced.
     fn bus(&self) -> &Arc<Bus>;

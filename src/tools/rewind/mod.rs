@@ -167,10 +167,11 @@ pub async fn rewind(
 ) -> Result<Rewound, RewindError> {
     let turn = session.turn().await;
     let looking = session.looking().await;
+    let lease = session.lease()?;
     let work = Work { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
     let done = tokio::task::spawn_blocking(move || {
         let done = work.run();
-        drop((turn, looking));
+        drop((turn, looking, lease));
         done
     });
     done.await.map_err(|_| RewindError::Stopped)?
@@ -233,7 +234,7 @@ impl Work {
         if self.workspace.is_blank() && !self.options.dry_run {
             let rules = super::machine::ShellRules { budget: self.budget, ..Default::default() };
             let workspace = Arc::clone(&self.workspace);
-            let machine = Machine { workspace, rules: Arc::new(rules), claim: None, limits: None };
+            let machine = Machine { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };
             machine.prepare(&self.session).map_err(RewindError::from)?;
         }
         let mut files = files_of(&self.session)?;

@@ -19,6 +19,7 @@ use super::content::{self, ContentFrame, Contents};
 use super::index::Index;
 use super::journal::frame::{self, Kind};
 use super::journal::{Group, Place, Segments, Staged, Writer};
+use super::lease::{Lease, LeaseHolder};
 use super::lock::StoreLock;
 use super::ticket::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
@@ -310,6 +311,10 @@ impl EventStore for LocalStore {
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         self.shared.refresh()?;
         self.shared.healing(|| self.shared.read(session, from.max(1), until, bytes))
+    }
+
+    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
+        Lease::take(&self.shared.directory, session, holder)
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {

@@ -1,0 +1,79 @@
+//! What can go wrong between a face and a session's workspace.
+
+use crate::backends::BackendError;
+use crate::engine::sessions::SessionError;
+use crate::engine::store::{LeaseHolder, StoreError};
+use crate::tools::{ChildError, DispatchError, MergeError, MountError, RewindError};
+
+/// Why a [`Hub`](super::Hub) could not do what it was asked for. Nothing has changed then, unless it says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum HubError {
+    /// The session or its store failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The workspace can't be opened.
+    #[error(transparent)]
+    Dispatch(DispatchError),
+    /// The mounts can't be copied.
+    #[error(transparent)]
+    Mount(#[from] MountError),
+    /// A child can't begin.
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    /// A child can't be merged.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    /// The session can't be rewound.
+    #[error(transparent)]
+    Rewind(#[from] RewindError),
+    /// A call or a child of the session is under way.
+    #[error("session {session} is being worked in: {what}")]
+    Busy {
+        /// The session's name.
+        session: String,
+        /// By whom.
+        what: &'static str,
+    },
+    /// It takes nothing on any more.
+    #[error("foldspace is ending, and takes no more calls")]
+    Ending,
+}
+
+impl From<DispatchError> for HubError {
+    fn from(error: DispatchError) -> Self {
+        match error {
+            DispatchError::Session(error) => Self::Session(error),
+            other => Self::Dispatch(other),
+        }
+    }
+}
+
+impl From<BackendError> for HubError {
+    fn from(error: BackendError) -> Self {
+        Self::Dispatch(error.into())
+    }
+}
+
+impl From<StoreError> for HubError {
+    fn from(error: StoreError) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+impl HubError {
+    /// The other process that has the session's workspace, where that is what is in the way.
+    pub fn holder(&self) -> Option<&LeaseHolder> {
+        let session = match self {
+            Self::Session(error)
+            | Self::Mount(MountError::Session(error))
+            | Self::Child(ChildError::Dispatch(DispatchError::Session(error)))
+            | Self::Merge(MergeError::Session(error))
+            | Self::Rewind(RewindError::Session(error)) => error,
+            _ => return None,
+        };
+        match session {
+            SessionError::Store(StoreError::InUse { holder, .. }) => Some(holder),
+            _ => None,
+        }
+    }
+}

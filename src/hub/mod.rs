@@ -1,0 +1,342 @@
+//! The open workspaces of a store's sessions: what a server works through.
+
+mod error;
+mod open;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Mutex as AsyncMutex;
+
+use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
+use crate::engine::children::NewChild;
+use crate::engine::event::Isolation;
+use crate::engine::id::SessionId;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::{NewSession, SessionError, Sessions};
+use crate::reducers::MergeChoices;
+use crate::tools::{
+    AllowedRoots, Dispatcher, MergeReport, MountSpec, Nursery, RewindOptions, Rewound, ShellRules, Tools, hydrate,
+    merge_child, preview_merge,
+};
+
+pub use error::HubError;
+use open::Kept;
+pub use open::OpenSession;
+
+/// What a [`Hub`] works with.
+#[derive(Clone)]
+pub struct HubOptions {
+    /// Below it are the workspaces that were not given a directory; it is the store's own as a rule.
+    pub home: PathBuf,
+    /// The tools that sessions offer.
+    pub tools: Arc<Tools>,
+    /// The rules for commands of callers that bring none of their own.
+    pub rules: ShellRules,
+    /// Below which directories of the host mounts may be.
+    pub roots: AllowedRoots,
+    /// Is shown what has to be waited for before commands can run.
+    pub progress: Option<ProgressWatch>,
+}
+
+impl HubOptions {
+    /// The standard tools and rules, with no mounts.
+    pub fn new(home: impl Into<PathBuf>) -> Self {
+        Self {
+            home: home.into(),
+            tools: Arc::new(Tools::standard()),
+            rules: ShellRules::default(),
+            roots: AllowedRoots::default(),
+            progress: None,
+        }
+    }
+}
+
+/// The sessions of a store with their workspaces, opened when somebody first calls and shared by all who do.
+///
+/// A workspace is opened once, however many ask at the same time. It stays open until nobody has used it for a while
+/// ([`close_unused`](Hub::close_unused)), the session is removed, or the hub is closed: then its container goes, and
+/// its files stay.
+///
+/// ```
+/// use foldspace::{Hub, HubOptions, NewSession, Registry, Sessions, ToolCall, WorkspaceSpec};
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// # runtime.block_on(async {
+/// let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));
+/// let session = hub.create(Some("demo".to_owned()), &WorkspaceSpec::Memory, &[]).await?;
+/// let outcome = session.call(ToolCall::new("ls", serde_json::json!({}))).await?;
+/// assert!(outcome.is_ok());
+/// # drop(session);
+/// hub.close().await;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Hub {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    sessions: Sessions,
+    options: HubOptions,
+    places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<Place>>>>,
+    is_ending: std::sync::atomic::AtomicBool,
+}
+
+/// Where a session's workspace is while it is open. Who opens or closes it has the lock.
+#[derive(Default)]
+struct Place {
+    kept: Option<Arc<Kept>>,
+}
+
+impl Hub {
+    /// A hub with no workspace open yet.
+    pub fn new(sessions: Sessions, options: HubOptions) -> Self {
+        let (places, is_ending) = (Mutex::default(), false.into());
+        Self { shared: Arc::new(Shared { sessions, options, places, is_ending }) }
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> &Sessions {
+        &self.shared.sessions
+    }
+
+    /// What it works with.
+    pub fn options(&self) -> &HubOptions {
+        &self.shared.options
+    }
+
+    /// Opens a session's workspace, or joins those that have it open.
+    ///
+    /// # Errors
+    /// [`HubError`]; [`holder`](HubError::holder) names another process that has it.
+    pub async fn open(&self, id: SessionId) -> Result<OpenSession, HubError> {
+        let place = self.place(id)?;
+        let mut place = place.lock().await;
+        self.still_going()?;
+        if let Some(kept) = &place.kept {
+            return Ok(OpenSession::of(kept));
+        }
+        let session = self.sessions().session(id)?;
+        let hub = self.clone();
+        let dispatcher = blocking(move || hub.dispatcher_of(&session)).await??;
+        Ok(OpenSession::of(place.kept.insert(Arc::new(Kept::new(dispatcher)))))
+    }
+
+    /// Begins a session, and copies the mounts into its workspace. Of one that can't be made ready nothing is left.
+    ///
+    /// # Errors
+    /// [`HubError`].
+    pub async fn create(
+        &self,
+        name: Option<String>,
+        spec: &WorkspaceSpec,
+        mounts: &[MountSpec],
+    ) -> Result<OpenSession, HubError> {
+        self.still_going()?;
+        let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
+        let sessions = self.sessions().clone();
+        let id = blocking(move || sessions.create(new)).await??.id();
+        let ready = self.ready(id, mounts).await;
+        if ready.is_err()
+            && let Err(error) = self.remove(id).await
+        {
+            tracing::warn!(%error, "a session that could not be made ready is left");
+        }
+        ready
+    }
+
+    async fn ready(&self, id: SessionId, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
+        let open = self.open(id).await?;
+        hydrate(open.session(), open.workspace().as_ref(), mounts, &self.options().roots).await?;
+        Ok(open)
+    }
+
+    /// Begins a child of a session with a workspace of its own, which is open then. A shared child is the session
+    /// itself: its calls go to the dispatcher that this gives.
+    ///
+    /// # Errors
+    /// [`HubError`].
+    pub async fn start_child(&self, parent: SessionId, new: NewChild) -> Result<OpenSession, HubError> {
+        let is_shared = new.isolation == Isolation::Shared;
+        let parent = self.open(parent).await?;
+        let nursery = Nursery {
+            sessions: self.sessions().clone(),
+            home: self.options().home.clone(),
+            roots: self.options().roots.clone(),
+        };
+        let child = nursery.start(&parent, new).await?;
+        if is_shared {
+            return Ok(parent.sharing(child));
+        }
+        let place = self.place(child.session().id())?;
+        let mut place = place.lock().await;
+        Ok(OpenSession::of(place.kept.insert(Arc::new(Kept::new(child)))))
+    }
+
+    /// Merges what a child changed into a session further up. In a dry run it only tells what would happen.
+    ///
+    /// # Errors
+    /// [`HubError`].
+    pub async fn merge(
+        &self,
+        child: SessionId,
+        into: &OpenSession,
+        choices: &MergeChoices,
+        dry_run: bool,
+    ) -> Result<MergeReport, HubError> {
+        let session = self.sessions().session(child)?;
+        if dry_run {
+            let (parent, choices) = (into.session().clone(), choices.clone());
+            return Ok(blocking(move || preview_merge(&parent, &session, &choices)).await??);
+        }
+        // What somebody changed in the child's directory is recorded when that is opened.
+        let opened = self.open(child).await;
+        if let Err(error) = &opened {
+            tracing::warn!(%error, "what was changed in a child's workspace from outside is not merged");
+        }
+        Ok(merge_child(into, &session, choices).await?)
+    }
+
+    /// Takes a session back to an earlier position, files and state.
+    ///
+    /// # Errors
+    /// [`HubError`].
+    pub async fn rewind(&self, id: SessionId, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
+        let open = self.open(id).await?;
+        Ok(open.rewind(to, options).await?)
+    }
+
+    /// Removes a session with its files. What its children have of its past they keep.
+    ///
+    /// # Errors
+    /// [`HubError::Busy`] while somebody works in it.
+    pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
+        let session = self.sessions().session(id)?;
+        let place = self.place(id)?;
+        let mut place = place.lock().await;
+        if let Some(kept) = &place.kept
+            && kept.is_used()
+        {
+            return Err(HubError::Busy { session: session.name().to_owned(), what: "somebody has it open" });
+        }
+        let kept = place.kept.take();
+        let hub = self.clone();
+        blocking(move || hub.remove_now(&session, kept)).await??;
+        lock(&self.shared.places).remove(&id);
+        Ok(())
+    }
+
+    fn remove_now(&self, session: &Session, kept: Option<Arc<Kept>>) -> Result<(), HubError> {
+        let _lease = session.lease()?;
+        if let Some(kept) = kept {
+            kept.close();
+        }
+        // The files first: without the session nobody could name them any more.
+        let spec = session.started().map(WorkspaceSpec::of_session).transpose()?;
+        if let Some(spec) = spec {
+            spec.remove(session.id(), &self.options().home)?;
+        }
+        Ok(self.sessions().remove(session.id())?)
+    }
+
+    /// Closes the workspaces that nobody has used for so long; gives how many those were.
+    pub async fn close_unused(&self, unused: Duration) -> usize {
+        let places: Vec<_> = lock(&self.shared.places).values().cloned().collect();
+        let mut closed = 0;
+        for place in places {
+            // Where somebody is opening or closing it, it is used.
+            let Ok(mut place) = place.try_lock() else { continue };
+            if let Some(kept) = place.kept.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
+                closed += 1;
+                close_now(kept).await;
+            }
+        }
+        lock(&self.shared.places).retain(|_, place| {
+            Arc::strong_count(place) > 1 || place.try_lock().is_ok_and(|place| place.kept.is_some())
+        });
+        closed
+    }
+
+    /// How many workspaces are open.
+    pub fn open_count(&self) -> usize {
+        let places = lock(&self.shared.places);
+        places.values().filter(|place| place.try_lock().map_or(true, |place| place.kept.is_some())).count()
+    }
+
+    /// Takes nothing on any more: what is asked from now on is refused, and what is under way goes on.
+    pub fn end(&self) {
+        self.shared.is_ending.store(true, std::sync::atomic::Ordering::Release);
+    }
+
+    /// Closes every workspace, and takes nothing on any more. Containers go, files stay.
+    pub async fn close(&self) {
+        self.end();
+        let places = std::mem::take(&mut *lock(&self.shared.places));
+        for place in places.into_values() {
+            let kept = place.lock().await.kept.take();
+            if let Some(kept) = kept {
+                close_now(kept).await;
+            }
+        }
+    }
+
+    fn still_going(&self) -> Result<(), HubError> {
+        match self.shared.is_ending.load(std::sync::atomic::Ordering::Acquire) {
+            true => Err(HubError::Ending),
+            false => Ok(()),
+        }
+    }
+
+    fn place(&self, id: SessionId) -> Result<Arc<AsyncMutex<Place>>, HubError> {
+        self.still_going()?;
+        Ok(Arc::clone(lock(&self.shared.places).entry(id).or_default()))
+    }
+
+    fn dispatcher_of(&self, session: &Session) -> Result<Dispatcher, HubError> {
+        let Some(started) = session.started() else {
+            return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
+        };
+        let options = self.options();
+        // Two processes must not open it even for a moment.
+        let _lease = session.lease()?;
+        let workspace = WorkspaceSpec::of_session(started)?.open(session.id(), &options.home)?;
+        if let Some(progress) = &options.progress {
+            workspace.watch_progress(Arc::clone(progress));
+        }
+        let opened = Dispatcher::with_rules(
+            session.clone(),
+            Arc::clone(&options.tools),
+            Arc::clone(&workspace),
+            options.rules.clone(),
+        );
+        Ok(opened.inspect_err(|_| Workspace::close(workspace.as_ref()))?)
+    }
+}
+
+/// Does what may take a while where nobody waits for the thread.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HubError> {
+    // It fails when the runtime ends.
+    tokio::task::spawn_blocking(work).await.map_err(|_| HubError::Ending)
+}
+
+async fn close_now(kept: Arc<Kept>) {
+    if blocking(move || kept.close()).await.is_err() {
+        tracing::debug!("a workspace is left to be closed with the process");
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl std::fmt::Debug for Hub {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Hub").field("sessions", self.sessions()).finish_non_exhaustive()
+    }
+}
