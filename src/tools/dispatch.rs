@@ -1,7 +1,7 @@
 //! A call's way: check, record the intent, perform, record the outcome.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -41,12 +41,15 @@ pub struct ToolCall {
     /// Takes the call back.
     #[serde(skip)]
     pub cancel: CancellationToken,
+    /// Is set to the call's position as soon as it has one, for who watches what it prints.
+    #[serde(skip)]
+    pub position: Arc<OnceLock<Seq>>,
 }
 
 impl ToolCall {
     /// A call of that tool.
     pub fn new(tool: impl Into<String>, params: Value) -> Self {
-        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new() }
+        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new(), position: Arc::default() }
     }
 }
 
@@ -212,6 +215,8 @@ impl Dispatcher {
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
         let mut open = OpenCall::begin(&self.session, &call, size)?;
+        // Who made the call anew with the same cell knows the first position only.
+        drop(call.position.set(open.call));
         let answer = self.perform(&mut open, call, size).await;
         if let Some(context) = &mut open.context {
             context.stop_running().await;
