@@ -11,9 +11,9 @@ use crate::engine::sessions::SessionError;
 const SCHEME: &str = "foldspace://";
 
 /// The templates of addresses.
-pub(in crate::mcp) const FILES: &str = "foldspace://{session}/files/{+path}{?at}";
-pub(in crate::mcp) const SLICES: &str = "foldspace://{session}/state/{slice}{?at}";
-pub(in crate::mcp) const LOG: &str = "foldspace://{session}/log{?from,limit}";
+pub(super) const FILES: &str = "foldspace://{session}/files/{+path}{?at}";
+pub(super) const SLICES: &str = "foldspace://{session}/state/{slice}{?at}";
+pub(super) const LOG: &str = "foldspace://{session}/log{?from,limit}";
 
 /// Events that are given when nothing is said, and at most.
 const EVENTS: usize = 100;
@@ -99,8 +99,8 @@ impl Address {
         let query = Query::parse(query).ok_or_else(|| wrong("what follows the question mark can't be read"))?;
         let what = match below.split_once('/').unwrap_or((below, "")) {
             ("files", path) => {
-                let path = decoded(path).ok_or_else(|| wrong("its path can't be read"))?;
-                let path = EntryPath::lookup(&path).map_err(|error| wrong(&error.to_string()))?;
+                let path = decoded_bytes(path).ok_or_else(|| wrong("its path can't be read"))?;
+                let path = EntryPath::from_bytes(&path).map_err(|error| wrong(&error.to_string()))?;
                 What::File { path, at: query.position("at")? }
             }
             ("state", name) => {
@@ -125,13 +125,13 @@ impl Address {
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{SCHEME}{}/", encoded(&self.session, false))?;
+        write!(f, "{SCHEME}{}/", encoded(self.session.as_bytes(), false))?;
         let at = |at: &Option<Position>| at.map_or(String::new(), |at| format!("?at={at}"));
         match &self.what {
             What::File { path, at: position } => {
-                write!(f, "files/{}{}", encoded(&path.to_string(), true), at(position))
+                write!(f, "files/{}{}", encoded(path.as_bytes(), true), at(position))
             }
-            What::Slice { name, at: position } => write!(f, "state/{}{}", encoded(name, false), at(position)),
+            What::Slice { name, at: position } => write!(f, "state/{}{}", encoded(name.as_bytes(), false), at(position)),
             What::Log { from, limit } => {
                 write!(f, "log")?;
                 from.map_or(Ok(()), |from| write!(f, "?from={from}&limit={limit}"))
@@ -169,9 +169,9 @@ impl Query {
 }
 
 /// A text with nothing in it that has a meaning in an address.
-fn encoded(text: &str, is_path: bool) -> String {
+fn encoded(bytes: &[u8], is_path: bool) -> String {
     let mut encoded = String::new();
-    for byte in text.bytes() {
+    for &byte in bytes {
         match byte {
             b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
             b'/' if is_path => encoded.push('/'),
@@ -183,6 +183,11 @@ fn encoded(text: &str, is_path: bool) -> String {
 
 /// The text that was encoded; none where it is none.
 fn decoded(text: &str) -> Option<String> {
+    String::from_utf8(decoded_bytes(text)?).ok()
+}
+
+/// The bytes of it: a path may be no text.
+fn decoded_bytes(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();
     while let Some(byte) = rest.next() {
@@ -193,7 +198,7 @@ fn decoded(text: &str) -> Option<String> {
         let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
         bytes.push(digit(rest.next())? << 4 | digit(rest.next())?);
     }
-    String::from_utf8(bytes).ok()
+    Some(bytes)
 }
 
 #[cfg(test)]
@@ -209,6 +214,7 @@ mod tests {
             "foldspace://demo/log",
             "foldspace://demo/log?from=3&limit=10",
             "foldspace://demo/files/",
+            "foldspace://demo/files/%FF",
         ];
         for uri in uris {
             assert_eq!(Address::parse(uri).unwrap().to_string(), uri);
@@ -223,7 +229,7 @@ mod tests {
         let long = format!("foldspace://demo/files/{}", "x/".repeat(40_000));
         let uris = [
             "", "file:///etc/passwd", "foldspace://", "foldspace://demo", "foldspace:///files/a", "foldspace://demo/x/y",
-            "foldspace://demo/files/../a", "foldspace://demo/files/%2e%2e/a", "foldspace://demo/files/a%", "foldspace://demo/files/%ff",
+            "foldspace://demo/files/../a", "foldspace://demo/files/%2e%2e/a", "foldspace://demo/files/a%", "foldspace://%ff/log", "foldspace://demo/files/%00",
             "foldspace://demo/files/a?at=x", "foldspace://demo/files/a?at=--1", "foldspace://demo/files/a?at=99999999999999999999",
             "foldspace://demo/log?limit=0", "foldspace://demo/log?limit=1001", "foldspace://demo/log/x", "foldspace://demo/state/",
             "foldspace://demo/files/a?at", &long,
