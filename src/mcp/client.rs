@@ -1,10 +1,10 @@
 //! A client, and the session in which it works once it needs one.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use rmcp::RoleServer;
 use rmcp::service::RequestContext;
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
 use super::McpOptions;
@@ -34,10 +34,12 @@ pub(super) struct Shared {
 pub(super) struct Client {
     pub(super) shared: Arc<Shared>,
     /// The session that it asked for itself.
-    wanted: Option<String>,
+    wanted: OnceLock<String>,
     joined: OnceCell<Joined>,
     /// What it is told of when it changes.
     pub(super) watching: Watching,
+    /// Is told when it has a session.
+    pub(super) arrived: Notify,
     /// It is not there any more.
     pub(super) gone: CancellationToken,
 }
@@ -56,7 +58,9 @@ pub(super) enum JoinError {
     #[error(transparent)]
     Hub(#[from] HubError),
     /// It began with another workspace than is asked for.
-    #[error("session {name} began with another workspace, on {backend}; go on with it without --backend and what belongs to it, or name another session")]
+    #[error(
+        "session {name} began with another workspace, on {backend}; go on with it without --backend and what belongs to it, or name another session"
+    )]
     OtherWorkspace {
         /// The session.
         name: String,
@@ -72,12 +76,13 @@ impl From<SessionError> for JoinError {
 }
 
 impl Client {
-    pub(super) fn new(shared: &Arc<Shared>, wanted: Option<String>) -> Arc<Self> {
+    pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            wanted,
+            wanted: OnceLock::new(),
             joined: OnceCell::new(),
             watching: Watching::default(),
+            arrived: Notify::new(),
             gone: CancellationToken::new(),
         })
     }
@@ -92,7 +97,12 @@ impl Client {
 
     /// The session by the name that somebody chose for it.
     fn chosen(&self) -> Option<&str> {
-        self.options().session.as_deref().or(self.wanted.as_deref())
+        self.options().session.as_deref().or(self.wanted.get().map(String::as_str))
+    }
+
+    /// Asks for a session by its name. What was asked for first counts.
+    pub(super) fn ask_for(&self, session: String) {
+        drop(self.wanted.set(session));
     }
 
     /// Its session; where it has none yet, that is begun, or joined.
@@ -105,6 +115,7 @@ impl Client {
                 let agent = self.shared.agents.take(open.session().id(), wanted);
                 let open = open.by(agent.as_str());
                 self.watching.has_joined(open.session(), &context.peer);
+                self.arrived.notify_waiters();
                 Ok(Joined { open, _agent: agent })
             })
             .await
@@ -131,8 +142,8 @@ impl Client {
     /// Begins a session that is called after the client.
     async fn begin_own(&self, client: &str) -> Result<OpenSession, JoinError> {
         let taken: Vec<String> = self.hub().sessions().list()?.iter().map(name_of).collect();
-        let free = names::numbered(&names::for_session(client)).filter(|name| !taken.contains(name));
-        for name in free {
+        let wanted = names::for_session(client);
+        for name in names::numbered(&wanted).filter(|name| !taken.contains(name)) {
             match self.create(name).await {
                 // Somebody was faster.
                 Err(HubError::Session(SessionError::NameTaken { .. })) => {}

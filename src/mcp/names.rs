@@ -40,7 +40,8 @@ pub(super) fn numbered(name: &str) -> impl Iterator<Item = String> {
 
 /// A text for people: cut, and without what could make it look like another.
 pub(super) fn shown(text: &str, chars: usize) -> String {
-    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
     let fits = |c: char| if (c.is_control() && c != '\n') || turns(c) { '\u{fffd}' } else { c };
     let mut cut: String = text.chars().take(chars).map(fits).collect();
     if text.chars().nth(chars).is_some() {

@@ -1,5 +1,6 @@
 //! The tools as clients see them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
@@ -14,15 +15,14 @@ use crate::tools::{Effect, ToolDescription};
 /// What a client may call: of the workspace's tools those that are offered and that its session may use, and those for
 /// sessions.
 pub(super) fn tools(client: &Client) -> Vec<Tool> {
-    let session = client.known();
-    let limited = session.as_ref().and_then(|session| session.limits().tools.clone());
+    let limited = limited(client);
     let may_use = |name: &str| limited.as_ref().is_none_or(|names| names.contains(name));
     let world = is_open(&client.workspace());
     let known = client.hub().options().tools.describe();
     let offered = known.into_iter().filter(|tool| client.options().offers(tool.name) && may_use(tool.name));
     let mut tools: Vec<Tool> = offered.map(|tool| of_workspace(tool, world)).collect();
     if client.options().reaches_all() {
-        tools.extend(orchestrate::tools());
+        tools.extend(orchestrate::tools().into_iter().filter(|tool| may_use(&tool.name)));
     }
     tools
 }
@@ -30,6 +30,16 @@ pub(super) fn tools(client: &Client) -> Vec<Tool> {
 /// Whether a workspace's tool of that name is there and offered.
 pub(super) fn has(client: &Client, name: &str) -> bool {
     client.options().offers(name) && client.hub().options().tools.names().any(|known| known == name)
+}
+
+/// Whether the client may use the tool of that name for sessions, if there is one.
+pub(super) fn has_session_tool(client: &Client, name: &str) -> bool {
+    client.options().reaches_all() && limited(client).is_none_or(|names| names.contains(name))
+}
+
+/// The only tools that the client's session may use, where that is limited.
+fn limited(client: &Client) -> Option<BTreeSet<String>> {
+    client.known()?.limits().tools.clone()
 }
 
 /// Whether commands reach anything but the workspace: this machine, or the network.

@@ -37,7 +37,12 @@ pub(super) struct Progress {
 
 impl Progress {
     /// It must be called before the call begins.
-    pub(super) fn new(peer: &Peer<RoleServer>, token: ProgressToken, session: &Session, call: &Arc<OnceLock<Seq>>) -> Self {
+    pub(super) fn new(
+        peer: &Peer<RoleServer>,
+        token: ProgressToken,
+        session: &Session,
+        call: &Arc<OnceLock<Seq>>,
+    ) -> Self {
         let mut ticks = tokio::time::interval(PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         Self {

@@ -216,7 +216,7 @@ impl Dispatcher {
         let size = json_bytes(&call.params);
         let mut open = OpenCall::begin(&self.session, &call, size)?;
         // Who made the call anew with the same cell knows the first position only.
-        drop(call.position.set(open.call));
+        let _ = call.position.set(open.call);
         let answer = self.perform(&mut open, call, size).await;
         if let Some(context) = &mut open.context {
             context.stop_running().await;

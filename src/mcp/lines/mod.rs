@@ -26,11 +26,10 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::MESSAGE_MAX;
 use reader::{Line, LineReader};
 use under_way::UnderWay;
 
-/// Bytes of one message; a call's parameters have a limit of their own below that.
-const LINE_MAX: usize = 8 << 20;
 /// Requests that are under way at once.
 const UNDER_WAY_MAX: usize = 64;
 /// Bytes of requests that wait.
@@ -58,7 +57,7 @@ pub(super) struct Lines<R, W> {
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
     pub(super) fn new(input: R, output: W, gone: CancellationToken) -> Self {
         Self {
-            reader: LineReader::new(input, LINE_MAX),
+            reader: LineReader::new(input, MESSAGE_MAX),
             writer: Arc::new(Mutex::new(output)),
             under_way: UnderWay::default(),
             waiting: VecDeque::new(),
@@ -88,7 +87,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         let bytes = match line {
             Line::Whole(bytes) => bytes,
             Line::TooLong => {
-                let what = format!("a message has at most {LINE_MAX} bytes; this one was not read");
+                let what = format!("a message has at most {MESSAGE_MAX} bytes; this one was not read");
                 self.refuse(None, ErrorCode::INVALID_REQUEST, &what);
                 return None;
             }

@@ -23,7 +23,13 @@ pub(super) enum Line {
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
     pub(super) fn new(input: R, limit: usize) -> Self {
-        Self { input: BufReader::with_capacity(64 << 10, input), limit, line: Vec::new(), skips: false, has_ended: false }
+        Self {
+            input: BufReader::with_capacity(64 << 10, input),
+            limit,
+            line: Vec::new(),
+            skips: false,
+            has_ended: false,
+        }
     }
 
     /// Whether nothing more comes.

@@ -44,7 +44,9 @@ pub(super) fn list(client: &Client, page: Option<PaginatedRequestParams>) -> Res
     let Some(session) = client.known() else { return Ok(ListResourcesResult::default()) };
     let after = match &cursor {
         None => None,
-        Some(cursor) => Some(read_cursor(cursor).ok_or_else(|| ErrorData::invalid_params("there is no such cursor", None))?),
+        Some(cursor) => {
+            Some(read_cursor(cursor).ok_or_else(|| ErrorData::invalid_params("there is no such cursor", None))?)
+        }
     };
     list_of(&session, after.as_ref()).map_err(|error| ErrorData::internal_error(error.to_string(), None))
 }

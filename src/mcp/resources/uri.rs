@@ -131,7 +131,9 @@ impl fmt::Display for Address {
             What::File { path, at: position } => {
                 write!(f, "files/{}{}", encoded(path.as_bytes(), true), at(position))
             }
-            What::Slice { name, at: position } => write!(f, "state/{}{}", encoded(name.as_bytes(), false), at(position)),
+            What::Slice { name, at: position } => {
+                write!(f, "state/{}{}", encoded(name.as_bytes(), false), at(position))
+            }
             What::Log { from, limit } => {
                 write!(f, "log")?;
                 from.map_or(Ok(()), |from| write!(f, "?from={from}&limit={limit}"))
@@ -228,11 +230,26 @@ mod tests {
     fn anything_else_is_refused() {
         let long = format!("foldspace://demo/files/{}", "x/".repeat(40_000));
         let uris = [
-            "", "file:///etc/passwd", "foldspace://", "foldspace://demo", "foldspace:///files/a", "foldspace://demo/x/y",
-            "foldspace://demo/files/../a", "foldspace://demo/files/%2e%2e/a", "foldspace://demo/files/a%", "foldspace://%ff/log", "foldspace://demo/files/%00",
-            "foldspace://demo/files/a?at=x", "foldspace://demo/files/a?at=--1", "foldspace://demo/files/a?at=99999999999999999999",
-            "foldspace://demo/log?limit=0", "foldspace://demo/log?limit=1001", "foldspace://demo/log/x", "foldspace://demo/state/",
-            "foldspace://demo/files/a?at", &long,
+            "",
+            "file:///etc/passwd",
+            "foldspace://",
+            "foldspace://demo",
+            "foldspace:///files/a",
+            "foldspace://demo/x/y",
+            "foldspace://demo/files/../a",
+            "foldspace://demo/files/%2e%2e/a",
+            "foldspace://demo/files/a%",
+            "foldspace://%ff/log",
+            "foldspace://demo/files/%00",
+            "foldspace://demo/files/a?at=x",
+            "foldspace://demo/files/a?at=--1",
+            "foldspace://demo/files/a?at=99999999999999999999",
+            "foldspace://demo/log?limit=0",
+            "foldspace://demo/log?limit=1001",
+            "foldspace://demo/log/x",
+            "foldspace://demo/state/",
+            "foldspace://demo/files/a?at",
+            &long,
         ];
         for uri in uris {
             let error = Address::parse(uri).err().map(|error| error.to_string());
