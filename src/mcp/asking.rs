@@ -49,15 +49,18 @@ pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
 }
 
 impl Question {
-    /// Asks by a request of its own, until it is answered or the call does not wait any more.
-    pub(super) async fn ask(mut self, peer: &Peer<RoleServer>) {
+    /// Asks by a request of its own; none when the call does not wait any more.
+    pub(super) async fn ask(&mut self, peer: &Peer<RoleServer>) -> Option<Answer> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form()));
         let asked = tokio::select! {
             asked = ask(peer, request) => asked,
-            () = self.reply.closed() => return,
+            () = self.reply.closed() => return None,
         };
-        let answer = asked.unwrap_or_else(|error| Answer::Refuse(format!("the person could not be asked: {error}")));
-        // The call may have ended meanwhile.
+        Some(asked.unwrap_or_else(|error| Answer::Refuse(format!("the person could not be asked: {error}"))))
+    }
+
+    /// Tells the call what was said. It may have ended meanwhile.
+    pub(super) fn answer(self, answer: Answer) {
         drop(self.reply.send(answer));
     }
 
@@ -74,7 +77,7 @@ impl Question {
             Some(Err(error)) => Answer::Refuse(format!("the answer could not be read: {error}")),
             None => Answer::Refuse("the client gave no answer".to_owned()),
         };
-        drop(self.reply.send(answer));
+        self.answer(answer);
     }
 
     fn form(&self) -> ElicitRequestParams {

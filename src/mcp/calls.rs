@@ -146,6 +146,7 @@ async fn follow(
         (Some(token), Some(session)) => Some(Progress::new(&context.peer, token, &session, &running.position)),
         _ => None,
     };
+    let mut unanswered = None;
     loop {
         tokio::select! {
             biased;
@@ -160,15 +161,11 @@ async fn follow(
                 }
                 .into());
             }
-            Some(question) = running.questions.recv() => {
+            Some(question) = running.questions.recv(), if unanswered.is_none() => {
                 if comes_back(context) {
                     return Ok(park(client, running, question).into());
                 }
-                tokio::select! {
-                    () = question.ask(&context.peer) => {}
-                    () = context.ct.cancelled() => {}
-                    () = client.gone.cancelled() => {}
-                }
+                unanswered = put(client, &running, question, context).await;
             }
             () = due(&mut progress) => {
                 if let Some(progress) = &mut progress {
@@ -177,6 +174,29 @@ async fn follow(
             }
         }
     }
+}
+
+/// Asks the person. A question that was taken back is kept until its call has ended: without it, that would be refused
+/// and not interrupted.
+async fn put(
+    client: &Client,
+    running: &Running,
+    mut question: Question,
+    context: &RequestContext<RoleServer>,
+) -> Option<Question> {
+    let answer = tokio::select! {
+        answer = question.ask(&context.peer) => answer,
+        () = context.ct.cancelled() => None,
+        () = client.gone.cancelled() => None,
+    };
+    match answer {
+        Some(answer) => question.answer(answer),
+        None => {
+            running.cancel.cancel();
+            return Some(question);
+        }
+    }
+    None
 }
 
 async fn due(progress: &mut Option<Progress>) {

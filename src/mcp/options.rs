@@ -39,7 +39,7 @@ impl ToolGroup {
     }
 
     /// The group of a workspace's tool; none for a tool of somebody's own.
-    pub(super) fn of(tool: &str) -> Option<Self> {
+    pub fn of(tool: &str) -> Option<Self> {
         match tool {
             "ls" | "read_file" | "write_file" | "edit_file" | "glob" | "grep" | "rm" => Some(Self::Files),
             "shell_execute" => Some(Self::Shell),

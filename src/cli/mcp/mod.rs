@@ -117,13 +117,12 @@ impl Mcp {
     }
 }
 
-/// The tools that sessions have: one of them only where it is wished for.
+/// The workspace's tools that are offered, so that no others are spoken of.
 fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
-    let tools = Tools::standard();
-    if !groups.contains(&ToolGroup::PodmanShell) {
-        return Ok(tools);
-    }
-    tools.with(PodmanShellTool).map_err(|error| Failure::new(Exit::Failed, error.to_string()))
+    let all = Tools::standard().with(PodmanShellTool);
+    let all = all.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let wanted = |name: &&str| ToolGroup::of(name).is_none_or(|group| groups.contains(&group));
+    Ok(all.only(&all.names().filter(wanted).map(str::to_owned).collect()))
 }
 
 /// Serves until the client says no more, or the program is told to end.

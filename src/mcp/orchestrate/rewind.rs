@@ -38,10 +38,12 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     let rewound = open.rewind(to, options).await?;
     let document = view::rewound(open.session(), &rewound, params.dry_run);
     let name = open.session().name();
-    let (would, count) = (if params.dry_run { "would be" } else { "is" }, rewound.changes.len());
-    let text = format!(
-        "session {name} {would} as it was at {to}, with {count} entries changed; a rewind to {} undoes that",
-        rewound.from
-    );
+    let (count, from) = (rewound.changes.len(), rewound.from);
+    let text = match params.dry_run {
+        true => format!("session {name} would be as it was at {to}, with {count} entries changed"),
+        false => {
+            format!("session {name} is as it was at {to}, with {count} entries changed; a rewind to {from} undoes that")
+        }
+    };
     Done::new(text, &document)?.fitting("the rewind is done; session_diff shows what changed where")
 }
