@@ -138,13 +138,16 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     /// Answers what is no message, as far as it can be answered.
     fn refuse_line(&mut self, bytes: &[u8]) {
         let Ok(value) = serde_json::from_slice::<Value>(bytes) else {
-            return self.refuse(None, ErrorCode::PARSE_ERROR, "this line is no JSON");
+            return self.refuse(None, ErrorCode::PARSE_ERROR, "this line is no JSON, or nested too deep");
         };
         let id = value.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
         match &value {
             Value::Array(_) => {
                 let what = "batches are not taken; send each message as a line of its own";
                 self.refuse(None, ErrorCode::INVALID_REQUEST, what);
+            }
+            Value::Object(fields) if id.is_some() && fields.get("method").is_some_and(Value::is_string) => {
+                self.refuse(id.as_ref(), ErrorCode::INVALID_PARAMS, "the parameters of a request are an object");
             }
             // A notification is never answered.
             Value::Object(fields) if fields.contains_key("method") && !fields.contains_key("id") => {}
