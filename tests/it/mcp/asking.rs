@@ -92,6 +92,7 @@ fn who_can_not_be_asked_is_told_how_to_allow() {
     let refused = client.failed("shell_execute", json!({ "command": "touch x" }));
     assert!(refused.contains("nothing allows touch") && refused.contains("--allow PROGRAM"), "{refused}");
     assert!(refused.contains("--yes"), "{refused}");
+    client.leave();
     let mut client = world.on_host(&["--yes", "--session", "other"]);
     client.done("shell_execute", json!({ "command": "touch x" }));
     let denied = client.failed("shell_execute", json!({ "command": "rm -rf /" }));

@@ -101,7 +101,7 @@ fn thousands_of_requests_are_all_answered() {
     let mut input = client.input.take().unwrap();
     let asking = std::thread::spawn(move || {
         for id in 0..COUNT {
-            let method = if id % 100 == 0 { "tools/call" } else { "tools/list" };
+            let method = if id % 100 == 0 { "tools/call" } else { "ping" };
             let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "name": "ls" } });
             input.write_all(format!("{message}\n").as_bytes()).unwrap();
         }

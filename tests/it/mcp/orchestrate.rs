@@ -91,7 +91,7 @@ fn a_session_goes_back_and_forth() {
     let dry = client.done("session_rewind", json!({ "to": 4, "dry_run": true }));
     assert_eq!(dry["recorded"], Value::Null);
     let rewound = client.done("session_rewind", json!({ "to": 4 }));
-    assert_eq!(client.done("glob", json!({ "pattern": "*" }))["paths"], json!(["/a.txt"]));
+    assert_eq!(client.done("glob", json!({ "pattern": "*" }))["matches"], json!(["/a.txt"]));
     client.done("session_rewind", json!({ "to": rewound["from"] }));
     assert_eq!(client.done("read_file", json!({ "file_path": "a.txt" }))["content"], "eins\n");
     assert!(client.failed("session_rewind", json!({ "to": 9999 })).contains("9999"));

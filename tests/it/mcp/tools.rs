@@ -17,11 +17,13 @@ fn the_chosen_groups_are_offered() {
     let usual =
         ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "shell_execute", "write_file"];
     assert_eq!(names(&mut client), usual);
+    client.leave();
     let mut client = world.client(&["--tools", "shell,podman_shell"]);
     assert_eq!(names(&mut client), ["podman_shell", "shell_execute"]);
     let answer = client.ask("tools/call", json!({ "name": "ls", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602);
     assert_eq!(answer["error"]["message"], "there is no tool ls; there are podman_shell, shell_execute");
+    client.leave();
     let mut client = world.client(&["--tools", "all"]);
     assert_eq!(names(&mut client).len(), 17);
     let refused = world.run(&["mcp", "--tools", "files,nothing"]);
@@ -42,9 +44,9 @@ fn hints(client: &mut super::Client) -> Vec<(String, [bool; 4])> {
 
 #[test]
 fn annotations_say_what_is_so() {
-    let world = World::new();
+    let (world, another) = (World::new(), World::new());
     let mut closed = world.client(&["--tools", "files,shell,sessions"]);
-    let mut open = world.on_host(&["--tools", "files,shell"]);
+    let mut open = another.on_host(&["--tools", "files,shell"]);
     let (closed, open) = (hints(&mut closed), hints(&mut open));
     let of = |hints: &[(String, [bool; 4])], name: &str| hints.iter().find(|(tool, _)| tool == name).unwrap().1;
     for name in ["ls", "read_file", "glob", "grep", "session_log", "session_state", "session_diff"] {
@@ -85,7 +87,7 @@ fn every_tool_can_be_called() {
     let edit = json!({ "file_path": "src/a.txt", "old_string": "two", "new_string": "zwei" });
     assert_eq!(client.done("edit_file", edit)["replacements"], 1);
     assert_eq!(client.done("ls", json!({ "path": "src" }))["entries"][0]["name"], "a.txt");
-    assert_eq!(client.done("glob", json!({ "pattern": "**/*.txt" }))["paths"], json!(["/src/a.txt"]));
+    assert_eq!(client.done("glob", json!({ "pattern": "**/*.txt" }))["matches"], json!(["/src/a.txt"]));
     assert_eq!(client.done("grep", json!({ "pattern": "zwei" }))["matches"][0]["line_number"], 2);
     assert_eq!(client.done("shell_execute", json!({ "command": "cat src/a.txt" }))["stdout"], "one\nzwei\n");
     assert_eq!(client.done("evaluate_python", json!({ "code": "print(6 * 7)" }))["stdout"], "42\n");
