@@ -85,7 +85,8 @@ pub use engine::snapshot::{Keep, SnapshotPolicy};
 pub use engine::state::State;
 pub use engine::store::{
     Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, Lease, LeaseHolder, LocalStore,
-    LocalStoreOptions, MemoryStore, Pending, Problem, SessionEntry, Snapshot, StorageUse, StoreError, Visitor,
+    LocalStoreOptions, MemoryStore, NamingTurn, Pending, Problem, SessionEntry, SharedStore, Snapshot, StorageUse,
+    StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
 pub use hub::{Hub, HubError, HubOptions, OpenSession};
