@@ -41,6 +41,7 @@ mod engine;
 mod hub;
 mod reducers;
 mod tools;
+pub mod view;
 
 pub use backends::{
     BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,

@@ -9,9 +9,8 @@ use clap::ValueEnum;
 use foldspace::{
     BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions, Predicate,
     PredicateError, ProbeRecord, Seq, Session, ShellCommand, Verdict, VirtualFileSystem, WorkspaceSpec, bisect,
-    bisect_slices, first_position,
+    bisect_slices, first_position, view,
 };
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Failure};
@@ -19,7 +18,7 @@ use super::interrupt::Signals;
 use super::output::{self, BAD, BOLD, DIM, GOOD, ODD, Out};
 use super::outside::Home;
 use super::position::Position;
-use super::{Globals, calls, diffs, events, open, text, workspace};
+use super::{Globals, diffs, events, open, text, workspace};
 
 /// Finds the first change of a session after which a command fails
 ///
@@ -112,7 +111,7 @@ impl Bisect {
         }
         let report = super::block_on(search(&bisection, out))??;
         match out.is_json() {
-            true => out.document(&as_json(&bisection, &report)?)?,
+            true => out.document(&view::bisected(&bisection.session, &report)?)?,
             false => show(&bisection.session, &report, out)?,
         }
         Ok(Exit::Ok)
@@ -240,7 +239,7 @@ fn show_change(session: &Session, before: Seq, seq: Seq, out: &mut Out) -> Resul
     let (old, new) =
         (VirtualFileSystem::of(&session.state_at(before)?), VirtualFileSystem::of(&session.state_at(seq)?));
     for change in old.diff(&new) {
-        diffs::patches(session, &change)?.iter().try_for_each(|patch| patch.show(out))?;
+        view::patches(session, &change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;
     }
     Ok(())
 }
@@ -250,61 +249,13 @@ fn left_out(report: &BisectReport) -> BTreeSet<&EntryPath> {
     report.checks.iter().chain(&report.probes).flat_map(|record| &record.left_out).collect()
 }
 
-fn record_json(record: &ProbeRecord) -> Value {
-    json!({
-        "seq": record.seq,
-        "verdict": word(record.verdict),
-        "exit_code": record.exit_code,
-        "timed_out": record.timed_out,
-        "micros": record.micros,
-        "stdout": record.stdout.text(SHOWN).0,
-        "stderr": record.stderr.text(SHOWN).0,
-    })
-}
-
-/// Bytes of what a probe printed that are given.
-const SHOWN: usize = 4096;
-
-fn as_json(bisection: &Bisection, report: &BisectReport) -> Result<Value, Failure> {
-    let records = |records: &[ProbeRecord]| records.iter().map(record_json).collect::<Vec<_>>();
-    let mut value = found_json(&bisection.session, &report.found)?;
-    value["ends"] = json!({ "good": report.ends.0, "bad": report.ends.1 });
-    value["between"] = json!(report.changes);
-    value["checks"] = json!(records(&report.checks));
-    value["probes"] = json!(records(&report.probes));
-    value["several"] = json!(report.is_odd);
-    value["left_out"] = json!(left_out(report));
-    Ok(value)
-}
-
-fn found_json(session: &Session, found: &BisectFound) -> Result<Value, Failure> {
-    let (mut before, mut list) = (found.good, Vec::new());
-    for seq in &found.bad {
-        let event = session.event(*seq)?;
-        let (old, new) =
-            (VirtualFileSystem::of(&session.state_at(before)?), VirtualFileSystem::of(&session.state_at(*seq)?));
-        let changes: Result<Vec<Value>, Failure> =
-            old.diff(&new).iter().map(|change| diffs::as_json(session, change)).collect();
-        let call = event.call.map(|call| session.event(call)).transpose()?;
-        let call = call.map(|call| events::as_json(session, &call.view()));
-        let call = call.map(|call| calls::whole(session, &call));
-        list.push(json!({ "seq": seq, "agent": event.agent, "time": event.time, "call": call, "changes": changes? }));
-        before = *seq;
-    }
-    let first = if found.bad.len() == 1 { found.bad.first() } else { None };
-    Ok(json!({ "good": found.good, "first_bad": first, "bad": list }))
-}
-
 fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: &mut Out) -> Result<Exit, Failure> {
-    let (found, looks) = bisect_slices(session, predicate, good, bad)?;
+    let looked = bisect_slices(session, predicate, good, bad)?;
     if out.is_json() {
-        let mut value = found_json(session, &found)?;
-        value["ends"] = json!({ "good": good, "bad": bad });
-        value["looks"] = looks.iter().map(|(seq, holds)| json!({ "seq": seq, "holds": holds })).collect();
-        value["predicate"] = json!(predicate.text());
-        out.document(&value)?;
+        out.document(&view::bisected_by_slice(session, predicate, (good, bad), &looked)?)?;
         return Ok(Exit::Ok);
     }
+    let (found, looks) = looked;
     for (seq, holds) in &looks {
         let (style, word) = if *holds { (BAD, "holds") } else { (GOOD, "does not hold") };
         out.line(out.paint(style, format!("{seq:>6}  {word}")))?;
@@ -319,6 +270,9 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
     ))?;
     Ok(Exit::Ok)
 }
+
+/// Bytes of what a probe printed that an error is told with.
+const GIVEN: usize = 4096;
 
 impl From<BisectError> for Failure {
     fn from(error: BisectError) -> Self {
@@ -348,9 +302,9 @@ impl From<BisectError> for Failure {
 
 /// A hint, and the end of what the command printed.
 fn printed(record: &ProbeRecord, hint: &str) -> String {
-    let mut text = record.stderr.text(SHOWN).0;
+    let mut text = record.stderr.text(GIVEN).0;
     if text.trim().is_empty() {
-        text = record.stdout.text(SHOWN).0;
+        text = record.stdout.text(GIVEN).0;
     }
     let lines: Vec<&str> = text.lines().rev().take(5).collect();
     let shown: String = lines.into_iter().rev().map(|line| format!("\n  {line}")).collect();

@@ -1,5 +1,6 @@
 //! `foldspace cat`: the contents of a file.
 
+use foldspace::view;
 use foldspace::{EntryPath, VirtualFileSystem};
 use serde_json::json;
 
@@ -40,7 +41,7 @@ impl Cat {
                 out.raw(&bytes)?;
                 continue;
             }
-            let mut value = tree::as_json(&path, entry);
+            let mut value = json!(view::entry(&path, entry));
             // What is no text is told by its digest, `content`, only.
             value["contents_text"] = json!(std::str::from_utf8(&bytes).ok());
             list.push(value);

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use foldspace::view;
 use foldspace::{
     AllowedRoots, ChildError, ChildLimits, Dispatcher, Isolation, MountSpec, NewChild, Nursery, Session, mounts_of,
 };
-use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -227,19 +227,9 @@ fn show(
     at: Option<u64>,
     out: &mut Out,
 ) -> Result<(), Failure> {
-    let at = child.origin().filter(|_| isolation != Isolation::Shared).map_or(at, |origin| Some(origin.at));
+    let document = view::child(parent, child, isolation, at);
     if out.is_json() {
-        return out.document(&json!({
-            "session": child.id(),
-            "name": child.name(),
-            "isolation": isolation,
-            "at": at,
-            "parent": parent.id(),
-            "parent_name": parent.name(),
-            "agent": &**child.agent(),
-            "backend": child.backend(),
-            "limits": child.limits(),
-        }));
+        return out.document(&document);
     }
     let name = out.paint(BOLD, text::one_line(child.name(), 80));
     let parent = text::one_line(parent.name(), 80);
@@ -249,7 +239,7 @@ fn show(
             out.line(format!("agent {agent} shares session {name}: `foldspace exec {name} --agent {agent} -- CMD`"))
         }
         Isolation::Fork => {
-            let at = at.unwrap_or_default();
+            let at = document.at.unwrap_or_default();
             out.line(format!("session {name} ({}) is {parent} as of event {at}", child.id().short()))
         }
         Isolation::Full => {

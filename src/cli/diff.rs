@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use foldspace::view::{self, Patch};
 use foldspace::{Change, EntryPath, VirtualFileSystem};
-use serde_json::Value;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -54,8 +54,7 @@ impl Diff {
         let concerned = |change: &Change, path: &EntryPath| change.path() == path || change.path().is_below(path);
         changes.retain(|change| path.as_ref().is_none_or(|path| concerned(change, path)));
         if out.is_json() {
-            let list: Result<Vec<Value>, Failure> =
-                changes.iter().map(|change| diffs::as_json(&found.session, change)).collect();
+            let list: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&found.session, change)).collect();
             out.document(&list?)?;
             return Ok(Exit::Ok);
         }
@@ -67,9 +66,9 @@ impl Diff {
         }
         let mut patches = Vec::new();
         for change in &changes {
-            patches.extend(diffs::patches(&found.session, change)?);
+            patches.extend(view::patches(&found.session, change)?);
             if !self.stat {
-                patches.drain(..).try_for_each(|patch| patch.show(out))?;
+                patches.drain(..).try_for_each(|patch| diffs::show(&patch, out))?;
             }
         }
         if self.stat {
@@ -98,14 +97,14 @@ fn is_directory(change: &Change) -> bool {
     }
 }
 
-fn show_stat(patches: &[diffs::Patch], entries: usize, out: &mut Out) -> Result<(), Failure> {
+fn show_stat(patches: &[Patch], entries: usize, out: &mut Out) -> Result<(), Failure> {
     let mut table = Table::default();
     for patch in patches {
-        let counts = patch.counts(out);
+        let counts = diffs::counts(patch, out);
         table.row([Cell::left(patch.change), Cell::left(&patch.path), Cell::left(counts)]);
     }
     table.show(out)?;
-    let sum = |pick: fn(&diffs::Patch) -> u64| patches.iter().map(pick).sum::<u64>();
+    let sum = |pick: fn(&Patch) -> u64| patches.iter().map(pick).sum::<u64>();
     let (added, removed) = (sum(|patch| patch.added), sum(|patch| patch.removed));
     let (plus, minus) = (out.paint(GOOD, format!("+{added}")), out.paint(BAD, format!("-{removed}")));
     out.line(format!("{} changed, {plus} {minus}", text::count(entries as u64, "entry")))

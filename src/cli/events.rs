@@ -7,8 +7,9 @@ use foldspace::{
     CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
     DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, MountHydrated, Node, PolicyDecision, Recorded,
     Seq, Session, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile, WriteMode,
+    view::status_word,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::exit::Failure;
 use super::output::{BAD, DIM, GOOD, NOTED, ODD, PLAIN};
@@ -34,20 +35,6 @@ pub(super) fn each(
         })?;
     }
     outcome
-}
-
-/// An event as JSON: where, when and by whom it was recorded, and what it says.
-pub(super) fn as_json(session: &Session, event: &EventRef<'_>) -> Value {
-    json!({
-        "session": event.session,
-        "seq": event.seq,
-        "time": event.time,
-        "call": event.call,
-        "agent": event.agent,
-        "kind": event.kind,
-        "version": event.version,
-        "event": session.event_json(event),
-    })
 }
 
 /// The style of an event's kind.
@@ -225,15 +212,6 @@ pub(super) fn ending_style(status: CallStatus, result: &Value) -> Style {
         CallStatus::Ok if did_well(status, result) => GOOD,
         CallStatus::Ok | CallStatus::Interrupted => ODD,
         CallStatus::Error => BAD,
-    }
-}
-
-/// What a call's status is called.
-pub(crate) fn status_word(status: CallStatus) -> &'static str {
-    match status {
-        CallStatus::Ok => "ok",
-        CallStatus::Error => "error",
-        CallStatus::Interrupted => "interrupted",
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foldspace::view;
 use foldspace::{
     Entry, EntryPath, Node, PathChange, Seq, Session, SessionChange, SessionId, history_through_merges, path_history,
 };
@@ -70,7 +71,7 @@ impl History {
             let mut table = Table::default();
             table.row(cells(found.session.id(), change));
             table.show(out)?;
-            patches(&found.session, &change.change)?.iter().try_for_each(|patch| patch.show(out))?;
+            patches(&found.session, &change.change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;
         }
         Ok(Exit::Ok)
     }
@@ -92,14 +93,14 @@ impl History {
         };
         value["what"] = json!(change.what());
         if self.patch {
-            value["patch"] = patches(session, change)?.iter().map(diffs::Patch::text).collect::<String>().into();
+            value["patch"] = patches(session, change)?.iter().map(view::Patch::text).collect::<String>().into();
         }
         Ok(value)
     }
 }
 
 /// What an event did to an entry. A file that was moved is compared with what it was.
-fn patches(session: &Session, change: &PathChange) -> Result<Vec<diffs::Patch>, Failure> {
+fn patches(session: &Session, change: &PathChange) -> Result<Vec<view::Patch>, Failure> {
     // A patch is of what stands there; the rest of an entry is no part of it.
     let entry =
         |node: &Node| Entry { node: node.clone(), version: 0, created_at: change.time, updated_at: change.time };
@@ -113,7 +114,7 @@ fn patches(session: &Session, change: &PathChange) -> Result<Vec<diffs::Patch>, 
         (Some(before), Some(after)) => foldspace::Change::Changed { path: change.path.clone(), before, after },
         _ => return Ok(Vec::new()),
     };
-    diffs::patches(session, &change)
+    Ok(view::patches(session, &change)?)
 }
 
 fn cells(asked: SessionId, by: &SessionChange) -> [Cell; 7] {

@@ -3,12 +3,13 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use foldspace::view::{self, Call, Calls};
 use foldspace::{EventRef, Filter, Seq, Session, Timestamp};
 use globset::GlobMatcher;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::Globals;
-use super::calls::{self, Call, Calls};
+use super::calls;
 use super::exit::{Exit, Failure};
 use super::open::{self, Found};
 use super::output::{DIM, Out};
@@ -74,7 +75,7 @@ impl Log {
     }
 
     fn wants(&self, event: &EventRef<'_>, glob: Option<&GlobMatcher>) -> bool {
-        let path = || calls::path_of(event);
+        let path = || view::path_of(event);
         (self.kind.is_empty() || self.kind.iter().any(|kind| kind.eq_ignore_ascii_case(event.kind)))
             && self.agent.as_ref().is_none_or(|agent| *agent == event.agent)
             && glob.is_none_or(|glob| path().is_some_and(|path| tree::fits(glob, &path)))
@@ -123,7 +124,7 @@ impl Lines<'_> {
 
     /// Shows the calls that have not ended.
     fn end(&mut self, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
-        while let Some(call) = self.calls.next() {
+        while let Some(call) = self.calls.next_begun() {
             self.show(&call, out, held)?;
         }
         Ok(())
@@ -165,7 +166,7 @@ impl<'a> View<'a> {
 
     fn event(&self, event: &EventRef<'_>, out: &Out) -> Line {
         if out.is_json() {
-            return Line::Json(events::as_json(self.session, event));
+            return Line::Json(json!(view::event(self.session, event)));
         }
         let (seq, time) = (format!("{:>1$}", event.seq, self.width), self.time(event.time));
         let kind = out.paint(events::style_of(event.kind), format!("{:<14}", text::one_line(event.kind, 100)));
@@ -179,16 +180,16 @@ impl<'a> View<'a> {
 
     fn call(&self, call: &Call, out: &Out) -> Line {
         if out.is_json() {
-            return Line::Json(call.as_json(self.shared));
+            return Line::Json(json!(call.document(self.shared)));
         }
         let (seq, time) = (format!("{:>1$}", call.call, self.width), out.paint(DIM, self.time(call.started_at)));
-        let status = out.paint(call.style(), format!("{:<11}", call.ending(self.shared)));
-        let duration = format!("{:>8}", call.duration());
+        let status = out.paint(calls::style(call), format!("{:<11}", calls::ending(call, self.shared)));
+        let duration = format!("{:>8}", calls::duration(call));
         let agent = if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) };
         let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(&call.params));
         let mut line = format!("{seq}  {time}  {status}  {duration}  {agent:<8}  {tool:<10}  {subject}");
         if !call.message().is_empty() {
-            line.push_str(&format!("  {}", out.paint(call.style(), text::one_line(call.message(), 100))));
+            line.push_str(&format!("  {}", out.paint(calls::style(call), text::one_line(call.message(), 100))));
         }
         Line::Text(line.trim_end().to_owned())
     }

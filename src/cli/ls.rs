@@ -1,7 +1,6 @@
 //! `foldspace ls`: the entries of a directory.
 
-use foldspace::{Entry, EntryPath, VirtualFileSystem};
-use serde_json::Value;
+use foldspace::{Entry, EntryPath, VirtualFileSystem, view};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -42,7 +41,7 @@ impl Ls {
             (false, _) => vec![(&path, tree::entry(&files, &path, &state)?)],
         };
         if out.is_json() {
-            let list: Vec<Value> = entries.iter().map(|(path, entry)| tree::as_json(path, entry)).collect();
+            let list: Vec<_> = entries.iter().map(|(path, entry)| view::entry(path, entry)).collect();
             out.document(&list)?;
             return Ok(Exit::Ok);
         }

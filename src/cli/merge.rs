@@ -1,10 +1,10 @@
 //! `foldspace merge`: a child's changes come into its parent.
 
+use foldspace::view;
 use foldspace::{
     EntryPath, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node, Session,
     StoreError, merge_child, preview_merge,
 };
-use serde_json::{Value, json};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -67,7 +67,7 @@ impl Merge {
             output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
         }
         if out.is_json() {
-            out.document(&self.as_json(&report, &parent)?)?;
+            out.document(&view::merged(&report, &parent, self.dry_run))?;
             return Ok(if report.outcome == MergeOutcome::Conflicted { Exit::Failed } else { Exit::Ok });
         }
         self.show(&report, &parent, out)
@@ -126,16 +126,6 @@ impl Merge {
         let merged = merge_child(&dispatcher, child, choices).await;
         dispatcher.close()?;
         Ok(merged?)
-    }
-
-    fn as_json(&self, report: &MergeReport, parent: &Session) -> Result<Value, Failure> {
-        let mut value = serde_json::to_value(report).map_err(|e| Failure::io("write", "JSON", &e.into()))?;
-        if let Value::Object(fields) = &mut value {
-            fields.insert("into".to_owned(), json!(parent.id()));
-            fields.insert("into_name".to_owned(), json!(parent.name()));
-            fields.insert("dry_run".to_owned(), json!(self.dry_run));
-        }
-        Ok(value)
     }
 
     fn show(&self, report: &MergeReport, parent: &Session, out: &mut Out) -> Result<Exit, Failure> {

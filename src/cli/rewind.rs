@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foldspace::view;
 use foldspace::{CaptureBudget, Change, EntryPath, RewindError, RewindOptions, Rewound, rewind};
 use serde_json::json;
 
@@ -65,18 +66,7 @@ impl Rewind {
 
     fn show(&self, found: &Found, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         if out.is_json() {
-            return out.document(&json!({
-                "session": found.session.id(),
-                "to": rewound.to,
-                "from": rewound.from,
-                "dry_run": self.dry_run,
-                "refused": null,
-                "recorded": rewound.recorded.map(|(first, last)| json!({ "first": first, "last": last })),
-                "changes": rewound.changes,
-                "slices": rewound.slices,
-                "drift": rewound.drift,
-                "left": rewound.left,
-            }));
+            return out.document(&view::rewound(&found.session, rewound, self.dry_run));
         }
         let name = text::one_line(&found.name, 80);
         if rewound.changes.is_empty() && rewound.slices.is_empty() {

@@ -1,14 +1,14 @@
 //! `foldspace show`: an event, or a call with everything that belongs to it.
 
-use foldspace::{CallStarted, Change, DeleteEntry, Event, Recorded, Seq, Session, VirtualFileSystem, WriteFile};
+use foldspace::view::{self, Call};
+use foldspace::{CallStarted, Change, DeleteEntry, Event, Recorded, Session, VirtualFileSystem, WriteFile};
 use serde_json::{Value, json};
 
 use super::Globals;
-use super::calls::{self, Call, Calls};
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, DIM, NOTED, Out};
 use super::position::Position;
-use super::{diffs, events, open, text};
+use super::{calls, diffs, events, open, text};
 
 /// Shows an event; or, for the number of a call, the call with its parameters, result and changes
 #[derive(Debug, clap::Args)]
@@ -47,7 +47,7 @@ impl Show {
 impl Sight {
     fn of(session: &Session, event: Recorded) -> Result<Self, Failure> {
         let is_call = *event.event.kind == *CallStarted::KIND;
-        let call = if is_call { call_of(session, event.seq)? } else { None };
+        let call = if is_call { view::call_at(session, event.seq)? } else { None };
         let concerned = call.as_ref().map_or(std::slice::from_ref(&event), |(_, events)| events);
         let changes = changes(session, concerned)?;
         Ok(Self { event, call, changes })
@@ -56,15 +56,14 @@ impl Sight {
     fn as_json(&self, session: &Session, shared: bool) -> Result<Value, Failure> {
         let mut call = Value::Null;
         if let Some((known, events)) = &self.call {
-            call = known.as_json(shared);
-            call["params"] = calls::whole(session, &known.params);
-            let result = known.outcome.as_ref().map(|outcome| calls::whole(session, &outcome.end.result));
+            call = json!(known.document(shared));
+            call["params"] = view::whole(session, &known.params);
+            let result = known.outcome.as_ref().map(|outcome| view::whole(session, &outcome.end.result));
             call["result"] = json!(result);
-            call["events"] = events.iter().map(|event| events::as_json(session, &event.view())).collect();
+            call["events"] = events.iter().map(|event| json!(view::event(session, &event.view()))).collect();
         }
-        let changes: Result<Vec<Value>, Failure> =
-            self.changes.iter().map(|change| diffs::as_json(session, change)).collect();
-        let event = events::as_json(session, &self.event.view());
+        let changes: Result<Vec<_>, _> = self.changes.iter().map(|change| view::change(session, change)).collect();
+        let event = view::event(session, &self.event.view());
         Ok(json!({ "event": event, "call": call, "changes": changes? }))
     }
 
@@ -75,26 +74,10 @@ impl Sight {
         }
         for change in &self.changes {
             out.line("")?;
-            diffs::patches(session, change)?.iter().try_for_each(|patch| patch.show(out))?;
+            view::patches(session, change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;
         }
         Ok(())
     }
-}
-
-/// The call that began at a position, with its events.
-fn call_of(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, Failure> {
-    let mut calls = Calls::default();
-    let mut events = Vec::new();
-    let mut ended = None;
-    session.visit(call, &mut |event| {
-        if event.call == Some(call) {
-            calls.take(event);
-            events.push(event.to_recorded());
-        }
-        ended = calls.next_ended();
-        if ended.is_some() { std::ops::ControlFlow::Break(()) } else { std::ops::ControlFlow::Continue(()) }
-    })?;
-    Ok(ended.or_else(|| calls.next()).map(|call| (call, events)))
 }
 
 /// What these events alone changed in the files.
@@ -125,22 +108,22 @@ fn show_event(session: &Session, event: &Recorded, out: &mut Out) -> Result<(), 
         field(out, "agent", &text::one_line(&event.agent, 200))?;
     }
     out.line("")?;
-    let value = calls::whole(session, &session.event_json(&event.view()));
+    let value = view::whole(session, &session.event_json(&event.view()));
     show_value(out, &value)
 }
 
 fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, out: &mut Out) -> Result<(), Failure> {
     let title = out.paint(BOLD, format!("call {}", call.call));
     out.line(format!("{title}  {}", out.paint(NOTED, text::one_line(&call.tool, 100))))?;
-    let status = out.paint(call.style(), call.ending(shared));
-    let lasted = call.outcome.as_ref().map_or(String::new(), |_| format!(" in {}", call.duration()));
+    let status = out.paint(calls::style(call), calls::ending(call, shared));
+    let lasted = call.outcome.as_ref().map_or(String::new(), |_| format!(" in {}", calls::duration(call)));
     field(out, "status", &format!("{status}{lasted}"))?;
     field(out, "time", &text::exact_moment(call.started_at))?;
     if !call.agent.is_empty() {
         field(out, "agent", &text::one_line(&call.agent, 200))?;
     }
     out.line(out.paint(BOLD, "\nparameters"))?;
-    show_value(out, &calls::whole(session, &call.params))?;
+    show_value(out, &view::whole(session, &call.params))?;
     if !call.message().is_empty() {
         out.line(out.paint(BOLD, "\nmessage"))?;
         block(out, call.message())?;
@@ -148,7 +131,7 @@ fn show_call(session: &Session, call: &Call, events: &[Recorded], shared: bool, 
     let result = call.outcome.as_ref().map(|outcome| &outcome.end.result).filter(|result| !result.is_null());
     if let Some(result) = result {
         out.line(out.paint(BOLD, "\nresult"))?;
-        show_value(out, &calls::whole(session, result))?;
+        show_value(out, &view::whole(session, result))?;
     }
     out.line(out.paint(BOLD, "\nevents"))?;
     for event in events {

@@ -1,5 +1,6 @@
 //! `foldspace stat`: everything that is known of an entry.
 
+use foldspace::view;
 use foldspace::{Entry, EntryPath, Node, Seq, Session, VirtualFileSystem, WriteFile};
 use serde_json::{Value, json};
 
@@ -65,7 +66,7 @@ fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Optio
 }
 
 fn as_json(path: &EntryPath, entry: &Entry, writing: Option<&Writing>) -> Value {
-    let mut value = tree::as_json(path, entry);
+    let mut value = json!(view::entry(path, entry));
     let written = |w: &Writing| json!({ "seq": w.seq, "call": w.call, "agent": w.agent });
     value["written_by"] = json!(writing.map(written));
     value

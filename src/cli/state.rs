@@ -1,5 +1,6 @@
 //! `foldspace state`: the slices of a session.
 
+use foldspace::view::{self, SliceDocument};
 use foldspace::{CallFinished, Mounts, Seq, Session, ToolCalls, Usage, VirtualFileSystem};
 use serde_json::{Value, json};
 
@@ -22,15 +23,6 @@ pub(super) struct State {
     at: At,
 }
 
-/// What is told of one slice.
-struct Row {
-    name: &'static str,
-    version: u32,
-    on_rewind: Value,
-    bytes: usize,
-    digest: String,
-}
-
 impl State {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
@@ -41,7 +33,7 @@ impl State {
             Some(wanted) => {
                 let name = slice_name(&state, wanted)?;
                 match out.is_json() {
-                    true => out.document(&value(&state, name)?)?,
+                    true => out.document(&view::slice(&state, name)?)?,
                     false => show(&found.session, &state, name, found.is_worked_in(), out)?,
                 }
             }
@@ -51,54 +43,22 @@ impl State {
 }
 
 fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'static str, Failure> {
-    let slices = state.registry().slices();
-    let found = slices.iter().find(|slice| slice.name.eq_ignore_ascii_case(wanted));
-    found.map(|slice| slice.name).ok_or_else(|| {
-        let names: Vec<_> = slices.iter().map(|slice| slice.name).collect();
+    view::slice_named(state, wanted).ok_or_else(|| {
+        let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
         let failure = Failure::new(Exit::NotFound, format!("there is no slice {wanted:?}"));
         failure.with_hint(format!("there are {}", names.join(", ")))
     })
 }
 
-fn value(state: &foldspace::State, name: &str) -> Result<Value, Failure> {
-    Ok(state.slice_json(name).transpose()?.unwrap_or_default())
-}
-
 fn list(session: &str, state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
-    let digests = state.digests()?;
-    let mut rows = Vec::new();
-    for (slice, (_, digest)) in state.registry().slices().into_iter().zip(digests) {
-        rows.push(Row {
-            name: slice.name,
-            version: slice.version,
-            on_rewind: json!(slice.on_rewind),
-            bytes: value(state, slice.name)?.to_string().len(),
-            digest: digest.to_string(),
-        });
+    let document = view::state(session, state)?;
+    match out.is_json() {
+        true => out.document(&document),
+        false => show_list(session, state, &document.slices, out),
     }
-    if out.is_json() {
-        let slice = |row: &Row| {
-            json!({
-                "slice": row.name,
-                "version": row.version,
-                "on_rewind": row.on_rewind,
-                "json_bytes": row.bytes,
-                "digest": row.digest,
-            })
-        };
-        return out.document(&json!({
-            "session": state.session(),
-            "name": session,
-            "seq": state.seq(),
-            "time": if state.seq() == 0 { Value::Null } else { json!(state.time()) },
-            "unreadable": state.unreadable(),
-            "slices": rows.iter().map(slice).collect::<Vec<_>>(),
-        }));
-    }
-    show_list(session, state, &rows, out)
 }
 
-fn show_list(session: &str, state: &foldspace::State, rows: &[Row], out: &mut Out) -> Result<(), Failure> {
+fn show_list(session: &str, state: &foldspace::State, rows: &[SliceDocument], out: &mut Out) -> Result<(), Failure> {
     let time = if state.seq() == 0 { String::new() } else { format!(", {}", text::exact_moment(state.time())) };
     out.line(format!("{} at {}{time}", out.paint(BOLD, text::one_line(session, 80)), state.seq()))?;
     if state.unreadable() > 0 {
@@ -108,10 +68,10 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[Row], out: &mut Ou
     let mut table = Table::with_titles(&["slice", "on rewind", ">as JSON", "digest"]);
     for row in rows {
         table.row([
-            Cell::left(row.name),
-            Cell::left(row.on_rewind.as_str().unwrap_or_default()),
-            Cell::right(text::size(row.bytes as u64)),
-            Cell::left(&row.digest).styled(DIM),
+            Cell::left(row.slice),
+            Cell::left(json!(row.on_rewind).as_str().unwrap_or_default()),
+            Cell::right(text::size(row.json_bytes as u64)),
+            Cell::left(row.digest.to_string()).styled(DIM),
         ]);
     }
     table.show(out)
@@ -125,7 +85,7 @@ fn show(session: &Session, state: &foldspace::State, name: &str, shared: bool, o
         "Usage" => show_usage(state, out),
         "Mounts" => show_mounts(state, out),
         _ => {
-            let text = serde_json::to_string_pretty(&value(state, name)?).unwrap_or_default();
+            let text = serde_json::to_string_pretty(&view::slice(state, name)?).unwrap_or_default();
             out.line(out.content(&text).into_owned())
         }
     }

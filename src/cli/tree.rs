@@ -3,7 +3,6 @@
 use std::io;
 
 use foldspace::{Entry, EntryPath, Node, Session, State, VirtualFileSystem};
-use serde_json::{Value, json};
 
 use super::exit::{Exit, Failure};
 use super::output::{DIM, DIRECTORY, GOOD, NOTED, ODD, Out};
@@ -41,15 +40,6 @@ pub(super) fn contents(session: &Session, path: &EntryPath, entry: &Entry) -> Re
             Err(failure.with_hint(format!("it points to {target}")))
         }
     }
-}
-
-/// An entry as JSON with its path.
-pub(super) fn as_json(path: &EntryPath, entry: &Entry) -> Value {
-    let mut value = json!({ "path": path });
-    if let (Value::Object(fields), Ok(Value::Object(known))) = (&mut value, serde_json::to_value(entry)) {
-        fields.extend(known);
-    }
-    value
 }
 
 /// What an entry is, in a word.

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use foldspace::view;
 use foldspace::{Change, EntryPath, Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
 use super::{Replay, failure};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output::{BAD, BOLD, DIM, GOOD, NOTED, ODD, Out, PLAIN};
-use crate::cli::{diffs, events, text, tree};
+use crate::cli::{events, text};
 use crate::tui::clean;
 use crate::tui::model::{
     Action, Ask, Difference, Direction, Model, Past, Place, Sheet, Step, Tab, Tone, changed_slices,
@@ -226,7 +227,7 @@ impl Script<'_> {
             "from": step.before,
             "until": step.after,
             "because": because,
-            "event": events::as_json(self.session, &event.view()),
+            "event": view::event(self.session, &event.view()),
             "compared": compared.map(|(from, to)| json!([place(from), place(to)])),
             "shown": self.shown_json(model, step)?,
         }))
@@ -234,7 +235,7 @@ impl Script<'_> {
 
     fn shown_json(&self, model: &Model, step: &Step) -> Result<Value, Failure> {
         let changes = |list: &[Change]| -> Result<Value, Failure> {
-            let list: Result<Vec<Value>, Failure> = list.iter().map(|c| diffs::as_json(self.session, c)).collect();
+            let list: Result<Vec<_>, _> = list.iter().map(|c| view::change(self.session, c)).collect();
             Ok(json!(list?))
         };
         Ok(match self.pane {
@@ -268,8 +269,8 @@ impl Script<'_> {
     fn file_json(&self, path: Option<&EntryPath>, step: &Step) -> Result<Value, Failure> {
         let Some(path) = path else { return Ok(Value::Null) };
         let files = VirtualFileSystem::of(&step.new);
-        let change = step.change(path).map(|change| diffs::as_json(self.session, change)).transpose()?;
-        let entry = files.get(path).map(|entry| tree::as_json(path, entry));
+        let change = step.change(path).map(|change| view::change(self.session, change)).transpose()?;
+        let entry = files.get(path).map(|entry| view::entry(path, entry));
         Ok(json!({ "path": path, "entry": entry, "change": change }))
     }
 }

@@ -1,5 +1,6 @@
 //! Calls that were run again, with every difference.
 
+use foldspace::view::{self, Patch};
 use foldspace::{CallReport, CallVerdict, Change, Divergence, RerunReport, Session};
 use serde_json::{Value, json};
 
@@ -63,7 +64,7 @@ impl Report {
     fn divergence(&self, divergence: &Divergence, out: &mut Out) -> Result<(), Failure> {
         match divergence {
             Divergence::Call { was, is } => pair("call", &shown_call(was), &shown_call(is), out),
-            Divergence::Status { was, is } => pair("status", events::status_word(*was), events::status_word(*is), out),
+            Divergence::Status { was, is } => pair("status", view::status_word(*was), view::status_word(*is), out),
             Divergence::Message { was, is } => texts("message", was, is, out),
             Divergence::Result { at, was, is } => {
                 let name = at.trim_start_matches('/');
@@ -78,7 +79,7 @@ impl Report {
     }
 
     fn file(&self, change: &Change, out: &mut Out) -> Result<(), Failure> {
-        diffs::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| patch.show(out))
+        view::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| diffs::show(patch, out))
     }
 
     /// What came of all, and how the files differ at the end.
@@ -115,8 +116,8 @@ impl Report {
     }
 
     fn summary(&self, report: &RerunReport, kind: &str) -> Result<Value, Failure> {
-        let files: Result<Vec<Value>, Failure> =
-            report.files.iter().map(|change| diffs::as_json_between(&self.was, &self.is, change)).collect();
+        let files: Result<Vec<_>, _> =
+            report.files.iter().map(|change| view::change_between(&self.was, &self.is, change)).collect();
         Ok(json!({
             "type": kind,
             "recorded": self.was.id(),
@@ -149,7 +150,7 @@ impl Report {
         let Divergence::File { change } = divergence else {
             return Ok(serde_json::to_value(divergence).unwrap_or_default());
         };
-        let mut value = diffs::as_json_between(&self.was, &self.is, change)?;
+        let mut value = json!(view::change_between(&self.was, &self.is, change)?);
         if let Value::Object(fields) = &mut value {
             fields.shift_insert(0, "differs".to_owned(), json!("file"));
         }
@@ -162,7 +163,7 @@ fn texts(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> 
     if was.lines().count() <= 1 && is.lines().count() <= 1 {
         return pair(name, &text::one_line(was, 300), &text::one_line(is, 300), out);
     }
-    diffs::Patch::of_texts(name, was, is).show(out)
+    diffs::show(&Patch::of_texts(name, was, is), out)
 }
 
 fn pair(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> {

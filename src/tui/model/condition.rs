@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foldspace::view;
 use foldspace::{
     CallFinished, CallStarted, CallStatus, CommandResult, EntryPath, EvalResult, EventRef, Node, State, WriteFile,
 };
@@ -9,7 +10,6 @@ use globset::{GlobBuilder, GlobMatcher};
 
 use super::past::Past;
 use super::search::Search;
-use crate::cli::calls;
 
 /// Something that holds of a state or does not.
 pub(crate) trait Predicate: Send + Sync {
@@ -88,7 +88,7 @@ impl Condition {
     /// Whether an event meets it; never for one about states.
     pub(crate) fn is_met(&self, past: &Past, event: &EventRef<'_>) -> bool {
         match &self.test {
-            Test::Path(glob) => calls::path_of(event).is_some_and(|path| fits(glob, &path)),
+            Test::Path(glob) => view::path_of(event).is_some_and(|path| fits(glob, &path)),
             Test::Kind(kind) => event.kind.to_lowercase() == *kind,
             Test::Agent(agent) => event.agent == agent,
             Test::Tool(tool) => {
@@ -123,7 +123,7 @@ fn fits(glob: &GlobMatcher, path: &EntryPath) -> bool {
 
 /// Whether an event changes what stands at a path, or below it.
 pub(crate) fn touches(event: &EventRef<'_>, path: &EntryPath) -> bool {
-    calls::path_of(event).is_some_and(|changed| {
+    view::path_of(event).is_some_and(|changed| {
         // A removal takes what is below with it, and so does what takes a directory's place.
         changed == *path || changed.is_below(path) || path.is_below(&changed) && !makes_directory(event)
     })

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use foldspace::view;
 use foldspace::{
     CallFinished, CallStarted, CallStatus, Change, ChildStarted, Digest, Event, EventRef, Recorded, Replay, Seq,
     Session, SessionId, Sessions, State, ToolCalls,
@@ -15,7 +16,7 @@ use serde_json::Value;
 use super::Trouble;
 use super::seek::Leash;
 use super::sheet::Tone;
-use crate::cli::{calls, diffs, events};
+use crate::cli::events;
 
 /// Events that are read together.
 pub(crate) const CHUNK: u64 = 256;
@@ -228,7 +229,7 @@ impl Past {
 
     /// The event as JSON, long texts in it as they were.
     pub(crate) fn json(&self, event: &EventRef<'_>) -> Value {
-        calls::whole(&self.session, &self.session.event_json(event))
+        view::whole(&self.session, &self.session.event_json(event))
     }
 
     /// The event as JSON, long texts in it as marks.
@@ -237,8 +238,8 @@ impl Past {
     }
 
     /// A change as patches.
-    pub(crate) fn patches(&self, change: &Change) -> Result<Vec<diffs::Patch>, Trouble> {
-        Ok(diffs::patches(&self.session, change)?)
+    pub(crate) fn patches(&self, change: &Change) -> Result<Vec<view::Patch>, Trouble> {
+        Ok(view::patches(&self.session, change)?)
     }
 
     /// What is known of the event at a position; none where there is none.

@@ -1,12 +1,13 @@
 //! Regular expressions over events, paths and contents.
 
+use foldspace::view;
 use foldspace::{CommandDecided, CommandResult, Digest, EvalResult, EventRef, Node, WriteFile};
 use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
 use super::past::Past;
-use crate::cli::{calls, text};
+use crate::cli::text;
 
 /// Bytes of a content that are searched.
 const CONTENT_MAX: usize = 8 << 20;
@@ -54,7 +55,7 @@ impl Search {
     /// Whether an event, or what it wrote or printed, has a match.
     pub(crate) fn is_met(&self, past: &Past, event: &EventRef<'_>) -> bool {
         let wants = |place| self.place == Place::Anywhere || self.place == place;
-        let by_path = || calls::path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
+        let by_path = || view::path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
         let by_event = || {
             self.matches(event.kind.as_bytes())
                 || self.matches(event.agent.as_bytes())

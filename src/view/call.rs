@@ -1,0 +1,212 @@
+//! Calls, put together from their events.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{CallFinished, CallStarted, CallStatus, DeleteEntry, Event, WriteFile};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::{EventRef, Recorded, Seq};
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::tools::lower;
+
+/// A call with what is known of it so far.
+#[derive(Debug, Clone)]
+pub struct Call {
+    /// The position of its intent, which is its name.
+    pub call: Seq,
+    /// The tool.
+    pub tool: String,
+    /// Who made it.
+    pub agent: Arc<str>,
+    /// When it began.
+    pub started_at: Timestamp,
+    /// Its parameters; long texts stand in them as marks.
+    pub params: Value,
+    /// How it ended; none while it has not.
+    pub outcome: Option<CallOutcome>,
+    /// The positions of all its events, its intent and its outcome among them.
+    pub events: Vec<Seq>,
+    /// What it changed, in order.
+    pub paths: Vec<EntryPath>,
+}
+
+/// How a call ended.
+#[derive(Debug, Clone)]
+pub struct CallOutcome {
+    /// The position of its outcome.
+    pub finished: Seq,
+    /// What that says.
+    pub end: CallFinished,
+}
+
+/// A call as a document.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[schemars(rename = "Call")]
+#[schema(as = Call)]
+pub struct CallDocument {
+    /// The position of its intent, which is its name.
+    pub call: Seq,
+    /// The tool.
+    pub tool: String,
+    /// Who made it; empty when nobody was named.
+    #[schemars(with = "String")]
+    #[schema(value_type = String)]
+    pub agent: Arc<str>,
+    /// When it began, in UTC.
+    #[schemars(with = "String")]
+    #[schema(value_type = String)]
+    pub started_at: Timestamp,
+    /// `ok`, `error`, `interrupted` or `running`.
+    pub status: &'static str,
+    /// What its result says of how a command ended; null where it says nothing.
+    #[schema(value_type = Option<i64>)]
+    pub exit_code: Option<Value>,
+    /// What its result says of whether a command took too long; null where it says nothing.
+    #[schema(value_type = Option<bool>)]
+    pub timed_out: Option<Value>,
+    /// The position of its outcome.
+    pub finished: Option<Seq>,
+    /// How long it took, in microseconds.
+    pub micros: Option<u64>,
+    /// What was wrong; empty after a success.
+    pub message: String,
+    /// Its parameters. A long text stands as `{ "$content": digest, "bytes": n }`.
+    pub params: Value,
+    /// The positions of its events.
+    pub events: Vec<Seq>,
+    /// The paths that it changed.
+    pub paths: Vec<String>,
+}
+
+impl Call {
+    /// How it stands: a call without an outcome runs, or was cut off when nobody is there to run it.
+    pub fn status(&self, may_run: bool) -> &'static str {
+        match &self.outcome {
+            Some(outcome) => status_word(outcome.end.status),
+            None if may_run => "running",
+            None => "interrupted",
+        }
+    }
+
+    /// What was wrong; empty after a success.
+    pub fn message(&self) -> &str {
+        self.outcome.as_ref().map_or("", |outcome| &outcome.end.message)
+    }
+
+    /// The call as a document; long texts stand in it as marks. `may_run` says whether a call without an outcome
+    /// may be running still.
+    pub fn document(&self, may_run: bool) -> CallDocument {
+        let of_command = |field: &str| self.outcome.as_ref()?.end.result.get(field).cloned();
+        CallDocument {
+            call: self.call,
+            tool: self.tool.clone(),
+            agent: Arc::clone(&self.agent),
+            started_at: self.started_at,
+            status: self.status(may_run),
+            exit_code: of_command("exit_code"),
+            timed_out: of_command("timed_out"),
+            finished: self.outcome.as_ref().map(|outcome| outcome.finished),
+            micros: self.outcome.as_ref().map(|outcome| outcome.end.micros),
+            message: self.message().to_owned(),
+            params: self.params.clone(),
+            events: self.events.clone(),
+            paths: self.paths.iter().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+/// What a call's status is called.
+pub fn status_word(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ok => "ok",
+        CallStatus::Error => "error",
+        CallStatus::Interrupted => "interrupted",
+    }
+}
+
+/// Puts a long text that was kept as a content back into parameters or a result.
+pub fn whole(session: &Session, value: &Value) -> Value {
+    lower(value.clone(), &mut |digest| session.content(digest).ok().map(|bytes| bytes.to_vec()))
+}
+
+/// Puts calls together from events in order.
+#[derive(Debug, Default)]
+pub struct Calls {
+    open: VecDeque<Call>,
+}
+
+impl Calls {
+    /// Takes an event into account. Only what it says of calls matters.
+    pub fn take(&mut self, event: &EventRef<'_>) {
+        if let Some(Ok(started)) = event.typed::<CallStarted>() {
+            self.open.push_back(Call {
+                call: event.seq,
+                tool: started.event.tool,
+                agent: started.agent,
+                started_at: event.time,
+                params: started.event.params,
+                outcome: None,
+                events: vec![event.seq],
+                paths: Vec::new(),
+            });
+            return;
+        }
+        let Some(call) = self.open.iter_mut().find(|call| event.call == Some(call.call) && call.outcome.is_none())
+        else {
+            return;
+        };
+        call.events.push(event.seq);
+        call.paths.extend(path_of(event));
+        if event.kind == CallFinished::KIND {
+            let end = event.typed::<CallFinished>().and_then(Result::ok);
+            call.outcome = end.map(|end| CallOutcome { finished: event.seq, end: end.event });
+        }
+    }
+
+    /// The next call in the order in which they began, once it has ended.
+    pub fn next_ended(&mut self) -> Option<Call> {
+        let ended = self.open.front().is_some_and(|call| call.outcome.is_some());
+        if ended { self.open.pop_front() } else { None }
+    }
+
+    /// The next call, whether it has ended or not.
+    pub fn next_begun(&mut self) -> Option<Call> {
+        self.open.pop_front()
+    }
+}
+
+/// The call that began at a position, with its events; none where none began.
+///
+/// # Errors
+/// What the session says.
+pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, SessionError> {
+    let mut calls = Calls::default();
+    let mut events = Vec::new();
+    let mut ended = None;
+    session.visit(call, &mut |event| {
+        if event.call == Some(call) {
+            calls.take(event);
+            events.push(event.to_recorded());
+        }
+        ended = calls.next_ended();
+        if ended.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    })?;
+    Ok(ended.or_else(|| calls.next_begun()).map(|call| (call, events)))
+}
+
+/// The path that an event is about.
+pub fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
+    match event.kind {
+        WriteFile::KIND => event.typed::<WriteFile>()?.ok().map(|write| write.event.path),
+        DeleteEntry::KIND => event.typed::<DeleteEntry>()?.ok().map(|delete| delete.event.path),
+        _ => None,
+    }
+}

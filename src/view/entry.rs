@@ -1,0 +1,65 @@
+//! The entries of a workspace.
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::engine::path::EntryPath;
+use crate::reducers::Entry;
+
+/// An entry with its path.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[schemars(rename = "EntryAtPath")]
+#[schema(as = EntryAtPath)]
+pub struct EntryDocument {
+    /// Its path from the workspace root, without a leading slash.
+    #[schemars(with = "String")]
+    #[schema(value_type = String)]
+    pub path: EntryPath,
+    /// What it is.
+    #[serde(flatten)]
+    #[schemars(with = "EntryShape")]
+    #[schema(value_type = EntryShape)]
+    pub entry: Entry,
+}
+
+/// How an entry is written. The fields are the kind's: a file has a content, a link a target.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[schemars(rename = "Entry")]
+#[schema(as = Entry)]
+pub struct EntryShape {
+    /// `file`, `symlink`, `directory` or `special`.
+    pub node: String,
+    /// The digest of a file's contents: 64 hexadecimal digits of BLAKE3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub content: Option<String>,
+    /// A file's bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// Whether a file can be executed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub executable: Option<bool>,
+    /// Whether a file is text.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<bool>,
+    /// True where a file's contents were not kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<bool>,
+    /// Where a symbolic link points to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// `fifo`, `socket` or `device`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub special: Option<String>,
+    /// How often it was written.
+    pub version: u64,
+    /// When it came, in UTC.
+    pub created_at: String,
+    /// When it was last written, in UTC.
+    pub updated_at: String,
+}
+
+/// An entry as a document.
+pub fn entry(path: &EntryPath, entry: &Entry) -> EntryDocument {
+    EntryDocument { path: path.clone(), entry: entry.clone() }
+}

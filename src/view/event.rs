@@ -1,0 +1,58 @@
+//! Events.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use crate::engine::clock::Timestamp;
+use crate::engine::id::SessionId;
+use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::session::Session;
+
+/// An event: where, when and by whom it was recorded, and what it says.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[schemars(rename = "Event")]
+#[schema(as = Event)]
+pub struct EventDocument {
+    /// The session: 32 hexadecimal digits.
+    #[schemars(with = "String")]
+    #[schema(value_type = String)]
+    pub session: SessionId,
+    /// Its position, from 1.
+    pub seq: Seq,
+    /// When, in UTC.
+    #[schemars(with = "String")]
+    #[schema(value_type = String)]
+    pub time: Timestamp,
+    /// The position at which the call began that it belongs to.
+    pub call: Option<Seq>,
+    /// Who made the call; empty when nobody was named.
+    #[schemars(with = "String")]
+    #[schema(value_type = String)]
+    pub agent: Arc<str>,
+    /// Its type.
+    #[schemars(with = "String")]
+    #[schema(value_type = String)]
+    pub kind: Arc<str>,
+    /// The version of its encoding.
+    pub version: u16,
+    /// What it says; its shape is the kind's.
+    pub event: Value,
+}
+
+/// An event as a document.
+pub fn event(session: &Session, event: &EventRef<'_>) -> EventDocument {
+    EventDocument {
+        session: event.session,
+        seq: event.seq,
+        time: event.time,
+        call: event.call,
+        agent: event.agent.into(),
+        kind: event.kind.into(),
+        version: event.version,
+        event: session.event_json(event),
+    }
+}

@@ -1,0 +1,23 @@
+//! The JSON documents of `docs/JSON.md`, which all faces give: one shape for each thing, whoever asks for it.
+
+mod bisect;
+mod call;
+mod child;
+mod entry;
+mod event;
+mod patch;
+mod rewound;
+mod session;
+mod state;
+
+pub use bisect::{BadChange, BisectDocument, BisectEnds, ProbeDocument, SliceLook, bisected, bisected_by_slice};
+pub use call::{Call, CallDocument, CallOutcome, Calls, call_at, path_of, status_word, whole};
+pub use child::{ChildDocument, MergeDocument, child, merged};
+pub use entry::{EntryDocument, EntryShape, entry};
+pub use event::{EventDocument, event};
+pub use patch::{
+    ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
+};
+pub use rewound::{PositionRange, RewoundDocument, rewound};
+pub use session::{SessionDocument, session, sessions};
+pub use state::{SliceDocument, StateDocument, slice, slice_named, state};

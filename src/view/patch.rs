@@ -1,0 +1,266 @@
+//! Differences between files as patches that `git apply` and `patch -p1` understand.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use similar::{ChangeTag, TextDiff};
+use utoipa::ToSchema;
+
+use super::EntryShape;
+use crate::engine::event::Node;
+use crate::engine::id::Digest;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::reducers::{Change, Entry, VirtualFileSystem};
+
+/// How long one file may take to compare; after that the difference is coarser.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The mode of a directory.
+const DIRECTORY: &str = "040000";
+
+/// What became of one path, as a patch.
+#[derive(Debug, Clone)]
+pub struct Patch {
+    /// The path.
+    pub path: String,
+    /// `added`, `removed` or `changed`.
+    pub change: &'static str,
+    /// Modes, before the lines.
+    head: Vec<String>,
+    /// The lines that differ with those around them, each with its sign; a hunk's title has `@`.
+    lines: Vec<(char, String)>,
+    /// Whether contents differ that are no text.
+    pub binary: bool,
+    /// Lines that came.
+    pub added: u64,
+    /// Lines that went.
+    pub removed: u64,
+}
+
+/// What stands on one side of a change.
+#[derive(Default)]
+struct Side {
+    /// Empty where nothing is.
+    mode: &'static str,
+    text: String,
+    /// The contents where they are no text.
+    binary: Option<Digest>,
+}
+
+impl Side {
+    fn read(session: &Session, entry: Option<&Entry>) -> Result<Self, SessionError> {
+        let (mode, bytes) = match entry.map(|entry| &entry.node) {
+            None => return Ok(Self::default()),
+            Some(Node::Directory) => return Ok(Self { mode: DIRECTORY, ..Self::default() }),
+            Some(Node::Symlink { target }) => ("120000", target.clone()),
+            Some(Node::Special { special }) => return Ok(Self { mode: special.name(), ..Self::default() }),
+            Some(
+                Node::File { content, text: false, executable, .. }
+                | Node::File { content, incomplete: true, executable, .. },
+            ) => {
+                return Ok(Self { mode: mode_of(*executable), text: String::new(), binary: Some(*content) });
+            }
+            Some(Node::File { content, executable, .. }) => (mode_of(*executable), session.content(content)?.to_vec()),
+        };
+        let text = String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned());
+        Ok(Self { mode, text, binary: None })
+    }
+
+    fn name(&self, prefix: &str, path: &str) -> String {
+        if self.mode.is_empty() { "/dev/null".to_owned() } else { format!("{prefix}/{path}") }
+    }
+}
+
+fn mode_of(executable: bool) -> &'static str {
+    if executable { "100755" } else { "100644" }
+}
+
+/// What git knows nothing of: directories and special files. It skips such lines between patches.
+fn bare_of(mode: &str, path: &str) -> Option<String> {
+    match mode {
+        DIRECTORY => Some(format!("directory {path}/")),
+        mode if mode.starts_with(|c: char| c.is_ascii_digit()) => None,
+        "" => None,
+        special => Some(format!("{special} {path}")),
+    }
+}
+
+/// The patches of a change: two when something is another kind of entry afterwards.
+///
+/// # Errors
+/// What the session says, where contents are gone.
+pub fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
+    patches_between(session, session, change)
+}
+
+/// The same of a change from one session's files to another's.
+///
+/// # Errors
+/// As [`patches`].
+pub fn patches_between(from: &Session, to: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
+    let (before, after) = match change {
+        Change::Added { after, .. } => (None, Some(after)),
+        Change::Removed { before, .. } => (Some(before), None),
+        Change::Changed { before, after, .. } => (Some(before), Some(after)),
+    };
+    let path = change.path().to_string();
+    let (old, new) = (Side::read(from, before)?, Side::read(to, after)?);
+    let other_kind = before.zip(after).is_some_and(|(b, a)| kind_of(b) != kind_of(a));
+    Ok(match other_kind {
+        false => vec![Patch::between(path, &old, &new)],
+        true => {
+            vec![Patch::between(path.clone(), &old, &Side::default()), Patch::between(path, &Side::default(), &new)]
+        }
+    })
+}
+
+fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {
+    std::mem::discriminant(&entry.node)
+}
+
+impl Patch {
+    /// What differs between two texts of that name.
+    pub fn of_texts(name: &str, old: &str, new: &str) -> Self {
+        let side = |text: &str| Side { mode: mode_of(false), text: text.to_owned(), binary: None };
+        Self::between(name.to_owned(), &side(old), &side(new))
+    }
+
+    fn between(path: String, old: &Side, new: &Side) -> Self {
+        let bare = |change, word: &str, shown: String| (change, vec![format!("{word} {shown}")]);
+        let (old_bare, new_bare) = (bare_of(old.mode, &path), bare_of(new.mode, &path));
+        let is_bare = old_bare.is_some() || new_bare.is_some();
+        let (change, modes) = match (old.mode, new.mode) {
+            ("", _) if let Some(shown) = new_bare => bare("added", "new", shown),
+            (_, "") if let Some(shown) = old_bare => bare("removed", "deleted", shown),
+            ("", mode) => ("added", vec![format!("new file mode {mode}")]),
+            (mode, "") => ("removed", vec![format!("deleted file mode {mode}")]),
+            (a, b) if a == b => ("changed", Vec::new()),
+            (a, b) => ("changed", vec![format!("old mode {a}"), format!("new mode {b}")]),
+        };
+        let mut head = Vec::new();
+        if !is_bare {
+            head.push(format!("diff --git a/{path} b/{path}"));
+        }
+        head.extend(modes);
+        let binary = old.binary != new.binary;
+        let mut patch = Self { path, change, head, lines: Vec::new(), binary, added: 0, removed: 0 };
+        let (from, to) = (old.name("a", &patch.path), new.name("b", &patch.path));
+        if binary {
+            patch.head.push(format!("Binary files {from} and {to} differ"));
+        } else if old.text != new.text {
+            patch.head.extend([format!("--- {from}"), format!("+++ {to}")]);
+            patch.compare(&old.text, &new.text);
+        }
+        patch
+    }
+
+    fn compare(&mut self, old: &str, new: &str) {
+        let (old, new): (Vec<&str>, Vec<&str>) =
+            (old.split_inclusive('\n').collect(), new.split_inclusive('\n').collect());
+        let diff = TextDiff::configure().newline_terminated(true).timeout(PATIENCE).diff_slices(&old, &new);
+        for hunk in diff.unified_diff().iter_hunks() {
+            self.lines.push(('@', hunk.header().to_string()));
+            for change in hunk.iter_changes() {
+                let sign = match change.tag() {
+                    ChangeTag::Equal => ' ',
+                    ChangeTag::Delete => '-',
+                    ChangeTag::Insert => '+',
+                };
+                self.removed += u64::from(sign == '-');
+                self.added += u64::from(sign == '+');
+                let text = change.value();
+                self.lines.push((sign, text.strip_suffix('\n').unwrap_or(text).to_owned()));
+                if !text.ends_with('\n') {
+                    self.lines.push(('\\', " No newline at end of file".to_owned()));
+                }
+            }
+        }
+    }
+
+    /// The lines before the hunks, and those of the hunks with their signs.
+    pub fn parts(&self) -> (&[String], &[(char, String)]) {
+        (&self.head, &self.lines)
+    }
+
+    /// The whole patch as it would be shown without colour.
+    pub fn text(&self) -> String {
+        let mut text: String = self.head.iter().map(|line| format!("{line}\n")).collect();
+        for (sign, line) in &self.lines {
+            match sign {
+                '@' => text.push_str(&format!("{line}\n")),
+                sign => text.push_str(&format!("{sign}{line}\n")),
+            }
+        }
+        text
+    }
+}
+
+/// A change of the files with its patch.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[schemars(rename = "Change")]
+#[schema(as = Change)]
+pub struct ChangeDocument {
+    /// What became of it, where, and the entries: `before` unless it was added, `after` unless it was removed.
+    #[serde(flatten)]
+    #[schemars(with = "ChangeShape")]
+    #[schema(value_type = ChangeShape)]
+    pub change: Change,
+    /// Whether contents differ that are no text.
+    pub binary: bool,
+    /// Lines that came.
+    pub lines_added: u64,
+    /// Lines that went.
+    pub lines_removed: u64,
+    /// The patch, as `git apply` and `patch -p1` understand it.
+    pub patch: String,
+}
+
+/// How a change is written.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+pub struct ChangeShape {
+    /// `added`, `removed` or `changed`.
+    pub change: String,
+    /// The path.
+    pub path: String,
+    /// What was there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub before: Option<EntryShape>,
+    /// What is there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub after: Option<EntryShape>,
+}
+
+/// A change as a document.
+///
+/// # Errors
+/// As [`patches`].
+pub fn change(session: &Session, change: &Change) -> Result<ChangeDocument, SessionError> {
+    change_between(session, session, change)
+}
+
+/// The same of a change from one session's files to another's.
+///
+/// # Errors
+/// As [`patches`].
+pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<ChangeDocument, SessionError> {
+    let patches = patches_between(from, to, change)?;
+    Ok(ChangeDocument {
+        change: change.clone(),
+        binary: patches.iter().any(|patch| patch.binary),
+        lines_added: patches.iter().map(|patch| patch.added).sum(),
+        lines_removed: patches.iter().map(|patch| patch.removed).sum(),
+        patch: patches.iter().map(Patch::text).collect(),
+    })
+}
+
+/// What changed in the files between two positions of a session.
+///
+/// # Errors
+/// What the session says.
+pub fn changes_between(session: &Session, from: Seq, to: Seq) -> Result<Vec<ChangeDocument>, SessionError> {
+    let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
+    files(from)?.diff(&files(to)?).iter().map(|one| change(session, one)).collect()
+}
