@@ -90,7 +90,7 @@ pub use engine::store::{
     StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
-pub use hub::{Hub, HubError, HubOptions, OpenSession};
+pub use hub::{Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
     LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,
