@@ -87,10 +87,11 @@ pub use engine::snapshot::{Keep, SnapshotPolicy};
 pub use engine::state::State;
 pub use engine::store::{
     Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, Lease, LeaseHolder, LocalStore,
-    LocalStoreOptions, MemoryStore, Pending, Problem, SessionEntry, Snapshot, StorageUse, StoreError, Visitor,
+    LocalStoreOptions, MemoryStore, NamingTurn, Pending, Problem, SessionEntry, SharedStore, Snapshot, StorageUse,
+    StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
-pub use hub::{Hub, HubError, HubOptions, OpenSession};
+pub use hub::{Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,

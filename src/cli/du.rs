@@ -147,7 +147,7 @@ fn show_store(store: &[StorageUse], out: &mut Out) -> Result<(), Failure> {
     let mut table = Table::with_titles(&["store", ">count", ">as given", ">on the disk"]);
     for row in store {
         table.row([
-            Cell::left(row.what),
+            Cell::left(row.what.as_ref()),
             Cell::right(row.count),
             Cell::right(text::size(row.raw_bytes)),
             Cell::right(text::size(row.disk_bytes)),

@@ -98,10 +98,13 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         let exit = match &error {
             StoreError::NoSession(_) => Exit::NotFound,
-            StoreError::Locked { .. } | StoreError::InUse { .. } | StoreError::ReadOnly => Exit::Busy,
+            StoreError::Locked { .. }
+            | StoreError::InUse { .. }
+            | StoreError::Foreign { .. }
+            | StoreError::ReadOnly => Exit::Busy,
             StoreError::Damaged { .. } | StoreError::Format { .. } => Exit::Damaged,
             StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
-            StoreError::Io { .. } | StoreError::Poisoned(_) => Exit::Io,
+            StoreError::Io { .. } | StoreError::Poisoned(_) | StoreError::Elsewhere { .. } => Exit::Io,
             StoreError::Conflict { .. } | StoreError::Buried(_) | StoreError::Commit(_) => Exit::Failed,
         };
         Self::of(exit, &error, error.hint())

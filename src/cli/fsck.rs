@@ -1,6 +1,8 @@
 //! `foldspace fsck`: every byte of the journal.
 
-use foldspace::{FsckReport, LocalStore, Problem};
+use std::path::Path;
+
+use foldspace::{Durability, FsckReport, LocalStore, Problem, StoreError};
 use serde_json::json;
 
 use super::Globals;
@@ -19,11 +21,11 @@ pub(super) struct Fsck {
 impl Fsck {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
-        let report = open::patiently(|| LocalStore::fsck(&directory, self.repair))?;
+        let report = check(&directory, self.repair)?;
         // Whether a repair helped is known when it has been looked at.
         let left = match report.repaired.is_empty() {
             true => report.problems.len(),
-            false => LocalStore::fsck(&directory, false)?.problems.len(),
+            false => check(&directory, false)?.problems.len(),
         };
         match out.is_json() {
             true => {
@@ -34,6 +36,14 @@ impl Fsck {
             false => show(&report, left, out)?,
         }
         Ok(if left == 0 { Exit::Ok } else { Exit::Failed })
+    }
+}
+
+/// The store is not opened for it, which would mend things by itself; one that a process has open is checked by that.
+fn check(directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
+    match LocalStore::fsck(directory, repair) {
+        Err(StoreError::Locked { .. }) => open::shared(directory, Durability::default())?.check(repair),
+        report => report,
     }
 }
 

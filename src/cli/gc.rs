@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Leftovers, LocalStore, SessionId, WorkspaceSpec, remove_leftovers, sweep_sandboxes, sweep_throwaways};
+use foldspace::{Durability, Leftovers, SessionId, WorkspaceSpec, remove_leftovers, sweep_sandboxes, sweep_throwaways};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -25,7 +25,7 @@ pub(super) struct Gc {
 impl Gc {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
-        let report = open::patiently(|| LocalStore::collect(&directory, self.dry_run))?;
+        let report = open::shared(&directory, Durability::default())?.collect(self.dry_run)?;
         let abandoned = abandoned(globals)?;
         let containers = remove_leftovers(self.engine.as_deref(), self.dry_run)?;
         // After the containers, which use them.

@@ -58,10 +58,10 @@ const PATIENCE: Duration = Duration::from_millis(200);
 impl Log {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let glob = self.path.as_deref().map(tree::glob).transpose()?;
-        let opened = if self.follow { open::following(globals)? } else { open::reading(globals)? };
+        let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let until = self.at.resolve(&found.session)?;
-        let view = View::new(&found, until, opened.shared);
+        let view = View::new(&found, until, found.is_worked_in());
         let mut lines = Lines { log: self, glob, view, calls: Calls::default() };
         let mut held = Held { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
         events::each(&found.session, 1, until, |event| lines.take(event, out, &mut held))?;

@@ -1,13 +1,12 @@
 //! Where the data is, and the way to a session in it.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use foldspace::{
-    Durability, EventStore, LocalStore, LocalStoreOptions, Registry, Session, SessionEntry, Sessions, SnapshotPolicy,
-    StoreError, SystemClock, name_of,
+    Durability, EventStore, LocalStore, LocalStoreOptions, Registry, Session, SessionEntry, Sessions, SharedStore,
+    SnapshotPolicy, StoreError, SystemClock, name_of,
 };
 
 use super::Globals;
@@ -17,17 +16,16 @@ use super::{output, text};
 /// An open store with its sessions. It is let go of when this is dropped.
 pub(super) struct Opened {
     pub(super) sessions: Sessions,
-    /// Whether another process has the store and may be at work in it.
-    pub(super) shared: bool,
 }
 
 impl Opened {
-    fn new(store: LocalStore, shared: bool) -> Result<Self, Failure> {
-        store.notes().iter().for_each(|words| output::note(words));
-        let store: Arc<dyn EventStore> = Arc::new(store);
+    fn new(store: Arc<dyn EventStore>) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
-        let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())?;
-        Ok(Self { sessions, shared })
+        Ok(Self { sessions: Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())? })
+    }
+
+    fn beside(directory: &Path) -> Result<Self, Failure> {
+        Self::new(Arc::new(LocalStore::open_reading(directory)?))
     }
 
     /// The session that a person means.
@@ -51,47 +49,45 @@ pub(super) struct Found {
     pub(super) session: Session,
 }
 
-/// Opens the store to look: beside the process that holds it, where there is one.
+impl Found {
+    /// Whether a process works in the session, so that a call without an outcome is under way.
+    pub(super) fn is_worked_in(&self) -> bool {
+        self.session.lease_holder().is_some()
+    }
+}
+
+/// Opens the store to look: through the process that holds it, where there is one, and beside it where that is not
+/// to be talked to.
 pub(super) fn reading(globals: &Globals) -> Result<Opened, Failure> {
     let directory = existing(globals)?;
-    match LocalStore::open(&directory, LocalStoreOptions::default()) {
-        Ok(store) => Opened::new(store, false),
-        Err(StoreError::Locked { .. }) => Opened::new(LocalStore::open_reading(&directory)?, true),
-        Err(error) if is_write_protected(&error) => Opened::new(LocalStore::open_reading(&directory)?, false),
+    match shared(&directory, Durability::default()) {
+        Ok(store) => Opened::new(Arc::new(store)),
+        Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => Opened::beside(&directory),
+        Err(error) if is_write_protected(&error) => Opened::beside(&directory),
         Err(error) => Err(error.into()),
     }
 }
 
-/// Opens the store to look for a long time: never holding it.
+/// Opens the store to look for a long time, in a way in which nothing can be changed: never holding it.
 pub(super) fn following(globals: &Globals) -> Result<Opened, Failure> {
-    let directory = existing(globals)?;
-    Opened::new(LocalStore::open_reading(&directory)?, LocalStore::is_held(&directory))
+    Opened::beside(&existing(globals)?)
 }
 
 /// Opens a store that is there, to change it.
 pub(super) fn changing(globals: &Globals) -> Result<Opened, Failure> {
-    let directory = existing(globals)?;
-    Opened::new(patiently(|| LocalStore::open(&directory, LocalStoreOptions::default()))?, false)
+    Opened::new(Arc::new(shared(&existing(globals)?, Durability::default())?))
 }
 
 /// Opens the store to add to it; it is made where there is none.
 pub(super) fn writing(globals: &Globals, durability: Durability) -> Result<Opened, Failure> {
-    let options = LocalStoreOptions { durability, ..LocalStoreOptions::default() };
-    let directory = directory(globals)?;
-    Opened::new(patiently(|| LocalStore::open(&directory, options.clone()))?, false)
+    Opened::new(Arc::new(shared(&directory(globals)?, durability)?))
 }
 
-/// Tries again for a moment while another process has the store: one that looks is done soon.
-pub(super) fn patiently<T>(open: impl Fn() -> Result<T, StoreError>) -> Result<T, StoreError> {
-    const TRIES: u32 = 20;
-    const PAUSE: Duration = Duration::from_millis(50);
-    for _ in 1..TRIES {
-        match open() {
-            Err(StoreError::Locked { .. }) => std::thread::sleep(PAUSE),
-            other => return other,
-        }
-    }
-    open()
+/// The store in a directory. What had to be repaired in it is told.
+pub(super) fn shared(directory: &Path, durability: Durability) -> Result<SharedStore, StoreError> {
+    let store = SharedStore::open(directory, LocalStoreOptions { durability, ..LocalStoreOptions::default() })?;
+    store.notes().iter().for_each(|words| output::note(words));
+    Ok(store)
 }
 
 fn is_write_protected(error: &StoreError) -> bool {

@@ -48,6 +48,7 @@ impl Remove {
             }
         }
         let opened = open::changing(globals)?;
+        let _lease = opened.sessions.session(id)?.lease()?;
         // The files first: without the session nobody could name them any more.
         match workspace::spec_of(&opened.sessions.session(id)?) {
             Ok(spec) => spec.remove(id, &open::directory(globals)?)?,

@@ -37,8 +37,8 @@ impl Show {
         let seq = self.seq.resolve(session)?;
         let sight = Sight::of(session, session.event(seq)?)?;
         match out.is_json() {
-            true => out.document(&sight.as_json(session, opened.shared)?)?,
-            false => sight.show(session, opened.shared, out)?,
+            true => out.document(&sight.as_json(session, found.is_worked_in())?)?,
+            false => sight.show(session, found.is_worked_in(), out)?,
         }
         Ok(Exit::Ok)
     }

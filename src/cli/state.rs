@@ -34,7 +34,7 @@ impl State {
                 let name = slice_name(&state, wanted)?;
                 match out.is_json() {
                     true => out.document(&view::slice(&state, name)?)?,
-                    false => show(&found.session, &state, name, opened.shared, out)?,
+                    false => show(&found.session, &state, name, found.is_worked_in(), out)?,
                 }
             }
         }

@@ -1,9 +1,9 @@
 //! The bus: stored events, in order, to whoever subscribed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError};
@@ -28,6 +28,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 pub struct Bus {
     lines: RwLock<BTreeMap<SessionId, Vec<Weak<Line>>>>,
     count: AtomicUsize,
+    taps: RwLock<Vec<Weak<Tap>>>,
 }
 
 struct Line {
@@ -36,7 +37,51 @@ struct Line {
     behind: AtomicBool,
 }
 
+/// Which sessions have moved since somebody looked last, whatever their number and however slow who looks.
+#[derive(Default)]
+pub(crate) struct Tap {
+    moved: Mutex<BTreeSet<SessionId>>,
+    changed: Condvar,
+}
+
+impl Tap {
+    /// The sessions that have moved; waits for one at most so long.
+    pub(crate) fn moved_within(&self, patience: Duration) -> BTreeSet<SessionId> {
+        let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(moved, patience, |moved| moved.is_empty());
+        std::mem::take(&mut *waited.unwrap_or_else(PoisonError::into_inner).0)
+    }
+}
+
 impl Bus {
+    /// Shows from now on which sessions move.
+    pub(crate) fn tap(&self) -> Arc<Tap> {
+        let tap = Arc::<Tap>::default();
+        let mut taps = self.taps.write().unwrap_or_else(PoisonError::into_inner);
+        taps.retain(|tap| tap.strong_count() > 0);
+        taps.push(Arc::downgrade(&tap));
+        tap
+    }
+
+    /// Tells those who tapped the bus that the sessions have moved.
+    pub(crate) fn moved(&self, sessions: impl Iterator<Item = SessionId> + Clone) {
+        let taps = self.taps.read().unwrap_or_else(PoisonError::into_inner);
+        for tap in taps.iter().filter_map(Weak::upgrade) {
+            tap.moved.lock().unwrap_or_else(PoisonError::into_inner).extend(sessions.clone());
+            tap.changed.notify_one();
+        }
+    }
+
+    /// Lets the subscribers of a session look into the store: another process has recorded something.
+    pub(crate) fn nudge(&self, session: SessionId) {
+        let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
+        for line in lines.get(&session).into_iter().flatten().filter_map(Weak::upgrade) {
+            line.behind.store(true, Ordering::Release);
+            // A full line wakes its reader as well.
+            drop(line.sender.try_send(Arc::from([])));
+        }
+    }
+
     /// Whether anybody listens to the session.
     pub(crate) fn wanted(&self, session: SessionId) -> bool {
         self.count.load(Ordering::Relaxed) > 0

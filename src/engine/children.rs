@@ -101,6 +101,7 @@ impl Sessions {
         if parent.started().is_none() && new.workspace.is_none() {
             return Err(SessionError::Unreadable { name: parent.name().to_owned() });
         }
+        let _turn = self.naming()?;
         let name = match new.name {
             Some(name) => {
                 check_name(&name)?;

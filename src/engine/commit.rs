@@ -127,6 +127,43 @@ impl Commit {
         Ok(commit)
     }
 
+    /// A commit of events that are encoded already, one behind the other.
+    ///
+    /// # Errors
+    /// [`CommitError`] when it is over a limit, or the bytes are no such events.
+    pub(crate) fn of_parts(
+        session: SessionId,
+        time: Timestamp,
+        count: u32,
+        agent: &str,
+        body: &[u8],
+    ) -> Result<Self, CommitError> {
+        check("bytes in a commit", body.len() as u64, MAX_COMMIT_BYTES as u64)?;
+        check("events in a commit", u64::from(count), u64::from(MAX_COMMIT_EVENTS))?;
+        let agent = (!agent.is_empty()).then(|| Arc::from(agent));
+        let commit = Self { agent, count, body: body.to_vec(), ..Self::new(session, time) };
+        commit.validate()?;
+        Ok(commit)
+    }
+
+    /// Whether the bytes are as many events as it says, and nothing else.
+    pub(crate) fn is_whole(&self) -> bool {
+        let mut encoded = Vec::with_capacity(self.encoded_len());
+        self.encode(1, self.time, &mut encoded);
+        let Ok(view) = CommitView::parse(&encoded) else { return false };
+        let (mut bytes, mut count) = (0, 0);
+        for event in view.events().map_while(Result::ok) {
+            bytes += EVENT_HEAD + event.kind.len() + event.payload.len();
+            count += 1;
+        }
+        (count, bytes) == (self.count, self.body.len())
+    }
+
+    /// The events, encoded.
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.body
+    }
+
     /// Sets where the history must end.
     #[must_use]
     pub fn expecting(mut self, expected: Expected) -> Self {
@@ -271,7 +308,7 @@ impl Commit {
         CommitView::AGENT + self.agent().len() + self.body.len()
     }
 
-    fn agent(&self) -> &str {
+    pub(crate) fn agent(&self) -> &str {
         self.agent.as_deref().unwrap_or_default()
     }
 }

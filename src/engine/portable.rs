@@ -271,6 +271,7 @@ pub fn import_session_if(
         first = Vec::new();
         commit.encode(1, started.time, &mut first);
     }
+    let _turn = sessions.naming()?;
     let taken = sessions.list()?.into_iter().any(|entry| entry.id != file.session && name_of(&entry) == name);
     if here == 0 && taken {
         return Err(SessionError::NameTaken { name }.into());

@@ -16,7 +16,7 @@ use super::live::{CommandOutput, OutputSubscription};
 use super::recorded::{EventRef, Recorded, Seq};
 use super::sessions::{SessionError, Sessions};
 use super::state::State;
-use super::store::{Committed, Lease, Pending, StoreError, Visitor};
+use super::store::{Committed, Lease, LeaseHolder, Pending, StoreError, Visitor};
 
 /// One session, acting as one agent.
 ///
@@ -298,6 +298,11 @@ impl Session {
     /// [`StoreError::InUse`] when another process has it.
     pub fn lease(&self) -> Result<Arc<Lease>, SessionError> {
         self.core.lease()
+    }
+
+    /// The process that has the session's workspace open; none where nobody has. A call that has no outcome runs there.
+    pub fn lease_holder(&self) -> Option<LeaseHolder> {
+        self.core.shared.store.lease_holder(self.core.id)
     }
 
     /// Takes the session's only place for a container-backed shell; none when it is taken.

@@ -17,7 +17,7 @@ use super::registry::Registry;
 use super::session::Session;
 use super::slice::SliceError;
 use super::snapshot::SnapshotPolicy;
-use super::store::{EventStore, LocalStore, LocalStoreOptions, SessionEntry, StoreError};
+use super::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
 
 /// Characters that a session's name may have.
 pub const MAX_NAME_CHARS: usize = 80;
@@ -166,12 +166,12 @@ impl NewSession {
 const DUE_MAX: usize = 256;
 
 impl Sessions {
-    /// Opens the local store in a directory.
+    /// Opens the store in a directory, which other processes may have open as well.
     ///
     /// # Errors
-    /// As [`LocalStore::open`].
+    /// As [`SharedStore::open`].
     pub fn open(directory: impl AsRef<Path>, registry: Registry) -> Result<Self, StoreError> {
-        let store = LocalStore::open(directory, LocalStoreOptions::default())?;
+        let store = SharedStore::open(directory, LocalStoreOptions::default())?;
         Self::new(Arc::new(store), registry, Arc::new(SystemClock::default()), SnapshotPolicy::default())
     }
 
@@ -252,6 +252,7 @@ impl Sessions {
         let id = self.fresh_id();
         let name = new.name.unwrap_or_else(|| id.short());
         check_name(&name)?;
+        let _turn = self.naming()?;
         self.take_name(&name)?;
         let begun = self.begin(id, name.clone(), new.backend, new.options);
         self.settle_name(&name, id, begun.is_ok());
@@ -278,6 +279,15 @@ impl Sessions {
         commit.push(&started)?;
         self.shared.store.submit(commit)?.wait()?;
         Ok(())
+    }
+
+    /// The turn to name sessions, until it is dropped.
+    pub(super) fn naming(&self) -> Result<NamingTurn, SessionError> {
+        let turn = self.shared.store.naming()?;
+        if turn.others_had_it() {
+            self.forget_names();
+        }
+        Ok(turn)
     }
 
     pub(super) fn take_name(&self, name: &str) -> Result<(), SessionError> {

@@ -20,8 +20,8 @@ use super::client::{Client, Joined};
 use super::parked::Waiting;
 use super::progress::Progress;
 use crate::engine::recorded::Seq;
-use crate::engine::sessions::SessionError;
-use crate::tools::{Dispatcher, ShellRules, ToolCall, ToolOutcome};
+use crate::hub::{HubError, OpenSession};
+use crate::tools::{ShellRules, ToolCall, ToolOutcome};
 
 /// How long a call may take whose command a person may have to allow first. The command has a limit of its own.
 const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
@@ -29,7 +29,7 @@ const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
 /// A call on its way. Dropped, it is taken back.
 pub(super) struct Running {
     pub(super) tool: String,
-    outcome: JoinHandle<Result<ToolOutcome, SessionError>>,
+    outcome: JoinHandle<Result<ToolOutcome, HubError>>,
     questions: mpsc::Receiver<Question>,
     /// Cancels the call.
     cancel: CancellationToken,
@@ -39,14 +39,19 @@ pub(super) struct Running {
 
 impl Running {
     /// Begins a call whose questions go to the client.
-    fn begin(client: &Client, dispatcher: Dispatcher, tool: &str, params: Value) -> Self {
+    fn begin(client: &Client, open: OpenSession, tool: &str, params: Value) -> Self {
         let cancel = client.gone.child_token();
         let mut call = ToolCall::new(tool, params);
         call.cancel = cancel.clone();
         call.limit = Some(ASKING_MAX);
-        let position = Arc::clone(&call.position);
+        let position = Arc::new(OnceLock::new());
+        let cell = Arc::clone(&position);
         let (_, questions) = mpsc::channel(1);
-        let outcome = tokio::spawn(async move { dispatcher.call(call).await });
+        let begun = move |seq| {
+            // Where another process takes over, the call is made anew, and has a name already.
+            let _ = cell.set(seq);
+        };
+        let outcome = tokio::spawn(async move { open.call_telling(call, begun).await });
         let taken_back = cancel.clone().drop_guard();
         Self { tool: tool.to_owned(), outcome, questions, cancel, _taken_back: taken_back, position }
     }
@@ -113,11 +118,11 @@ fn begin(
     tool: &str,
     params: Value,
     context: &RequestContext<RoleServer>,
-) -> Result<Running, SessionError> {
+) -> Result<Running, HubError> {
     let rules = &client.options().rules;
     if !can_ask(context) {
-        let dispatcher = joined.open.ruled(rules.clone())?;
-        return Ok(Running::begin(client, dispatcher, tool, params));
+        let open = joined.open.ruled(rules.clone())?;
+        return Ok(Running::begin(client, open, tool, params));
     }
     let (asks, questions) = mpsc::channel(1);
     let rules = ShellRules { asker: Some(Arc::new(AsksClient(asks))), ..rules.clone() };
@@ -221,7 +226,7 @@ fn park(client: &Client, running: Running, question: Question) -> InputRequiredR
 }
 
 /// A call's outcome for the client.
-fn told(outcome: Result<ToolOutcome, SessionError>) -> CallToolResult {
+fn told(outcome: Result<ToolOutcome, HubError>) -> CallToolResult {
     match outcome {
         Ok(outcome) if outcome.is_ok() => succeeded(outcome.text, outcome.result),
         Ok(outcome) => failed(&outcome.text),

@@ -204,9 +204,9 @@ impl ServerHandler for Handler {
             return Err(ErrorData::invalid_params(what, None));
         }
         let client = self.client(&context)?;
-        let section = client.joined(&context).await?.open.section();
+        let section = client.joined(&context).await?.open.section().await;
         let section = section.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
-        let message = PromptMessage::new_text(Role::User, section.text);
+        let message = PromptMessage::new_text(Role::User, section);
         Ok(GetPromptResult::new(vec![message]).with_description("The workspace as it is now").into())
     }
 

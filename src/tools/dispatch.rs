@@ -1,7 +1,7 @@
 //! A call's way: check, record the intent, perform, record the outcome.
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -41,15 +41,12 @@ pub struct ToolCall {
     /// Takes the call back.
     #[serde(skip)]
     pub cancel: CancellationToken,
-    /// Is set to the call's position as soon as it has one, for who watches what it prints.
-    #[serde(skip)]
-    pub position: Arc<OnceLock<Seq>>,
 }
 
 impl ToolCall {
     /// A call of that tool.
     pub fn new(tool: impl Into<String>, params: Value) -> Self {
-        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new(), position: Arc::default() }
+        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new() }
     }
 }
 
@@ -213,10 +210,21 @@ impl Dispatcher {
     /// When the session can't record. What a command has done by then is found as drift when the session is
     /// opened again.
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, SessionError> {
+        self.call_telling(call, |_| ()).await
+    }
+
+    /// The same, and tells the call's position, its name, as soon as it has one.
+    ///
+    /// # Errors
+    /// As [`call`](Dispatcher::call).
+    pub async fn call_telling(
+        &self,
+        call: ToolCall,
+        begun: impl FnOnce(Seq) + Send,
+    ) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
         let mut open = OpenCall::begin(&self.session, &call, size)?;
-        // Who made the call anew with the same cell knows the first position only.
-        let _ = call.position.set(open.call);
+        begun(open.call);
         let answer = self.perform(&mut open, call, size).await;
         if let Some(context) = &mut open.context {
             context.stop_running().await;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use clap::builder::NonEmptyStringValueParser;
-use foldspace::{LocalStore, Registry, Session, State};
+use foldspace::{Registry, Session, State};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -115,8 +115,8 @@ impl Replay {
         if self.verb.is_given() || !self.show.is_empty() || out.is_json() {
             let opened = open::reading(globals)?;
             let found = opened.find(&self.session)?;
-            let shared = opened.shared;
-            let past = Past::new(&opened.sessions, &found.session, Arc::new(move || shared)).map_err(failure)?;
+            let is_worked_in = found.is_worked_in();
+            let past = Past::new(&opened.sessions, &found.session, Arc::new(move || is_worked_in)).map_err(failure)?;
             let past = Arc::new(past);
             return script::run(self, &found.session, past, out);
         }
@@ -130,9 +130,9 @@ impl Replay {
     fn on_terminal(&self, globals: &Globals) -> Result<Exit, Failure> {
         let opened = open::following(globals)?;
         let found = opened.find(&self.session)?;
-        let directory = open::existing(globals)?;
-        let is_held = Arc::new(move || LocalStore::is_held(&directory));
-        let past = Arc::new(Past::new(&opened.sessions, &found.session, is_held).map_err(failure)?);
+        let session = found.session.clone();
+        let is_worked_in = Arc::new(move || session.lease_holder().is_some());
+        let past = Arc::new(Past::new(&opened.sessions, &found.session, is_worked_in).map_err(failure)?);
         let at = self.position(&found.session, past.head())?;
         let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
         crossterm::style::force_color_output(colour);

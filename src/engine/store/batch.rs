@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::StoreError;
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitView};
+use crate::engine::commit::{CallLink, Commit, CommitView};
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::{EventRef, Recorded, Seq};
@@ -222,6 +222,34 @@ impl EventBatch {
         let commit = self.commits.get(after.checked_sub(1)?)?;
         let count = u64::from(commit.whole);
         (count > 0).then(|| ((commit.first + count - 1).min(until), commit.time))
+    }
+
+    /// Appends its commits as they are stored, each behind its length.
+    pub(super) fn write_to(&self, out: &mut Vec<u8>) -> Result<(), StoreError> {
+        for commit in &self.commits {
+            let first = commit.events as usize;
+            let events = self.events.get(first..first + commit.whole as usize).unwrap_or_default();
+            let (Some(from), Some(until)) = (events.first(), events.last()) else { continue };
+            let from = from.payload as usize - BETWEEN - usize::from(from.kind_len) - 1;
+            let body = self.bytes.get(from..(until.payload + until.length) as usize).unwrap_or_default();
+            let call = commit.call.map_or(CallLink::None, |call| CallLink::Of(call.get()));
+            let agent = self.agents.get(commit.agent as usize).map_or("", |agent| agent);
+            let stored = Commit::of_parts(commit.session, commit.time, commit.whole, agent, body)?.of_call(call);
+            out.extend_from_slice(&u32::try_from(stored.encoded_len()).unwrap_or(u32::MAX).to_le_bytes());
+            stored.encode(commit.first, commit.time, out);
+        }
+        Ok(())
+    }
+
+    /// Reads what [`write_to`](Self::write_to) wrote; none where it makes no sense.
+    pub(super) fn read_from(mut bytes: &[u8]) -> Option<Self> {
+        let mut batch = Self::default();
+        while let Some((length, rest)) = bytes.split_first_chunk() {
+            let (commit, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+            batch.add(commit)?;
+            bytes = rest;
+        }
+        bytes.is_empty().then_some(batch)
     }
 
     /// The named commits in order, with their first and last positions.

@@ -61,6 +61,22 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
+    /// The process that holds the store failed.
+    #[error("the process that holds the store failed: {message}")]
+    Elsewhere {
+        /// What it said.
+        message: String,
+        /// What it said a person can do about it.
+        hint: Option<String>,
+    },
+    /// Another user, or another version of the program, is at the other end of the store's socket.
+    #[error("can't work through {}: {what}", path.display())]
+    Foreign {
+        /// The socket.
+        path: PathBuf,
+        /// Who is there.
+        what: String,
+    },
     /// Another process has the session's workspace open.
     #[error("session {session} is in use by {holder}")]
     InUse {
@@ -107,6 +123,8 @@ impl StoreError {
             }
             Self::Damaged { .. } => "`foldspace fsck` shows all damage and can go on after it".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),
+            Self::Elsewhere { hint, .. } => return hint.clone(),
+            Self::Foreign { .. } => "end that process, or use another --data directory".to_owned(),
             Self::InUse { .. } => "wait for it to end; what it does is in `foldspace log`".to_owned(),
             Self::Locked { .. } => "wait for it to end, or use another --data directory".to_owned(),
             Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),

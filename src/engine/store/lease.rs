@@ -63,6 +63,17 @@ impl Lease {
         Self { held: None }
     }
 
+    /// Who has the lease of a session; none where nobody has it, or nobody can tell.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(super) fn holder(directory: &Path, session: SessionId) -> Option<LeaseHolder> {
+        let file = File::open(directory.join(LEASES).join(session.to_string())).ok()?;
+        // Who takes it in this moment looks again, because others may look, too.
+        match file.try_lock_shared() {
+            Err(TryLockError::WouldBlock) => Some(noted(&file)),
+            _ => None,
+        }
+    }
+
     /// Takes the lease of a session of the store in a directory.
     ///
     /// # Errors
@@ -78,9 +89,15 @@ impl Lease {
             let mut file = open.open(&path).map_err(StoreError::io("open", &path))?;
             match file.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => {
-                    return Err(StoreError::InUse { session, holder: Arc::new(noted(&file)) });
-                }
+                Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
+                    // It is only looked at.
+                    Ok(()) => {
+                        drop(file);
+                        std::thread::yield_now();
+                        continue;
+                    }
+                    _ => return Err(StoreError::InUse { session, holder: Arc::new(noted(&file)) }),
+                },
                 Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &path)(error)),
             }
             // Whoever had it may have removed it between our opening and our locking it.
@@ -129,6 +146,7 @@ impl Drop for Lease {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
 mod tests {
     use super::*;
 

@@ -203,8 +203,12 @@ impl EventStore for MemoryStore {
         let sum = |sizes: &mut dyn Iterator<Item = usize>| sizes.map(|size| size as u64).sum();
         let events = sum(&mut held.sessions.values().flatten().map(|event| event.event.bytes.len()));
         let contents = sum(&mut held.contents.values().map(Bytes::len));
-        let counted =
-            |what, count: usize, bytes| StorageUse { what, count: count as u64, raw_bytes: bytes, disk_bytes: 0 };
+        let counted = |what: &'static str, count: usize, bytes| StorageUse {
+            what: what.into(),
+            count: count as u64,
+            raw_bytes: bytes,
+            disk_bytes: 0,
+        };
         Ok(vec![
             counted("events", held.sessions.values().map(Vec::len).sum(), events),
             counted("contents", held.contents.len(), contents),

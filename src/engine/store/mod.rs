@@ -9,13 +9,16 @@ mod lease;
 mod local;
 mod lock;
 mod memory;
+mod naming;
+mod shared;
 mod ticket;
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::bus::Bus;
 use super::clock::Timestamp;
@@ -30,6 +33,8 @@ pub use journal::{FsckReport, Problem};
 pub use lease::{Lease, LeaseHolder};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use memory::MemoryStore;
+pub use naming::NamingTurn;
+pub use shared::SharedStore;
 pub use ticket::{Committed, Pending};
 
 /// Keeps the histories of sessions, and the contents that their events refer to.
@@ -135,6 +140,21 @@ pub trait EventStore: Send + Sync + 'static {
         Ok(Lease::of_own_store())
     }
 
+    /// The process that has the session's workspace open, this one or another; none where nobody has, or nobody can
+    /// tell.
+    fn lease_holder(&self, session: SessionId) -> Option<LeaseHolder> {
+        let _ = session;
+        None
+    }
+
+    /// Takes the turn to name a session, so that two processes don't give one name twice.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process has the turn for long.
+    fn naming(&self) -> Result<NamingTurn, StoreError> {
+        Ok(NamingTurn::of_own_store())
+    }
+
     /// Where stored events are announced.
     fn bus(&self) -> &Arc<Bus>;
 
@@ -181,10 +201,10 @@ pub struct Snapshot {
 }
 
 /// What takes space in a store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageUse {
     /// What it is: `events`, `contents`, ...
-    pub what: &'static str,
+    pub what: Cow<'static, str>,
     /// How many there are.
     pub count: u64,
     /// Bytes as they were given.

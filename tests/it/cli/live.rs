@@ -64,7 +64,7 @@ fn followed_calls_are_shown_as_they_end() {
 }
 
 #[test]
-fn only_one_process_changes_a_store() {
+fn a_process_that_has_a_store_for_itself_is_waited_for_and_named() {
     let world = World::with_story();
     let held = LocalStore::open(world.data(), LocalStoreOptions::default()).unwrap();
     let script = world.file("story.jsonl", STORY);
@@ -90,11 +90,12 @@ fn a_call_that_nobody_runs_is_interrupted() {
     let mut commit = session.commit().of_call(CallLink::Opens);
     commit.push(&CallStarted { tool: "slow".to_owned(), params: serde_json::json!({ "path": "x" }) }).unwrap();
     session.record(commit).unwrap();
+    let lease = session.lease().unwrap();
     assert_snapshot!(world.run(&["log", "cut-off", "--calls"]), @"
        2  [time]  running                -         slow        x
     [exit 0]
     ");
-    drop(session);
+    drop((session, lease));
     sessions.close();
     assert_snapshot!(world.run(&["log", "cut-off", "--calls"]), @"
        2  [time]  interrupted            -         slow        x

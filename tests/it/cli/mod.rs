@@ -23,6 +23,7 @@ mod run;
 mod signals;
 mod store;
 mod terminal;
+mod together;
 mod trust;
 
 use std::io::Write;

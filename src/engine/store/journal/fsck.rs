@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Kind};
 use super::scan::{self, End, Frame};
@@ -17,7 +17,7 @@ use crate::engine::store::StoreError;
 use crate::engine::store::content;
 
 /// What a check found.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckReport {
     /// Segments read.
     pub segments: u64,
@@ -36,7 +36,7 @@ pub struct FsckReport {
 }
 
 /// Something wrong in a journal.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Problem {
     /// The segment.
     pub segment: u32,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{LocalStore, LocalStoreOptions, Slot};
 use crate::engine::commit::CommitView;
@@ -16,7 +16,7 @@ use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{StoreError, content, index};
 
 /// What a collection found, and took away unless it was a rehearsal.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// Commits of removed sessions.
     pub commits: u64,

@@ -151,7 +151,7 @@ impl Shared {
 
     /// What takes space, found by reading the whole journal.
     pub(super) fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
-        let use_of = |what| StorageUse { what, count: 0, raw_bytes: 0, disk_bytes: 0 };
+        let use_of = |what: &'static str| StorageUse { what: what.into(), count: 0, raw_bytes: 0, disk_bytes: 0 };
         let mut uses = [use_of("events"), use_of("contents"), use_of("chunk lists"), use_of("marks")];
         for number in self.segments.numbers()? {
             let segment = self.segments.get(number)?;
@@ -179,11 +179,11 @@ impl Shared {
         for (what, prefixes) in [("index", &b"cdp!"[..]), ("snapshots", b"sbn")] {
             let of = |pick: fn(&(u64, u64)) -> u64| prefixes.iter().filter_map(|p| rows.get(p)).map(pick).sum();
             let (count, bytes) = (of(|use_of| use_of.0), of(|use_of| use_of.1));
-            uses.push(StorageUse { what, count, raw_bytes: bytes, disk_bytes: bytes });
+            uses.push(StorageUse { what: what.into(), count, raw_bytes: bytes, disk_bytes: bytes });
         }
         let disk_bytes = self.segments.disk_bytes()?;
         let count = self.segments.numbers()?.len() as u64;
-        uses.push(StorageUse { what: "journal files", count, raw_bytes: disk_bytes, disk_bytes });
+        uses.push(StorageUse { what: "journal files".into(), count, raw_bytes: disk_bytes, disk_bytes });
         Ok(uses)
     }
 }

@@ -277,6 +277,7 @@ fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, Slot>) 
         }
     }
     drop(dirty);
+    bus.moved(group.notes.iter().map(|note| note.subject.id));
     if group.notes.iter().any(|note| bus.wanted(note.subject.id)) {
         let commits = group.commits().filter_map(|payload| CommitView::parse(payload).ok());
         for commit in commits.filter(|commit| bus.wanted(commit.session)) {
@@ -315,6 +316,10 @@ impl EventStore for LocalStore {
 
     fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
         Lease::take(&self.shared.directory, session, holder)
+    }
+
+    fn lease_holder(&self, session: SessionId) -> Option<LeaseHolder> {
+        Lease::holder(&self.shared.directory, session)
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {

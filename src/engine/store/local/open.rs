@@ -37,9 +37,17 @@ impl LocalStore {
     /// # Errors
     /// [`StoreError::Locked`] when another process has it, [`StoreError::Damaged`] when the journal
     /// is damaged where nothing may be lost, and others.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub fn open(directory: impl AsRef<Path>, options: LocalStoreOptions) -> Result<Self, StoreError> {
-        let directory = directory.as_ref();
+        Self::open_on(directory.as_ref(), options, Arc::default())
+    }
+
+    /// The same with a bus that has subscribers already.
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(in crate::engine::store) fn open_on(
+        directory: &Path,
+        options: LocalStoreOptions,
+        bus: Arc<Bus>,
+    ) -> Result<Self, StoreError> {
         let journal = directory.join("journal");
         create_private(directory)?;
         let lock = StoreLock::take(directory)?;
@@ -56,19 +64,19 @@ impl LocalStore {
             // An index that contradicts the journal is as good as none.
             Err(StoreError::Index(reason)) => {
                 drop(index);
-                return Self::without_index(directory, options, &reason, lock, notes);
+                return Self::without_index(directory, (options, bus), &reason, lock, notes);
             }
             other => other?,
         };
         if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
             notes.push("the index was missing or empty and was made from the journal".to_owned());
         }
-        Self::begin(directory, options, lock, (segments, contents, slots), index, recovered, notes)
+        Self::begin(directory, (options, bus), lock, (segments, contents, slots), index, recovered, notes)
     }
 
     fn without_index(
         directory: &Path,
-        options: LocalStoreOptions,
+        begun: (LocalStoreOptions, Arc<Bus>),
         reason: &str,
         lock: StoreLock,
         mut notes: Vec<String>,
@@ -81,12 +89,12 @@ impl LocalStore {
         let index = another(&place, &mut notes);
         let scan = Scan { segments: &segments, contents: &contents, slots: &slots };
         let recovered = scan.recover(None, Some(directory), &mut notes)?;
-        Self::begin(directory, options, lock, (segments, contents, slots), index, recovered, notes)
+        Self::begin(directory, begun, lock, (segments, contents, slots), index, recovered, notes)
     }
 
     fn begin(
         directory: &Path,
-        options: LocalStoreOptions,
+        (options, bus): (LocalStoreOptions, Arc<Bus>),
         lock: StoreLock,
         (segments, contents, slots): (Arc<Segments>, Arc<Contents>, Arc<Slots>),
         index: Option<Index>,
@@ -100,7 +108,6 @@ impl LocalStore {
             let mut dirty = slots.dirty();
             *dirty = Dirty { sessions, end, group, full, removed: std::mem::take(&mut dirty.removed) };
         }
-        let bus = Arc::<Bus>::default();
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
         let capacity = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
         let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));

@@ -1,0 +1,268 @@
+//! A store that several processes have at once: one holds it, the others work through that one.
+
+mod inner;
+mod remote;
+mod server;
+mod settling;
+mod socket;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError};
+
+use bytes::Bytes;
+
+use super::lease::{Lease, LeaseHolder};
+use super::naming::NamingTurn;
+use super::ticket::Ticket;
+use super::{
+    Committed, EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, Pending, SessionEntry,
+    Snapshot, StorageUse, StoreError,
+};
+use crate::engine::bus::Bus;
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::commit::Commit;
+use crate::engine::id::{CommitId, Digest, SessionId};
+use crate::engine::recorded::Seq;
+use inner::{Inner, Place, done, odd_answer};
+use remote::Remote;
+use wire::{Message, Reply, Request, Upkeep, WireCommit, WireEntry, WireSnapshot};
+
+/// A store in a directory, for as many processes as like: the first one holds it, as a [`LocalStore`], and serves it
+/// on a unix socket in the directory; the others work through that one, and one of them takes its place when it ends,
+/// in whatever way.
+///
+/// What it keeps true beyond an [`EventStore`]:
+/// - What was acknowledged is never lost and never recorded twice, whoever ends when: a process keeps what it has
+///   recorded until that is durable, and gives it again, by its identity, to whoever holds the store next.
+/// - Only processes of the same user work through each other.
+/// - Options such as durability are the holder's. What goes through a holder counts as recorded when it is on the
+///   disk, synced, whatever the options say.
+///
+/// ```
+/// use foldspace::{EventStore, LocalStoreOptions, SharedStore};
+/// # let directory = tempfile::tempdir()?;
+/// let first = SharedStore::open(directory.path(), LocalStoreOptions::default())?;
+/// let second = SharedStore::open(directory.path(), LocalStoreOptions::default())?;
+/// assert!(first.is_holder() && !second.is_holder());
+/// drop(first);
+/// assert!(second.entries()?.is_empty() && second.is_holder());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct SharedStore {
+    inner: Arc<Inner>,
+}
+
+impl SharedStore {
+    /// Opens the store in a directory, making it where there is none.
+    ///
+    /// # Errors
+    /// As [`LocalStore::open`]; [`StoreError::Locked`] only when somebody holds the store for long and does not serve
+    /// it, and [`StoreError::Foreign`] when another user or another version of the program does.
+    pub fn open(directory: impl AsRef<Path>, options: LocalStoreOptions) -> Result<Self, StoreError> {
+        let inner = Inner::open(directory.as_ref(), options)?;
+        Ok(Self { inner })
+    }
+
+    /// Whether this process holds the store, so that others work through it.
+    pub fn is_holder(&self) -> bool {
+        matches!(*self.inner.place(), Place::Here(_))
+    }
+
+    /// The directory of the store.
+    pub fn directory(&self) -> &Path {
+        &self.inner.directory
+    }
+
+    /// What had to be repaired when this process took the store, a line each; empty after a clean run, and where
+    /// another process holds it.
+    pub fn notes(&self) -> Vec<String> {
+        match &*self.inner.place() {
+            Place::Here(here) => here.store.notes().to_vec(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes away what removed sessions left, as [`LocalStore::collect`], while other processes may use the store:
+    /// they wait for the end of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn collect(&self, rehearse: bool) -> Result<GcReport, StoreError> {
+        self.inner.upkeep(Upkeep::Collect { rehearse })
+    }
+
+    /// Reads every byte of the journal, as [`LocalStore::fsck`], while other processes may use the store: they wait
+    /// for the end of it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn check(&self, repair: bool) -> Result<FsckReport, StoreError> {
+        self.inner.upkeep(Upkeep::Check { repair })
+    }
+}
+
+fn number(message: Message<Reply>) -> Option<u64> {
+    match message.head {
+        Reply::Number(number) => Some(number),
+        _ => None,
+    }
+}
+
+fn entries(message: Message<Reply>) -> Option<Vec<SessionEntry>> {
+    match message.head {
+        Reply::Entries(entries) => Some(entries.into_iter().map(WireEntry::entry).collect()),
+        _ => None,
+    }
+}
+
+impl EventStore for SharedStore {
+    fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+        if let Place::Here(here) = &*self.inner.place() {
+            return here.store.submit(commit);
+        }
+        commit.validate()?;
+        let settling = &self.inner.settling;
+        if settling.is_full() {
+            self.inner.sync()?;
+        }
+        let _order = settling.order.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut commit = commit;
+        commit.id = commit.id.or_else(|| Some(CommitId::from_bytes(SystemClock::default().fresh_id())));
+        let request = server::submission(&commit);
+        let pending = |remote: &Remote| match remote.ask(&request, &WireCommit::tail(&commit))?.head {
+            Reply::Committed { first, last, repeated } => Ok(Err(Committed { first, last, repeated })),
+            _ => Err(odd_answer().into()),
+        };
+        match self.inner.with(|store| store.submit(commit.clone()).map(Ok), pending)? {
+            Ok(pending) => Ok(pending),
+            Err(committed) => {
+                let number = settling.taken(commit, committed.first);
+                Ok(Pending { committed, ticket: Ticket::Group { number, waits: Arc::clone(settling) as _ } })
+            }
+        }
+    }
+
+    fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
+        self.inner.ask(|store| store.head(session), Request::Head(*session.as_bytes()), number)
+    }
+
+    fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError> {
+        let request = Request::Entry(*session.as_bytes());
+        self.inner.ask(|store| store.entry(session), request, |message| Some(entries(message)?.pop()))
+    }
+
+    fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
+        self.inner.ask(|store| store.entries(), Request::Entries, entries)
+    }
+
+    fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+        let request = Request::Read { session: *session.as_bytes(), from, until, bytes: bytes as u64 };
+        let here = |store: &LocalStore| store.read(session, from, until, bytes);
+        self.inner.ask(here, request, |message| EventBatch::read_from(&message.tail))
+    }
+
+    fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {
+        let request = Request::Content(*digest.as_bytes());
+        self.inner.ask(|store| store.content(digest), request, |message| Some(message.tail))
+    }
+
+    fn has_content(&self, digest: &Digest) -> Result<bool, StoreError> {
+        let request = Request::HasContent(*digest.as_bytes());
+        self.inner.ask(
+            |store| store.has_content(digest),
+            request,
+            |message| match message.head {
+                Reply::Flag(flag) => Some(flag),
+                _ => None,
+            },
+        )
+    }
+
+    fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
+        let request = Request::Snapshot { session: *session.as_bytes(), seq };
+        self.inner.ask(
+            |store| store.snapshot(session, seq),
+            request,
+            |message| match message.head {
+                Reply::Snapshot(None) => Some(None),
+                Reply::Snapshot(Some(snapshot)) => Some(Some(snapshot.snapshot(message.tail)?)),
+                _ => None,
+            },
+        )
+    }
+
+    fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
+        let request = Request::Snapshots(*session.as_bytes());
+        self.inner.ask(
+            |store| store.snapshots(session),
+            request,
+            |message| match message.head {
+                Reply::Numbers(numbers) => Some(numbers),
+                _ => None,
+            },
+        )
+    }
+
+    fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
+        let there = |remote: &Remote| {
+            let request = Request::PutSnapshot(WireSnapshot::of(snapshot));
+            number(remote.ask(&request, &WireSnapshot::tail(snapshot))?).ok_or_else(|| odd_answer().into())
+        };
+        self.inner.with(|store| store.put_snapshot(snapshot), there)
+    }
+
+    fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
+        let request = Request::DropSnapshot { session: *session.as_bytes(), seq };
+        self.inner.ask(|store| store.drop_snapshot(session, seq), request, done)
+    }
+
+    fn remove(&self, session: SessionId) -> Result<(), StoreError> {
+        self.inner.ask(|store| store.remove(session), Request::Remove(*session.as_bytes()), done)
+    }
+
+    fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
+        Lease::take(&self.inner.directory, session, holder)
+    }
+
+    fn lease_holder(&self, session: SessionId) -> Option<LeaseHolder> {
+        Lease::holder(&self.inner.directory, session)
+    }
+
+    fn naming(&self) -> Result<NamingTurn, StoreError> {
+        self.inner.naming.turn()
+    }
+
+    fn bus(&self) -> &Arc<Bus> {
+        &self.inner.bus
+    }
+
+    fn sync(&self) -> Result<(), StoreError> {
+        self.inner.sync()
+    }
+
+    fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
+        self.inner.ask(
+            |store| store.usage(),
+            Request::Usage,
+            |message| match message.head {
+                Reply::Json(text) => serde_json::from_str(&text).ok(),
+                _ => None,
+            },
+        )
+    }
+}
+
+impl Drop for SharedStore {
+    fn drop(&mut self) {
+        self.inner.close();
+    }
+}
+
+impl std::fmt::Debug for SharedStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("SharedStore").field("directory", &self.inner.directory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,122 @@
+//! The side of a process that works through another one, which holds the store.
+
+use std::io::{self, BufReader};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use super::super::StoreError;
+use super::socket::{self, Unreached};
+use super::wire::{self, Message, Reply, Request};
+use crate::engine::bus::Bus;
+use crate::engine::id::SessionId;
+
+/// Connections that are kept for the next to ask.
+const IDLE_MAX: usize = 16;
+
+/// The way to the process that holds the store.
+pub(super) struct Remote {
+    directory: PathBuf,
+    idle: Mutex<Vec<UnixStream>>,
+    /// On which the holder says what moves; shut when this is dropped.
+    watch: Option<UnixStream>,
+}
+
+/// Why an answer did not come, or is none.
+pub(super) enum Trouble {
+    /// The holder is gone.
+    Gone,
+    /// The holder answered, or can't be worked with.
+    Told(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Told(error)
+    }
+}
+
+impl Remote {
+    /// Connects to the process that holds the store; none when nobody listens.
+    pub(super) fn connect(directory: &Path, bus: &Arc<Bus>) -> Result<Option<Self>, StoreError> {
+        let stream = match socket::connect(directory) {
+            Ok(stream) => stream,
+            Err(Unreached::Nobody) => return Ok(None),
+            Err(Unreached::Refused(error)) => return Err(error),
+        };
+        let mut remote = Self { directory: directory.to_owned(), idle: Mutex::new(vec![stream]), watch: None };
+        // Without it subscribers look by themselves, a little later.
+        remote.watch = remote.begin_watching(Arc::downgrade(bus));
+        Ok(Some(remote))
+    }
+
+    fn begin_watching(&self, bus: Weak<Bus>) -> Option<UnixStream> {
+        let stream = socket::connect(&self.directory).ok()?;
+        let ours = stream.try_clone().ok()?;
+        let thread = std::thread::Builder::new().name("foldspace-watch".to_owned());
+        let watching = thread.spawn(move || {
+            if let Err(error) = watch(&stream, &bus) {
+                tracing::debug!(%error, "the holder of the store tells no more what moves");
+            }
+        });
+        watching.is_ok().then_some(ours)
+    }
+
+    /// Asks the holder.
+    pub(super) fn ask(&self, request: &Request, tail: &[&[u8]]) -> Result<Message<Reply>, Trouble> {
+        let idle = self.idle().pop();
+        let stream = match idle {
+            Some(stream) => stream,
+            None => match socket::connect(&self.directory) {
+                Ok(stream) => stream,
+                Err(Unreached::Nobody) => return Err(Trouble::Gone),
+                Err(Unreached::Refused(error)) => return Err(error.into()),
+            },
+        };
+        let answer = exchange(&stream, request, tail).map_err(|error| match error.kind() {
+            // It was not sent.
+            io::ErrorKind::InvalidInput => Trouble::Told(StoreError::io("send to", &self.directory)(error)),
+            _ => Trouble::Gone,
+        })?;
+        let mut idle = self.idle();
+        if idle.len() < IDLE_MAX {
+            idle.push(stream);
+        }
+        drop(idle);
+        match answer.head {
+            Reply::Failed(error) => Err(error.error().into()),
+            _ => Ok(answer),
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<UnixStream>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn exchange(stream: &UnixStream, request: &Request, tail: &[&[u8]]) -> io::Result<Message<Reply>> {
+    wire::write(&mut &*stream, request, tail)?;
+    // One answer to one question: what is read is all that there is.
+    wire::read(&mut BufReader::with_capacity(16 << 10, stream))?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
+
+fn watch(stream: &UnixStream, bus: &Weak<Bus>) -> io::Result<()> {
+    wire::write(&mut &*stream, &Request::Watch, &[])?;
+    let mut reader = BufReader::new(stream);
+    while let Some(message) = wire::read::<Reply>(&mut reader)? {
+        let Some(bus) = bus.upgrade() else { return Ok(()) };
+        if let Reply::Moved(sessions) = message.head {
+            sessions.into_iter().for_each(|session| bus.nudge(SessionId::from_bytes(session)));
+        }
+    }
+    Ok(())
+}
+
+impl Drop for Remote {
+    fn drop(&mut self) {
+        if let Some(watch) = &self.watch {
+            drop(watch.shutdown(Shutdown::Both));
+        }
+    }
+}

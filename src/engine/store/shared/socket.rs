@@ -1,0 +1,108 @@
+//! The unix socket in the store's directory, and who is at its other end.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::fs::{Mode, OFlags};
+
+use super::super::StoreError;
+use super::wire::HELLO;
+
+/// The socket of a store, in its directory.
+const NAME: &str = "store.sock";
+/// How long the other end may take to say who it is.
+const GREETING: Duration = Duration::from_secs(5);
+
+/// Where the socket of a store is.
+pub(super) fn path_in(directory: &Path) -> PathBuf {
+    directory.join(NAME)
+}
+
+/// The path of an entry of a directory that a socket's address has room for, however long the directory's is.
+struct ShortPath {
+    directory: OwnedFd,
+    name: String,
+}
+
+impl ShortPath {
+    fn new(directory: &Path, name: &str) -> io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Self { directory: rustix::fs::open(directory, flags, Mode::empty())?, name: name.to_owned() })
+    }
+
+    fn path(&self) -> PathBuf {
+        PathBuf::from(format!("/proc/self/fd/{}/{}", self.directory.as_raw_fd(), self.name))
+    }
+}
+
+/// Listens on the socket of a store, which the caller holds: what is left of an earlier holder is removed.
+pub(super) fn listen(directory: &Path) -> io::Result<UnixListener> {
+    let begun = format!("{NAME}.{}", std::process::id());
+    let short = ShortPath::new(directory, &begun)?;
+    remove(&directory.join(&begun))?;
+    let listener = UnixListener::bind(short.path())?;
+    // Nobody finds it before only its owner may use it.
+    std::fs::set_permissions(directory.join(&begun), PermissionsExt::from_mode(0o600))?;
+    rename(&directory.join(&begun), &path_in(directory))?;
+    Ok(listener)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn rename(from: &Path, to: &Path) -> io::Result<()> {
+    std::fs::rename(from, to)
+}
+
+/// Removes a socket; one that is not there is no error.
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Why nobody is reached.
+pub(super) enum Unreached {
+    /// Nobody listens.
+    Nobody,
+    /// Who listens can't be worked with.
+    Refused(StoreError),
+}
+
+/// Connects to the process that holds the store in a directory.
+pub(super) fn connect(directory: &Path) -> Result<UnixStream, Unreached> {
+    let path = path_in(directory);
+    let short = ShortPath::new(directory, NAME).map_err(|_| Unreached::Nobody)?;
+    let stream = UnixStream::connect(short.path()).map_err(|_| Unreached::Nobody)?;
+    let foreign = |what: String| Unreached::Refused(StoreError::Foreign { path: path.clone(), what });
+    match stranger(&stream) {
+        Ok(None) => {}
+        Ok(Some(user)) => return Err(foreign(format!("user {user} is at the other end, not you"))),
+        Err(_) => return Err(Unreached::Nobody),
+    }
+    match greet(&stream) {
+        Ok(true) => Ok(stream),
+        Ok(false) => Err(foreign("another version of foldspace holds the store".to_owned())),
+        Err(_) => Err(Unreached::Nobody),
+    }
+}
+
+/// The user at the other end, where it is not that of this process.
+pub(super) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
+    let peer = rustix::net::sockopt::socket_peercred(stream.as_fd())?;
+    Ok((peer.uid != rustix::process::geteuid()).then(|| peer.uid.as_raw()))
+}
+
+/// Says hello, and whether the other end says the same.
+pub(super) fn greet(mut stream: &UnixStream) -> io::Result<bool> {
+    stream.set_read_timeout(Some(GREETING))?;
+    stream.write_all(&HELLO)?;
+    let mut heard = [0; HELLO.len()];
+    stream.read_exact(&mut heard)?;
+    stream.set_read_timeout(None)?;
+    Ok(heard == HELLO)
+}

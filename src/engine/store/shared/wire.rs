@@ -1,0 +1,362 @@
+//! What processes that share a store say to each other; `docs/FORMAT.md` describes it.
+
+use std::io::{self, Read, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rkyv::rancor::Error;
+use rkyv::{Archive, Deserialize, Serialize};
+
+use super::super::{SessionEntry, Snapshot, StoreError};
+use crate::engine::clock::Timestamp;
+use crate::engine::commit::{CallLink, Commit, Content, Expected, ForkPoint};
+use crate::engine::id::{CommitId, Digest, SessionId};
+use crate::engine::recorded::{Payload, Recorded};
+use crate::engine::slice::EncodedSlice;
+
+/// What either side says first. Another version of the protocol has another number.
+pub(super) const HELLO: [u8; 16] = *b"foldspace store1";
+/// Bytes of a message's head, and of what follows it, at most.
+const HEAD_MAX: u64 = 256 << 20;
+const TAIL_MAX: u64 = 1 << 30;
+
+/// What a process asks of the one that holds the store. Bytes that belong to it follow it.
+#[derive(Debug, Archive, Serialize, Deserialize)]
+pub(super) enum Request {
+    Submit(WireCommit),
+    Sync,
+    Head([u8; 16]),
+    Entry([u8; 16]),
+    Entries,
+    Read {
+        session: [u8; 16],
+        from: u64,
+        until: u64,
+        bytes: u64,
+    },
+    Content([u8; 32]),
+    HasContent([u8; 32]),
+    Snapshot {
+        session: [u8; 16],
+        seq: u64,
+    },
+    Snapshots([u8; 16]),
+    PutSnapshot(WireSnapshot),
+    DropSnapshot {
+        session: [u8; 16],
+        seq: u64,
+    },
+    Remove([u8; 16]),
+    Usage,
+    Keep(Upkeep),
+    /// From here on the holder says which sessions have moved.
+    Watch,
+}
+
+/// Work on the whole store, for which it is closed for a while.
+#[derive(Debug, Clone, Copy, Archive, Serialize, Deserialize)]
+pub(super) enum Upkeep {
+    Collect { rehearse: bool },
+    Check { repair: bool },
+}
+
+/// What the holder answers.
+#[derive(Debug, Archive, Serialize, Deserialize)]
+pub(super) enum Reply {
+    Done,
+    Committed { first: u64, last: u64, repeated: bool },
+    Number(u64),
+    Numbers(Vec<u64>),
+    Flag(bool),
+    Entries(Vec<WireEntry>),
+    Bytes,
+    Snapshot(Option<WireSnapshot>),
+    Json(String),
+    Moved(Vec<[u8; 16]>),
+    Failed(WireError),
+}
+
+/// A message with the bytes that belong to it.
+pub(super) struct Message<T> {
+    pub(super) head: T,
+    pub(super) tail: Bytes,
+}
+
+#[derive(Debug, Archive, Serialize, Deserialize)]
+pub(super) struct WireCommit {
+    session: [u8; 16],
+    time: i64,
+    /// 0: anywhere; 1: no session; 2: exactly at `at`; 3: a fork of `parent` at `at`.
+    expected: u8,
+    at: u64,
+    parent: [u8; 16],
+    id: Option<[u8; 16]>,
+    /// 0: no call; 1: opens one; else that of the position before.
+    call: u8,
+    of_call: u64,
+    agent: String,
+    count: u32,
+    /// Bytes of its events in the tail, then those of each content.
+    body: u64,
+    contents: Vec<([u8; 32], u64)>,
+}
+
+#[derive(Debug, Archive, Serialize, Deserialize)]
+pub(super) struct WireEntry {
+    id: [u8; 16],
+    head: u64,
+    updated: i64,
+    seq: u64,
+    time: i64,
+    call: Option<u64>,
+    agent: String,
+    kind: String,
+    version: u16,
+    payload: Vec<u8>,
+}
+
+#[derive(Debug, Archive, Serialize, Deserialize)]
+pub(super) struct WireSnapshot {
+    session: [u8; 16],
+    seq: u64,
+    time: i64,
+    unreadable: u64,
+    /// Name, version, and how long each block is in the tail.
+    slices: Vec<(String, u32, Vec<u64>)>,
+}
+
+/// An error as far as another process can do something about it; of others the words.
+#[derive(Debug, Archive, Serialize, Deserialize)]
+pub(super) enum WireError {
+    Conflict { session: [u8; 16], expected: u64, actual: u64 },
+    NoSession([u8; 16]),
+    Buried([u8; 16]),
+    NoContent([u8; 32]),
+    Damaged { segment: u32, offset: u64, what: String },
+    Format { path: String, what: String },
+    Poisoned(String),
+    Index(String),
+    Other { message: String, hint: Option<String> },
+}
+
+/// Writes a message: the lengths of head and tail, then both.
+pub(super) fn write<T>(to: &mut impl Write, head: &T, tail: &[&[u8]]) -> io::Result<()>
+where
+    T: for<'a> Serialize<
+        rkyv::api::high::HighSerializer<rkyv::util::AlignedVec, rkyv::ser::allocator::ArenaHandle<'a>, Error>,
+    >,
+{
+    let head = rkyv::to_bytes::<Error>(head).map_err(io::Error::other)?;
+    let length: usize = tail.iter().map(|part| part.len()).sum();
+    if head.len() as u64 > HEAD_MAX || length as u64 > TAIL_MAX {
+        let what = format!("{} bytes are too many for one message; at most {TAIL_MAX} are sent", head.len() + length);
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    let mut begin = Vec::with_capacity(16 + head.len());
+    begin.extend_from_slice(&(head.len() as u64).to_le_bytes());
+    begin.extend_from_slice(&(length as u64).to_le_bytes());
+    begin.extend_from_slice(&head);
+    if length <= 64 << 10 {
+        tail.iter().for_each(|part| begin.extend_from_slice(part));
+        return to.write_all(&begin);
+    }
+    to.write_all(&begin)?;
+    tail.iter().try_for_each(|part| to.write_all(part))
+}
+
+/// Reads a message; none at the end of the stream.
+pub(super) fn read<T>(from: &mut impl Read) -> io::Result<Option<Message<T>>>
+where
+    T: Archive,
+    T::Archived: for<'a> rkyv::bytecheck::CheckBytes<rkyv::api::high::HighValidator<'a, Error>>
+        + Deserialize<T, rkyv::api::high::HighDeserializer<Error>>,
+{
+    let mut lengths = [0; 16];
+    match from.read_exact(&mut lengths[..1]) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        other => other?,
+    }
+    from.read_exact(&mut lengths[1..])?;
+    let (head, tail) = lengths.split_at(8);
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    let (head, tail) = (number(head), number(tail));
+    if head > HEAD_MAX || tail > TAIL_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message says that it is longer than any may be"));
+    }
+    let head = rkyv::from_bytes::<T, Error>(&take(from, head)?)
+        .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+    Ok(Some(Message { head, tail: take(from, tail)?.into() }))
+}
+
+/// Memory grows with what comes, not with what is said to come.
+fn take(from: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(usize::try_from(length.min(1 << 20)).unwrap_or(0));
+    match from.take(length).read_to_end(&mut bytes)? as u64 == length {
+        true => Ok(bytes),
+        false => Err(io::ErrorKind::UnexpectedEof.into()),
+    }
+}
+
+impl WireCommit {
+    pub(super) fn of(commit: &Commit) -> Self {
+        let (expected, at, parent) = match commit.expected {
+            Expected::Any => (0, 0, [0; 16]),
+            Expected::NoSession => (1, 0, [0; 16]),
+            Expected::Exactly(at) => (2, at, [0; 16]),
+            Expected::ForkOf(point) => (3, point.seq, *point.session.as_bytes()),
+        };
+        let (call, of_call) = match commit.call {
+            CallLink::None => (0, 0),
+            CallLink::Opens => (1, 0),
+            CallLink::Of(seq) => (2, seq),
+        };
+        Self {
+            session: *commit.session.as_bytes(),
+            time: commit.time.0,
+            expected,
+            at,
+            parent,
+            id: commit.id.map(|id| *id.as_bytes()),
+            call,
+            of_call,
+            agent: commit.agent().to_owned(),
+            count: commit.count,
+            body: commit.body().len() as u64,
+            contents: commit.contents.iter().map(|c| (*c.digest.as_bytes(), c.bytes.len() as u64)).collect(),
+        }
+    }
+
+    /// What follows it.
+    pub(super) fn tail(commit: &Commit) -> Vec<&[u8]> {
+        let contents = commit.contents.iter().map(|content| content.bytes.as_ref());
+        std::iter::once(commit.body()).chain(contents).collect()
+    }
+
+    /// The commit; none where it makes no sense.
+    pub(super) fn commit(self, mut tail: Bytes) -> Option<Commit> {
+        let body = cut(&mut tail, self.body)?;
+        let (session, time) = (SessionId::from_bytes(self.session), Timestamp(self.time));
+        let mut commit = Commit::of_parts(session, time, self.count, &self.agent, &body).ok()?;
+        commit = commit.expecting(match self.expected {
+            0 => Expected::Any,
+            1 => Expected::NoSession,
+            2 => Expected::Exactly(self.at),
+            3 => Expected::ForkOf(ForkPoint { session: SessionId::from_bytes(self.parent), seq: self.at }),
+            _ => return None,
+        });
+        commit = commit.of_call(match self.call {
+            0 => CallLink::None,
+            1 => CallLink::Opens,
+            2 => CallLink::Of(self.of_call),
+            _ => return None,
+        });
+        commit.id = self.id.map(CommitId::from_bytes);
+        for (digest, length) in self.contents {
+            let bytes = cut(&mut tail, length)?;
+            let digest = Digest::from_bytes(digest);
+            if Digest::of(&bytes) != digest {
+                return None;
+            }
+            commit.keep(Content { digest, bytes });
+        }
+        (tail.is_empty() && commit.is_whole()).then_some(commit)
+    }
+}
+
+fn cut(bytes: &mut Bytes, length: u64) -> Option<Bytes> {
+    let length = usize::try_from(length).ok().filter(|length| *length <= bytes.len())?;
+    Some(bytes.split_to(length))
+}
+
+impl WireEntry {
+    pub(super) fn of(entry: &SessionEntry) -> Self {
+        let origin = &entry.origin;
+        Self {
+            id: *entry.id.as_bytes(),
+            head: entry.head,
+            updated: entry.updated.0,
+            seq: origin.seq,
+            time: origin.time.0,
+            call: origin.call,
+            agent: origin.agent.to_string(),
+            kind: origin.event.kind.to_string(),
+            version: origin.event.version,
+            payload: origin.event.bytes.to_vec(),
+        }
+    }
+
+    pub(super) fn entry(self) -> SessionEntry {
+        let id = SessionId::from_bytes(self.id);
+        let event = Payload { kind: self.kind.into(), version: self.version, bytes: self.payload.into() };
+        let (seq, time, call) = (self.seq, Timestamp(self.time), self.call);
+        let origin = Recorded { session: id, seq, time, call, agent: self.agent.into(), event };
+        SessionEntry { id, head: self.head, updated: Timestamp(self.updated), origin }
+    }
+}
+
+impl WireSnapshot {
+    pub(super) fn of(snapshot: &Snapshot) -> Self {
+        let lengths = |slice: &EncodedSlice| slice.blocks.iter().map(|block| block.len() as u64).collect();
+        let slices = snapshot.slices.iter();
+        Self {
+            session: *snapshot.session.as_bytes(),
+            seq: snapshot.seq,
+            time: snapshot.time.0,
+            unreadable: snapshot.unreadable,
+            slices: slices.map(|slice| (slice.name.to_string(), slice.version, lengths(slice))).collect(),
+        }
+    }
+
+    pub(super) fn tail(snapshot: &Snapshot) -> Vec<&[u8]> {
+        snapshot.slices.iter().flat_map(|slice| slice.blocks.iter().map(Bytes::as_ref)).collect()
+    }
+
+    pub(super) fn snapshot(self, mut tail: Bytes) -> Option<Snapshot> {
+        let mut slices = Vec::with_capacity(self.slices.len());
+        for (name, version, lengths) in self.slices {
+            let blocks: Option<Vec<Bytes>> = lengths.into_iter().map(|length| cut(&mut tail, length)).collect();
+            slices.push(EncodedSlice { name: Arc::from(name), version, blocks: blocks? });
+        }
+        let (session, time) = (SessionId::from_bytes(self.session), Timestamp(self.time));
+        Some(Snapshot { session, seq: self.seq, time, unreadable: self.unreadable, slices })
+    }
+}
+
+impl WireError {
+    pub(super) fn of(error: &StoreError) -> Self {
+        match error {
+            StoreError::Conflict { session, expected, actual } => {
+                Self::Conflict { session: *session.as_bytes(), expected: *expected, actual: *actual }
+            }
+            StoreError::NoSession(session) => Self::NoSession(*session.as_bytes()),
+            StoreError::Buried(session) => Self::Buried(*session.as_bytes()),
+            StoreError::NoContent(digest) => Self::NoContent(*digest.as_bytes()),
+            StoreError::Damaged { segment, offset, what } => {
+                Self::Damaged { segment: *segment, offset: *offset, what: what.clone() }
+            }
+            StoreError::Format { path, what } => {
+                Self::Format { path: path.to_string_lossy().into_owned(), what: what.clone() }
+            }
+            StoreError::Poisoned(why) => Self::Poisoned(why.clone()),
+            StoreError::Index(why) => Self::Index(why.clone()),
+            other => Self::Other { message: other.to_string(), hint: other.hint() },
+        }
+    }
+
+    pub(super) fn error(self) -> StoreError {
+        match self {
+            Self::Conflict { session, expected, actual } => {
+                StoreError::Conflict { session: SessionId::from_bytes(session), expected, actual }
+            }
+            Self::NoSession(session) => StoreError::NoSession(SessionId::from_bytes(session)),
+            Self::Buried(session) => StoreError::Buried(SessionId::from_bytes(session)),
+            Self::NoContent(digest) => StoreError::NoContent(Digest::from_bytes(digest)),
+            Self::Damaged { segment, offset, what } => StoreError::Damaged { segment, offset, what },
+            Self::Format { path, what } => StoreError::Format { path: PathBuf::from(path), what },
+            Self::Poisoned(why) => StoreError::Poisoned(why),
+            Self::Index(why) => StoreError::Index(why),
+            Self::Other { message, hint } => StoreError::Elsewhere { message, hint },
+        }
+    }
+}

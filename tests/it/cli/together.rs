@@ -1,0 +1,123 @@
+//! Several processes on one store: as if each had it for itself.
+
+use std::io::Read;
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Running, World};
+
+fn script(world: &World, name: &str, calls: usize) -> String {
+    let call = |n| json!({ "tool": "write_file", "params": { "file_path": format!("{name}-{n}"), "content": "x" } });
+    let lines: Vec<String> = (0..calls).map(|n| call(n).to_string()).collect();
+    world.file(&format!("{name}.jsonl"), lines.join("\n"))
+}
+
+/// A process that has a session, and the store unless another one has it, until it is killed when this is dropped.
+fn sleeper(world: &World, name: &str) -> Running {
+    world.printed(&["run", &world.file(&format!("{name}.jsonl"), ""), "--session", name, "--backend", "host"]);
+    let mut child = world.spawn(&["exec", name, "--timeout", "120", "--", "sh", "-c", "echo begun; sleep 100"]);
+    let mut begun = [0; 6];
+    child.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
+    child
+}
+
+#[test]
+fn the_same_commands_work_beside_a_process_that_holds_the_store() {
+    let world = World::with_story();
+    let holder = sleeper(&world, "held");
+    assert!(world.data().join("store.sock").exists());
+    let more = script(&world, "more", 3);
+    assert!(world.printed(&["run", &more]).contains("3 ok"));
+    assert!(world.printed(&["run", &more, "--session", "story"]).contains("3 ok"));
+    assert_eq!(world.printed(&["ls", "story"]), "more-0\nmore-1\nmore-2\nsrc/\n");
+    world.printed(&["clone", "story", "--name", "child"]);
+    let child = script(&world, "child", 1);
+    world.printed(&["run", &child, "--session", "child"]);
+    assert!(world.printed(&["merge", "child"]).contains("merged 1 entry into story"));
+    assert!(world.printed(&["rewind", "story", "--to", "3"]).contains("is back at 3"));
+    world.printed(&["export", "child", "child.fold"]);
+    world.printed(&["remove", "child", "--yes"]);
+    assert!(world.printed(&["import", "child.fold"]).contains("child"));
+    world.printed(&["gc"]);
+    assert!(world.printed(&["fsck"]).contains("no damage") || world.run(&["fsck"]).ends_with("[exit 0]"));
+    assert!(world.printed(&["verify"]).contains("all is as the events say"));
+    assert!(world.printed(&["log", "held", "--calls"]).contains("running"));
+    let names: serde_json::Value = serde_json::from_str(&world.printed(&["sessions", "--json"])).unwrap();
+    assert_eq!(names.as_array().unwrap().len(), 4);
+    drop(holder);
+    assert!(world.printed(&["log", "held", "--calls"]).contains("interrupted"));
+    assert!(world.printed(&["exec", "held", "--", "echo", "again"]).contains("again"));
+    let calls = world.json_lines(&["log", "held", "--calls"]);
+    assert_eq!(calls[0]["status"], "interrupted");
+    assert!(calls[0]["finished"].is_u64(), "the next one who works there records it");
+}
+
+#[test]
+fn a_session_in_use_is_refused_with_who_has_it() {
+    let world = World::new();
+    let holder = sleeper(&world, "held");
+    let refused = world.run(&["rewind", "held", "--to", "1"]);
+    assert!(refused.contains("is in use by [process]") || refused.contains("is in use by process"), "{refused}");
+    assert!(refused.ends_with("[exit 4]"), "{refused}");
+    assert!(world.run(&["remove", "held", "--yes"]).ends_with("[exit 4]"));
+    drop(holder);
+    assert!(world.run(&["rewind", "held", "--to", "1"]).ends_with("[exit 0]"));
+}
+
+#[test]
+fn holders_that_are_killed_lose_nothing_of_what_others_record() {
+    const CALLS: usize = 150;
+    let world = World::new();
+    let scripts: Vec<String> = (0..3).map(|n| script(&world, &format!("worker{n}"), CALLS)).collect();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = scripts
+            .iter()
+            .enumerate()
+            .map(|(n, script)| {
+                let name = format!("worker{n}");
+                let world = &world;
+                scope.spawn(move || world.run(&["run", script, "--session", &name]))
+            })
+            .collect();
+        let mut victims = 0;
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            // Each holds the store, or waits for its turn to.
+            let name = format!("victim{victims}");
+            let victim = sleeper(&world, &name);
+            std::thread::sleep(Duration::from_millis(30));
+            drop(victim);
+            victims += 1;
+        }
+        for worker in workers {
+            let told = worker.join().unwrap();
+            assert!(told.contains(&format!("{CALLS} ok")) && told.ends_with("[exit 0]"), "{told}");
+        }
+        assert!(victims > 0);
+    });
+    for n in 0..3 {
+        let name = format!("worker{n}");
+        let calls = world.json_lines(&["log", &name, "--calls"]);
+        assert_eq!(calls.len(), CALLS);
+        assert!(calls.iter().all(|call| call["status"] == "ok"));
+        assert_eq!(world.printed(&["ls", &name]).lines().count(), CALLS);
+    }
+    assert!(world.printed(&["verify"]).contains("all is as the events say"));
+}
+
+#[test]
+fn a_name_is_given_once_among_processes() {
+    let world = World::new();
+    let _holder = sleeper(&world, "held");
+    let empty = world.file("same.jsonl", "");
+    let ran: Vec<String> = std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..6).map(|_| scope.spawn(|| world.run(&["run", &empty]))).collect();
+        runs.into_iter().map(|run| run.join().unwrap()).collect()
+    });
+    let names: serde_json::Value = serde_json::from_str(&world.printed(&["sessions", "--json"])).unwrap();
+    let mut names: Vec<&str> = names.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let begun = ran.iter().filter(|told| told.ends_with("[exit 0]")).count();
+    assert_eq!(names.len(), begun + 1, "{ran:?}");
+}
