@@ -80,7 +80,7 @@ pub(super) async fn call(
     };
     let params = Value::Object(request.arguments.unwrap_or_default());
     match ToolGroup::of(&request.name) {
-        Some(ToolGroup::Files | ToolGroup::Sessions) => look(client, joined, &request.name, params, context).await,
+        Some(ToolGroup::Files | ToolGroup::Sessions) => look(joined, &request.name, params, context).await,
         Some(ToolGroup::Shell | ToolGroup::Python | ToolGroup::PodmanShell) | None => {
             match begin(client, joined, &request.name, params, context) {
                 Ok(running) => follow(client, running, context).await,
@@ -90,17 +90,15 @@ pub(super) async fn call(
     }
 }
 
-/// Calls a tool that runs no command.
+/// Calls a tool that runs no command. It is soon done, also for a client that is gone.
 async fn look(
-    client: &Client,
     joined: &Joined,
     tool: &str,
     params: Value,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let mut call = ToolCall::new(tool, params);
-    let cancel = client.gone.child_token();
-    call.cancel = cancel.clone();
+    let call = ToolCall::new(tool, params);
+    let cancel = call.cancel.clone();
     let mut work = std::pin::pin!(joined.open.call(call));
     let outcome = tokio::select! {
         outcome = &mut work => outcome,

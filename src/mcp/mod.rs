@@ -17,6 +17,7 @@ mod stateless;
 mod watching;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rmcp::service::{QuitReason, ServerInitializeError, serve_server_with_ct};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
@@ -33,6 +34,8 @@ use stateless::Stateless;
 
 /// Bytes of one message; a call's parameters have a limit of their own below that.
 const MESSAGE_MAX: usize = 8 << 20;
+/// How long a connection over HTTP lasts on which nothing is said: with it goes what its client has begun.
+const UNUSED_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// Serves the sessions of a hub to clients of the Model Context Protocol, in the versions 2024-11-05 to 2026-07-28.
 ///
@@ -134,10 +137,12 @@ impl McpServer {
     ) -> StreamableHttpService<impl rmcp::ServerHandler + use<>, LocalSessionManager> {
         let (shared, stateless) = (Arc::clone(&self.shared), Arc::new(Stateless::new(&self.shared)));
         let make = move || Ok(Handler::new(Client::new(&shared), Some(Arc::clone(&stateless))));
+        let mut connections = LocalSessionManager::default();
+        connections.session_config.keep_alive = Some(UNUSED_MAX);
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_cancellation_token(end)
             .with_max_request_body_bytes(MESSAGE_MAX);
-        StreamableHttpService::new(make, Arc::default(), config)
+        StreamableHttpService::new(make, Arc::new(connections), config)
     }
 }

@@ -115,15 +115,16 @@ impl Watching {
         let wishes = inner.of(session, told)?;
         let mut wishes = lock(&wishes);
         match &address.what {
-            What::File { path, .. } => {
+            // So many events ago is something else after each event.
+            What::File { at: Some(_), .. } | What::Slice { at: Some(_), .. } | What::Log { .. } => {
+                wishes.logs.insert(uri.to_owned());
+            }
+            What::File { path, at: None } => {
                 wishes.files.entry(path.clone()).or_default().insert(uri.to_owned());
             }
-            What::Slice { name, .. } => {
+            What::Slice { name, at: None } => {
                 let now = digest_of(session, name);
                 wishes.slices.insert(uri.to_owned(), (name.clone(), now));
-            }
-            What::Log { .. } => {
-                wishes.logs.insert(uri.to_owned());
             }
         }
         Ok(())

@@ -24,7 +24,7 @@ use config::Client;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  foldspace mcp --print-config claude --backend podman     what to write into the client's configuration
+  foldspace mcp --print-config claude --backend podman
   foldspace mcp --backend podman --mount ./project
   foldspace mcp --session nightly --isolation fork --tools files,shell,sessions")]
 pub(super) struct Mcp {

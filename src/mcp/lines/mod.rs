@@ -34,7 +34,8 @@ use under_way::UnderWay;
 const UNDER_WAY_MAX: usize = 64;
 /// Bytes of requests that wait.
 const WAITING_MAX: usize = 16 << 20;
-/// How long calls go on for a client that says no more: one that wrote all its requests beforehand still reads.
+/// How long calls go on for a client that says no more, after the last one ended: one that wrote all its requests
+/// beforehand still reads.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// The lines from and to one client.
@@ -183,7 +184,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
             return false;
         }
         tokio::select! {
-            () = self.under_way.fewer() => {}
+            // One that wrote many waits for them all.
+            () = self.under_way.fewer() => self.ends_at = None,
             () = self.gone.cancelled() => {}
             () = tokio::time::sleep_until(ends_at) => {}
         }
