@@ -13,10 +13,13 @@ use super::client::{Client, Shared};
 /// Clients that are known at once.
 const CLIENTS_MAX: usize = 1024;
 
+/// What a client calls itself, and the session that it asks for.
+type Key = (String, Option<String>);
+
 /// The clients by what they call themselves and the session that they ask for.
 pub(super) struct Stateless {
     shared: Arc<Shared>,
-    known: Mutex<BTreeMap<(String, Option<String>), Arc<Client>>>,
+    known: Mutex<BTreeMap<Key, Arc<Client>>>,
 }
 
 impl Stateless {

@@ -88,12 +88,15 @@ struct Wishes {
     list: bool,
 }
 
+type OfSession = (Session, Arc<Mutex<Wishes>>);
+
 /// What has changed and was not told yet.
 #[derive(Default)]
 struct Changes {
     uris: Mutex<BTreeSet<String>>,
     list: std::sync::atomic::AtomicBool,
-    slices: Mutex<BTreeMap<SessionId, (Session, Arc<Mutex<Wishes>>)>>,
+    /// Sessions in which slices that are watched may have changed.
+    slices: Mutex<BTreeMap<SessionId, OfSession>>,
     some: Notify,
 }
 

@@ -1,6 +1,5 @@
 //! Which requests are under way.
 
-use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rmcp::model::RequestId;
@@ -12,15 +11,13 @@ pub(super) struct UnderWay(Arc<Inner>);
 
 #[derive(Default)]
 struct Inner {
-    ids: Mutex<Ids>,
+    /// Few, and without an order of their own.
+    ids: Mutex<Vec<RequestId>>,
     fewer: Notify,
 }
 
-#[expect(clippy::disallowed_types, reason = "ids can't be ordered, and nobody sees their order here")]
-type Ids = HashSet<RequestId>;
-
 impl UnderWay {
-    fn ids(&self) -> MutexGuard<'_, Ids> {
+    fn ids(&self) -> MutexGuard<'_, Vec<RequestId>> {
         self.0.ids.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -33,12 +30,12 @@ impl UnderWay {
     }
 
     pub(super) fn begin(&self, id: RequestId) {
-        self.ids().insert(id);
+        self.ids().push(id);
     }
 
     /// It is answered, or nobody waits for its answer.
     pub(super) fn end(&self, id: &RequestId) {
-        self.ids().remove(id);
+        self.ids().retain(|known| known != id);
         self.0.fewer.notify_one();
     }
 
