@@ -112,15 +112,15 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
         return Ok(ResourceContents::text(listed, uri).with_mime_type("inode/directory"));
     }
     let Some(entry) = entry else {
-        return Err(ReadError::NotThere(format!("there is no {} at {}", path.rooted(), state.seq())));
+        return Err(ReadError::NotThere(format!("there is no {} at {}", named(path), state.seq())));
     };
     let kind = types::of(path, &entry.node);
     match &entry.node {
         Node::File { incomplete: true, .. } => {
-            Err(ReadError::Refused(format!("the contents of {} were not kept", path.rooted())))
+            Err(ReadError::Refused(format!("the contents of {} were not kept", named(path))))
         }
         Node::File { size, .. } if *size > FILE_MAX => {
-            let what = format!("{} has {size} bytes, and a resource at most {FILE_MAX}", path.rooted());
+            let what = format!("{} has {size} bytes, and a resource at most {FILE_MAX}", named(path));
             Err(ReadError::Refused(format!("{what}; the tool read_file reads some of its lines")))
         }
         Node::File { content, .. } => {
@@ -134,9 +134,14 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
             Ok(ResourceContents::text(String::from_utf8_lossy(target), uri).with_mime_type(kind))
         }
         Node::Directory | Node::Special { .. } => {
-            Err(ReadError::Refused(format!("{} is no file that could be read", path.rooted())))
+            Err(ReadError::Refused(format!("{} is no file that could be read", named(path))))
         }
     }
+}
+
+/// A path in a message; an address may have a very long one.
+fn named(path: &EntryPath) -> String {
+    shown(&path.rooted(), 300)
 }
 
 /// Events, a line for each.

@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn anything_else_is_refused() {
-        let long = format!("foldspace://demo/files/{}", "x/".repeat(40_000));
+        let long = format!("foldspace://demo/nothing/{}", "x/".repeat(40_000));
         let uris = [
             "",
             "file:///etc/passwd",
