@@ -39,6 +39,7 @@
 mod backends;
 mod engine;
 mod hub;
+mod mcp;
 mod reducers;
 mod tools;
 pub mod view;
@@ -91,6 +92,7 @@ pub use engine::store::{
 };
 pub use engine::verify::{Difference, VerifyReport};
 pub use hub::{Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
+pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
     LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,

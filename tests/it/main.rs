@@ -19,6 +19,7 @@ mod golden;
 mod house;
 mod hub;
 mod lineage;
+mod mcp;
 mod merge;
 mod podman_shell;
 mod policy;

@@ -7,7 +7,7 @@ mod report;
 mod script;
 mod summary;
 
-pub(in crate::cli) use mounts::allowed_roots;
+pub(in crate::cli) use mounts::{MountArgs, allowed_roots};
 
 use std::path::PathBuf;
 use std::sync::Arc;
