@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::children::NewChild;
@@ -135,16 +135,18 @@ impl Hub {
 
     /// Opens a session's workspace in this process.
     async fn user(&self, id: SessionId) -> Result<User, HubError> {
-        let place = self.place(id)?;
-        let mut place = place.lock().await;
+        let mut place = self.place(id).lock_owned().await;
         self.still_going()?;
         if let Some(kept) = &place.kept {
             return Ok(User::of(kept));
         }
-        let session = self.sessions().session(id)?;
         let hub = self.clone();
-        let dispatcher = blocking(move || hub.dispatcher_of(&session)).await??;
-        Ok(User::of(place.kept.insert(Arc::new(Kept::new(dispatcher)))))
+        // Whoever does not wait for it any more leaves it whole for the next.
+        blocking(move || {
+            let dispatcher = hub.dispatcher_of(&hub.sessions().session(id)?)?;
+            Ok(User::of(place.kept.insert(Arc::new(Kept::new(dispatcher)))))
+        })
+        .await?
     }
 
     /// Begins a session, and copies the mounts into its workspace. Of one that can't be made ready nothing is left.
@@ -159,15 +161,20 @@ impl Hub {
     ) -> Result<OpenSession, HubError> {
         self.still_going()?;
         let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
-        let sessions = self.sessions().clone();
-        let id = blocking(move || sessions.create(new)).await??.id();
-        let ready = self.ready(id, mounts).await;
-        if ready.is_err()
-            && let Err(error) = self.remove(id).await
-        {
-            tracing::warn!(%error, "a session that could not be made ready is left");
-        }
-        ready
+        let (hub, mounts) = (self.clone(), mounts.to_vec());
+        // Nobody finds half of it, whether its creator waits for it or not.
+        let created = tokio::spawn(async move {
+            let sessions = hub.sessions().clone();
+            let id = blocking(move || sessions.create(new)).await??.id();
+            let ready = hub.ready(id, &mounts).await;
+            if ready.is_err()
+                && let Err(error) = hub.remove(id).await
+            {
+                tracing::warn!(%error, "a session that could not be made ready is left");
+            }
+            ready
+        });
+        created.await.map_err(|_| HubError::Ending)?
     }
 
     async fn ready(&self, id: SessionId, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
@@ -206,9 +213,13 @@ impl Hub {
         if is_shared {
             return Ok(parent.through(child));
         }
-        let place = self.place(child.session().id())?;
-        let mut place = place.lock().await;
-        Ok(OpenSession::of(User::of(place.kept.insert(Arc::new(Kept::new(child))))))
+        let mut place = self.place(child.session().id()).lock_owned().await;
+        if let Err(error) = self.still_going() {
+            close_now(Arc::new(Kept::new(child)), place).await;
+            return Err(error);
+        }
+        // Somebody may have found it and opened it in the meantime.
+        Ok(OpenSession::of(User::of(place.kept.get_or_insert_with(|| Arc::new(Kept::new(child))))))
     }
 
     /// Merges what a child changed into a session further up. In a dry run it only tells what would happen.
@@ -249,18 +260,19 @@ impl Hub {
     /// [`HubError::Busy`] while somebody works in it.
     pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
         let session = self.sessions().session(id)?;
-        let place = self.place(id)?;
-        let mut place = place.lock().await;
+        let mut place = self.place(id).lock_owned().await;
         if let Some(kept) = &place.kept
             && kept.is_used()
         {
             return Err(HubError::Busy { session: session.name().to_owned(), what: "somebody has it open" });
         }
-        let kept = place.kept.take();
         let hub = self.clone();
-        blocking(move || hub.remove_now(&session, kept)).await??;
-        lock(&self.shared.places).remove(&id);
-        Ok(())
+        blocking(move || {
+            hub.remove_now(&session, place.kept.take())?;
+            lock(&hub.shared.places).remove(&id);
+            Ok(())
+        })
+        .await?
     }
 
     fn remove_now(&self, session: &Session, kept: Option<Arc<Kept>>) -> Result<(), HubError> {
@@ -282,10 +294,10 @@ impl Hub {
         let mut closed = 0;
         for place in places {
             // Where somebody is opening or closing it, it is used.
-            let Ok(mut place) = place.try_lock() else { continue };
+            let Ok(mut place) = place.try_lock_owned() else { continue };
             if let Some(kept) = place.kept.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
                 closed += 1;
-                close_now(kept).await;
+                close_now(kept, place).await;
             }
         }
         lock(&self.shared.places).retain(|_, place| {
@@ -310,9 +322,9 @@ impl Hub {
         self.end();
         let places = std::mem::take(&mut *lock(&self.shared.places));
         for place in places.into_values() {
-            let kept = place.lock().await.kept.take();
-            if let Some(kept) = kept {
-                close_now(kept).await;
+            let mut place = place.lock_owned().await;
+            if let Some(kept) = place.kept.take() {
+                close_now(kept, place).await;
             }
         }
     }
@@ -324,9 +336,8 @@ impl Hub {
         }
     }
 
-    fn place(&self, id: SessionId) -> Result<Arc<AsyncMutex<Place>>, HubError> {
-        self.still_going()?;
-        Ok(Arc::clone(lock(&self.shared.places).entry(id).or_default()))
+    fn place(&self, id: SessionId) -> Arc<AsyncMutex<Place>> {
+        Arc::clone(lock(&self.shared.places).entry(id).or_default())
     }
 
     fn dispatcher_of(&self, session: &Session) -> Result<Dispatcher, HubError> {
@@ -356,8 +367,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.map_err(|_| HubError::Ending)
 }
 
-async fn close_now(kept: Arc<Kept>) {
-    if blocking(move || kept.close()).await.is_err() {
+/// Closes a workspace. Nobody opens it anew meanwhile, though who asked for this may be gone.
+async fn close_now(kept: Arc<Kept>, place: OwnedMutexGuard<Place>) {
+    let closing = move || {
+        kept.close();
+        drop(place);
+    };
+    if blocking(closing).await.is_err() {
         tracing::debug!("a workspace is left to be closed with the process");
     }
 }
