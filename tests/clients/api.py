@@ -16,11 +16,12 @@ from servers import PATIENCE, Server, Wrong, check, directory, serve
 # Requests for each operation by chance, beside those for each limit and each wrong type.
 EXAMPLES = 20
 # It takes a minute; a server that hangs would take for ever.
-LIMIT = 280
+LIMIT = 140
 CHECKS = [
     "not_a_server_error", "status_code_conformance", "content_type_conformance", "response_schema_conformance",
     "response_headers_conformance", "ignored_auth", "unsupported_method",
 ]  # fmt: skip
+STREAM = "/v1/sessions/{session}/events/stream"
 # Where names come from: of a field, or of the description's parameter.
 NAMES = {
     "path.session": "sessions", "path.call": "calls", "path.path": "files", "path.slice": "slices",
@@ -59,7 +60,6 @@ def config(there: dict[str, list]) -> str:
     """The configuration of schemathesis, in which JSON texts are TOML as well."""
     lines = [
         "seed = 5", f"request-timeout = {PATIENCE}", "continue-on-failure = true",
-        "# A stream of events has no end.", "max-stream-events = 3",
         "[generation]", "deterministic = true", 'database = "none"', f"max-examples = {EXAMPLES}",
         "[dictionaries]", *(f"{name}.values = {json.dumps(values)}" for name, values in there.items()),
         "[parameters]",
@@ -71,28 +71,54 @@ def config(there: dict[str, list]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def stream(server: Server) -> None:
+    """Follows events, goes away, and comes again: nothing is missed."""
+    url = f"{server.url}{STREAM.format(session='first')}"
+    seen: list[int] = []
+    for _ in range(3):
+        headers = {"Authorization": f"Bearer {server.token}"}
+        if seen:
+            headers["Last-Event-ID"] = str(seen[-1])
+        with requests.get(url, headers=headers, stream=True, timeout=PATIENCE) as answer:
+            check(answer.headers["content-type"].startswith("text/event-stream"), f"the stream is {answer.headers}")
+            ids = (int(line[3:]) for line in answer.iter_lines(decode_unicode=True) if line.startswith("id:"))
+            seen += [next(ids), next(ids)]
+    check(seen == [1, 2, 3, 4, 5, 6], f"streamed were {seen}")
+    print("  a stream of events that was left twice had them all")
+
+
+def generate(server: Server, place: Path, phases: str, *excluded: str) -> int:
+    """Makes requests; how many there were."""
+    command = [
+        "schemathesis", "--config-file", "schemathesis.toml", "run", f"{server.url}/openapi.json", "--no-color",
+        "--phases", phases, "--checks", ",".join(CHECKS), "--header", f"Authorization: Bearer {server.token}",
+        *(word for path in excluded for word in ("--exclude-path", path)),
+    ]  # fmt: skip
+    try:
+        ran = subprocess.run(
+            command, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            text=True, timeout=LIMIT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as late:
+        said = (late.stdout or b"").decode(errors="replace")
+        raise Wrong(f"it did not end within {LIMIT} s:\n{said[-4000:]}") from None
+    # What was wrong comes at the end, with the request that shows it.
+    check(ran.returncode == 0, f"it ended with {ran.returncode}:\n{ran.stdout[-20000:]}")
+    (count,) = re.findall(r"([0-9]+) generated", ran.stdout)
+    return int(count)
+
+
 def main() -> None:
     (program,) = sys.argv[1:]
     print("schemathesis over http", flush=True)
     with serve(program) as server, directory() as place:
-        file = Path(place) / "schemathesis.toml"
-        file.write_text(config(fill(server)))
-        command = [
-            "schemathesis", "--config-file", str(file), "run", f"{server.url}/openapi.json", "--checks",
-            ",".join(CHECKS), "--header", f"Authorization: Bearer {server.token}", "--no-color",
-        ]  # fmt: skip
-        try:
-            ran = subprocess.run(
-                command, cwd=place, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                text=True, timeout=LIMIT,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired as late:
-            said = (late.stdout or b"").decode(errors="replace")
-            raise Wrong(f"it did not end within {LIMIT} s:\n{said[-4000:]}") from None
-        # What was wrong comes at the end, with the request that shows it.
-        check(ran.returncode == 0, f"it ended with {ran.returncode}:\n{ran.stdout[-20000:]}")
-    (count,) = re.findall(r"([0-9]+) generated", ran.stdout)[:1]
-    print(f"  {count} requests, no fault")
+        (place / "schemathesis.toml").write_text(config(fill(server)))
+        stream(server)
+        # It would wait for events that never come.
+        single = generate(server, place, "coverage,fuzzing", STREAM)
+        # It would take tools for something of a session's.
+        chained = generate(server, place, "stateful", STREAM, "/v1/tools")
+    print(f"  {single} requests, and {chained} that follow from others: no fault")
 
 
 main()
