@@ -213,16 +213,20 @@ impl ServerHandler for Handler {
     async fn on_custom_request(
         &self,
         request: CustomRequest,
-        _: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<CustomResult, ErrorData> {
         let method = request.method.as_str();
-        if KNOWN.contains(&method) {
+        let is_gone = GONE.contains(&method) && !is_connected(&context);
+        if KNOWN.contains(&method) && !is_gone {
             let what = format!("the parameters of {method} are not as the protocol has them");
             return Err(ErrorData::invalid_params(what, None));
         }
         Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {}", shown(method, 80)), None))
     }
 }
+
+/// Methods that versions without connections have no more.
+const GONE: [&str; 5] = ["initialize", "ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe"];
 
 /// Methods that there are: a request of one that is taken for something else has parameters that do not fit.
 const KNOWN: [&str; 15] = [

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rmcp::model::{JsonObject, Tool, ToolAnnotations};
 use schemars::Schema;
+use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::Value;
 
 use super::client::Client;
@@ -75,10 +76,21 @@ pub(super) fn described(
     Tool::new(name, description, object(params)).with_raw_output_schema(object(output)).with_annotations(hints)
 }
 
+/// A schema as JSON.
 fn object(schema: &Schema) -> Arc<JsonObject> {
+    let mut schema = schema.clone();
+    RecursiveTransform(without_width).transform(&mut schema);
     match schema.as_value() {
         Value::Object(fields) => Arc::new(fields.clone()),
         // `true`: anything.
         _ => Arc::default(),
+    }
+}
+
+/// Takes the width of a number in Rust from its schema: clients do not know such formats, and complain of each.
+fn without_width(schema: &mut Schema) {
+    let format = schema.get("format").and_then(Value::as_str);
+    if format.is_some_and(|format| ["uint", "int", "double", "float"].iter().any(|width| format.starts_with(width))) {
+        schema.remove("format");
     }
 }

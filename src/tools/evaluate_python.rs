@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::context::ToolContext;
 use super::error::ToolError;
@@ -33,10 +33,10 @@ pub struct Params {
     globals: BTreeMap<String, Value>,
     /// Must be empty on this backend.
     #[serde(default)]
-    reads: Vec<Value>,
+    reads: Vec<String>,
     /// Must be empty on this backend.
     #[serde(default)]
-    writes: Vec<Value>,
+    writes: Vec<Map<String, Value>>,
 }
 
 /// What came of the code.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::engine::event::{ChildLimits, Isolation};
@@ -86,9 +86,11 @@ pub struct MergeDocument {
     /// Where it stands in the history; null when nothing was recorded.
     pub seq: Option<Seq>,
     /// What came, or would come: `path`, `from`, `both`, `change`.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     #[schema(value_type = Vec<Object>)]
     pub merged: Vec<Value>,
     /// What both sides changed otherwise: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     #[schema(value_type = Vec<Object>)]
     pub conflicts: Vec<Value>,
     /// Paths of what could not be made again.

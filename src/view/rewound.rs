@@ -2,7 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::engine::id::SessionId;
@@ -30,6 +30,7 @@ pub struct RewoundDocument {
     /// The positions of what was recorded; null when nothing was.
     pub recorded: Option<PositionRange>,
     /// What changed in the files, without patches.
+    #[schemars(with = "Vec<Map<String, Value>>")]
     #[schema(value_type = Vec<Object>)]
     pub changes: Vec<Value>,
     /// The names of the slices that are as they were then.

@@ -1,0 +1,74 @@
+"""The calls that clients make: each tool at least once, in an order in which each can succeed."""
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call, what its structured result has to hold, and what a person who is asked answers."""
+
+    tool: str
+    arguments: dict[str, Any]
+    holds: dict[str, Any] = field(default_factory=dict)
+    answers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Offer:
+    """What a server offers, by its options, and the calls of all that."""
+
+    options: list[str]
+    calls: list[Call]
+
+    def names(self) -> set[str]:
+        return {call.tool for call in self.calls}
+
+
+CALLS = [
+    Call("write_file", {"file_path": "notes/list.txt", "content": "alpha\nbeta\ngamma\n"}),
+    Call("read_file", {"file_path": "notes/list.txt"}, {"content": "alpha\nbeta\ngamma\n", "total_lines": 3}),
+    Call("edit_file", {"file_path": "notes/list.txt", "old_string": "beta", "new_string": "delta"}),
+    Call("ls", {"path": "/notes"}),
+    Call("glob", {"pattern": "**/*.txt"}),
+    Call("grep", {"pattern": "^d", "path": "/"}),
+    Call("shell_execute", {"command": "cat notes/list.txt"}, {"exit_code": 0, "stdout": "alpha\ndelta\ngamma\n"}, ("once",)),
+    Call("evaluate_python", {"code": "print(6 * 7)"}, {"stdout": "42\n"}, ("once",)),
+    Call("session_log", {"limit": 5}),
+    Call("session_state", {"slice": "VirtualFileSystem", "pointer": "/notes~1list.txt"}),
+    Call("session_diff", {"path": "notes"}),
+    Call("session_bisect", {"command": "! grep delta notes/list.txt"}),
+    Call("session_bisect", {"predicate": "count(VirtualFileSystem) > 0"}),
+    Call("session_clone", {"name": "clone"}, {"name": "clone"}),
+    Call("session_merge", {"child": "clone"}),
+    Call("rm", {"path": "notes"}),
+    # Before the call, what it deleted, and its end.
+    Call("session_rewind", {"to": -3}),
+    Call("read_file", {"file_path": "notes/list.txt"}, {"content": "alpha\ndelta\ngamma\n"}),
+]
+
+CONTAINER_CALLS = [
+    Call("podman_shell", {"action": "start"}, {"exit_code": 0}),
+    Call("podman_shell", {"action": "exec", "command": "id -u"}, {"stdout": "65534\n"}, ("once",)),
+    Call("podman_shell", {"action": "stop"}),
+]
+
+ON_HOST = Offer(["--backend", "host", "--tools", "files,shell,python,sessions", "--allow", "grep"], CALLS)
+IN_CONTAINER = Offer(["--backend", "podman", "--tools", "podman_shell"], CONTAINER_CALLS)
+
+
+def offers() -> list[Offer]:
+    """What can be offered on this machine."""
+    if "CONTAINER_HOST" in os.environ:
+        return [ON_HOST, IN_CONTAINER]
+    print("note: no container engine; podman_shell is not called")
+    return [ON_HOST]
+
+
+def wrong(call: Call, result: dict[str, Any]) -> str | None:
+    """What of a result is not as it should be."""
+    for name, value in call.holds.items():
+        if result.get(name) != value:
+            return f"{name} is {result.get(name)!r} and not {value!r}"
+    return None

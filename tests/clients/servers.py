@@ -1,0 +1,108 @@
+"""Servers for the clients: each with data of its own, on loopback, ended by its process id."""
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+# How long a server may take to say where it is, and to end: a busy machine is slow.
+PATIENCE = 60
+TOKEN = "clients-of-the-tests-" + "0" * 24
+
+
+@dataclass(frozen=True)
+class Server:
+    """A server over HTTP."""
+
+    url: str
+    data: Path
+    token: str = TOKEN
+
+    @property
+    def mcp(self) -> str:
+        return f"{self.url}/mcp"
+
+
+class Wrong(Exception):
+    """Something is not as it should be."""
+
+
+def check(holds: bool, what: str) -> None:
+    """Ends the test when something does not hold."""
+    if not holds:
+        raise Wrong(what)
+
+
+@contextlib.contextmanager
+def directory() -> Iterator[Path]:
+    """An empty directory for as long as it is needed."""
+    path = Path(tempfile.mkdtemp(prefix="foldspace-clients-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def environment(data: Path) -> dict[str, str]:
+    """What a server is given: nothing of the user's own configuration."""
+    kept = ("PATH", "HOME", "CONTAINER_HOST", "FOLDSPACE_IMAGE", "FOLDSPACE_CACHE", "LLVM_PROFILE_FILE")
+    return {name: os.environ[name] for name in kept if name in os.environ} | {
+        "FOLDSPACE_DATA": str(data),
+        "FOLDSPACE_TOKEN": TOKEN,
+        "RUST_BACKTRACE": "1",
+    }
+
+
+@contextlib.contextmanager
+def serve(program: str, *options: str) -> Iterator[Server]:
+    """`foldspace serve` on a port that the system chose."""
+    with directory() as data:
+        command = [program, "serve", "--http", "127.0.0.1:0", *options]
+        process = subprocess.Popen(
+            command, env=environment(data), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        )  # fmt: skip
+        said: list[str] = []
+        found = threading.Event()
+        reader = threading.Thread(target=_read, args=(process, said, found), daemon=True)
+        reader.start()
+        try:
+            found.wait(PATIENCE)
+            url = _address(said)
+            check(url is not None, f"{' '.join(command)} did not say where it is:\n{''.join(said)}")
+            yield Server(url, data)
+            check(process.poll() is None, f"the server ended by itself:\n{''.join(said)}")
+        finally:
+            _end(process, said)
+            reader.join(PATIENCE)
+        check(process.returncode == 0, f"the server ended with {process.returncode}:\n{''.join(said)}")
+        check("panicked" not in "".join(said), f"the server panicked:\n{''.join(said)}")
+
+
+def _read(process: subprocess.Popen, said: list[str], found: threading.Event) -> None:
+    for line in process.stdout:
+        said.append(line)
+        if _address(said):
+            found.set()
+    found.set()
+
+
+def _address(said: list[str]) -> str | None:
+    found = re.search(r"http://127\.0\.0\.1:[0-9]+", "".join(said))
+    return found[0] if found else None
+
+
+def _end(process: subprocess.Popen, said: list[str]) -> None:
+    process.terminate()
+    try:
+        process.wait(PATIENCE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+        raise Wrong(f"the server did not end within {PATIENCE} s of SIGTERM:\n{''.join(said)}") from None
