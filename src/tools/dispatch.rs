@@ -210,8 +210,21 @@ impl Dispatcher {
     /// When the session can't record. What a command has done by then is found as drift when the session is
     /// opened again.
     pub async fn call(&self, call: ToolCall) -> Result<ToolOutcome, SessionError> {
+        self.call_telling(call, |_| ()).await
+    }
+
+    /// The same, and tells the call's position, its name, as soon as it has one.
+    ///
+    /// # Errors
+    /// As [`call`](Dispatcher::call).
+    pub async fn call_telling(
+        &self,
+        call: ToolCall,
+        begun: impl FnOnce(Seq) + Send,
+    ) -> Result<ToolOutcome, SessionError> {
         let size = json_bytes(&call.params);
         let mut open = OpenCall::begin(&self.session, &call, size)?;
+        begun(open.call);
         let answer = self.perform(&mut open, call, size).await;
         if let Some(context) = &mut open.context {
             context.stop_running().await;

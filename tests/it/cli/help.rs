@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use super::World;
 
-const COMMANDS: [&str; 34] = [
+const COMMANDS: [&str; 35] = [
     "run",
     "sessions",
     "log",
@@ -39,6 +39,7 @@ const COMMANDS: [&str; 34] = [
     "bisect",
     "materialise",
     "doctor",
+    "serve",
 ];
 
 #[test]
