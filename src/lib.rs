@@ -38,6 +38,7 @@
 
 mod backends;
 mod engine;
+pub mod http;
 mod hub;
 mod mcp;
 mod reducers;

@@ -3,10 +3,11 @@
 use std::io::Read;
 use std::time::Duration;
 
-use foldspace::{CallStatus, Durability, Session, ToolCall, ToolOutcome};
+use foldspace::{CallStatus, Durability, Session, Sessions, ToolCall, ToolOutcome};
 use serde_json::{Value, json};
 
 use super::Globals;
+use super::desk::Desk;
 use super::exit::{Exit, Failure};
 use super::live::Live;
 use super::output::{self, Out};
@@ -75,7 +76,7 @@ impl Exec {
             None => found.session,
         };
         out.go_live_for_good()?;
-        let (outcome, shown) = super::block_on(self.call(globals, &session, params, out.is_json()))??;
+        let (outcome, shown) = super::block_on(self.call(globals, &opened.sessions, &session, params, out.is_json()))??;
         let exit = report(&outcome, out)?;
         shown.map(|()| exit)
     }
@@ -84,22 +85,25 @@ impl Exec {
     async fn call(
         &self,
         globals: &Globals,
+        sessions: &Sessions,
         session: &Session,
         params: Value,
         is_json: bool,
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
-        let workspace = workspace::of_session(globals, session)?;
-        let dispatcher = workspace::dispatcher(session.clone(), workspace.clone(), self.rules.typed())?;
+        let desk = Desk::of_command(globals, sessions, self.rules.typed())?;
+        let open = desk.hub().open(session.id()).await?;
+        let open = if session.agent().is_empty() { open } else { open.by(session.agent()) };
         let mut call = ToolCall::new("shell_execute", params);
         call.limit = Some(CALL_MAX);
-        interrupt::watch(call.cancel.clone(), &workspace);
+        interrupt::watch(call.cancel.clone(), &Desk::workspace_of(&open));
         let live = if is_json { None } else { Some(Live::begin(session, &call.cancel)?) };
-        let outcome = dispatcher.call(call).await;
+        let outcome = open.call(call).await;
         let shown = match live {
             Some(live) => live.end().await,
             None => Ok(()),
         };
-        dispatcher.close()?;
+        drop(open);
+        desk.hub().close().await;
         Ok((outcome?, shown))
     }
 

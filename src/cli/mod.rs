@@ -8,6 +8,7 @@ pub(crate) mod calls;
 mod cat;
 mod clone;
 mod completions;
+mod desk;
 mod diff;
 pub(crate) mod diffs;
 mod doctor;
@@ -27,6 +28,7 @@ mod lineage;
 mod lines;
 mod live;
 mod log;
+mod logs;
 mod ls;
 mod man;
 mod materialise;
@@ -43,6 +45,7 @@ mod replay;
 mod rerun;
 mod rewind;
 mod run;
+mod serve;
 mod sessions;
 mod shell;
 mod show;
@@ -127,6 +130,7 @@ enum Command {
     Run(Box<run::Run>),
     Exec(exec::Exec),
     Shell(shell::Shell),
+    Serve(Box<serve::Serve>),
     Sessions(sessions::Sessions),
     Clone(Box<clone::Clone>),
     Tree(lineage::Tree),
@@ -167,6 +171,7 @@ impl Command {
             Self::Run(command) => command.run(globals, out),
             Self::Exec(command) => command.run(globals, out),
             Self::Shell(command) => command.run(globals, out),
+            Self::Serve(command) => command.run(globals, out),
             Self::Sessions(command) => command.run(globals, out),
             Self::Clone(command) => command.run(globals, out),
             Self::Tree(command) => command.run(globals, out),
@@ -229,7 +234,10 @@ pub(crate) fn main() -> ExitCode {
         ColorChoice::Never => anstream::ColorChoice::Never,
     };
     colour.write_global();
-    begin_tracing(cli.globals.verbose);
+    // A server begins its own.
+    if !matches!(cli.command, Command::Serve(_)) {
+        logs::begin(cli.globals.verbose);
+    }
     let mut out = Out::new(&cli.globals);
     let done = cli.command.run(&cli.globals, &mut out);
     // What a command had to show before it failed is worth seeing.
@@ -244,22 +252,4 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     ExitCode::from(exit.code())
-}
-
-/// Sends what the library tells of itself to the error stream, when somebody wants it.
-fn begin_tracing(verbose: u8) {
-    use tracing_subscriber::EnvFilter;
-    let default = match verbose {
-        0 => "off",
-        1 => "foldspace=debug",
-        _ => "trace",
-    };
-    let filter = match EnvFilter::try_from_env("FOLDSPACE_LOG") {
-        Ok(filter) => filter,
-        Err(_) => EnvFilter::new(default),
-    };
-    let ansi = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
-    let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(ansi);
-    // Nobody else has set one.
-    drop(subscriber.try_init());
 }

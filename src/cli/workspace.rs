@@ -257,7 +257,7 @@ impl RuleArgs {
             step_bytes: self.keep_step_bytes.unwrap_or(defaults.step_bytes),
             ..defaults
         };
-        ShellRules { policy, asker, budget }
+        ShellRules { policy, asker, budget, advice: None }
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, TryRecvError, TrySendError};
+use tokio::sync::Notify;
 
 use super::event::{CodecError, Event};
 use super::id::SessionId;
@@ -35,6 +36,8 @@ struct Line {
     sender: Sender<Arc<[Recorded]>>,
     /// Whether something was not sent because the line was full.
     behind: AtomicBool,
+    /// For who waits without a thread.
+    woken: Notify,
 }
 
 /// Which sessions have moved since somebody looked last, whatever their number and however slow who looks.
@@ -100,6 +103,7 @@ impl Bus {
             if let Err(TrySendError::Full(_)) = line.sender.try_send(Arc::clone(&events)) {
                 line.behind.store(true, Ordering::Release);
             }
+            line.woken.notify_one();
         }
         drop(lines);
         if gone {
@@ -109,7 +113,7 @@ impl Bus {
 
     fn connect(&self, session: SessionId) -> (Receiver<Arc<[Recorded]>>, Arc<Line>) {
         let (sender, receiver) = crossbeam_channel::bounded(WAITING_MAX);
-        let line = Arc::new(Line { sender, behind: AtomicBool::new(false) });
+        let line = Arc::new(Line { sender, behind: AtomicBool::new(false), woken: Notify::new() });
         let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
         lines.entry(session).or_default().push(Arc::downgrade(&line));
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -246,6 +250,22 @@ impl Subscription {
             }
         }
         Ok(None)
+    }
+
+    /// Waits, without a thread, until something was announced since this was last waited for, or that time is over.
+    /// [`next_within`](Subscription::next_within) with no time then gives what there is.
+    pub async fn announced(&mut self, timeout: Duration) {
+        let Some(line) = &self.line else { return };
+        if tokio::time::timeout(timeout, line.woken.notified()).await.is_err() {
+            // Looking again also serves stores whose writer is another process.
+            self.caught_up &= !self.store.head(self.session).is_ok_and(|head| head >= self.next);
+        }
+    }
+
+    /// Whether the next event has to be read from the store, which may take a moment.
+    pub fn is_behind(&self) -> bool {
+        let is_known_of = self.line.as_ref().is_some_and(|line| line.behind.load(Ordering::Acquire));
+        self.ready.is_empty() && self.receiver.is_empty() && (!self.caught_up || is_known_of)
     }
 
     /// The position that it has not looked at yet.

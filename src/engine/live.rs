@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use serde::{Deserialize, Serialize};
+use tokio::sync::Notify;
 
 use super::recorded::Seq;
 
@@ -50,6 +51,7 @@ struct Subscriber {
     missed: Arc<AtomicU64>,
     /// Whether commands wait for it.
     waited_for: Arc<AtomicBool>,
+    woken: Arc<Notify>,
 }
 
 /// Shows what a session's commands print, as it comes.
@@ -67,6 +69,7 @@ pub struct OutputSubscription {
     receiver: Receiver<CommandOutput>,
     missed: Arc<AtomicU64>,
     waited_for: Arc<AtomicBool>,
+    woken: Arc<Notify>,
 }
 
 impl Outputs {
@@ -83,9 +86,15 @@ impl Outputs {
     fn subscriber(&self, pieces: usize, is_waited_for: bool) -> OutputSubscription {
         let (sender, receiver) = bounded(pieces);
         let (missed, waited_for) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(is_waited_for)));
-        let subscriber = Subscriber { sender, missed: Arc::clone(&missed), waited_for: Arc::clone(&waited_for) };
+        let woken = Arc::new(Notify::new());
+        let subscriber = Subscriber {
+            sender,
+            missed: Arc::clone(&missed),
+            waited_for: Arc::clone(&waited_for),
+            woken: Arc::clone(&woken),
+        };
         self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(subscriber);
-        OutputSubscription { receiver, missed, waited_for }
+        OutputSubscription { receiver, missed, waited_for, woken }
     }
 
     /// Blocks while a subscriber that misses nothing is behind.
@@ -98,7 +107,10 @@ impl Outputs {
             }
             let output = output();
             subscribers.retain(|subscriber| match subscriber.sender.try_send(output.clone()) {
-                Ok(()) => true,
+                Ok(()) => {
+                    subscriber.woken.notify_one();
+                    true
+                }
                 Err(TrySendError::Full(_)) => {
                     behind.push(subscriber.clone());
                     true
@@ -116,7 +128,7 @@ impl Subscriber {
     fn wait(&self, mut output: CommandOutput) {
         while self.waited_for.load(Ordering::Acquire) {
             match self.sender.send_timeout(output, LOOK) {
-                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return,
+                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return self.woken.notify_one(),
                 Err(SendTimeoutError::Timeout(still)) => output = still,
             }
         }
@@ -133,6 +145,16 @@ impl OutputSubscription {
     /// The next piece; none when none comes in that time, or the session is closed.
     pub fn next_within(&self, patience: Duration) -> Option<CommandOutput> {
         self.receiver.recv_timeout(patience).ok()
+    }
+
+    /// The next piece, waited for without a thread.
+    pub async fn next(&self) -> CommandOutput {
+        loop {
+            if let Ok(output) = self.receiver.try_recv() {
+                return output;
+            }
+            self.woken.notified().await;
+        }
     }
 
     /// Makes commands wait for this no longer; what comes faster than it is taken is missed from now on.

@@ -347,9 +347,15 @@ impl Hub {
         let options = self.options();
         // Two processes must not open it even for a moment.
         let _lease = session.lease()?;
-        let workspace = WorkspaceSpec::of_session(started)?.open(session.id(), &options.home)?;
+        let spec = WorkspaceSpec::of_session(started)?;
+        let workspace = spec.open(session.id(), &options.home)?;
         if let Some(progress) = &options.progress {
             workspace.watch_progress(Arc::clone(progress));
+        }
+        let may_pull = matches!(&spec, WorkspaceSpec::Podman(options) if options.pull);
+        if let (true, Some(container)) = (may_pull, workspace.container()) {
+            // Before a call, against whose time it would count. Without an image there are still the files.
+            drop(container.fetch());
         }
         let opened = Dispatcher::with_rules(
             session.clone(),

@@ -29,6 +29,9 @@ pub struct ShellRules {
     pub asker: Option<Arc<dyn Asker>>,
     /// How much is kept of what commands write.
     pub budget: CaptureBudget,
+    /// How to allow a command, for who wrote one that nobody could be asked about; the command line's ways when nothing
+    /// is said.
+    pub advice: Option<Arc<str>>,
 }
 
 /// Why a dispatcher can't be made.

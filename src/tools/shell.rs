@@ -115,7 +115,7 @@ impl<'a> ToolShell<'a> {
             Decision::Allow { because } => allow(by(because)),
             Decision::Deny { reason } => (PolicyDecision::Deny, DecidedBy::Policy, reason),
             Decision::Ask { programs: names } => match &rules.asker {
-                None => (PolicyDecision::Deny, DecidedBy::Nobody, nobody(&names)),
+                None => (PolicyDecision::Deny, DecidedBy::Nobody, nobody(&names, rules.advice.as_deref())),
                 Some(asker) => match asker.ask(self.question(&session, command, names.clone())).await {
                     Answer::Once => allow(DecidedBy::Answer),
                     Answer::Session => {
@@ -179,12 +179,11 @@ impl<'a> ToolShell<'a> {
     }
 }
 
-fn nobody(programs: &[String]) -> String {
+fn nobody(programs: &[String], advice: Option<&str>) -> String {
     let names = words::any_of(programs);
-    format!(
-        "nothing allows {names}, and there is nobody to ask; allow what is missing (--allow PROGRAM), or have every \
-         question answered with yes (--yes)"
-    )
+    let advice =
+        advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");
+    format!("nothing allows {names}, and there is nobody to ask; {advice}")
 }
 
 /// A command whose long words are cut.

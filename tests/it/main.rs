@@ -17,6 +17,7 @@ mod compliance;
 mod engine;
 mod golden;
 mod house;
+mod http;
 mod hub;
 mod lineage;
 mod mcp;

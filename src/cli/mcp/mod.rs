@@ -5,10 +5,13 @@ mod config;
 use std::collections::BTreeSet;
 
 use clap::ValueEnum;
-use foldspace::{Durability, Hub, HubOptions, Isolation, McpOptions, McpServer, PodmanShellTool, ToolGroup, Tools};
+use foldspace::{
+    Durability, Hub, HubOptions, Isolation, McpOptions, McpServer, MountSpec, PodmanShellTool, ToolGroup, Tools,
+};
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;
+use super::desk::Desk;
 use super::exit::{Exit, Failure};
 use super::interrupt::Signals;
 use super::output::{self, Out};
@@ -28,23 +31,30 @@ Examples:
   foldspace mcp --backend podman --mount ./project
   foldspace mcp --session nightly --isolation fork --tools files,shell,sessions")]
 pub(super) struct Mcp {
-    /// Goes on with the session of that name, or begins it; else each client has a new one
-    #[arg(long, value_name = "NAME")]
-    session: Option<String>,
-    /// How much of that session the client has: itself, or a child of its own [default: shared]
-    #[arg(long, value_name = "HOW", requires = "session")]
-    isolation: Option<How>,
-    /// Under which name the client works [default: what it calls itself]
-    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
-    agent: Option<String>,
-    /// The tools that are offered: files, shell, python, podman_shell, sessions, or all
-    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "files,shell,python", value_parser = group)]
-    tools: Vec<Groups>,
+    #[command(flatten)]
+    offer: OfferArgs,
     /// Prints what to write into the configuration of that client, with the other options as they are given
     #[arg(long, value_name = "CLIENT")]
     print_config: Option<Client>,
     #[command(flatten)]
     mounts: MountArgs,
+}
+
+/// What clients are offered.
+#[derive(Debug, clap::Args)]
+pub(super) struct OfferArgs {
+    /// MCP: goes on with the session of that name, or begins it; else each client has a new one
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// MCP: how much of that session the client has: itself, or a child of its own [default: shared]
+    #[arg(long, value_name = "HOW", requires = "session")]
+    isolation: Option<How>,
+    /// MCP: under which name the client works [default: what it calls itself]
+    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
+    agent: Option<String>,
+    /// MCP: the tools that are offered: files, shell, python, podman_shell, sessions, or all
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "files,shell,python", value_parser = group)]
+    tools: Vec<Groups>,
     #[command(flatten)]
     workspace: WorkspaceArgs,
     #[command(flatten)]
@@ -81,19 +91,7 @@ impl Mcp {
             return config::print(client, globals, out);
         }
         let mounts = self.mounts.chosen()?;
-        let options = McpOptions {
-            session: self.session.clone(),
-            isolation: self.isolation.map(|how| match how {
-                How::Shared => Isolation::Shared,
-                How::Fork => Isolation::Fork,
-                How::Full => Isolation::Full,
-            }),
-            agent: self.agent.clone(),
-            workspace: self.workspace.spec()?,
-            mounts: mounts.specs,
-            groups: self.groups(),
-            rules: self.rules.unasked(),
-        };
+        let options = self.offer.options(mounts.specs)?;
         let opened = open::writing(globals, Durability::default())?;
         let hub_options = HubOptions {
             tools: offered(&options.groups)?.into(),
@@ -102,10 +100,31 @@ impl Mcp {
             progress: Some(std::sync::Arc::new(output::progress)),
             ..HubOptions::new(open::directory(globals)?)
         };
-        let hub = Hub::new(opened.sessions.clone(), hub_options);
-        let served = super::block_on(serve(&McpServer::new(hub.clone(), options), &hub))?;
+        let served = super::block_on(async {
+            let desk = Desk::open(&opened.sessions, hub_options);
+            serve(&McpServer::new(desk.hub().clone(), options), desk.hub()).await
+        })?;
         served.map_err(|error| Failure::new(Exit::Failed, text::one_line(&error.to_string(), 1000)))?;
         Ok(Exit::Ok)
+    }
+}
+
+impl OfferArgs {
+    /// What a server is told of it.
+    pub(super) fn options(&self, mounts: Vec<MountSpec>) -> Result<McpOptions, Failure> {
+        Ok(McpOptions {
+            session: self.session.clone(),
+            isolation: self.isolation.map(|how| match how {
+                How::Shared => Isolation::Shared,
+                How::Fork => Isolation::Fork,
+                How::Full => Isolation::Full,
+            }),
+            agent: self.agent.clone(),
+            workspace: self.workspace.spec()?,
+            mounts,
+            groups: self.groups(),
+            rules: self.rules.unasked(),
+        })
     }
 
     fn groups(&self) -> BTreeSet<ToolGroup> {
@@ -118,7 +137,7 @@ impl Mcp {
 }
 
 /// The workspace's tools that are offered, so that no others are spoken of.
-fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
+pub(super) fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
     let all = Tools::standard().with(PodmanShellTool);
     let all = all.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
     let wanted = |name: &&str| ToolGroup::of(name).is_none_or(|group| groups.contains(&group));

@@ -20,6 +20,7 @@ mod replay;
 mod rerun;
 mod rewind;
 mod run;
+mod serve;
 mod signals;
 mod store;
 mod terminal;

@@ -79,7 +79,7 @@ pub(crate) struct Step {
 /// A policy that lets everything run that is not dangerous, and that budget.
 fn rules(budget: CaptureBudget) -> ShellRules {
     let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
-    ShellRules { policy, asker: None, budget }
+    ShellRules { policy, budget, ..ShellRules::default() }
 }
 
 impl Rig {

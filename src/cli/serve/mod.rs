@@ -1,0 +1,221 @@
+//! `foldspace serve`: holds a store, and lets others work in it.
+
+mod notify;
+mod place;
+mod token;
+mod traces;
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use foldspace::http::{self, Access, HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits};
+use foldspace::{AllowedRoots, Durability, Forward, Hub, HubOptions, McpServer, ShellRules};
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+
+use super::exit::{Exit, Failure};
+use super::interrupt::Signals;
+use super::logs::{self, LogFormat};
+use super::mcp::{OfferArgs, offered};
+use super::open::{self, Opened};
+use super::output::{self, Out};
+use super::run::allowed_roots;
+use super::{Globals, text};
+use notify::Notify;
+use place::Place;
+use traces::Traces;
+
+/// Serves sessions to other programs over HTTP, on a unix socket in the data directory and, with --http, on TCP, there
+/// with MCP at /mcp
+///
+/// It ends on Ctrl-C or when it is told to: calls under way are given a while, then they are taken back and recorded as
+/// interrupted. A second Ctrl-C does not wait.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace serve
+  foldspace serve --http 127.0.0.1:7300 --token-file ~/.foldspace-token
+  curl --unix-socket DATA/http.sock http://localhost/v1/sessions
+
+The API is described in docs/openapi.json, and at /openapi.json. On TCP a token has to be shown: that of --token-file,
+else of FOLDSPACE_TOKEN, else a random one, which is written to http.token in the data directory.")]
+pub(super) struct Serve {
+    /// Serves on this address, too
+    #[arg(long, value_name = "ADDR:PORT")]
+    http: Option<SocketAddr>,
+    /// Allows an address that other machines can reach; the token goes over the network as it is, so put TLS before it
+    #[arg(long, requires = "http")]
+    allow_remote: bool,
+    /// A name of this machine under which clients come, beside localhost and its addresses; may be given several times
+    #[arg(long, value_name = "NAME", requires = "http")]
+    host_name: Vec<String>,
+    /// Takes the token from the first line of FILE
+    #[arg(long, value_name = "FILE", requires = "http")]
+    token_file: Option<PathBuf>,
+    /// Allows mounts, and directories of the host backend, below DIR; may be given several times
+    #[arg(long = "allow-root", value_name = "DIR")]
+    roots: Vec<PathBuf>,
+    #[command(flatten)]
+    offer: OfferArgs,
+    /// Closes workspaces that nobody has used for so long; their files stay
+    #[arg(long, value_name = "SECS", default_value_t = 600)]
+    close_after: u64,
+    /// How long calls under way may take to end when the server is to end
+    #[arg(long, value_name = "SECS", default_value_t = 10)]
+    grace: u64,
+    /// How what happens is told on the error stream
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: LogFormat,
+    /// Connections at once on each way in
+    #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true)]
+    max_connections: u32,
+    /// Sends a span of each tool call to this OTLP collector, over HTTP without TLS; else OTEL_EXPORTER_OTLP_ENDPOINT says where
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+}
+
+/// How often it is looked what nobody uses any more.
+const SWEEP: Duration = Duration::from_secs(5);
+/// How long connections may take to end once their calls have.
+const LAST: Duration = Duration::from_secs(2);
+/// How long calls may take to end that were taken back.
+const KILLING: Duration = Duration::from_secs(15);
+
+impl Serve {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        self.check_address()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
+        let traces = Traces::to(self.otlp.as_deref(), runtime.handle())?;
+        logs::serving(self.log_format, globals.verbose, traces.layer());
+        let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
+        let opened = open::writing(globals, Durability::default())?;
+        let directory = open::directory(globals)?;
+        let place = Place::take(&directory)?;
+        out.go_live()?;
+        let served = runtime.block_on(self.serve(&opened, &directory, &place, roots, out));
+        traces.end();
+        runtime.shutdown_timeout(LAST);
+        drop(place);
+        served.map(|()| Exit::Ok)
+    }
+
+    fn check_address(&self) -> Result<(), Failure> {
+        match self.http {
+            Some(address) if !address.ip().is_loopback() && !self.allow_remote => {
+                let failure = Failure::new(Exit::Usage, format!("other machines can reach {address}"));
+                Err(failure.with_hint("serve on 127.0.0.1 with TLS before it, or say --allow-remote"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    async fn serve(
+        &self,
+        opened: &Opened,
+        directory: &Path,
+        place: &Place,
+        roots: AllowedRoots,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let offer = self.offer.options(Vec::new())?;
+        let rules = ShellRules { advice: Some(http::ADVICE.into()), ..offer.rules.clone() };
+        let tools = offered(&offer.groups)?.into();
+        let forward: Option<Arc<dyn Forward>> = Some(Arc::new(OverHttp));
+        let options = HubOptions { rules, roots, tools, forward, ..HubOptions::new(directory) };
+        opened.sessions.take_calls_at(Some(place.socket().to_owned()));
+        let hub = Hub::new(opened.sessions.clone(), options);
+        let face = HttpFace::new(hub.clone());
+        let limits = ServerLimits { connections: self.max_connections.max(1) as usize, ..ServerLimits::default() };
+        let server = HttpServer::new(limits);
+        let mut signals = Signals::listen();
+        let unix = place.listen().await?;
+        let (serving, router) = (server.clone(), face.router(HttpOptions::default()));
+        tokio::spawn(async move { serving.serve_unix(unix, router).await });
+        out.line(format!("serving on {}", text::one_line(&place.socket().display().to_string(), 300)))?;
+        let ending = CancellationToken::new();
+        let _mcp_ends = ending.clone().drop_guard();
+        if let Some(address) = self.http {
+            let mcp = McpServer::new(hub.clone(), offer).streamable_http(ending);
+            let others = Router::new().route_service("/mcp", mcp);
+            self.serve_tcp(&server, (&face, others), address, directory, out).await?;
+        }
+        let notify = Notify::from_environment();
+        notify.tell("READY=1");
+        let idle = Duration::from_secs(self.close_after);
+        let chores = tokio::spawn(async move { chores(&hub, idle, notify).await });
+        signals.next().await;
+        Notify::from_environment().tell("STOPPING=1");
+        tracing::info!(calls = face.calls_under_way(), "the server ends");
+        self.end(&face, &server, &mut signals).await;
+        chores.abort();
+        face.hub().close().await;
+        Ok(())
+    }
+
+    async fn serve_tcp(
+        &self,
+        server: &HttpServer,
+        (face, others): (&HttpFace, Router),
+        address: SocketAddr,
+        directory: &Path,
+        out: &mut Out,
+    ) -> Result<(), Failure> {
+        let (token, told) = token::chosen(self.token_file.as_deref(), directory)?;
+        let listener = TcpListener::bind(address).await;
+        let listener = listener.map_err(|error| Failure::io("listen on", address, &error))?;
+        let bound = listener.local_addr().map_err(|error| Failure::io("listen on", address, &error))?;
+        out.line(format!("serving on http://{bound}"))?;
+        if let Some(told) = told {
+            out.line(told)?;
+        }
+        let access = Access::Token { token, names: self.host_name.clone() };
+        let router = face.router_with(HttpOptions { access, ..HttpOptions::default() }, others);
+        let server = server.clone();
+        tokio::spawn(async move { server.serve_tcp(listener, router).await });
+        Ok(())
+    }
+
+    /// Lets the calls under way end for a while, then takes them back.
+    async fn end(&self, face: &HttpFace, server: &HttpServer, signals: &mut Signals) {
+        face.end();
+        tokio::select! {
+            () = calls_ended(face) => {}
+            () = tokio::time::sleep(Duration::from_secs(self.grace)) => {}
+            _ = signals.next() => {}
+        }
+        let left = face.calls_under_way();
+        if left > 0 {
+            output::note(&format!("{} under way taken back", text::count(left as u64, "call")));
+            face.cancel_calls();
+            // Killing a command and recording that takes a moment.
+            drop(tokio::time::timeout(KILLING, calls_ended(face)).await);
+        }
+        server.stop(LAST).await;
+    }
+}
+
+async fn calls_ended(face: &HttpFace) {
+    while face.calls_under_way() > 0 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Closes what nobody uses, and tells the system's manager that it is still there.
+async fn chores(hub: &Hub, idle: Duration, notify: Notify) {
+    let mut swept = tokio::time::Instant::now();
+    loop {
+        tokio::time::sleep(notify.pause().unwrap_or(SWEEP).min(SWEEP)).await;
+        notify.alive();
+        if swept.elapsed() >= SWEEP {
+            swept = tokio::time::Instant::now();
+            match hub.close_unused(idle).await {
+                0 => {}
+                closed => tracing::info!(closed, "closed workspaces that nobody used"),
+            }
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! The server's token: a person's, or one that is made.
+
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use foldspace::http::Token;
+
+use super::super::exit::{Exit, Failure};
+use super::super::{output, text};
+
+/// Where a token is kept that was made, in the data directory.
+const KEPT: &str = "http.token";
+/// Bytes of a file with a token.
+const FILE_MAX: u64 = 4096;
+
+/// The token, and what to tell of one that was made.
+pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Option<String>), Failure> {
+    if let Some(file) = file {
+        return Ok((from_file(file)?, None));
+    }
+    if let Some(given) = std::env::var("FOLDSPACE_TOKEN").ok().filter(|given| !given.is_empty()) {
+        return Ok((checked(&given, "FOLDSPACE_TOKEN")?, None));
+    }
+    let made = fresh()?;
+    let path = directory.join(KEPT);
+    keep(&path, &made).map_err(|error| Failure::io("write", path.display(), &error))?;
+    let shown = text::one_line(&path.display().to_string(), 300);
+    Ok((checked(&made, KEPT)?, Some(format!("token {made}, also in {shown}"))))
+}
+
+fn checked(token: &str, place: &str) -> Result<Token, Failure> {
+    Token::new(token).map_err(|error| Failure::new(Exit::Usage, format!("{place}: {error}")))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
+fn from_file(path: &Path) -> Result<Token, Failure> {
+    let shown = text::one_line(&path.display().to_string(), 300);
+    let failed = |error| Failure::io("read", path.display(), &error);
+    let file = std::fs::File::open(path).map_err(failed)?;
+    if file.metadata().map_err(failed)?.mode() & 0o077 != 0 {
+        output::note(&format!("others can read the token in {shown}; `chmod 600` keeps it to you"));
+    }
+    let mut read = String::new();
+    file.take(FILE_MAX).read_to_string(&mut read).map_err(failed)?;
+    checked(read.lines().next().unwrap_or_default(), &shown)
+}
+
+fn fresh() -> Result<String, Failure> {
+    let mut bytes = [0; 32];
+    let filled = getrandom::fill(&mut bytes);
+    filled.map_err(|error| Failure::new(Exit::Io, format!("no random token can be made: {error}")))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Writes it for this user only, whoever could read what was there.
+#[expect(clippy::disallowed_methods, reason = "a server writes its token down")]
+fn keep(path: &Path, token: &str) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?;
+    writeln!(file, "{token}")
+}

@@ -1,0 +1,122 @@
+//! Traces of tool calls, sent to a collector.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::client::conn::http1;
+use hyper::header::{HOST, HeaderValue};
+use hyper_util::rt::TokioIo;
+use opentelemetry::trace::TracerProvider;
+use opentelemetry_http::{HttpClient, HttpError, Request, Response};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::SdkTracerProvider;
+use tokio::net::TcpStream;
+use tokio::runtime::Handle;
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::registry::LookupSpan;
+
+use super::super::exit::{Exit, Failure};
+
+/// Where a collector takes traces, below its address.
+const PATH: &str = "/v1/traces";
+/// How long a collector may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bytes of a collector's answer.
+const ANSWER_MAX: usize = 1 << 20;
+
+/// Traces on their way out; none where nobody wants them.
+#[derive(Default)]
+pub(super) struct Traces {
+    provider: Option<SdkTracerProvider>,
+}
+
+impl Traces {
+    /// To the collector that is named, or that the environment names.
+    pub(super) fn to(given: Option<&str>, runtime: &Handle) -> Result<Self, Failure> {
+        let named = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+        let base = given.map(str::to_owned).or_else(|| named("OTEL_EXPORTER_OTLP_ENDPOINT"));
+        let url = named("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").filter(|_| given.is_none());
+        let Some(url) = url.or_else(|| base.map(|base| format!("{}{PATH}", base.trim_end_matches('/')))) else {
+            return Ok(Self::default());
+        };
+        if !url.starts_with("http://") {
+            let failure = Failure::new(Exit::Usage, format!("traces can't be sent to {url:?}"));
+            return Err(
+                failure.with_hint("give a URL that begins with http://; a collector on this machine speaks TLS")
+            );
+        }
+        let exporter = SpanExporter::builder()
+            .with_http()
+            .with_http_client(Plain { runtime: runtime.clone() })
+            .with_endpoint(url)
+            .with_protocol(Protocol::HttpBinary)
+            .with_timeout(PATIENCE)
+            .build();
+        let exporter = exporter.map_err(|error| Failure::new(Exit::Usage, format!("--otlp: {error}")))?;
+        let resource = Resource::builder().with_service_name("foldspace").build();
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+        Ok(Self { provider: Some(provider) })
+    }
+
+    /// Makes a span of each tool call.
+    pub(super) fn layer<S>(&self) -> Option<Box<dyn Layer<S> + Send + Sync>>
+    where
+        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
+    {
+        let tracer = self.provider.as_ref()?.tracer("foldspace");
+        let calls = filter_fn(|metadata| metadata.is_span() && metadata.name() == "tool_call");
+        Some(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(calls).boxed())
+    }
+
+    /// Sends what has not been sent.
+    pub(super) fn end(self) {
+        if let Some(Err(error)) = self.provider.map(|provider| provider.shutdown_with_timeout(PATIENCE)) {
+            tracing::warn!(%error, "the last traces could not be sent");
+        }
+    }
+}
+
+/// HTTP without TLS, on the server's own runtime: whoever sends has none.
+#[derive(Debug)]
+struct Plain {
+    runtime: Handle,
+}
+
+impl HttpClient for Plain {
+    fn send_bytes<'own, 'sent>(
+        &'own self,
+        request: Request<Bytes>,
+    ) -> Pin<Box<dyn Future<Output = Result<Response<Bytes>, HttpError>> + Send + 'sent>>
+    where
+        'own: 'sent,
+        Self: 'sent,
+    {
+        let sent = self.runtime.spawn(async move { tokio::time::timeout(PATIENCE, send(request)).await });
+        Box::pin(async move { sent.await?? })
+    }
+}
+
+async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
+    let host = request.uri().host().unwrap_or_default();
+    let address = (host.trim_matches(['[', ']']), request.uri().port_u16().unwrap_or(80));
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(async move {
+        // Its error comes with the answer.
+        drop(connection.await);
+    });
+    let (mut parts, body) = request.into_parts();
+    let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
+    parts.headers.insert(HOST, HeaderValue::from_str(authority)?);
+    parts.uri = parts.uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
+    let answer = sender.send_request(Request::from_parts(parts, Full::new(body))).await?;
+    let (parts, body) = answer.into_parts();
+    let body = Limited::new(body, ANSWER_MAX).collect().await?.to_bytes();
+    Ok(Response::from_parts(parts, body))
+}

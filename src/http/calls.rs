@@ -1,0 +1,228 @@
+//! Tool calls.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::extract::{Body, Path, accepts};
+use super::frames::EVENTS;
+use super::problem::{Kind, Problem};
+use super::running::Begun;
+use super::{HttpFace, blocking, stream};
+use crate::engine::commit::MAX_AGENT_BYTES;
+use crate::engine::recorded::Seq;
+use crate::engine::sessions::SessionError;
+use crate::hub::{HubError, OpenSession};
+use crate::tools::{Asker, ShellRules, ToolCall, ToolOutcome};
+use crate::view::{self, EventDocument, status_word};
+
+/// How to allow a command whose call nobody streams: [`ShellRules::advice`] of a hub that is for HTTP first of all.
+pub const ADVICE: &str = "allow what is missing (`allow` in the request, or the server's --allow PROGRAM), stream the call \
+                      (`Accept: text/event-stream`) and answer the question, or have every question answered with yes \
+                      (`auto_confirm`)";
+
+/// Seconds that a call may take: the least and the most.
+const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+
+/// A tool call that is to be made.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallRequest {
+    /// The tool.
+    pub tool: String,
+    /// Its parameters.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    pub params: Map<String, Value>,
+    /// Who makes the call; nobody in particular when nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// How long it may take, from 0.1 to 3600 seconds; 120 when nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<f64>,
+    /// Programs, or programs with their first words, that this call's command may run without a question.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow: Vec<String>,
+    /// Answers every question about a command with yes.
+    #[serde(default)]
+    pub auto_confirm: bool,
+}
+
+/// How a call ended. A tool's own failure is an outcome, too.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]
+pub struct CallOutcome {
+    /// The position of the call's intent, which is its name.
+    pub call: Seq,
+    /// The position of its outcome.
+    pub finished: Seq,
+    /// `ok`, `error` or `interrupted`.
+    pub status: String,
+    /// The result of a success, else null.
+    pub result: Value,
+    /// The result, or what was wrong, as text for a model.
+    pub text: String,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+}
+
+impl From<ToolOutcome> for CallOutcome {
+    fn from(outcome: ToolOutcome) -> Self {
+        let ToolOutcome { call, finished, status, result, text, micros } = outcome;
+        Self { call, finished, status: status_word(status).to_owned(), result, text, micros }
+    }
+}
+
+impl CallRequest {
+    /// The call, or what is wrong with it.
+    pub(super) fn call(&mut self) -> Result<ToolCall, Problem> {
+        let unusable = |detail: String| Err(Problem::new(Kind::Unusable, detail));
+        let seconds = self.timeout_seconds;
+        if let Some(seconds) = seconds.filter(|seconds| !SECONDS.contains(seconds)) {
+            return unusable(format!("timeout_seconds is {seconds}; it must be from 0.1 to 3600"));
+        }
+        if let Some(agent) = self.agent.as_ref().filter(|agent| agent.len() > MAX_AGENT_BYTES) {
+            return unusable(format!("agent has {} bytes; at most {MAX_AGENT_BYTES} are allowed", agent.len()));
+        }
+        let mut call = ToolCall::new(std::mem::take(&mut self.tool), Value::Object(std::mem::take(&mut self.params)));
+        call.limit = seconds.map(Duration::from_secs_f64);
+        Ok(call)
+    }
+
+    /// Who makes the call, under which rules.
+    pub(super) fn caller(
+        &self,
+        open: OpenSession,
+        rules: &ShellRules,
+        asker: Option<std::sync::Arc<dyn Asker>>,
+    ) -> Result<OpenSession, HubError> {
+        let open = match &self.agent {
+            Some(agent) => open.by(agent),
+            None => open,
+        };
+        if asker.is_none() && self.allow.is_empty() && !self.auto_confirm && rules.advice.is_some() {
+            return Ok(open);
+        }
+        let mut rules = rules.clone();
+        rules.advice.get_or_insert_with(|| ADVICE.into());
+        rules.policy.allow.extend(self.allow.iter().cloned());
+        rules.policy.auto_confirm |= self.auto_confirm;
+        rules.asker = asker.or(rules.asker);
+        open.ruled(rules)
+    }
+}
+
+/// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
+/// `begun` `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}`, `question` `{call, command, programs, ...}`
+/// (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that goes away takes its
+/// call back.
+#[utoipa::path(post, path = "/v1/sessions/{session}/calls", tag = "calls", request_body = CallRequest,
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
+    responses((status = 200, content((CallOutcome = "application/json"), (String = "text/event-stream"))),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn make(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+    headers: HeaderMap,
+    Body(mut request): Body<CallRequest>,
+) -> Result<Response, Problem> {
+    let call = request.call()?;
+    let open = face.open(wanted).await?;
+    if accepts(&headers, EVENTS) {
+        return stream::make(face, open, &request, call);
+    }
+    let open = request.caller(open, &face.hub().options().rules, None)?;
+    let outcome = call_noted(&face, &open, call, |_| ()).await?;
+    Ok(axum::Json(CallOutcome::from(outcome)).into_response())
+}
+
+/// Makes a call that can be taken back by its name meanwhile, which is told, and counts it.
+pub(super) async fn call_noted(
+    face: &HttpFace,
+    open: &OpenSession,
+    call: ToolCall,
+    tell: impl FnOnce(Seq) + Send,
+) -> Result<ToolOutcome, HubError> {
+    use tracing::Instrument;
+    let (session, tool, cancel) = (open.session().id(), call.tool.clone(), call.cancel.clone());
+    let span = tracing::info_span!(
+        "tool_call", session = %session, agent = %open.session().agent(), tool = %tool,
+        call = tracing::field::Empty, status = tracing::field::Empty, micros = tracing::field::Empty,
+    );
+    let mut begun: Option<Begun> = None;
+    let calling = open.call_telling(call, |seq| {
+        begun = Some(face.running().begin(session, seq, cancel));
+        tell(seq);
+    });
+    let outcome = calling.instrument(span.clone()).await?;
+    let (call, status, micros) = (outcome.call, status_word(outcome.status), outcome.micros);
+    span.record("call", call).record("status", status).record("micros", micros);
+    span.in_scope(|| tracing::info!("tool call"));
+    face.metrics().called(&tool, open.tools(), &outcome);
+    drop(begun);
+    Ok(outcome)
+}
+
+/// A call with all that belongs to it.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+pub(super) struct WholeCall {
+    /// The call; its `events` are positions.
+    #[serde(flatten)]
+    #[schema(inline)]
+    call: view::CallDocument,
+    /// The result of a success, else null.
+    result: Option<Value>,
+    /// The events themselves, by their positions.
+    recorded: BTreeMap<String, EventDocument>,
+}
+
+/// Tells of a call that was made, long texts whole, with its events.
+#[utoipa::path(get, path = "/v1/sessions/{session}/calls/{call}", tag = "calls",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
+        ("call" = u64, Path, description = "The position of its intent")),
+    responses((status = 200, body = WholeCall), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn one(
+    State(face): State<HttpFace>,
+    Path((wanted, call)): Path<(String, Seq)>,
+) -> Result<axum::Json<WholeCall>, Problem> {
+    let session = face.session(wanted).await?;
+    let found = blocking(move || {
+        let Some((known, events)) = view::call_at(&session, call)? else { return Ok(None) };
+        let mut document = known.document(true);
+        document.params = view::whole(&session, &document.params);
+        let result = known.outcome.as_ref().map(|outcome| view::whole(&session, &outcome.end.result));
+        let recorded = events.iter().map(|event| (event.seq.to_string(), view::event(&session, &event.view())));
+        Ok::<_, SessionError>(Some(WholeCall { call: document, result, recorded: recorded.collect() }))
+    });
+    match found.await?? {
+        Some(whole) => Ok(axum::Json(whole)),
+        None => Err(Problem::new(Kind::NotFound, format!("no call began at position {call}"))),
+    }
+}
+
+/// Takes a call back that is under way: what it runs is killed, and it is recorded as interrupted.
+#[utoipa::path(delete, path = "/v1/sessions/{session}/calls/{call}", tag = "calls",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
+        ("call" = u64, Path, description = "The position of its intent")),
+    responses((status = 202), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn cancel(
+    State(face): State<HttpFace>,
+    Path((wanted, call)): Path<(String, Seq)>,
+) -> Result<StatusCode, Problem> {
+    let id = face.session(wanted).await?.id();
+    match face.running().cancel(id, call) {
+        true => Ok(StatusCode::ACCEPTED),
+        false => Err(not_under_way(call)),
+    }
+}
+
+pub(super) fn not_under_way(call: Seq) -> Problem {
+    Problem::new(Kind::NotFound, format!("no call {call} is under way through this server"))
+        .with_hint("GET .../calls/{call} tells of calls that have ended")
+}

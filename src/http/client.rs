@@ -1,0 +1,309 @@
+//! A client of the API on a unix socket.
+
+use std::path::{Path, PathBuf};
+
+use bytes::{Bytes, BytesMut};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, StatusCode, header};
+use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::frames::EVENTS;
+use super::server::connect_unix;
+use super::{CallOutcome, CallRequest, Problem};
+use crate::engine::live::OutputStream;
+
+/// Bytes of an answer that is taken whole, and of one event.
+const ANSWER_MAX: usize = 256 << 20;
+
+/// What goes wrong between a client and a server.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody answers at the socket.
+    #[error("nobody answers at {}: {source}", path.display())]
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The connection broke. Whether what was asked for was done is not known.
+    #[error("the connection to the server broke: {0}")]
+    Broken(String),
+    /// The server says no.
+    #[error(transparent)]
+    Refused(#[from] Box<Problem>),
+    /// The server says something that is none of its answers.
+    #[error("the server's answer can't be understood: {0}")]
+    Odd(String),
+}
+
+impl From<hyper::Error> for ClientError {
+    fn from(error: hyper::Error) -> Self {
+        Self::Broken(error.to_string())
+    }
+}
+
+/// What comes of a call while it goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallEvent {
+    /// It has begun, under that name.
+    Begun(u64),
+    /// Its command has printed something.
+    Output {
+        /// Where.
+        stream: OutputStream,
+        /// What.
+        bytes: Bytes,
+    },
+    /// Somebody has to say whether its command may run; [`Client::answer`] does.
+    Question(Value),
+    /// Bytes of output came faster than they were read, and were not shown.
+    Missed(u64),
+}
+
+/// Talks to the server at a unix socket. Each request has a connection of its own.
+///
+/// What is dropped while it goes on is taken back.
+#[derive(Debug, Clone)]
+pub struct Client {
+    path: PathBuf,
+}
+
+impl Client {
+    /// A client of the server at that socket.
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into() }
+    }
+
+    /// The socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes a call in a session, by its name or the beginning of its id; `seen` is given what comes of it meanwhile.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn call(
+        &self,
+        session: &str,
+        request: &CallRequest,
+        mut seen: impl FnMut(CallEvent) + Send,
+    ) -> Result<CallOutcome, ClientError> {
+        let path = format!("/v1/sessions/{}/calls", encoded(session));
+        let mut stream = self.stream(Method::POST, &path, Some(request)).await?;
+        while let Some(event) = stream.next().await? {
+            match event.name.as_str() {
+                "outcome" => return event.value(),
+                "problem" => return Err(ClientError::Refused(Box::new(event.value()?))),
+                name => {
+                    if let Some(known) = call_event(name, &event)? {
+                        seen(known);
+                    }
+                }
+            }
+        }
+        Err(ClientError::Broken("the call's outcome never came".to_owned()))
+    }
+
+    /// Answers a call's question: `once`, `session` or `refuse`.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn answer(
+        &self,
+        session: &str,
+        call: u64,
+        answer: &str,
+        reason: Option<&str>,
+    ) -> Result<(), ClientError> {
+        let path = format!("/v1/sessions/{}/calls/{call}/answer", encoded(session));
+        let body = serde_json::json!({ "answer": answer, "reason": reason });
+        self.send(Method::POST, &path, Some(&body), None).await.map(drop)
+    }
+
+    /// Takes a call back.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn cancel(&self, session: &str, call: u64) -> Result<(), ClientError> {
+        let path = format!("/v1/sessions/{}/calls/{call}", encoded(session));
+        self.send(Method::DELETE, &path, None::<&()>, None).await.map(drop)
+    }
+
+    /// Asks for a document.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.ask(Method::GET, path, None::<&()>).await
+    }
+
+    /// Sends a document, and gives the one that comes back.
+    ///
+    /// # Errors
+    /// [`ClientError`].
+    pub async fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, ClientError> {
+        self.ask(Method::POST, path, Some(body)).await
+    }
+
+    async fn ask<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<T, ClientError> {
+        let response = self.send(method, path, body, Some("application/json")).await?;
+        let bytes = whole(response).await?;
+        serde_json::from_slice(&bytes).map_err(|error| ClientError::Odd(error.to_string()))
+    }
+
+    async fn stream(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> Result<Stream, ClientError> {
+        let response = self.send(method, path, body, Some(EVENTS)).await?;
+        Ok(Stream { body: response.into_body(), read: BytesMut::new() })
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+        accept: Option<&str>,
+    ) -> Result<Response<Incoming>, ClientError> {
+        let unreachable = |source| ClientError::Unreachable { path: self.path.clone(), source };
+        let stream = connect_unix(&self.path).await.map_err(unreachable)?;
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(async move {
+            // Its error comes with the answer.
+            drop(connection.await);
+        });
+        let odd = |error: &dyn std::fmt::Display| ClientError::Odd(error.to_string());
+        let bytes = body.map(serde_json::to_vec).transpose().map_err(|error| odd(&error))?.unwrap_or_default();
+        let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
+        if let Some(accept) = accept {
+            request = request.header(header::ACCEPT, accept);
+        }
+        let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(bytes)));
+        let response = sender.send_request(request.map_err(|error| odd(&error))?).await?;
+        match response.status() {
+            status if status.is_success() => Ok(response),
+            status => Err(refusal(status, &whole(response).await?)),
+        }
+    }
+}
+
+fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
+    match serde_json::from_slice::<Problem>(body) {
+        Ok(problem) => ClientError::Refused(Box::new(problem)),
+        Err(_) => ClientError::Odd(format!("status {status}")),
+    }
+}
+
+async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
+    let body = Limited::new(response.into_body(), ANSWER_MAX).collect().await;
+    Ok(body.map_err(|error| ClientError::Broken(error.to_string()))?.to_bytes())
+}
+
+/// A part of a path, written so that nothing in it means anything.
+fn encoded(part: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    part.bytes()
+        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}
+
+/// Events as they come.
+struct Stream {
+    body: Incoming,
+    read: BytesMut,
+}
+
+struct Sent {
+    name: String,
+    data: String,
+}
+
+impl Sent {
+    fn value<T: DeserializeOwned>(&self) -> Result<T, ClientError> {
+        serde_json::from_str(&self.data).map_err(|error| ClientError::Odd(error.to_string()))
+    }
+}
+
+impl Stream {
+    /// The next event; none at the end.
+    async fn next(&mut self) -> Result<Option<Sent>, ClientError> {
+        loop {
+            while let Some(end) = self.read.windows(2).position(|pair| pair == b"\n\n") {
+                let text = self.read.split_to(end + 2);
+                if let Some(event) = parse(&String::from_utf8_lossy(&text)) {
+                    return Ok(Some(event));
+                }
+            }
+            if self.read.len() > ANSWER_MAX {
+                return Err(ClientError::Odd("an event that does not end".to_owned()));
+            }
+            match self.body.frame().await.transpose()? {
+                None => return Ok(None),
+                Some(frame) => {
+                    if let Some(bytes) = frame.data_ref() {
+                        self.read.extend_from_slice(bytes);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// An event; none of what is only a comment.
+fn parse(text: &str) -> Option<Sent> {
+    let field = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let data = field("data:")?.to_owned();
+    Some(Sent { name: field("event:").unwrap_or("message").to_owned(), data })
+}
+
+#[derive(Deserialize)]
+struct OutputSent {
+    stream: OutputStream,
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    base64: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct BegunSent {
+    call: u64,
+}
+
+#[derive(Deserialize)]
+struct MissedSent {
+    bytes: u64,
+}
+
+/// What an event says of a call; none of one that a newer server sends.
+fn call_event(name: &str, event: &Sent) -> Result<Option<CallEvent>, ClientError> {
+    use base64::Engine;
+    use base64::engine::general_purpose::STANDARD;
+    Ok(match name {
+        "begun" => Some(CallEvent::Begun(event.value::<BegunSent>()?.call)),
+        "missed" => Some(CallEvent::Missed(event.value::<MissedSent>()?.bytes)),
+        "question" => Some(CallEvent::Question(event.value()?)),
+        "output" => {
+            let OutputSent { stream, text, base64 } = event.value()?;
+            let bytes = match (text, base64) {
+                (Some(text), _) => text.into_bytes(),
+                (None, base64) => {
+                    let decoded = STANDARD.decode(base64.unwrap_or_default());
+                    decoded.map_err(|error| ClientError::Odd(error.to_string()))?
+                }
+            };
+            Some(CallEvent::Output { stream, bytes: bytes.into() })
+        }
+        _ => None,
+    })
+}

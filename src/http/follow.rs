@@ -1,0 +1,186 @@
+//! Events as they come, from any position.
+
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use utoipa::IntoParams;
+
+use super::extract::{Path, Query};
+use super::frames::{self, ALIVE, Frames, Gone, PIECE, STILL_HERE};
+use super::metrics::Follower;
+use super::problem::{Kind, Problem};
+use super::{HttpFace, blocking};
+use crate::engine::bus::{Filter, Subscription};
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::store::StoreError;
+use crate::view;
+
+/// How long to wait for an announcement before looking whether there is something all the same.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a slow client may keep announcements waiting. After that they are let go, and read again later.
+const HOLD: Duration = Duration::from_secs(1);
+
+/// From where on.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct From {
+    /// The first position; 1 when nothing is said. `Last-Event-ID` goes before it.
+    #[serde(default)]
+    from: Option<Seq>,
+}
+
+/// Follows a session's events as server-sent events, from any position on: first those that are there, then those that
+/// come. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. An `end` event
+/// says that the session was removed.
+#[utoipa::path(get, path = "/v1/sessions/{session}/events/stream", tag = "events",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), From,
+        ("Last-Event-ID" = Option<u64>, Header, description = "The last position that was seen")),
+    responses((status = 200, content_type = "text/event-stream", body = String),
+        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn stream(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+    Query(From { from }): Query<From>,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let seen = headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
+    let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse::<Seq>).transpose();
+    let seen = seen.map_err(|_| Problem::new(Kind::BadRequest, "Last-Event-ID must be a position"))?;
+    let from = seen.map(|seen| seen.saturating_add(1)).or(from).unwrap_or(1);
+    let session = face.session(wanted).await?;
+    let (frames, response) = frames::open();
+    let follow =
+        Follow { session, frames, next: from.max(1), spoken: Instant::now(), follower: face.metrics().follower() };
+    tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));
+    Ok(response)
+}
+
+/// One client.
+struct Follow {
+    session: Session,
+    frames: Frames,
+    next: Seq,
+    /// When it last heard something.
+    spoken: Instant,
+    #[expect(dead_code, reason = "it counts the client for as long as it is there")]
+    follower: Follower,
+}
+
+/// What was found for a client.
+struct Found {
+    subscription: Subscription,
+    text: Vec<u8>,
+    count: u64,
+    outcome: Result<(), StoreError>,
+}
+
+impl Follow {
+    async fn run(mut self, face: HttpFace, ending: CancellationToken) {
+        let mut subscription = self.subscribe();
+        loop {
+            let found = self.look(subscription).await;
+            let Ok(Found { subscription: back, text, count, outcome }) = found else { return };
+            subscription = back;
+            face.metrics().sent(count);
+            if !text.is_empty() {
+                match self.send(text, subscription).await {
+                    Ok(again) => subscription = again,
+                    Err(Gone) => return,
+                }
+                continue;
+            }
+            if self.is_over(outcome.err()).await {
+                return;
+            }
+            tokio::select! {
+                () = subscription.announced(LOOK) => {}
+                () = self.frames.gone() => return,
+                () = ending.cancelled() => return,
+            }
+            if self.keep_alive().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn subscribe(&self) -> Subscription {
+        self.session.subscribe(self.next, Filter::all())
+    }
+
+    /// Takes what there is: where it has to be read from the store, on a thread for that.
+    async fn look(&mut self, subscription: Subscription) -> Result<Found, Problem> {
+        let found = match subscription.is_behind() {
+            false => gather(&self.session, subscription),
+            true => {
+                let session = self.session.clone();
+                blocking(move || gather(&session, subscription)).await?
+            }
+        };
+        self.next = found.subscription.position();
+        Ok(found)
+    }
+
+    /// Sends a piece. While the client is slow nothing is kept for it: what comes meanwhile is in the journal.
+    async fn send(&mut self, text: Vec<u8>, subscription: Subscription) -> Result<Subscription, Gone> {
+        self.spoken = Instant::now();
+        if self.frames.has_room_within(HOLD).await {
+            self.frames.send(text).await?;
+            return Ok(subscription);
+        }
+        drop(subscription);
+        self.frames.send(text).await?;
+        Ok(self.subscribe())
+    }
+
+    async fn keep_alive(&mut self) -> Result<(), Gone> {
+        if self.spoken.elapsed() < ALIVE {
+            return Ok(());
+        }
+        self.spoken = Instant::now();
+        self.frames.send(STILL_HERE).await
+    }
+
+    /// Whether there is nothing more to come; the client is told why.
+    async fn is_over(&self, error: Option<StoreError>) -> bool {
+        let error = error.or_else(|| match self.session.head() {
+            Err(crate::engine::sessions::SessionError::Store(error)) => Some(error),
+            _ => None,
+        });
+        let Some(error) = error else { return false };
+        let mut text = Vec::new();
+        match error {
+            StoreError::NoSession(_) => frames::write(&mut text, Some("end"), None, &json!({ "why": "removed" })),
+            error => frames::write(&mut text, Some("problem"), None, &Problem::from(error)),
+        }
+        // Nobody is left to tell when that fails.
+        let _ = self.frames.send(text).await;
+        true
+    }
+}
+
+/// Writes down what comes without waiting, up to a piece.
+fn gather(session: &Session, mut subscription: Subscription) -> Found {
+    let (mut text, mut count) = (Vec::new(), 0);
+    let outcome = loop {
+        match subscription.next_within(Duration::ZERO) {
+            Ok(Some(event)) => {
+                frames::write(&mut text, None, Some(event.seq), &view::event(session, &event.view()));
+                count += 1;
+                if text.len() >= PIECE {
+                    break Ok(());
+                }
+            }
+            Ok(None) => break Ok(()),
+            Err(error) => break Err(error),
+        }
+    };
+    Found { subscription, text, count, outcome }
+}

@@ -1,0 +1,200 @@
+//! Calls for sessions that other processes have, over those processes' unix sockets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+use super::calls::{CallOutcome, CallRequest};
+use super::client::{CallEvent, Client, ClientError};
+use super::sessions::SectionDocument;
+use crate::engine::event::{CallStatus, CommandLine};
+use crate::engine::live::CommandOutput;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::store::LeaseHolder;
+use crate::hub::{Forward, ForwardError, Forwarding};
+use crate::tools::{Answer, Asker, CommandQuestion, ShellRules, ToolCall, ToolOutcome};
+
+/// How long a call that was taken back may take to end.
+const LAST: Duration = Duration::from_secs(15);
+
+/// Has calls made by the process that has a session's workspace, through the API on its unix socket.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct OverHttp;
+
+impl Forward for OverHttp {
+    fn call<'a>(
+        &'a self,
+        holder: &'a LeaseHolder,
+        session: &'a Session,
+        call: ToolCall,
+        rules: &'a ShellRules,
+        begun: Box<dyn FnOnce(Seq) + Send + 'a>,
+    ) -> Forwarding<'a, ToolOutcome> {
+        Box::pin(async move {
+            let (client, name, cancel) = (client_of(holder)?, session.id().to_string(), call.cancel.clone());
+            let request = request_of(session, call, rules);
+            let (questions, mut asked) = mpsc::unbounded_channel();
+            let (tell, mut told) = mpsc::unbounded_channel();
+            let mut shown = Shown { session, call: None, begun: Some(begun), tell, questions };
+            let mut calling = std::pin::pin!(client.call(&name, &request, |event| shown.take(event)));
+            let (mut known, mut taken_back) = (None, false);
+            let outcome = loop {
+                tokio::select! {
+                    outcome = &mut calling => break outcome,
+                    Some(seq) = told.recv() => known = Some(seq),
+                    Some(question) = asked.recv() => {
+                        answer(&client, session, question, rules.asker.as_ref()).await;
+                    }
+                    () = cancel.cancelled(), if !taken_back => {
+                        taken_back = true;
+                        if let Some(call) = known
+                            && let Err(error) = client.cancel(&name, call).await
+                        {
+                            tracing::debug!(%error, "a call elsewhere could not be taken back");
+                        }
+                    }
+                    () = tokio::time::sleep(LAST), if taken_back => {
+                        return Err(lost(holder, "it did not end the call in time"));
+                    }
+                }
+            };
+            outcome.map(outcome_of).map_err(|error| error_of(holder, error))
+        })
+    }
+
+    fn section<'a>(&'a self, holder: &'a LeaseHolder, session: &'a Session) -> Forwarding<'a, String> {
+        Box::pin(async move {
+            let path = format!("/v1/sessions/{}/section", session.id());
+            let section = client_of(holder)?.get::<SectionDocument>(&path).await;
+            section.map(|section| section.text).map_err(|error| error_of(holder, error))
+        })
+    }
+}
+
+/// What comes of a call while it goes on, on its way to who watches.
+struct Shown<'a> {
+    session: &'a Session,
+    call: Option<Seq>,
+    begun: Option<Box<dyn FnOnce(Seq) + Send + 'a>>,
+    tell: mpsc::UnboundedSender<Seq>,
+    questions: mpsc::UnboundedSender<Value>,
+}
+
+impl Shown<'_> {
+    fn take(&mut self, event: CallEvent) {
+        match event {
+            CallEvent::Begun(call) => {
+                self.call = Some(call);
+                // Who wants to take it back looks there.
+                let _ = self.tell.send(call);
+                if let Some(begun) = self.begun.take() {
+                    begun(call);
+                }
+            }
+            CallEvent::Output { stream, bytes } => {
+                let Some(call) = self.call else { return };
+                self.session.show_output(|| CommandOutput { call, stream, bytes });
+            }
+            // The call's end takes questions back.
+            CallEvent::Question(question) => drop(self.questions.send(question)),
+            CallEvent::Missed(bytes) => tracing::debug!(bytes, "output of a call elsewhere was not shown"),
+        }
+    }
+}
+
+fn client_of(holder: &LeaseHolder) -> Result<Client, ForwardError> {
+    match &holder.address {
+        Some(address) => Ok(Client::at(address)),
+        None => Err(ForwardError::Gone(holder.to_string())),
+    }
+}
+
+fn request_of(session: &Session, call: ToolCall, rules: &ShellRules) -> CallRequest {
+    let params = match call.params {
+        Value::Object(params) => params,
+        _ => Default::default(),
+    };
+    CallRequest {
+        tool: call.tool,
+        params,
+        agent: Some(session.agent().to_string()).filter(|agent| !agent.is_empty()),
+        timeout_seconds: call.limit.map(|limit| limit.as_secs_f64()),
+        allow: rules.policy.allow.clone(),
+        auto_confirm: rules.policy.auto_confirm,
+    }
+}
+
+fn outcome_of(outcome: CallOutcome) -> ToolOutcome {
+    let CallOutcome { call, finished, status, result, text, micros } = outcome;
+    let status = match status.as_str() {
+        "ok" => CallStatus::Ok,
+        "interrupted" => CallStatus::Interrupted,
+        _ => CallStatus::Error,
+    };
+    ToolOutcome { call, finished, status, result, text, micros }
+}
+
+fn lost(holder: &LeaseHolder, reason: &str) -> ForwardError {
+    ForwardError::Lost { holder: holder.to_string(), reason: reason.to_owned() }
+}
+
+fn error_of(holder: &LeaseHolder, error: ClientError) -> ForwardError {
+    match error {
+        ClientError::Unreachable { .. } => ForwardError::Gone(holder.to_string()),
+        ClientError::Refused(problem) => ForwardError::Refused { message: problem.detail, hint: problem.hint },
+        other => lost(holder, &other.to_string()),
+    }
+}
+
+/// What a question says.
+#[derive(Deserialize)]
+struct Asked {
+    call: Seq,
+    #[serde(default)]
+    agent: String,
+    command: CommandLine,
+    #[serde(default)]
+    programs: Vec<String>,
+    #[serde(default)]
+    env: std::collections::BTreeMap<String, String>,
+    #[serde(default)]
+    stdin: String,
+}
+
+/// Asks who is to be asked in this process, and passes the answer on. Without anybody the command is refused.
+async fn answer(client: &Client, session: &Session, question: Value, asker: Option<&Arc<dyn Asker>>) {
+    let Ok(asked) = serde_json::from_value::<Asked>(question) else {
+        tracing::warn!("a question of a call elsewhere can't be understood");
+        return;
+    };
+    let call = asked.call;
+    let answer = match asker {
+        None => {
+            Answer::Refuse("there is nobody to ask; --allow PROGRAM allows a program, --yes all of them".to_owned())
+        }
+        Some(asker) => {
+            let question = CommandQuestion {
+                session: session.name().to_owned(),
+                call,
+                agent: asked.agent,
+                command: asked.command,
+                env: asked.env,
+                stdin: asked.stdin.into_bytes().into(),
+                programs: asked.programs,
+            };
+            asker.ask(question).await
+        }
+    };
+    let (word, reason) = match &answer {
+        Answer::Once => ("once", None),
+        Answer::Session => ("session", None),
+        Answer::Refuse(reason) => ("refuse", Some(reason.as_str())),
+    };
+    if let Err(error) = client.answer(&session.id().to_string(), call, word, reason).await {
+        tracing::warn!(%error, "an answer did not reach the call that waits for it");
+    }
+}

@@ -1,0 +1,112 @@
+//! Server-sent events on their way to a client, who may be slow.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use serde::Serialize;
+use tokio::sync::mpsc;
+
+/// The media type of a stream of events.
+pub(super) const EVENTS: &str = "text/event-stream";
+/// Pieces that wait for a client.
+const WAITING: usize = 8;
+/// Bytes of a piece, unless a single event has more.
+pub(super) const PIECE: usize = 64 << 10;
+/// How often a client hears something even when nothing happens.
+pub(super) const ALIVE: Duration = Duration::from_secs(15);
+/// How long a client may take to make room.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The way to a client.
+pub(super) struct Frames(mpsc::Sender<Result<Bytes, std::convert::Infallible>>);
+
+/// The client is gone, or reads nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Gone;
+
+/// A response whose body is what is sent on the other side.
+pub(super) fn open() -> (Frames, Response) {
+    let (sender, mut receiver) = mpsc::channel(WAITING);
+    let body = Body::from_stream(futures_util::stream::poll_fn(move |context| receiver.poll_recv(context)));
+    let headers = [
+        (header::CONTENT_TYPE, EVENTS),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::HeaderName::from_static("x-accel-buffering"), "no"),
+    ];
+    (Frames(sender), (headers, body).into_response())
+}
+
+impl Frames {
+    /// Sends a piece; fails when the client takes nothing for a while.
+    pub(super) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
+        self.ready(PATIENCE).await?.send(Ok(piece.into()));
+        Ok(())
+    }
+
+    /// Waits for room for a piece.
+    pub(super) async fn has_room_within(&self, patience: Duration) -> bool {
+        self.ready(patience).await.is_ok()
+    }
+
+    async fn ready(
+        &self,
+        patience: Duration,
+    ) -> Result<mpsc::Permit<'_, Result<Bytes, std::convert::Infallible>>, Gone> {
+        match tokio::time::timeout(patience, self.0.reserve()).await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Gone),
+        }
+    }
+
+    /// Ends when the client goes away.
+    pub(super) async fn gone(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// Writes an event. JSON has no line ends, which would end it.
+pub(super) fn write(text: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, value: &impl Serialize) {
+    if let Some(id) = id {
+        text.extend_from_slice(format!("id: {id}\n").as_bytes());
+    }
+    if let Some(name) = name {
+        text.extend_from_slice(format!("event: {name}\n").as_bytes());
+    }
+    text.extend_from_slice(b"data: ");
+    let before = text.len();
+    if serde_json::to_writer(&mut *text, value).is_err() {
+        text.truncate(before);
+        text.extend_from_slice(b"null");
+    }
+    text.extend_from_slice(b"\n\n");
+}
+
+/// What says only that the server is still there.
+pub(super) const STILL_HERE: &[u8] = b": still here\n\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_three_lines() {
+        let mut text = Vec::new();
+        write(&mut text, Some("output"), Some(7), &serde_json::json!({ "text": "a\nb\r\u{2028}" }));
+        assert_eq!(String::from_utf8(text).unwrap(), "id: 7\nevent: output\ndata: {\"text\":\"a\\nb\\r\u{2028}\"}\n\n");
+    }
+
+    #[tokio::test]
+    async fn who_reads_nothing_is_given_up() {
+        let (frames, response) = open();
+        for _ in 0..WAITING {
+            frames.send("x").await.unwrap();
+        }
+        assert!(!frames.has_room_within(Duration::from_millis(1)).await);
+        drop(response);
+        frames.gone().await;
+        assert_eq!(frames.send("x").await, Err(Gone));
+    }
+}

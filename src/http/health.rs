@@ -1,0 +1,61 @@
+//! What is asked by who looks after the server.
+
+use axum::extract::State;
+use axum::http::{Method, Uri, header};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::problem::{Kind, Problem};
+use super::{HttpFace, blocking};
+use crate::engine::event::{Isolation, SessionStarted};
+use crate::engine::store::SessionEntry;
+
+/// That the server answers.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+pub(super) struct Health {
+    /// `ok`, or `ending` while it waits for its last calls.
+    status: &'static str,
+    /// The program's version.
+    version: &'static str,
+}
+
+/// Tells that the server answers. It needs no token.
+#[utoipa::path(get, path = "/healthz", tag = "server", security(()), responses((status = 200, body = Health)))]
+pub(super) async fn healthz(State(face): State<HttpFace>) -> axum::Json<Health> {
+    let status = if face.shared.ending.is_cancelled() { "ending" } else { "ok" };
+    axum::Json(Health { status, version: env!("CARGO_PKG_VERSION") })
+}
+
+/// The server's figures, as Prometheus reads them.
+#[utoipa::path(get, path = "/metrics", tag = "server",
+    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn metrics(State(face): State<HttpFace>) -> Result<impl IntoResponse, Problem> {
+    let asked = face.clone();
+    let entries = blocking(move || asked.hub().sessions().list()).await??;
+    let events = entries.iter().map(own_events).sum();
+    let text = face.metrics().text(face.hub().open_count(), entries.len(), events, face.calls_under_way());
+    Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
+}
+
+/// The events that are not its parent's.
+fn own_events(entry: &SessionEntry) -> u64 {
+    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
+    let fork = started.and_then(|started| started.event.origin).filter(|origin| origin.isolation == Isolation::Fork);
+    entry.head.saturating_sub(fork.map_or(0, |origin| origin.at))
+}
+
+/// There is nothing at that path.
+pub(super) async fn no_route(uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    Problem::new(Kind::NoRoute, format!("there is nothing at {path:?}"))
+        .with_hint("GET /openapi.json says what there is")
+}
+
+/// The path does not take that method.
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> Problem {
+    let path: String = uri.path().chars().take(200).collect();
+    let method: String = method.as_str().chars().take(20).collect();
+    Problem::new(Kind::Method, format!("{path:?} does not take {method}"))
+}

@@ -1,0 +1,229 @@
+//! The HTTP API over a [`Hub`]: JSON, server-sent events, and an OpenAPI description of it all.
+
+mod answers;
+mod bisect;
+mod calls;
+mod causes;
+mod children;
+mod client;
+mod connection;
+mod events;
+mod extract;
+mod files;
+mod follow;
+mod forward;
+mod frames;
+mod guard;
+mod health;
+mod metrics;
+mod openapi;
+mod problem;
+mod running;
+mod server;
+mod sessions;
+mod states;
+mod stream;
+mod token;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use axum::routing::{get, post};
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::id::SessionId;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::engine::store::StoreError;
+use crate::hub::{Hub, HubError, OpenSession};
+
+use metrics::Metrics;
+use running::Running;
+
+pub use calls::{ADVICE, CallOutcome, CallRequest};
+pub use client::{CallEvent, Client, ClientError};
+pub use forward::OverHttp;
+pub use guard::{Access, Guard};
+pub use openapi::openapi;
+pub use problem::{Holder, Problem};
+pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
+pub use token::{Token, TokenError};
+
+/// How the API answers.
+#[derive(Debug, Clone)]
+pub struct HttpOptions {
+    /// Who may use it.
+    pub access: Access,
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+}
+
+impl Default for HttpOptions {
+    fn default() -> Self {
+        Self { access: Access::Owner, body_bytes: 4 << 20 }
+    }
+}
+
+/// The API over a hub, for one way in. Who has several ways in makes them from one [`HttpFace`].
+pub fn router(hub: Hub, options: HttpOptions) -> Router {
+    HttpFace::new(hub).router(options)
+}
+
+/// What all ways in to a hub through HTTP share: the calls under way, the questions, the figures.
+///
+/// ```
+/// use foldspace::{Hub, HubOptions, Registry, Sessions, http::{HttpFace, HttpOptions}};
+/// # let directory = tempfile::tempdir()?;
+/// let hub = Hub::new(Sessions::open(directory.path(), Registry::standard())?, HubOptions::new(directory.path()));
+/// let face = HttpFace::new(hub);
+/// let _for_the_owner = face.router(HttpOptions::default());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct HttpFace {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    hub: Hub,
+    running: Running,
+    metrics: Metrics,
+    /// Where whole names were found last.
+    known: Mutex<BTreeMap<String, SessionId>>,
+    /// Ends what would go on for ever.
+    ending: CancellationToken,
+}
+
+/// Names that are remembered.
+const KNOWN_MAX: usize = 4096;
+
+impl HttpFace {
+    /// A face over a hub.
+    pub fn new(hub: Hub) -> Self {
+        let (running, metrics, known) = (Running::default(), Metrics::default(), Mutex::default());
+        Self { shared: Arc::new(Shared { hub, running, metrics, known, ending: CancellationToken::new() }) }
+    }
+
+    /// The hub.
+    pub fn hub(&self) -> &Hub {
+        &self.shared.hub
+    }
+
+    /// The API for one way in.
+    pub fn router(&self, options: HttpOptions) -> Router {
+        self.router_with(options, Router::new())
+    }
+
+    /// The same with other routes beside it, behind the same guard.
+    pub fn router_with(&self, options: HttpOptions, others: Router) -> Router {
+        let session = Router::new()
+            .route("/", get(sessions::one).delete(sessions::remove))
+            .route("/calls", post(calls::make))
+            .route("/calls/{call}", get(calls::one).delete(calls::cancel))
+            .route("/calls/{call}/answer", post(answers::answer))
+            .route("/state", get(states::state))
+            .route("/state/{slice}", get(states::slice))
+            .route("/files", get(files::list))
+            .route("/files/{*path}", get(files::one))
+            .route("/section", get(sessions::section))
+            .route("/diff", get(states::diff))
+            .route("/events", get(events::page))
+            .route("/events/stream", get(follow::stream))
+            .route("/children", post(children::begin))
+            .route("/merge", post(children::merge))
+            .route("/rewind", post(children::rewind))
+            .route("/bisect", post(bisect::run))
+            .route("/verify", post(states::verify));
+        let api = Router::new()
+            .route("/healthz", get(health::healthz))
+            .route("/metrics", get(health::metrics))
+            .route("/openapi.json", get(openapi::serve))
+            .route("/v1/tools", get(tools::list))
+            .route("/v1/sessions", get(sessions::list).post(sessions::create))
+            .nest("/v1/sessions/{session}", session)
+            .fallback(health::no_route)
+            .method_not_allowed_fallback(health::wrong_method)
+            .with_state(self.clone());
+        let guard = Guard::new(self, options.access);
+        let body = DefaultBodyLimit::max(options.body_bytes);
+        let all = api.merge(others).layer(body);
+        all.layer(axum::middleware::from_fn_with_state(guard, guard::pass))
+    }
+
+    /// Begins to end: streams of events end, and nothing new is called. Calls go on.
+    pub fn end(&self) {
+        self.hub().end();
+        self.shared.ending.cancel();
+    }
+
+    /// How many calls are under way.
+    pub fn calls_under_way(&self) -> usize {
+        self.shared.running.count()
+    }
+
+    /// Takes back the calls that are under way: they are recorded as interrupted.
+    pub fn cancel_calls(&self) {
+        self.shared.running.cancel_all();
+    }
+
+    fn running(&self) -> &Running {
+        &self.shared.running
+    }
+
+    fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// The session that a path names, by its name or the beginning of its id.
+    async fn session(&self, wanted: String) -> Result<Session, Problem> {
+        let sessions = self.hub().sessions().clone();
+        Ok(blocking(move || sessions.session(sessions.find(&wanted)?.id)).await??)
+    }
+
+    /// The same, open for calls. Where it is open already, that costs a look into two tables.
+    async fn open(&self, wanted: String) -> Result<OpenSession, Problem> {
+        let known = self.known(|known| known.get(&wanted).copied());
+        if let Some(id) = known {
+            match self.hub().open(id).await {
+                Ok(open) => return Ok(open),
+                Err(HubError::Session(SessionError::Store(StoreError::NoSession(_)))) => {
+                    self.known(|known| known.remove(&wanted));
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let session = self.session(wanted.clone()).await?;
+        let open = self.hub().open(session.id()).await?;
+        // The beginning of an id may be that of another, too, later.
+        if wanted == session.name() || wanted.len() == 2 * session.id().as_bytes().len() {
+            self.known(|known| {
+                if known.len() >= KNOWN_MAX {
+                    known.clear();
+                }
+                known.insert(wanted, session.id())
+            });
+        }
+        Ok(open)
+    }
+
+    fn known<T>(&self, look: impl FnOnce(&mut BTreeMap<String, SessionId>) -> T) -> T {
+        look(&mut self.shared.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// Does what may take a while where nobody waits for the thread.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
+    tokio::task::spawn_blocking(work).await.map_err(|error| match error.is_panic() {
+        true => Problem::new(problem::Kind::Broken, "the work for this request panicked"),
+        false => Problem::new(problem::Kind::Ending, "the server is ending"),
+    })
+}
+
+impl std::fmt::Debug for HttpFace {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("HttpFace").field("calls_under_way", &self.calls_under_way()).finish_non_exhaustive()
+    }
+}

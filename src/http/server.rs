@@ -1,0 +1,204 @@
+//! Taking connections, and no more of them than there is room for.
+
+use std::future::Future;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustix::fs::{Mode, OFlags};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::connection::Impatient;
+
+/// What a server puts up with.
+#[derive(Debug, Clone)]
+pub struct ServerLimits {
+    /// Connections at once on each way in; more wait in the kernel's queue.
+    pub connections: usize,
+    /// How long a client may take to send a request's head; a kept connection with no request is closed after that,
+    /// too.
+    pub head: Duration,
+    /// How long a client may read nothing of what is sent to it.
+    pub stall: Duration,
+}
+
+impl Default for ServerLimits {
+    fn default() -> Self {
+        Self { connections: 1024, head: Duration::from_secs(30), stall: Duration::from_secs(30) }
+    }
+}
+
+/// A way in.
+trait Door: Send + Sync {
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
+}
+
+impl Door for UnixListener {
+    type Stream = UnixStream;
+
+    async fn next(&self) -> io::Result<UnixStream> {
+        let own = rustix::process::getuid().as_raw();
+        loop {
+            let (stream, _) = self.accept().await?;
+            // The socket's mode says so, too; this also holds for who had it open before.
+            if stream.peer_cred().is_ok_and(|peer| [0, own].contains(&peer.uid())) {
+                return Ok(stream);
+            }
+        }
+    }
+}
+
+impl Door for TcpListener {
+    type Stream = TcpStream;
+
+    async fn next(&self) -> io::Result<TcpStream> {
+        let (stream, _) = self.accept().await?;
+        // Small answers go out at once.
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+}
+
+/// How long to wait when there is no file descriptor for a connection.
+const SHORTAGE: Duration = Duration::from_millis(50);
+/// Bytes of a request's head, and of what is gathered for a client.
+const BUFFER: usize = 64 << 10;
+
+/// Serves routers on listeners until it is stopped.
+#[derive(Debug, Clone, Default)]
+pub struct HttpServer {
+    limits: ServerLimits,
+    stop: CancellationToken,
+    connections: TaskTracker,
+}
+
+impl HttpServer {
+    /// A server that serves nothing yet.
+    pub fn new(limits: ServerLimits) -> Self {
+        Self { limits, stop: CancellationToken::new(), connections: TaskTracker::new() }
+    }
+
+    /// Serves a router on a unix socket, to this process's own user and root only.
+    pub async fn serve_unix(&self, listener: UnixListener, router: Router) {
+        self.serve(listener, router).await;
+    }
+
+    /// Serves a router on a TCP socket.
+    pub async fn serve_tcp(&self, listener: TcpListener, router: Router) {
+        self.serve(listener, router).await;
+    }
+
+    async fn serve<D: Door>(&self, door: D, router: Router) {
+        let room = Arc::new(Semaphore::new(self.limits.connections));
+        loop {
+            let next = async {
+                // It is never closed.
+                let place = Arc::clone(&room).acquire_owned().await.ok();
+                (door.next().await, place)
+            };
+            let (accepted, place) = tokio::select! {
+                next = next => next,
+                () = self.stop.cancelled() => return,
+            };
+            match accepted {
+                Ok(stream) => {
+                    let connection = self.clone().connection(stream, router.clone());
+                    self.connections.spawn(async move {
+                        connection.await;
+                        drop(place);
+                    });
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "a connection could not be taken");
+                    tokio::time::sleep(SHORTAGE).await;
+                }
+            }
+        }
+    }
+
+    async fn connection<S>(self, stream: S, router: Router)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let mut http = http1::Builder::new();
+        http.timer(TokioTimer::new()).header_read_timeout(self.limits.head).max_buf_size(BUFFER);
+        let io = TokioIo::new(Impatient::new(stream, self.limits.stall));
+        let mut connection = std::pin::pin!(http.serve_connection(io, TowerToHyperService::new(router)));
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = self.stop.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
+            tracing::debug!(%error, "a connection ended badly");
+        }
+    }
+
+    /// Takes no more connections, and waits for those that are there to end what they do, at most so long.
+    pub async fn stop(&self, patience: Duration) {
+        self.stop.cancel();
+        self.connections.close();
+        // Those that are left end with the runtime.
+        drop(tokio::time::timeout(patience, self.connections.wait()).await);
+    }
+}
+
+/// The longest path that a socket's address can hold.
+const ADDRESS_MAX: usize = 100;
+
+/// A path by which the socket can be reached, however long its own is. The handle has to live meanwhile.
+fn reachable(path: &Path) -> io::Result<(PathBuf, Option<OwnedFd>)> {
+    if path.as_os_str().len() <= ADDRESS_MAX {
+        return Ok((path.to_owned(), None));
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Err(io::Error::from(io::ErrorKind::InvalidInput));
+    };
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let directory = rustix::fs::open(parent, flags, Mode::empty())?;
+    let short = Path::new("/proc/self/fd").join(directory.as_raw_fd().to_string()).join(name);
+    Ok((short, Some(directory)))
+}
+
+/// Listens on a unix socket at a path of any length, for its owner only.
+///
+/// # Errors
+/// [`io::ErrorKind::AddrInUse`] when something is at the path, and what the system says.
+pub fn bind_unix(path: &Path) -> io::Result<UnixListener> {
+    use std::os::unix::fs::PermissionsExt;
+    let (short, _directory) = reachable(path)?;
+    let listener = UnixListener::bind(&short)?;
+    std::fs::set_permissions(&short, std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Connects to a unix socket at a path of any length, if it is this user's or root's.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`] when somebody else listens there, and what the system says.
+pub async fn connect_unix(path: &Path) -> io::Result<UnixStream> {
+    let (short, _directory) = reachable(path)?;
+    let stream = UnixStream::connect(&short).await?;
+    let peer = stream.peer_cred()?.uid();
+    match [0, rustix::process::getuid().as_raw()].contains(&peer) {
+        true => Ok(stream),
+        false => {
+            let what = format!("the socket {} is user {peer}'s", path.display());
+            Err(io::Error::new(io::ErrorKind::PermissionDenied, what))
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Sessions: which there are, how they begin and go.
+
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::extract::{Body, Path};
+use super::problem::{Kind, Problem};
+use super::{HttpFace, blocking};
+use crate::backends::WorkspaceSpec;
+use crate::tools::MountSpec;
+use crate::view::{self, SessionDocument};
+
+/// A session that is to begin.
+#[derive(Debug, Clone, Deserialize, JsonSchema, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewSession {
+    /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; without one it is called by the beginning of
+    /// its id.
+    #[serde(default)]
+    name: Option<String>,
+    /// `memory` (the default, where nothing can run), `host`, `podman` or `mock`.
+    #[serde(default)]
+    backend: Option<String>,
+    /// What the backend is told of the workspace: of `podman` image, limits and so on. A directory of `host` must be
+    /// below one that the server allows.
+    #[serde(default)]
+    #[schema(value_type = Object)]
+    options: Map<String, Value>,
+    /// Host directories that are copied into the workspace.
+    #[serde(default)]
+    mounts: Vec<NewMount>,
+}
+
+/// A host directory that is to be copied into a workspace.
+#[derive(Debug, Clone, Deserialize, JsonSchema, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct NewMount {
+    /// The directory on the server's machine, below one that it allows.
+    host_path: String,
+    /// Where its entries go in the workspace; the root when nothing is said.
+    #[serde(default)]
+    mount_path: Option<String>,
+    /// Copies only files whose path below the directory matches one of these globs.
+    #[serde(default)]
+    include_glob: Vec<String>,
+    /// Leaves out what matches one of these.
+    #[serde(default)]
+    exclude_glob: Vec<String>,
+    /// Bytes of all files together, above which nothing is copied.
+    #[serde(default)]
+    max_bytes: Option<u64>,
+    /// Copies what links inside the directory lead to.
+    #[serde(default)]
+    follow_symlinks: bool,
+}
+
+impl NewMount {
+    fn spec(self) -> Result<MountSpec, Problem> {
+        use crate::engine::path::EntryPath;
+        let mount_path = self.mount_path.filter(|path| !path.bytes().all(|byte| byte == b'/'));
+        Ok(MountSpec {
+            host_path: self.host_path.into(),
+            mount_path: mount_path.map(|path| EntryPath::for_creation(&path)).transpose()?,
+            include_glob: self.include_glob,
+            exclude_glob: self.exclude_glob,
+            max_bytes: self.max_bytes,
+            follow_symlinks: self.follow_symlinks,
+        })
+    }
+}
+
+impl NewSession {
+    fn spec(&self, face: &HttpFace) -> Result<WorkspaceSpec, Problem> {
+        let backend = self.backend.as_deref().unwrap_or("memory");
+        let spec = WorkspaceSpec::parse(backend, &Value::Object(self.options.clone()));
+        let spec = spec.map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
+        if let WorkspaceSpec::Host(options) = &spec
+            && let Some(directory) = &options.directory
+        {
+            let roots = face.hub().options().roots.paths();
+            // A link is not followed to decide what is allowed.
+            let real = directory.canonicalize().unwrap_or_default();
+            if !roots.iter().any(|root| real.starts_with(root)) {
+                let detail = format!("{} is not below a directory that the server allows", directory.display());
+                let hint = "start it with --allow-root DIR, or leave `directory` out for one of the session's own";
+                return Err(Problem::new(Kind::Forbidden, detail).with_hint(hint));
+            }
+        }
+        Ok(spec)
+    }
+}
+
+/// Lists the sessions, the oldest first.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions",
+    responses((status = 200, body = Vec<SessionDocument>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn list(State(face): State<HttpFace>) -> Result<axum::Json<Vec<SessionDocument>>, Problem> {
+    Ok(axum::Json(blocking(move || view::sessions(face.hub().sessions())).await??))
+}
+
+/// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
+#[utoipa::path(post, path = "/v1/sessions", tag = "sessions", request_body = NewSession,
+    responses((status = 201, body = SessionDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn create(
+    State(face): State<HttpFace>,
+    Body(new): Body<NewSession>,
+) -> Result<impl IntoResponse, Problem> {
+    let spec = new.spec(&face)?;
+    let mounts: Result<Vec<MountSpec>, Problem> = new.mounts.into_iter().map(NewMount::spec).collect();
+    let open = face.hub().create(new.name, &spec, &mounts?).await?;
+    let id = open.session().id();
+    let document = one_of(&face, id.to_string()).await?;
+    let place = [(header::LOCATION, format!("/v1/sessions/{id}"))];
+    Ok((StatusCode::CREATED, place, axum::Json(document)))
+}
+
+/// Tells of one session.
+#[utoipa::path(get, path = "/v1/sessions/{session}", tag = "sessions",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
+    responses((status = 200, body = SessionDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn one(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+) -> Result<axum::Json<SessionDocument>, Problem> {
+    Ok(axum::Json(one_of(&face, wanted).await?))
+}
+
+async fn one_of(face: &HttpFace, wanted: String) -> Result<SessionDocument, Problem> {
+    let sessions = face.hub().sessions().clone();
+    Ok(blocking(move || view::session(&sessions, &sessions.find(&wanted)?)).await??)
+}
+
+/// Removes a session with its files. What its children have of its past they keep.
+#[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
+    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn remove(State(face): State<HttpFace>, Path(wanted): Path<String>) -> Result<StatusCode, Problem> {
+    let id = face.session(wanted).await?.id();
+    face.hub().remove(id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// What a prompt says of a session's workspace.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema, ToSchema)]
+pub(super) struct SectionDocument {
+    /// The text for the model: what the workspace is, its tools, its limits, what was copied into it.
+    pub(super) text: String,
+}
+
+/// Gives the text about a session's workspace that belongs into a prompt. The workspace is opened for it.
+#[utoipa::path(get, path = "/v1/sessions/{session}/section", tag = "sessions",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
+    responses((status = 200, body = SectionDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn section(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+) -> Result<axum::Json<SectionDocument>, Problem> {
+    Ok(axum::Json(SectionDocument { text: face.open(wanted).await?.section().await? }))
+}

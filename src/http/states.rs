@@ -1,0 +1,155 @@
+//! States at any position, their slices, what differs between two of them.
+
+use axum::extract::State;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::{IntoParams, ToSchema};
+
+use super::extract::{Path, Query};
+use super::problem::{Kind, Problem};
+use super::{HttpFace, blocking};
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::state::State as Folded;
+use crate::engine::verify::VerifyReport;
+use crate::reducers::VirtualFileSystem;
+use crate::view::{self, ChangeDocument, StateDocument};
+
+/// At which position.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct At {
+    /// The position; the last one when nothing is said, 0 is before the first event.
+    #[serde(default)]
+    at: Option<Seq>,
+}
+
+/// Between which positions.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Between {
+    /// The earlier position; 0, before everything, when nothing is said.
+    #[serde(default)]
+    from: Seq,
+    /// The later one; the last one when nothing is said.
+    #[serde(default)]
+    to: Option<Seq>,
+}
+
+/// The state at a position, or now.
+pub(super) fn state_at(session: &Session, at: Option<Seq>) -> Result<Folded, Problem> {
+    Ok(match at {
+        Some(at) => session.state_at(at)?,
+        None => session.state()?,
+    })
+}
+
+/// Tells which slices the state at a position has.
+#[utoipa::path(get, path = "/v1/sessions/{session}/state", tag = "states",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), At),
+    responses((status = 200, body = StateDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn state(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+    Query(At { at }): Query<At>,
+) -> Result<axum::Json<StateDocument>, Problem> {
+    let session = face.session(wanted).await?;
+    let document = blocking(move || {
+        let state = state_at(&session, at)?;
+        Ok::<_, Problem>(view::state(session.name(), &state)?)
+    });
+    Ok(axum::Json(document.await??))
+}
+
+/// Gives a slice of the state at a position.
+#[utoipa::path(get, path = "/v1/sessions/{session}/state/{slice}", tag = "states",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
+        ("slice" = String, Path, description = "The slice's name"), At),
+    responses((status = 200, body = Value), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn slice(
+    State(face): State<HttpFace>,
+    Path((wanted, slice)): Path<(String, String)>,
+    Query(At { at }): Query<At>,
+) -> Result<axum::Json<Value>, Problem> {
+    let session = face.session(wanted).await?;
+    let value = blocking(move || {
+        let state = state_at(&session, at)?;
+        let Some(name) = view::slice_named(&state, &slice) else {
+            let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
+            let shown: String = slice.chars().take(100).collect();
+            let problem = Problem::new(Kind::NotFound, format!("there is no slice {shown:?}"));
+            return Err(problem.with_hint(format!("there are {}", names.join(", "))));
+        };
+        Ok(view::slice(&state, name)?)
+    });
+    Ok(axum::Json(value.await??))
+}
+
+/// What differs in the files between two positions.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+pub(super) struct Diff {
+    /// The earlier position.
+    from: Seq,
+    /// The later one.
+    to: Seq,
+    /// What changed, with patches.
+    changes: Vec<ChangeDocument>,
+}
+
+/// Tells what differs in the files between two positions, as patches.
+#[utoipa::path(get, path = "/v1/sessions/{session}/diff", tag = "states",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), Between),
+    responses((status = 200, body = Diff), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn diff(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+    Query(Between { from, to }): Query<Between>,
+) -> Result<axum::Json<Diff>, Problem> {
+    let session = face.session(wanted).await?;
+    let diff = blocking(move || {
+        let to = to.map_or_else(|| session.head(), Ok)?;
+        let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
+        let changes = files(from)?.diff(&files(to)?);
+        let changes: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&session, change)).collect();
+        Ok::<_, Problem>(Diff { from, to, changes: changes? })
+    });
+    Ok(axum::Json(diff.await??))
+}
+
+/// What a verification found.
+#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+pub(super) struct Verification {
+    sessions: u64,
+    events: u64,
+    snapshots: u64,
+    contents: u64,
+    /// Events that the program can't read.
+    unreadable: u64,
+    /// What is otherwise than the events say: `session`, `seq`, `slice`, `what`.
+    #[schema(value_type = Vec<Object>)]
+    differences: Value,
+}
+
+impl From<VerifyReport> for Verification {
+    fn from(report: VerifyReport) -> Self {
+        let VerifyReport { sessions, events, snapshots, contents, unreadable, differences } = report;
+        let differences = serde_json::to_value(differences).unwrap_or_default();
+        Self { sessions, events, snapshots, contents, unreadable, differences }
+    }
+}
+
+/// Folds a session again from its events, and compares with everything that is stored.
+#[utoipa::path(post, path = "/v1/sessions/{session}/verify", tag = "states",
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
+    responses((status = 200, body = Verification), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+pub(super) async fn verify(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+) -> Result<axum::Json<Verification>, Problem> {
+    let id = face.session(wanted).await?.id();
+    let report = blocking(move || face.hub().sessions().verify(Some(id))).await??;
+    Ok(axum::Json(report.into()))
+}

@@ -1,0 +1,200 @@
+//! A tool call whose output is seen as it comes.
+
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::HttpFace;
+use super::answers::OverStream;
+use super::calls::{CallOutcome, CallRequest, call_noted};
+use super::frames::{self, ALIVE, Frames, Gone, PIECE, STILL_HERE};
+use super::problem::{Kind, Problem};
+use crate::engine::live::{CommandOutput, OutputStream, OutputSubscription};
+use crate::engine::recorded::Seq;
+use crate::hub::{HubError, OpenSession};
+use crate::tools::{ToolCall, ToolOutcome};
+
+type Ending = JoinHandle<Result<ToolOutcome, HubError>>;
+
+/// Makes a call; its client is shown what comes of it.
+pub(super) fn make(
+    face: HttpFace,
+    open: OpenSession,
+    request: &CallRequest,
+    call: ToolCall,
+) -> Result<Response, Problem> {
+    let (frames, response) = frames::open();
+    let (questions, asked) = mpsc::unbounded_channel();
+    let session = open.session().clone();
+    let asker = OverStream { running: face.running().clone(), session: session.id(), questions };
+    let open = request.caller(open, &face.hub().options().rules, Some(std::sync::Arc::new(asker)))?;
+    let outputs = session.watch_output();
+    let cancel = call.cancel.clone();
+    let (tell, told) = mpsc::unbounded_channel();
+    let ending: Ending = tokio::spawn(async move {
+        // Until it ends nobody closes the workspace.
+        call_noted(&face, &open, call, move |seq| _ = tell.send(seq)).await
+    });
+    let show = Show { frames, outputs, asked, told, call: None, halves: Halves::default(), missed: 0 };
+    tokio::spawn(show.run(ending, cancel));
+    Ok(response)
+}
+
+/// What is shown to one client.
+struct Show {
+    frames: Frames,
+    outputs: OutputSubscription,
+    asked: mpsc::UnboundedReceiver<Value>,
+    told: mpsc::UnboundedReceiver<Seq>,
+    /// The call's name, once it has one.
+    call: Option<Seq>,
+    halves: Halves,
+    /// Bytes of output that the client was told it missed.
+    missed: u64,
+}
+
+impl Show {
+    async fn run(mut self, mut ending: Ending, cancel: CancellationToken) {
+        let ended = loop {
+            let shown = tokio::select! {
+                biased;
+                () = self.frames.gone() => Err(Gone),
+                Some(call) = self.told.recv() => self.begun(call).await,
+                output = self.outputs.next() => self.output(output).await,
+                Some(question) = self.asked.recv() => self.event("question", &question).await,
+                ended = &mut ending => break ended,
+                () = tokio::time::sleep(ALIVE) => self.frames.send(STILL_HERE).await,
+            };
+            if shown.is_err() {
+                // The call ends as interrupted, and whoever asks for it later is told so.
+                cancel.cancel();
+                return;
+            }
+        };
+        // The client may be gone; then nobody is left to tell.
+        let _ = self.end(ended).await;
+    }
+
+    async fn begun(&mut self, call: Seq) -> Result<(), Gone> {
+        self.call = Some(call);
+        self.event("begun", &json!({ "call": call })).await
+    }
+
+    /// Shows a piece of output with what has come behind it.
+    async fn output(&mut self, first: CommandOutput) -> Result<(), Gone> {
+        let mut text = Vec::new();
+        let mut next = Some(first);
+        while let Some(output) = next {
+            if Some(output.call) == self.call {
+                self.halves.write(&mut text, output.stream, &output.bytes);
+            }
+            next = if text.len() < PIECE { self.outputs.try_next() } else { None };
+        }
+        let missed = self.outputs.missed_bytes();
+        if missed > self.missed {
+            frames::write(&mut text, Some("missed"), None, &json!({ "bytes": missed - self.missed }));
+            self.missed = missed;
+        }
+        if text.is_empty() { Ok(()) } else { self.frames.send(text).await }
+    }
+
+    async fn end(mut self, ended: Result<Result<ToolOutcome, HubError>, tokio::task::JoinError>) -> Result<(), Gone> {
+        while let Ok(call) = self.told.try_recv() {
+            self.begun(call).await?;
+        }
+        while let Some(output) = self.outputs.try_next() {
+            self.output(output).await?;
+        }
+        let mut text = Vec::new();
+        self.halves.end(&mut text);
+        match ended {
+            Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &CallOutcome::from(outcome)),
+            Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &Problem::from(error)),
+            Err(_) => {
+                let problem = Problem::new(Kind::Broken, "the call's task was stopped");
+                frames::write(&mut text, Some("problem"), None, &problem);
+            }
+        }
+        self.frames.send(text).await
+    }
+
+    async fn event(&self, name: &str, value: &Value) -> Result<(), Gone> {
+        let mut text = Vec::new();
+        frames::write(&mut text, Some(name), None, value);
+        self.frames.send(text).await
+    }
+}
+
+/// Characters of which only the first bytes have come, by stream.
+#[derive(Default)]
+struct Halves {
+    stdout: Vec<u8>,
+    stderr: Vec<u8>,
+}
+
+impl Halves {
+    /// Writes a piece as text; as base64 where it is none.
+    fn write(&mut self, text: &mut Vec<u8>, stream: OutputStream, piece: &Bytes) {
+        let half = match stream {
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
+        };
+        let mut bytes = std::mem::take(half);
+        bytes.extend_from_slice(piece);
+        if let Err(error) = std::str::from_utf8(&bytes)
+            && error.error_len().is_none()
+        {
+            *half = bytes.split_off(error.valid_up_to());
+        }
+        write_output(text, stream, &bytes);
+    }
+
+    /// Writes what never became whole.
+    fn end(&mut self, text: &mut Vec<u8>) {
+        write_output(text, OutputStream::Stdout, &std::mem::take(&mut self.stdout));
+        write_output(text, OutputStream::Stderr, &std::mem::take(&mut self.stderr));
+    }
+}
+
+fn write_output(text: &mut Vec<u8>, stream: OutputStream, bytes: &[u8]) {
+    if bytes.is_empty() {
+        return;
+    }
+    let value = match std::str::from_utf8(bytes) {
+        Ok(said) => json!({ "stream": stream, "text": said }),
+        Err(_) => json!({ "stream": stream, "base64": STANDARD.encode(bytes) }),
+    };
+    frames::write(text, Some("output"), None, &value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_character_may_come_in_two_pieces() {
+        let (mut halves, mut text) = (Halves::default(), Vec::new());
+        halves.write(&mut text, OutputStream::Stdout, &Bytes::from_static(b"a\xc3"));
+        halves.write(&mut text, OutputStream::Stderr, &Bytes::from_static(b"!"));
+        halves.write(&mut text, OutputStream::Stdout, &Bytes::from_static(b"\xa9\xe2\x82"));
+        halves.write(&mut text, OutputStream::Stderr, &Bytes::from_static(b"\xff"));
+        halves.end(&mut text);
+        let text = String::from_utf8(text).unwrap();
+        let shown: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        assert_eq!(
+            shown,
+            [
+                r#"{"stream":"stdout","text":"a"}"#,
+                r#"{"stream":"stderr","text":"!"}"#,
+                r#"{"stream":"stdout","text":"é"}"#,
+                r#"{"stream":"stderr","base64":"/w=="}"#,
+                r#"{"stream":"stdout","base64":"4oI="}"#,
+            ]
+        );
+    }
+}

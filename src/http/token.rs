@@ -1,0 +1,57 @@
+//! The token with which a client shows that it may.
+
+/// The shortest token that is taken from a person.
+const CHARS_MIN: usize = 16;
+
+/// Why a text is no token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a token has at least {CHARS_MIN} visible ASCII characters and no spaces")]
+pub struct TokenError;
+
+/// What a client has to show. Only its digest is kept.
+#[derive(Clone)]
+pub struct Token(blake3::Hash);
+
+impl Token {
+    /// The token with that text; white space around it does not count.
+    ///
+    /// # Errors
+    /// [`TokenError`] for one that is short or can't stand in a header.
+    pub fn new(text: &str) -> Result<Self, TokenError> {
+        let text = text.trim();
+        match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            true => Ok(Self(blake3::hash(text.as_bytes()))),
+            false => Err(TokenError),
+        }
+    }
+
+    /// Whether that is it. How long this takes tells nothing of how much of it is right: digests are compared, in
+    /// constant time.
+    pub(super) fn is(&self, shown: &str) -> bool {
+        blake3::hash(shown.as_bytes()) == self.0
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_itself_and_nothing_else() {
+        let token = Token::new("  0123456789abcdef\n").unwrap();
+        assert!(token.is("0123456789abcdef"));
+        for other in ["", "0123456789abcde", "0123456789abcdef ", "0123456789abcdeF"] {
+            assert!(!token.is(other), "{other:?}");
+        }
+        assert_eq!(format!("{token:?}"), "Token");
+        for wrong in ["", "short", "0123456789 abcdef", "0123456789abcdé"] {
+            assert_eq!(Token::new(wrong).err(), Some(TokenError), "{wrong:?}");
+        }
+    }
+}

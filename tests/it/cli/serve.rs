@@ -1,0 +1,224 @@
+//! `foldspace serve`, as a person or the system's manager starts and ends it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::World;
+
+/// A server that is running; it ends with this.
+struct Serving {
+    child: Child,
+    lines: BufReader<std::process::ChildStdout>,
+    socket: std::path::PathBuf,
+}
+
+impl Serving {
+    fn begin(world: &World, arguments: &[&str], prepare: impl FnOnce(&mut Command)) -> Self {
+        let mut command = world.command(&[&["serve"], arguments].concat());
+        prepare(command.stdout(Stdio::piped()).stderr(Stdio::piped()));
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        lines.read_line(&mut line).unwrap();
+        assert!(line.starts_with("serving on "), "{line}");
+        Self { child, lines, socket: world.data().join("http.sock") }
+    }
+
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.lines.read_line(&mut line).unwrap();
+        line.trim_end().to_owned()
+    }
+
+    /// A request on the unix socket: its status and its body.
+    fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        asked(UnixStream::connect(&self.socket).unwrap(), method, path, body, "")
+    }
+
+    fn signal(&self, signal: rustix::process::Signal) {
+        let process = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(process, signal).unwrap();
+    }
+
+    /// Tells it to end, and gives its exit code and what it said on the error stream.
+    fn end(mut self) -> (Option<i32>, String) {
+        self.signal(rustix::process::Signal::TERM);
+        let mut said = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (self.child.wait().unwrap().code(), said)
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn asked(mut stream: impl Read + Write, method: &str, path: &str, body: Option<&Value>, headers: &str) -> (u16, Value) {
+    let body = body.map(Value::to_string).unwrap_or_default();
+    let length = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{headers}");
+    write!(stream, "{head}content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+}
+
+#[test]
+fn it_serves_beside_the_command_line_and_ends_cleanly() {
+    let world = World::new();
+    let serving = Serving::begin(&world, &[], |_| ());
+    assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
+    let call = json!({ "tool": "write_file", "params": { "file_path": "a.txt", "content": "x" } });
+    assert_eq!(serving.ask("POST", "/v1/sessions/demo/calls", Some(&call)).1["status"], "ok");
+    assert_eq!(world.printed(&["ls", "demo"]), "a.txt\n");
+    let second = world.run(&["serve"]);
+    assert!(second.contains("serves") && second.ends_with("[exit 4]"), "{second}");
+    let (code, said) = serving.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!world.data().join("http.sock").exists());
+    assert!(world.printed(&["verify"]).contains("all is as the events say"));
+}
+
+#[test]
+fn over_tcp_its_token_is_made_and_kept_to_its_owner() {
+    use std::os::unix::fs::PermissionsExt;
+    let world = World::new();
+    let mut serving = Serving::begin(&world, &["--http", "127.0.0.1:0"], |_| ());
+    let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
+    let told = serving.line();
+    let path = world.data().join("http.token");
+    let token = std::fs::read_to_string(&path).unwrap();
+    assert!(told.contains(token.trim()) && token.trim().len() == 64, "{told}");
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    let get =
+        |headers: &str| asked(std::net::TcpStream::connect(&address).unwrap(), "GET", "/v1/sessions", None, headers).0;
+    assert_eq!((get(""), get(&format!("authorization: Bearer {}\r\n", token.trim()))), (401, 200));
+    drop(serving);
+    let file = world.file("token", "short\n");
+    let refused = world.run(&["serve", "--http", "127.0.0.1:0", "--token-file", &file]);
+    assert!(refused.contains("at least 16") && refused.ends_with("[exit 2]"), "{refused}");
+    let given = |command: &mut Command| _ = command.env("FOLDSPACE_TOKEN", "0123456789abcdef");
+    let mut serving = Serving::begin(&world, &["--http", "127.0.0.1:0"], given);
+    let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
+    let get = |token: &str| {
+        let headers = format!("authorization: Bearer {token}\r\n");
+        asked(std::net::TcpStream::connect(&address).unwrap(), "GET", "/v1/sessions", None, &headers).0
+    };
+    assert_eq!((get(token.trim()), get("0123456789abcdef")), (401, 200));
+}
+
+#[test]
+fn other_machines_are_let_in_only_when_that_is_said() {
+    let world = World::new();
+    let refused = world.run(&["serve", "--http", "0.0.0.0:0"]);
+    assert!(refused.contains("--allow-remote") && refused.ends_with("[exit 2]"), "{refused}");
+    assert!(!world.data().exists(), "nothing was made");
+}
+
+#[test]
+fn what_a_dead_server_left_is_taken_away_and_what_somebody_else_has_is_not() {
+    let world = World::with_story();
+    let socket = world.data().join("http.sock");
+    drop(UnixListener::bind(&socket).unwrap());
+    assert!(socket.exists());
+    assert_eq!(Serving::begin(&world, &[], |_| ()).ask("GET", "/healthz", None).0, 200);
+    let _ = std::fs::remove_file(&socket);
+    let _other = UnixListener::bind(&socket).unwrap();
+    let refused = world.run(&["serve"]);
+    assert!(refused.contains("serves") && refused.ends_with("[exit 4]"), "{refused}");
+    std::fs::remove_file(&socket).unwrap();
+    std::fs::write(&socket, "mine").unwrap();
+    let refused = world.run(&["serve"]);
+    assert!(refused.ends_with("[exit 4]") || refused.ends_with("[exit 6]"), "{refused}");
+    assert_eq!(std::fs::read_to_string(&socket).unwrap(), "mine");
+}
+
+#[test]
+fn calls_under_way_are_given_a_while_and_then_taken_back() {
+    let world = World::new();
+    let serving = Serving::begin(&world, &["--grace", "0", "--allow", "sleep"], |_| ());
+    let new = json!({ "name": "demo", "backend": "host" });
+    assert_eq!(serving.ask("POST", "/v1/sessions", Some(&new)).0, 201);
+    let stream = UnixStream::connect(&serving.socket).unwrap();
+    let call = std::thread::spawn(move || {
+        let call = json!({ "tool": "shell_execute", "params": { "command": "sleep 100" } });
+        asked(stream, "POST", "/v1/sessions/demo/calls", Some(&call), "")
+    });
+    while !world.printed(&["log", "demo", "--calls"]).contains("running") {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let (code, said) = serving.end();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("1 call under way taken back"), "{said}");
+    assert_eq!(call.join().unwrap().1["status"], "interrupted");
+    let calls = world.json_lines(&["log", "demo", "--calls"]);
+    assert_eq!((&calls[0]["status"], calls[0]["finished"].is_u64()), (&json!("interrupted"), true));
+}
+
+#[test]
+fn each_call_is_a_span_for_the_collector() {
+    let world = World::new();
+    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", collector.local_addr().unwrap());
+    let taken = std::thread::spawn(move || {
+        let (mut stream, _) = collector.accept().unwrap();
+        let mut sent = Vec::new();
+        let mut piece = [0; 4096];
+        while !String::from_utf8_lossy(&sent).contains("tool_call") {
+            let length = stream.read(&mut piece).unwrap();
+            assert!(length > 0, "{}", String::from_utf8_lossy(&sent));
+            sent.extend_from_slice(&piece[..length]);
+        }
+        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
+        String::from_utf8_lossy(&sent).into_owned()
+    });
+    let serving = Serving::begin(&world, &["--otlp", &url], |_| ());
+    assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
+    assert_eq!(
+        serving
+            .ask("POST", "/v1/sessions/demo/calls", Some(&json!({ "tool": "glob", "params": { "pattern": "*" } })))
+            .0,
+        200
+    );
+    assert_eq!(serving.end().0, Some(0));
+    let sent = taken.join().unwrap();
+    assert!(sent.starts_with("POST /v1/traces HTTP/1.1") && sent.contains("application/x-protobuf"), "{sent}");
+    assert!(sent.contains("glob") && sent.contains("foldspace"), "{sent}");
+    let refused = world.run(&["serve", "--otlp", "https://collector.example"]);
+    assert!(refused.contains("http://") && refused.ends_with("[exit 2]"), "{refused}");
+}
+
+#[test]
+fn the_systems_manager_is_told_and_logs_are_json_when_asked_for() {
+    let world = World::new();
+    let path = world.path("notify");
+    let manager = UnixDatagram::bind(&path).unwrap();
+    let serving = Serving::begin(&world, &["--log-format", "json"], |command| {
+        command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "60000");
+    });
+    let mut told = [0; 64];
+    let mut heard = || {
+        let length = manager.recv(&mut told).unwrap();
+        String::from_utf8_lossy(&told[..length]).into_owned()
+    };
+    assert_eq!((heard(), heard()), ("READY=1".to_owned(), "WATCHDOG=1".to_owned()));
+    assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
+    serving.ask("POST", "/v1/sessions/demo/calls", Some(&json!({ "tool": "ls", "agent": "tidy" })));
+    let (_, said) = serving.end();
+    let logs: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let call = logs.iter().find(|log| log["fields"]["message"] == "tool call").unwrap();
+    assert_eq!(
+        (&call["span"]["tool"], &call["span"]["agent"], &call["span"]["status"]),
+        (&json!("ls"), &json!("tidy"), &json!("ok"))
+    );
+    while heard() != "STOPPING=1" {}
+}

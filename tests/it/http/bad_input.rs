@@ -1,0 +1,192 @@
+//! Whatever a client sends, it is told what was wrong, and nothing else happens.
+
+use std::io::{Read, Write};
+
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+
+use super::{Answer, LONG, Served};
+
+/// What a request must not come to.
+fn check(answer: &Answer, what: &str) {
+    assert!((400..500).contains(&answer.status), "{what}: {answer:?}");
+    assert_eq!(answer.header("content-type"), "application/problem+json", "{what}");
+    let problem = answer.json();
+    assert_eq!(problem["status"], answer.status, "{what}");
+    for field in ["type", "kind", "title", "detail"] {
+        assert!(problem[field].as_str().is_some_and(|text| !text.is_empty()), "{what}: {problem}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_values_are_refused() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let long = "x".repeat(5000);
+    let bodies: &[(&str, Value)] = &[
+        ("", json!({ "name": "../x" })),
+        ("", json!({ "name": "" })),
+        ("", json!({ "name": long })),
+        ("", json!({ "name": 7 })),
+        ("", json!({ "nmae": "x" })),
+        ("", json!({ "backend": "other" })),
+        ("", json!({ "backend": "host", "options": { "directroy": "/" } })),
+        ("", json!({ "backend": "podman", "options": { "cpus": -1 } })),
+        ("", json!({ "backend": "podman", "options": [] })),
+        ("", json!({ "mounts": [{ "host_path": "/nowhere-at-all" }] })),
+        ("", json!({ "mounts": [{ "host_path": "/", "mount_path": "../x" }] })),
+        ("", json!([])),
+        ("", json!(null)),
+        ("/demo/calls", json!({})),
+        ("/demo/calls", json!({ "tool": 1 })),
+        ("/demo/calls", json!({ "tool": "ls", "params": [] })),
+        ("/demo/calls", json!({ "tool": "ls", "params": null })),
+        ("/demo/calls", json!({ "tool": "ls", "agent": long })),
+        ("/demo/calls", json!({ "tool": "ls", "timeout_seconds": 0 })),
+        ("/demo/calls", json!({ "tool": "ls", "timeout_seconds": -1e300 })),
+        ("/demo/calls", json!({ "tool": "ls", "timeout_seconds": 1e300 })),
+        ("/demo/calls", json!({ "tool": "ls", "extra": true })),
+        ("/none/calls", json!({ "tool": "ls" })),
+        ("/%00/calls", json!({ "tool": "ls" })),
+        ("/demo/calls/0/answer", json!({ "answer": "once" })),
+        ("/demo/calls/x/answer", json!({ "answer": "once" })),
+        ("/demo/children", json!({ "limits": { "cals": 1 } })),
+        ("/demo/children", json!({ "at": -1 })),
+        ("/demo/children", json!({ "at": 1e30 })),
+        ("/demo/children", json!({ "name": "a/b" })),
+        ("/demo/merge", json!({ "child": "none" })),
+        ("/demo/merge", json!({ "child": "demo", "ours": ["a"], "theirs": ["a"] })),
+        ("/demo/merge", json!({ "child": "demo", "ours": ["a/../b"] })),
+        ("/demo/rewind", json!({ "to": 18_446_744_073_709_551_615_u64 })),
+        ("/demo/rewind", json!({ "to": "1" })),
+        ("/demo/bisect", json!({})),
+        ("/demo/bisect", json!({ "slice": "x", "command": "y" })),
+        ("/demo/bisect", json!({ "slice": "(((" })),
+        ("/demo/bisect", json!({ "slice": "Usage.calls > 0", "good": 9, "bad": 1 })),
+        ("/demo/bisect", json!({ "command": "true", "jobs": 0 })),
+        ("/demo/bisect", json!({ "command": "true", "timeout_seconds": 1e300 })),
+        ("/demo/bisect", json!({ "command": "" })),
+    ];
+    for (path, body) in bodies {
+        check(&served.ask("POST", &format!("/v1/sessions{path}"), Some(body)).await, &format!("{path} {body}"));
+    }
+    assert_eq!(served.ask("GET", "/v1/sessions", None).await.json().as_array().unwrap().len(), 1, "nothing came of it");
+    assert_eq!(served.ask("GET", "/v1/sessions/demo", None).await.json()["events"], 1, "nothing was recorded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_places_are_refused() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    for path in [
+        "/",
+        "/v1",
+        "/v2/sessions",
+        "/v1/sessions/",
+        "/v1/sessions/none",
+        "/v1/sessions/demo/none",
+        "/v1/sessions/demo/state?at=-1",
+        "/v1/sessions/demo/state?at=99",
+        "/v1/sessions/demo/state?at=1&at=2",
+        "/v1/sessions/demo/state?when=now",
+        "/v1/sessions/demo/state/%FF",
+        "/v1/sessions/demo/state/none",
+        "/v1/sessions/demo/files?below=a",
+        "/v1/sessions/demo/files?recursive=maybe",
+        "/v1/sessions/demo/files/../../etc/passwd",
+        "/v1/sessions/demo/files/%2e%2e/x",
+        "/v1/sessions/demo/files/a%00b",
+        "/v1/sessions/demo/files/%ff%fe",
+        "/v1/sessions/demo/files/none",
+        "/v1/sessions/demo/diff?from=5&to=2",
+        "/v1/sessions/demo/diff?to=99",
+        "/v1/sessions/demo/events?limit=0",
+        "/v1/sessions/demo/events?limit=100000",
+        "/v1/sessions/demo/events?from=99999999999999999999999",
+        "/v1/sessions/demo/calls",
+        "/v1/sessions/demo/calls/-1",
+        "/v1/sessions/demo/calls/1",
+    ] {
+        check(&served.ask("GET", path, None).await, path);
+    }
+    for (method, path) in
+        [("PUT", "/v1/sessions"), ("TRACE", "/healthz"), ("ODD", "/v1/tools"), ("PATCH", "/v1/sessions/demo")]
+    {
+        let refused = served.ask(method, path, None).await;
+        check(&refused, path);
+        assert_eq!(refused.status, 405, "{method} {path}");
+        assert!(!refused.header("allow").is_empty(), "{method} {path}: {refused:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_json_is_refused() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let post = async |body: &[u8], media: &str| {
+        let stream = UnixStream::connect(&served.socket).await.unwrap();
+        let headers = [("content-type", media)];
+        let io = hyper_util::rt::TokioIo::new(stream);
+        let path = "/v1/sessions/demo/calls";
+        super::taken(super::sent(io, "POST", path, body.to_vec().into(), &headers).await).await
+    };
+    let deep = [b"[".repeat(200_000), b"]".repeat(200_000)].concat();
+    let bodies: [&[u8]; 8] = [
+        b"",
+        b"{",
+        b"{\"tool\": \"ls\"} {}",
+        b"\xff\xfe",
+        b"{\"tool\": \"\\ud800\"}",
+        b"nul",
+        &deep,
+        b"{\"tool\":\"ls\",}",
+    ];
+    for body in bodies {
+        check(&post(body, "application/json").await, &String::from_utf8_lossy(&body[..body.len().min(40)]));
+    }
+    assert_eq!(post(b"{\"tool\": \"ls\"}", "text/plain").await.status, 415);
+    let large = [b"{\"tool\": \"".to_vec(), vec![b'x'; 5 << 20], b"\"}".to_vec()].concat();
+    assert_eq!(post(&large, "application/json").await.status, 413);
+    // A tool's own refusal is an outcome, which is recorded.
+    let unknown = post(b"{\"tool\": \"none\"}", "application/json").await;
+    assert_eq!((unknown.status, &unknown.json()["status"]), (200, &json!("error")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_http_is_refused() {
+    let served = Served::begin().await;
+    let raws: [&[u8]; 8] = [
+        b"\r\n\r\nHELO\r\n\r\n",
+        b"GET\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nbad header\r\n\r\n",
+        b"POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nx",
+        b"POST /v1/sessions HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ];
+    for raw in raws {
+        let said = told_to(&served, raw);
+        let said = String::from_utf8_lossy(&said).into_owned();
+        assert!(said.is_empty() || said.starts_with("HTTP/1.1 4"), "{said}");
+    }
+    let mut head = b"GET /healthz HTTP/1.1\r\nhost: x\r\n".to_vec();
+    head.extend((0..100_000).flat_map(|number| format!("x-{number}: y\r\n").into_bytes()));
+    let said = told_to(&served, &head);
+    assert!(said.is_empty() || said.starts_with(b"HTTP/1.1 431"), "{}", String::from_utf8_lossy(&said));
+    assert_eq!(served.ask("GET", "/healthz", None).await.status, 200);
+}
+
+/// What the server says to these bytes. It may close before all of them were sent, and need not say anything; it must
+/// not go on waiting.
+fn told_to(served: &Served, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = std::os::unix::net::UnixStream::connect(&served.socket).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let sent = stream.write_all(bytes);
+    drop(sent.and_then(|()| stream.shutdown(std::net::Shutdown::Write)));
+    let mut said = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut said) {
+        assert_ne!(error.kind(), std::io::ErrorKind::WouldBlock, "it waits");
+    }
+    said
+}

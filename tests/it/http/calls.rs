@@ -1,0 +1,195 @@
+//! Tool calls: their output as it comes, questions, being taken back.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use foldspace::http::{CallEvent, CallRequest, ClientError};
+use serde_json::{Value, json};
+
+use super::{LONG, Served};
+
+fn shell(command: &str) -> CallRequest {
+    let params = json!({ "command": command }).as_object().unwrap().clone();
+    CallRequest { tool: "shell_execute".to_owned(), params, ..CallRequest::default() }
+}
+
+async fn hosted(served: &Served) {
+    let begun = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo", "backend": "host" }))).await;
+    assert_eq!(begun.status, 201, "{begun:?}");
+}
+
+/// What came of a call, until it has ended.
+async fn events(served: &Served, mut request: CallRequest, allowed: bool) -> (Vec<CallEvent>, Value) {
+    request.auto_confirm = allowed;
+    let mut seen = Vec::new();
+    let outcome = served.client().call("demo", &request, |event| seen.push(event)).await.unwrap();
+    (seen, serde_json::to_value(outcome).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn output_comes_before_the_outcome() {
+    let served = Served::begin().await;
+    hosted(&served).await;
+    let (seen, outcome) = events(&served, shell("printf 'one\\n'; printf '\\377' >&2; echo two > f"), true).await;
+    assert!(matches!(seen[0], CallEvent::Begun(2)), "{seen:?}");
+    let mut printed = [Vec::new(), Vec::new()];
+    for event in &seen {
+        if let CallEvent::Output { stream, bytes } = event {
+            printed[*stream as usize].extend_from_slice(bytes);
+        }
+    }
+    assert_eq!(printed, [b"one\n".to_vec(), b"\xff".to_vec()]);
+    assert_eq!((&outcome["status"], &outcome["result"]["exit_code"]), (&json!("ok"), &json!(0)));
+    assert_eq!(served.ask("GET", "/v1/sessions/demo/files/f", None).await.body, "two\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_question_is_asked_of_who_streams_and_anybody_may_answer() {
+    let served = Served::begin().await;
+    hosted(&served).await;
+    let path = "/v1/sessions/demo/calls";
+    let early = served.ask("POST", &format!("{path}/2/answer"), Some(&json!({ "answer": "once" }))).await;
+    assert_eq!(early.status, 404);
+    for (answer, status, allowed) in
+        [("refuse", "error", json!([])), ("once", "ok", json!([])), ("session", "ok", json!(["uname"]))]
+    {
+        let (asked, question) = tokio::sync::oneshot::channel();
+        let asked = Arc::new(Mutex::new(Some(asked)));
+        let client = served.client();
+        let call = tokio::spawn(async move {
+            let seen = move |event| {
+                if let CallEvent::Question(question) = event {
+                    asked.lock().unwrap().take().unwrap().send(question).unwrap();
+                }
+            };
+            client.call("demo", &shell("uname"), seen).await
+        });
+        let question = tokio::time::timeout(LONG, question).await.unwrap().unwrap();
+        assert_eq!((&question["command"], &question["programs"]), (&json!("uname"), &json!(["uname"])));
+        let place = format!("{path}/{}/answer", question["call"]);
+        let wrong = served.ask("POST", &place, Some(&json!({ "answer": "yes" }))).await;
+        assert_eq!(wrong.status, 422);
+        let body = json!({ "answer": answer, "reason": "not today" });
+        assert_eq!(served.ask("POST", &place, Some(&body)).await.status, 204);
+        let outcome = call.await.unwrap().unwrap();
+        assert_eq!(outcome.status, status, "{outcome:?}");
+        assert_eq!(outcome.text.contains("not today"), answer == "refuse", "{outcome:?}");
+        assert_eq!(served.ask("GET", "/v1/sessions/demo/state/Allowances", None).await.json(), allowed);
+    }
+    let (seen, _) = events(&served, shell("uname"), false).await;
+    assert!(!seen.iter().any(|event| matches!(event, CallEvent::Question(_))), "it is allowed now: {seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_stream_a_question_is_refused_and_says_how_to_allow() {
+    let served = Served::begin().await;
+    hosted(&served).await;
+    let call = json!({ "tool": "shell_execute", "params": { "command": "uname" } });
+    let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await.json();
+    assert_eq!(refused["status"], "error");
+    let text = refused["text"].as_str().unwrap();
+    assert!(text.contains("uname") && text.contains("text/event-stream") && text.contains("`allow`"), "{text}");
+    let mut allowed = call.clone();
+    allowed["allow"] = json!(["uname"]);
+    assert_eq!(served.ask("POST", "/v1/sessions/demo/calls", Some(&allowed)).await.json()["status"], "ok");
+}
+
+async fn is_interrupted(served: &Served, call: u64) {
+    let path = format!("/v1/sessions/demo/calls/{call}");
+    let told = async {
+        loop {
+            let told = served.ask("GET", &path, None).await;
+            if told.status == 200 && told.json()["finished"].is_u64() {
+                return told.json();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert_eq!(tokio::time::timeout(LONG, told).await.unwrap()["status"], "interrupted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_goes_away_takes_its_call_back() {
+    let served = Served::begin().await;
+    hosted(&served).await;
+    let sleep = CallRequest { auto_confirm: true, ..shell("echo here; sleep 600") };
+    let (client, printed) = (served.client(), Arc::new(tokio::sync::Notify::new()));
+    let told = Arc::clone(&printed);
+    let call = tokio::spawn(async move {
+        client
+            .call("demo", &sleep, |event| _ = matches!(event, CallEvent::Output { .. }).then(|| told.notify_one()))
+            .await
+    });
+    tokio::time::timeout(LONG, printed.notified()).await.unwrap();
+    call.abort();
+    is_interrupted(&served, 2).await;
+    // The same of one that only waits for an answer.
+    let served = Arc::new(served);
+    let waits = Arc::clone(&served);
+    let plain = tokio::spawn(async move {
+        let call = json!({ "tool": "shell_execute", "params": { "command": "sleep 600" }, "auto_confirm": true });
+        waits.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await
+    });
+    while served.face.calls_under_way() == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let begun = served.ask("GET", "/v1/sessions/demo/state/ToolCalls", None).await.json();
+    let calls = begun["calls"].as_array().unwrap().clone();
+    plain.abort();
+    is_interrupted(&served, calls.last().unwrap()["call"].as_u64().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn anybody_may_take_a_call_back() {
+    let served = Served::begin().await;
+    hosted(&served).await;
+    assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 404);
+    let sleep = CallRequest { auto_confirm: true, ..shell("sleep 600") };
+    let (client, begun) = (served.client(), Arc::new(tokio::sync::Notify::new()));
+    let told = Arc::clone(&begun);
+    let call = tokio::spawn(async move {
+        client.call("demo", &sleep, |event| _ = matches!(event, CallEvent::Begun(_)).then(|| told.notify_one())).await
+    });
+    tokio::time::timeout(LONG, begun.notified()).await.unwrap();
+    assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 202);
+    assert_eq!(call.await.unwrap().unwrap().status, "interrupted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn several_agents_call_in_one_session() {
+    let served = Arc::new(Served::begin().await);
+    served.session("demo").await;
+    let calls: Vec<_> = (0..16)
+        .map(|number| {
+            let served = Arc::clone(&served);
+            tokio::spawn(async move {
+                let params = json!({ "file_path": format!("{number}.txt"), "content": "x" });
+                let call = json!({ "tool": "write_file", "params": params, "agent": format!("agent-{number}") });
+                served.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await.json()
+            })
+        })
+        .collect();
+    for call in calls {
+        assert_eq!(call.await.unwrap()["status"], "ok");
+    }
+    let log = served.ask("GET", "/v1/sessions/demo/events?limit=1000", None).await.json();
+    let agents = log["events"].as_array().unwrap().iter().filter(|event| event["kind"] == "CallStarted");
+    let agents: std::collections::BTreeSet<_> = agents.map(|event| event["agent"].to_string()).collect();
+    assert_eq!(agents.len(), 16);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_ends_takes_no_calls() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let mut events = served.follow("/v1/sessions/demo/events/stream", &[]).await;
+    assert_eq!(events.next().await.unwrap().0, Some(1));
+    served.face.end();
+    assert!(events.next().await.is_none(), "the stream ends");
+    let call = served.client().call("demo", &shell("true"), |_| ()).await;
+    let Err(ClientError::Refused(problem)) = call else { panic!("{call:?}") };
+    assert_eq!((problem.status, problem.kind.as_str()), (503, "ending"));
+    served.server.stop(LONG).await;
+    let call = served.client().call("demo", &shell("true"), |_| ()).await;
+    assert!(matches!(call, Err(ClientError::Unreachable { .. })), "{call:?}");
+}

@@ -1,0 +1,92 @@
+//! Events as server-sent events: from any position, again after a break, for as long as there are any.
+
+use serde_json::{Value, json};
+
+use super::Served;
+
+const STREAM: &str = "/v1/sessions/demo/events/stream";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_come_from_any_position_and_as_they_happen() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    served.write("demo", "a.txt").await;
+    let mut events = served.follow(&format!("{STREAM}?from=3"), &[]).await;
+    let (id, name, event) = events.next().await.unwrap();
+    assert_eq!((id, name.as_str(), &event["kind"]), (Some(3), "", &json!("WriteFile")));
+    assert_eq!(events.next().await.unwrap().0, Some(4));
+    served.write("demo", "b.txt").await;
+    for seq in 5..8 {
+        let (id, _, event) = events.next().await.unwrap();
+        assert_eq!((id, &event["seq"]), (Some(seq), &json!(seq)));
+    }
+    assert_eq!(served.ask("DELETE", "/v1/sessions/demo", None).await.status, 204);
+    let (_, name, why) = events.next().await.unwrap();
+    assert_eq!((name.as_str(), why), ("end", json!({ "why": "removed" })));
+    assert!(events.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_comes_again_misses_nothing() {
+    let served = std::sync::Arc::new(Served::begin().await);
+    served.session("demo").await;
+    let writer = {
+        let served = std::sync::Arc::clone(&served);
+        tokio::spawn(async move {
+            for number in 0..100 {
+                served.write("demo", &format!("{number}.txt")).await;
+            }
+        })
+    };
+    let (mut seen, mut last) = (0, String::new());
+    // Each connection is left after a few events, in the midst of the writing.
+    while seen < 301 {
+        let headers: &[(&str, &str)] = if last.is_empty() { &[] } else { &[("last-event-id", &last)] };
+        // What the address says counts only at first.
+        let mut events = served.follow(&format!("{STREAM}?from=1"), headers).await;
+        for _ in 0..(301 - seen).min(17) {
+            let (id, _, event) = events.next().await.unwrap();
+            seen += 1;
+            assert_eq!((id, &event["seq"]), (Some(seen), &json!(seen)));
+        }
+        last = seen.to_string();
+    }
+    writer.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_position_is_refused() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    for (query, header) in [("?from=x", ""), ("?from=-1", ""), ("?form=1", ""), ("", "1.5"), ("", "x")] {
+        let headers: &[(&str, &str)] = if header.is_empty() { &[] } else { &[("last-event-id", header)] };
+        let refused = served.ask_with("GET", &format!("{STREAM}{query}"), None, headers).await;
+        assert_eq!((refused.status, &refused.json()["kind"]), (400, &json!("bad_request")), "{query} {header}");
+    }
+    // Beyond the end nothing is there yet; what comes below it is not wanted.
+    let mut events = served.follow(&format!("{STREAM}?from=4"), &[]).await;
+    served.write("demo", "a.txt").await;
+    assert_eq!(events.next().await.unwrap().0, Some(4));
+    let mut events = served.follow(STREAM, &[("last-event-id", "18446744073709551615")]).await;
+    served.face.end();
+    assert_eq!(events.next().await, None::<(Option<u64>, String, Value)>);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_of_the_log_fit_together() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    for number in 0..10 {
+        served.write("demo", &format!("{number}.txt")).await;
+    }
+    let (mut next, mut seen) = (json!(1), Vec::new());
+    while !next.is_null() {
+        let page = served.ask("GET", &format!("/v1/sessions/demo/events?from={next}&limit=4"), None).await.json();
+        assert_eq!(page["head"], 31);
+        seen.extend(page["events"].as_array().unwrap().iter().map(|event| event["seq"].as_u64().unwrap()));
+        next = page["next"].clone();
+    }
+    assert_eq!(seen, (1..=31).collect::<Vec<_>>());
+    let beyond = served.ask("GET", "/v1/sessions/demo/events?from=99", None).await.json();
+    assert_eq!((&beyond["events"], &beyond["next"]), (&json!([]), &Value::Null));
+}

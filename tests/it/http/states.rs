@@ -1,0 +1,141 @@
+//! Sessions, states, files, diffs, children.
+
+use foldspace::LocalStore;
+use serde_json::{Value, json};
+
+use super::Served;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_begins_is_listed_and_goes() {
+    let served = Served::begin().await;
+    let begun = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).await;
+    let id = begun.json()["session"].as_str().unwrap().to_owned();
+    assert_eq!((begun.status, begun.header("location")), (201, format!("/v1/sessions/{id}").as_str()));
+    for name in ["demo", &id, &id[..6]] {
+        assert_eq!(served.ask("GET", &format!("/v1/sessions/{name}"), None).await.json()["name"], "demo");
+    }
+    let again = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).await;
+    assert_eq!((again.status, &again.json()["kind"]), (409, &json!("conflict")));
+    let list = served.ask("GET", "/v1/sessions", None).await.json();
+    assert_eq!(list.as_array().unwrap().len(), 1);
+    served.write("demo", "a.txt").await;
+    assert_eq!(served.ask("DELETE", "/v1/sessions/demo", None).await.status, 204);
+    let gone = served.ask("POST", "/v1/sessions/demo/calls", Some(&json!({ "tool": "ls" }))).await;
+    assert_eq!((gone.status, &gone.json()["kind"]), (404, &json!("not_found")));
+    served.session("demo").await;
+    served.write("demo", "a.txt").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn states_and_files_are_given_at_any_position() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let first = served.write("demo", "a.txt").await["finished"].as_u64().unwrap();
+    served.write("demo", "dir/b c.txt").await;
+    let get = async |path: String| served.ask("GET", &format!("/v1/sessions/demo{path}"), None).await;
+    let paths = |list: Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|entry| entry["path"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(paths(get("/files".into()).await.json()), ["a.txt", "dir", "dir/b c.txt"]);
+    assert_eq!(paths(get("/files?recursive=false".into()).await.json()), ["a.txt", "dir"]);
+    assert_eq!(paths(get("/files?below=/dir".into()).await.json()), ["dir/b c.txt"]);
+    assert_eq!(paths(get(format!("/files?at={first}")).await.json()), ["a.txt"]);
+    assert_eq!(paths(get("/files?at=0".into()).await.json()), [""; 0]);
+    let file = get("/files/dir/b%20c.txt".into()).await;
+    assert_eq!((file.header("content-disposition"), &file.body[..]), ("attachment", &b"one\n"[..]));
+    let missing = get(format!("/files/dir/b%20c.txt?at={first}")).await;
+    assert_eq!((missing.status, &missing.json()["detail"]), (404, &json!("there is no /dir/b c.txt there")));
+    let directory = get("/files/dir".into()).await;
+    assert_eq!((directory.status, &directory.json()["kind"]), (409, &json!("refused")));
+    let accept = [("accept", "application/json")];
+    let whole = served.ask_with("GET", "/v1/sessions/demo/files/a.txt", None, &accept).await.json();
+    assert_eq!((&whole["contents_text"], &whole["node"]), (&json!("one\n"), &json!("file")));
+    assert_eq!(get("/state".into()).await.json()["slices"][0]["slice"], "VirtualFileSystem");
+    assert_eq!(get("/state/usage".into()).await.json()["calls"], 2);
+    assert_eq!(get(format!("/state/Usage?at={first}")).await.json()["calls"], 1);
+    assert!(get("/state/nothing".into()).await.json()["hint"].as_str().unwrap().contains("Usage"));
+    let diff = get(format!("/diff?from={first}")).await.json();
+    let changed: Vec<_> = diff["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
+    assert_eq!(changed, ["dir", "dir/b c.txt"]);
+    let call = get(format!("/calls/{}", first - 2)).await.json();
+    assert_eq!((&call["tool"], &call["result"]["size"]), (&json!("write_file"), &json!(4)));
+    assert_eq!(get("/calls/1".into()).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn children_begin_and_are_merged_and_a_session_goes_back() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let first = served.write("demo", "a.txt").await["finished"].as_u64().unwrap();
+    let post = async |path: &str, body: Value| served.ask("POST", &format!("/v1/sessions/{path}"), Some(&body)).await;
+    let child = post("demo/children", json!({ "agent": "worker" })).await;
+    assert_eq!((child.status, &child.json()["name"], &child.json()["at"]), (201, &json!("demo-1"), &json!(first)));
+    served.write("demo-1", "b.txt").await;
+    let dry = post("demo/merge", json!({ "child": "demo-1", "dry_run": true })).await.json();
+    assert_eq!((&dry["outcome"], &dry["seq"]), (&json!("merged"), &Value::Null));
+    let merged = post("demo/merge", json!({ "child": "demo-1", "agent": "boss" })).await.json();
+    assert_eq!((&merged["merged"][0]["path"], &merged["into_name"]), (&json!("b.txt"), &json!("demo")));
+    let back = post("demo/rewind", json!({ "to": first })).await.json();
+    assert_eq!((&back["changes"][0]["change"], &back["changes"][0]["path"]), (&json!("removed"), &json!("b.txt")));
+    let limited = post("demo/children", json!({ "limits": { "calls": 1 }, "name": "small" })).await;
+    assert_eq!(limited.json()["limits"], json!({ "calls": 1 }));
+    for (body, status) in [
+        (json!({ "isolation": "shared" }), 422),
+        (json!({ "isolation": "full", "at": 1 }), 422),
+        (json!({ "isolation": "other" }), 422),
+        (json!({ "at": 0 }), 404),
+        (json!({ "at": 10_000 }), 404),
+    ] {
+        assert_eq!(post("demo/children", body.clone()).await.status, status, "{body}");
+    }
+    assert_eq!(post("demo/merge", json!({ "child": "demo" })).await.status, 422);
+    assert_eq!(post("demo/rewind", json!({ "to": 10_000 })).await.status, 404);
+    let found = post("demo/bisect", json!({ "slice": "VirtualFileSystem./b.txt exists" })).await;
+    assert_eq!(found.status, 409, "it is good at the end, too: {found:?}");
+    let found = post("demo/bisect", json!({ "slice": "Usage.calls >= 1" })).await.json();
+    assert_eq!(found["bad"][0]["call"]["kind"], "CallStarted");
+    let verified = served.ask("POST", "/v1/sessions/demo/verify", None).await.json();
+    assert_eq!(verified["differences"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_directories_are_those_that_the_server_allows() {
+    let served = Served::begin().await;
+    let source = served.directory.path().join("source");
+    std::fs::create_dir(&source).unwrap();
+    std::fs::write(source.join("x.txt"), "x").unwrap();
+    let post = async |body: Value| served.ask("POST", "/v1/sessions", Some(&body)).await;
+    let mounted = post(json!({ "name": "m", "mounts": [{ "host_path": source, "mount_path": "/in" }] })).await;
+    assert_eq!(mounted.status, 201, "{mounted:?}");
+    assert_eq!(served.ask("GET", "/v1/sessions/m/files/in/x.txt", None).await.body, "x");
+    let outside = post(json!({ "name": "n", "mounts": [{ "host_path": "/usr" }] })).await;
+    assert_eq!((outside.status, &outside.json()["kind"]), (403, &json!("forbidden")));
+    let hosted = post(json!({ "backend": "host", "options": { "directory": source.join("../../..") } })).await;
+    assert_eq!(hosted.status, 403, "{hosted:?}");
+    assert_eq!(served.ask("GET", "/v1/sessions/n", None).await.status, 404, "nothing is left of it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_a_workspace_is_told() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let id = served.face.hub().sessions().find("demo").unwrap().id;
+    while served.face.hub().close_unused(std::time::Duration::ZERO).await == 0 {}
+    // What another process would have: its own handle of the store's directory.
+    let beside = LocalStore::open_reading(served.directory.path()).unwrap();
+    let clock = std::sync::Arc::new(foldspace::SystemClock::default());
+    let beside = foldspace::Sessions::new(
+        std::sync::Arc::new(beside),
+        foldspace::Registry::standard(),
+        clock,
+        foldspace::SnapshotPolicy::default(),
+    );
+    let beside = beside.unwrap();
+    beside.take_calls_at(Some("/run/other.sock".into()));
+    let _lease = beside.session(id).unwrap().lease().unwrap();
+    let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&json!({ "tool": "ls" }))).await;
+    let problem = refused.json();
+    assert_eq!((refused.status, &problem["kind"]), (409, &json!("in_use")));
+    assert_eq!(problem["holder"]["address"], "/run/other.sock");
+    assert_eq!(served.ask("GET", "/v1/sessions/demo/files", None).await.status, 200, "looking is free");
+}
