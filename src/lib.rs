@@ -40,6 +40,7 @@ mod backends;
 mod engine;
 pub mod http;
 mod hub;
+mod mcp;
 mod reducers;
 mod tools;
 pub mod view;
@@ -91,7 +92,8 @@ pub use engine::store::{
     StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
-pub use hub::{Hub, HubError, HubOptions, OpenSession};
+pub use hub::{Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
+pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
     LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,

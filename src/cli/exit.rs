@@ -104,7 +104,10 @@ impl From<StoreError> for Failure {
             | StoreError::ReadOnly => Exit::Busy,
             StoreError::Damaged { .. } | StoreError::Format { .. } => Exit::Damaged,
             StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
-            StoreError::Io { .. } | StoreError::Poisoned(_) | StoreError::Elsewhere { .. } => Exit::Io,
+            StoreError::Io { .. }
+            | StoreError::Poisoned(_)
+            | StoreError::Elsewhere { .. }
+            | StoreError::Unsettled(_) => Exit::Io,
             StoreError::Conflict { .. } | StoreError::Buried(_) | StoreError::Commit(_) => Exit::Failed,
         };
         Self::of(exit, &error, error.hint())

@@ -42,7 +42,8 @@ impl Fsck {
 /// The store is not opened for it, which would mend things by itself; one that a process has open is checked by that.
 fn check(directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
     match LocalStore::fsck(directory, repair) {
-        Err(StoreError::Locked { .. }) => open::shared(directory, Durability::default())?.check(repair),
+        // Not where something is to be taken out: those who have the store would go on with what they know of it.
+        Err(StoreError::Locked { .. }) if !repair => open::shared(directory, Durability::default())?.check(),
         report => report,
     }
 }

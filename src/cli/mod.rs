@@ -31,6 +31,7 @@ mod logs;
 mod ls;
 mod man;
 mod materialise;
+mod mcp;
 mod merge;
 mod open;
 mod output;
@@ -145,6 +146,7 @@ enum Command {
     Diff(diff::Diff),
     Replay(Box<replay::Replay>),
     Materialise(materialise::Materialise),
+    Mcp(Box<mcp::Mcp>),
     Merge(merge::Merge),
     Export(export::Export),
     Import(import::Import),
@@ -185,6 +187,7 @@ impl Command {
             Self::Diff(command) => command.run(globals, out),
             Self::Replay(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
+            Self::Mcp(command) => command.run(globals, out),
             Self::Merge(command) => command.run(globals, out),
             Self::Export(command) => command.run(globals, out),
             Self::Import(command) => command.run(globals, out),

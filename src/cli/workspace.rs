@@ -244,6 +244,11 @@ impl RuleArgs {
         self.rules(true, None)
     }
 
+    /// The rules for commands where nobody at this terminal is asked.
+    pub(super) fn unasked(&self) -> ShellRules {
+        self.rules(self.yes, None)
+    }
+
     fn rules(&self, auto_confirm: bool, asker: Option<Arc<dyn Asker>>) -> ShellRules {
         let defaults = CaptureBudget::default();
         let policy = CommandPolicy { allow: self.allow.clone(), auto_confirm, ..CommandPolicy::default() };

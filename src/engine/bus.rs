@@ -308,15 +308,16 @@ impl Subscription {
     fn catch_up(&mut self) -> Result<bool, StoreError> {
         let (ready, mut room) = (&mut self.ready, CATCH_UP);
         let mut next = self.next;
-        self.store.visit(self.session, self.next, &mut |event| {
+        let looked = self.store.visit(self.session, self.next, &mut |event| {
             ready.push_back(event.to_recorded());
             next = event.seq + 1;
             room -= 1;
             if room == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
-        })?;
+        });
+        // What was found before something went wrong is given, and not again.
         let found = next > self.next;
         self.next = next;
-        Ok(found)
+        looked.map(|()| found)
     }
 }
 

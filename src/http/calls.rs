@@ -19,8 +19,8 @@ use super::{HttpFace, blocking, stream};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::recorded::Seq;
 use crate::engine::sessions::SessionError;
-use crate::hub::OpenSession;
-use crate::tools::{Asker, Dispatcher, ShellRules, ToolCall, ToolOutcome};
+use crate::hub::{HubError, OpenSession};
+use crate::tools::{Asker, ShellRules, ToolCall, ToolOutcome};
 use crate::view::{self, EventDocument, status_word};
 
 /// How to allow a command whose call nobody streams: [`ShellRules::advice`] of a hub that is for HTTP first of all.
@@ -95,28 +95,26 @@ impl CallRequest {
         Ok(call)
     }
 
-    /// Who makes the call, under which rules. The session stays open for as long as the first of both is there.
+    /// Who makes the call, under which rules.
     pub(super) fn caller(
         &self,
         open: OpenSession,
         rules: &ShellRules,
         asker: Option<std::sync::Arc<dyn Asker>>,
-    ) -> Result<(OpenSession, Dispatcher), SessionError> {
+    ) -> Result<OpenSession, HubError> {
         let open = match &self.agent {
             Some(agent) => open.by(agent),
             None => open,
         };
         if asker.is_none() && self.allow.is_empty() && !self.auto_confirm && rules.advice.is_some() {
-            let dispatcher = Dispatcher::clone(&open);
-            return Ok((open, dispatcher));
+            return Ok(open);
         }
         let mut rules = rules.clone();
         rules.advice.get_or_insert_with(|| ADVICE.into());
         rules.policy.allow.extend(self.allow.iter().cloned());
         rules.policy.auto_confirm |= self.auto_confirm;
         rules.asker = asker.or(rules.asker);
-        let dispatcher = open.ruled(rules)?;
-        Ok((open, dispatcher))
+        open.ruled(rules)
     }
 }
 
@@ -139,27 +137,26 @@ pub(super) async fn make(
     if accepts(&headers, EVENTS) {
         return stream::make(face, open, &request, call);
     }
-    let (open, dispatcher) = request.caller(open, &face.hub().options().rules, None)?;
-    let outcome = call_noted(&face, &dispatcher, call, |_| ()).await?;
-    drop(open);
+    let open = request.caller(open, &face.hub().options().rules, None)?;
+    let outcome = call_noted(&face, &open, call, |_| ()).await?;
     Ok(axum::Json(CallOutcome::from(outcome)).into_response())
 }
 
 /// Makes a call that can be taken back by its name meanwhile, which is told, and counts it.
 pub(super) async fn call_noted(
     face: &HttpFace,
-    dispatcher: &Dispatcher,
+    open: &OpenSession,
     call: ToolCall,
     tell: impl FnOnce(Seq) + Send,
-) -> Result<ToolOutcome, SessionError> {
+) -> Result<ToolOutcome, HubError> {
     use tracing::Instrument;
-    let (session, tool, cancel) = (dispatcher.session().id(), call.tool.clone(), call.cancel.clone());
+    let (session, tool, cancel) = (open.session().id(), call.tool.clone(), call.cancel.clone());
     let span = tracing::info_span!(
-        "tool_call", session = %session, agent = %dispatcher.session().agent(), tool = %tool,
+        "tool_call", session = %session, agent = %open.session().agent(), tool = %tool,
         call = tracing::field::Empty, status = tracing::field::Empty, micros = tracing::field::Empty,
     );
     let mut begun: Option<Begun> = None;
-    let calling = dispatcher.call_telling(call, |seq| {
+    let calling = open.call_telling(call, |seq| {
         begun = Some(face.running().begin(session, seq, cancel));
         tell(seq);
     });
@@ -167,7 +164,7 @@ pub(super) async fn call_noted(
     let (call, status, micros) = (outcome.call, status_word(outcome.status), outcome.micros);
     span.record("call", call).record("status", status).record("micros", micros);
     span.in_scope(|| tracing::info!("tool call"));
-    face.metrics().called(&tool, dispatcher.tools(), &outcome);
+    face.metrics().called(&tool, open.tools(), &outcome);
     drop(begun);
     Ok(outcome)
 }

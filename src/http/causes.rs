@@ -8,7 +8,7 @@ use crate::engine::path::PathError;
 use crate::engine::sessions::SessionError;
 use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
-use crate::hub::HubError;
+use crate::hub::{ForwardError, HubError};
 use crate::tools::{BisectError, ChildError, DispatchError, MergeError, MountError, PredicateError, RewindError};
 
 impl From<HubError> for Problem {
@@ -20,10 +20,23 @@ impl From<HubError> for Problem {
             HubError::Child(error) => error.into(),
             HubError::Merge(error) => error.into(),
             HubError::Rewind(error) => error.into(),
+            HubError::Forward(error) => error.into(),
             HubError::Busy { .. } => {
                 Self::new(Kind::Refused, error.to_string()).with_hint("try again when that is done")
             }
             HubError::Ending => Self::new(Kind::Ending, error.to_string()),
+        }
+    }
+}
+
+impl From<ForwardError> for Problem {
+    fn from(error: ForwardError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ForwardError::Refused { hint, .. } => Self { hint, ..Self::new(Kind::Refused, detail) },
+            ForwardError::Gone(_) | ForwardError::Lost { .. } => {
+                Self::new(Kind::Lost, detail).with_hint("look into the session's log before you do it again")
+            }
         }
     }
 }
@@ -56,7 +69,7 @@ impl From<StoreError> for Problem {
             StoreError::Conflict { .. } => Kind::Clash,
             StoreError::InUse { .. } => Kind::InUse,
             StoreError::Buried(_) | StoreError::ReadOnly | StoreError::Locked { .. } => Kind::Refused,
-            StoreError::Elsewhere { .. } | StoreError::Foreign { .. } => Kind::Broken,
+            StoreError::Elsewhere { .. } | StoreError::Unsettled(_) | StoreError::Foreign { .. } => Kind::Broken,
             StoreError::Commit(_) => Kind::Unusable,
             StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => Kind::Full,
             StoreError::Io { .. } | StoreError::Damaged { .. } | StoreError::Format { .. } => Kind::Broken,

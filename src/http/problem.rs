@@ -71,6 +71,7 @@ pub(super) enum Kind {
     Backend,
     Broken,
     Full,
+    Lost,
     Ending,
 }
 
@@ -94,6 +95,7 @@ impl Kind {
             Self::Backend => ("backend", StatusCode::FAILED_DEPENDENCY, "The workspace's backend refused"),
             Self::Broken => ("broken", StatusCode::INTERNAL_SERVER_ERROR, "The store failed"),
             Self::Full => ("full", StatusCode::INSUFFICIENT_STORAGE, "The disk is full"),
+            Self::Lost => ("lost", StatusCode::BAD_GATEWAY, "The process that has the workspace is gone"),
             Self::Ending => ("ending", StatusCode::SERVICE_UNAVAILABLE, "The server is ending"),
         }
     }

@@ -16,11 +16,10 @@ use super::frames::{self, ALIVE, Frames, Gone, PIECE, STILL_HERE};
 use super::problem::{Kind, Problem};
 use crate::engine::live::{CommandOutput, OutputStream, OutputSubscription};
 use crate::engine::recorded::Seq;
-use crate::engine::sessions::SessionError;
-use crate::hub::OpenSession;
+use crate::hub::{HubError, OpenSession};
 use crate::tools::{ToolCall, ToolOutcome};
 
-type Ending = JoinHandle<Result<ToolOutcome, SessionError>>;
+type Ending = JoinHandle<Result<ToolOutcome, HubError>>;
 
 /// Makes a call; its client is shown what comes of it.
 pub(super) fn make(
@@ -33,15 +32,13 @@ pub(super) fn make(
     let (questions, asked) = mpsc::unbounded_channel();
     let session = open.session().clone();
     let asker = OverStream { running: face.running().clone(), session: session.id(), questions };
-    let (open, dispatcher) = request.caller(open, &face.hub().options().rules, Some(std::sync::Arc::new(asker)))?;
+    let open = request.caller(open, &face.hub().options().rules, Some(std::sync::Arc::new(asker)))?;
     let outputs = session.watch_output();
     let cancel = call.cancel.clone();
     let (tell, told) = mpsc::unbounded_channel();
     let ending: Ending = tokio::spawn(async move {
-        let outcome = call_noted(&face, &dispatcher, call, move |seq| _ = tell.send(seq)).await;
-        // Until here nobody closes the workspace.
-        drop(open);
-        outcome
+        // Until it ends nobody closes the workspace.
+        call_noted(&face, &open, call, move |seq| _ = tell.send(seq)).await
     });
     let show = Show { frames, outputs, asked, told, call: None, halves: Halves::default(), missed: 0 };
     tokio::spawn(show.run(ending, cancel));
@@ -106,10 +103,7 @@ impl Show {
         if text.is_empty() { Ok(()) } else { self.frames.send(text).await }
     }
 
-    async fn end(
-        mut self,
-        ended: Result<Result<ToolOutcome, SessionError>, tokio::task::JoinError>,
-    ) -> Result<(), Gone> {
+    async fn end(mut self, ended: Result<Result<ToolOutcome, HubError>, tokio::task::JoinError>) -> Result<(), Gone> {
         while let Ok(call) = self.told.try_recv() {
             self.begun(call).await?;
         }

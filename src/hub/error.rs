@@ -1,5 +1,6 @@
 //! What can go wrong between a face and a session's workspace.
 
+use super::forward::ForwardError;
 use crate::backends::BackendError;
 use crate::engine::sessions::SessionError;
 use crate::engine::store::{LeaseHolder, StoreError};
@@ -26,6 +27,9 @@ pub enum HubError {
     /// The session can't be rewound.
     #[error(transparent)]
     Rewind(#[from] RewindError),
+    /// The process that has the session's workspace could not do it, or would not.
+    #[error(transparent)]
+    Forward(ForwardError),
     /// A call or a child of the session is under way.
     #[error("session {session} is being worked in: {what}")]
     Busy {

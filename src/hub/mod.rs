@@ -1,6 +1,7 @@
 //! The open workspaces of a store's sessions: what a server works through.
 
 mod error;
+mod forward;
 mod open;
 
 use std::collections::BTreeMap;
@@ -8,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Mutex as AsyncMutex;
+use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::children::NewChild;
@@ -17,15 +18,17 @@ use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::sessions::{NewSession, SessionError, Sessions};
+use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
     AllowedRoots, Dispatcher, MergeReport, MountSpec, Nursery, RewindOptions, Rewound, ShellRules, Tools, hydrate,
-    merge_child, preview_merge,
+    preview_merge,
 };
 
 pub use error::HubError;
-use open::Kept;
+pub use forward::{Forward, ForwardError, Forwarding};
 pub use open::OpenSession;
+use open::{Kept, User};
 
 /// What a [`Hub`] works with.
 #[derive(Clone)]
@@ -40,6 +43,8 @@ pub struct HubOptions {
     pub roots: AllowedRoots,
     /// Is shown what has to be waited for before commands can run.
     pub progress: Option<ProgressWatch>,
+    /// Has work done for sessions whose workspaces other processes have; without one it is refused.
+    pub forward: Option<Arc<dyn Forward>>,
 }
 
 impl HubOptions {
@@ -51,6 +56,7 @@ impl HubOptions {
             rules: ShellRules::default(),
             roots: AllowedRoots::default(),
             progress: None,
+            forward: None,
         }
     }
 }
@@ -111,21 +117,36 @@ impl Hub {
         &self.shared.options
     }
 
-    /// Opens a session's workspace, or joins those that have it open.
+    /// Opens a session's workspace, or joins those that have it open, in this process or another one that takes calls.
     ///
     /// # Errors
     /// [`HubError`]; [`holder`](HubError::holder) names another process that has it.
     pub async fn open(&self, id: SessionId) -> Result<OpenSession, HubError> {
-        let place = self.place(id)?;
-        let mut place = place.lock().await;
+        match self.user(id).await {
+            Ok(user) => Ok(OpenSession::of(user)),
+            Err(error) => match error.holder() {
+                Some(LeaseHolder { address: Some(_), .. }) if self.options().forward.is_some() => {
+                    Ok(OpenSession::elsewhere(self, self.sessions().session(id)?))
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    /// Opens a session's workspace in this process.
+    async fn user(&self, id: SessionId) -> Result<User, HubError> {
+        let mut place = self.place(id).lock_owned().await;
         self.still_going()?;
         if let Some(kept) = &place.kept {
-            return Ok(OpenSession::of(kept));
+            return Ok(User::of(kept));
         }
-        let session = self.sessions().session(id)?;
         let hub = self.clone();
-        let dispatcher = blocking(move || hub.dispatcher_of(&session)).await??;
-        Ok(OpenSession::of(place.kept.insert(Arc::new(Kept::new(dispatcher)))))
+        // Whoever does not wait for it any more leaves it whole for the next.
+        blocking(move || {
+            let dispatcher = hub.dispatcher_of(&hub.sessions().session(id)?)?;
+            Ok(User::of(place.kept.insert(Arc::new(Kept::new(dispatcher)))))
+        })
+        .await?
     }
 
     /// Begins a session, and copies the mounts into its workspace. Of one that can't be made ready nothing is left.
@@ -140,43 +161,65 @@ impl Hub {
     ) -> Result<OpenSession, HubError> {
         self.still_going()?;
         let new = NewSession { name, backend: Some(spec.backend_name().to_owned()), options: spec.options() };
-        let sessions = self.sessions().clone();
-        let id = blocking(move || sessions.create(new)).await??.id();
-        let ready = self.ready(id, mounts).await;
-        if ready.is_err()
-            && let Err(error) = self.remove(id).await
-        {
-            tracing::warn!(%error, "a session that could not be made ready is left");
-        }
-        ready
+        let (hub, mounts) = (self.clone(), mounts.to_vec());
+        // Nobody finds half of it, whether its creator waits for it or not.
+        let created = tokio::spawn(async move {
+            let sessions = hub.sessions().clone();
+            let id = blocking(move || sessions.create(new)).await??.id();
+            let ready = hub.ready(id, &mounts).await;
+            if ready.is_err()
+                && let Err(error) = hub.remove(id).await
+            {
+                tracing::warn!(%error, "a session that could not be made ready is left");
+            }
+            ready
+        });
+        created.await.map_err(|_| HubError::Ending)?
     }
 
     async fn ready(&self, id: SessionId, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
-        let open = self.open(id).await?;
-        hydrate(open.session(), open.workspace().as_ref(), mounts, &self.options().roots).await?;
+        let open = OpenSession::of(self.user(id).await?);
+        if let Some(dispatcher) = open.dispatcher() {
+            hydrate(open.session(), dispatcher.workspace().as_ref(), mounts, &self.options().roots).await?;
+        }
         Ok(open)
     }
 
     /// Begins a child of a session with a workspace of its own, which is open then. A shared child is the session
-    /// itself: its calls go to the dispatcher that this gives.
+    /// itself, under its agent's name.
+    ///
+    /// Where another process has the parent's workspace, a fork's files come from the parent's history.
     ///
     /// # Errors
     /// [`HubError`].
     pub async fn start_child(&self, parent: SessionId, new: NewChild) -> Result<OpenSession, HubError> {
-        let is_shared = new.isolation == Isolation::Shared;
-        let parent = self.open(parent).await?;
+        let (is_shared, parent) = (new.isolation == Isolation::Shared, self.open(parent).await?);
         let nursery = Nursery {
             sessions: self.sessions().clone(),
             home: self.options().home.clone(),
             roots: self.options().roots.clone(),
         };
-        let child = nursery.start(&parent, new).await?;
+        let Some(dispatcher) = parent.dispatcher() else {
+            if new.isolation == Isolation::Full {
+                let (session, what) = (parent.session().name().to_owned(), "another process has its workspace");
+                return Err(HubError::Busy { session, what });
+            }
+            let session = parent.session().clone();
+            let child = blocking(move || nursery.begin(&session, new)).await??;
+            let open = self.open(child.id()).await?;
+            return Ok(if is_shared { open.by(child.agent()) } else { open });
+        };
+        let child = nursery.start(dispatcher, new).await?;
         if is_shared {
-            return Ok(parent.sharing(child));
+            return Ok(parent.through(child));
         }
-        let place = self.place(child.session().id())?;
-        let mut place = place.lock().await;
-        Ok(OpenSession::of(place.kept.insert(Arc::new(Kept::new(child)))))
+        let mut place = self.place(child.session().id()).lock_owned().await;
+        if let Err(error) = self.still_going() {
+            close_now(Arc::new(Kept::new(child)), place).await;
+            return Err(error);
+        }
+        // Somebody may have found it and opened it in the meantime.
+        Ok(OpenSession::of(User::of(place.kept.get_or_insert_with(|| Arc::new(Kept::new(child))))))
     }
 
     /// Merges what a child changed into a session further up. In a dry run it only tells what would happen.
@@ -200,7 +243,7 @@ impl Hub {
         if let Err(error) = &opened {
             tracing::warn!(%error, "what was changed in a child's workspace from outside is not merged");
         }
-        Ok(merge_child(into, &session, choices).await?)
+        into.merge(&session, choices).await
     }
 
     /// Takes a session back to an earlier position, files and state.
@@ -208,8 +251,7 @@ impl Hub {
     /// # Errors
     /// [`HubError`].
     pub async fn rewind(&self, id: SessionId, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
-        let open = self.open(id).await?;
-        Ok(open.rewind(to, options).await?)
+        self.open(id).await?.rewind(to, options).await
     }
 
     /// Removes a session with its files. What its children have of its past they keep.
@@ -218,18 +260,19 @@ impl Hub {
     /// [`HubError::Busy`] while somebody works in it.
     pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
         let session = self.sessions().session(id)?;
-        let place = self.place(id)?;
-        let mut place = place.lock().await;
+        let mut place = self.place(id).lock_owned().await;
         if let Some(kept) = &place.kept
             && kept.is_used()
         {
             return Err(HubError::Busy { session: session.name().to_owned(), what: "somebody has it open" });
         }
-        let kept = place.kept.take();
         let hub = self.clone();
-        blocking(move || hub.remove_now(&session, kept)).await??;
-        lock(&self.shared.places).remove(&id);
-        Ok(())
+        blocking(move || {
+            hub.remove_now(&session, place.kept.take())?;
+            lock(&hub.shared.places).remove(&id);
+            Ok(())
+        })
+        .await?
     }
 
     fn remove_now(&self, session: &Session, kept: Option<Arc<Kept>>) -> Result<(), HubError> {
@@ -251,10 +294,10 @@ impl Hub {
         let mut closed = 0;
         for place in places {
             // Where somebody is opening or closing it, it is used.
-            let Ok(mut place) = place.try_lock() else { continue };
+            let Ok(mut place) = place.try_lock_owned() else { continue };
             if let Some(kept) = place.kept.take_if(|kept| !kept.is_used() && kept.unused_for() >= unused) {
                 closed += 1;
-                close_now(kept).await;
+                close_now(kept, place).await;
             }
         }
         lock(&self.shared.places).retain(|_, place| {
@@ -279,9 +322,9 @@ impl Hub {
         self.end();
         let places = std::mem::take(&mut *lock(&self.shared.places));
         for place in places.into_values() {
-            let kept = place.lock().await.kept.take();
-            if let Some(kept) = kept {
-                close_now(kept).await;
+            let mut place = place.lock_owned().await;
+            if let Some(kept) = place.kept.take() {
+                close_now(kept, place).await;
             }
         }
     }
@@ -293,9 +336,8 @@ impl Hub {
         }
     }
 
-    fn place(&self, id: SessionId) -> Result<Arc<AsyncMutex<Place>>, HubError> {
-        self.still_going()?;
-        Ok(Arc::clone(lock(&self.shared.places).entry(id).or_default()))
+    fn place(&self, id: SessionId) -> Arc<AsyncMutex<Place>> {
+        Arc::clone(lock(&self.shared.places).entry(id).or_default())
     }
 
     fn dispatcher_of(&self, session: &Session) -> Result<Dispatcher, HubError> {
@@ -325,8 +367,13 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
     tokio::task::spawn_blocking(work).await.map_err(|_| HubError::Ending)
 }
 
-async fn close_now(kept: Arc<Kept>) {
-    if blocking(move || kept.close()).await.is_err() {
+/// Closes a workspace. Nobody opens it anew meanwhile, though who asked for this may be gone.
+async fn close_now(kept: Arc<Kept>, place: OwnedMutexGuard<Place>) {
+    let closing = move || {
+        kept.close();
+        drop(place);
+    };
+    if blocking(closing).await.is_err() {
         tracing::debug!("a workspace is left to be closed with the process");
     }
 }

@@ -113,7 +113,7 @@ fn narrowed(session: &Session, state: &State) -> ChildLimits {
 }
 
 /// What commands may not be by these limits, in addition to what a policy says.
-fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
+pub(crate) fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
     let words = |entry: &String| entry.split_whitespace().collect::<Vec<_>>().join(" ");
     let entries = limits.deny.iter().map(words).filter(|entry| !entry.is_empty());
     entries.flat_map(|entry| match entry.contains(' ') {

@@ -50,6 +50,7 @@ pub use evaluate_python::PythonTool;
 pub use files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 pub use filesystem::Filesystem;
 pub use lift::{lift, lower};
+pub(crate) use limits::denied;
 pub use machine::{DispatchError, ShellRules};
 pub use materialise::{Materialised, materialise, materialise_into};
 pub use merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};

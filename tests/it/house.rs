@@ -45,6 +45,7 @@ fn imports_point_down_only() {
             &["crate::hub", "crate::http", "crate::mcp", "crate::cli", "crate::tui"],
         ),
         ("src/http", &[], &["crate::mcp", "crate::cli", "crate::tui"]),
+        ("src/mcp", &["crate::http", "std::fs", "std::time::Instant"], &["crate::cli", "crate::tui"]),
     ];
     for (layer, beside, above) in forbidden {
         for file in files(layer, ".rs") {

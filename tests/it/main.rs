@@ -20,6 +20,7 @@ mod house;
 mod http;
 mod hub;
 mod lineage;
+mod mcp;
 mod merge;
 mod podman_shell;
 mod policy;

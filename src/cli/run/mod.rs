@@ -7,7 +7,7 @@ mod report;
 mod script;
 mod summary;
 
-pub(in crate::cli) use mounts::allowed_roots;
+pub(in crate::cli) use mounts::{MountArgs, allowed_roots};
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -85,6 +85,8 @@ impl Run {
         let opened = open::writing(globals, durability)?;
         let expected = self.expected.find(globals, &opened)?;
         let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
+        // From now on nobody else works in it, so that it can be taken back when it can't be made ready.
+        let _lease = begun.session.lease()?;
         let workspace = match workspace::of_session(globals, &begun.session) {
             Ok(workspace) => workspace,
             Err(failure) => return Err(discarded(globals, &opened, &begun, failure)),

@@ -8,7 +8,7 @@ use super::super::exit::{Exit, Failure};
 
 /// The options about mounts.
 #[derive(Debug, clap::Args)]
-pub(super) struct MountArgs {
+pub(in crate::cli) struct MountArgs {
     /// Copies a directory into the workspace, at PATH or at its root, when the workspace is still empty
     #[arg(long = "mount", value_name = "DIR[:PATH]")]
     mounts: Vec<String>,
@@ -49,13 +49,13 @@ pub(in crate::cli) fn allowed_roots(given: &[PathBuf]) -> Result<Option<Vec<Path
 }
 
 /// What is to be mounted, and below which directories that is allowed.
-pub(super) struct Chosen {
-    pub(super) specs: Vec<MountSpec>,
-    pub(super) roots: AllowedRoots,
+pub(in crate::cli) struct Chosen {
+    pub(in crate::cli) specs: Vec<MountSpec>,
+    pub(in crate::cli) roots: AllowedRoots,
 }
 
 impl MountArgs {
-    pub(super) fn chosen(&self) -> Result<Chosen, Failure> {
+    pub(in crate::cli) fn chosen(&self) -> Result<Chosen, Failure> {
         let specs: Result<Vec<MountSpec>, Failure> = self.mounts.iter().map(|text| self.spec(text)).collect();
         let specs = specs?;
         let named = || specs.iter().map(|spec| spec.host_path.clone()).collect();

@@ -69,6 +69,9 @@ pub enum StoreError {
         /// What it said a person can do about it.
         hint: Option<String>,
     },
+    /// The process that held the store is gone, and nobody could be found who holds it now.
+    #[error("whether the last changes were recorded is not known: the process that held the store is gone, and {0}")]
+    Unsettled(String),
     /// Another user, or another version of the program, is at the other end of the store's socket.
     #[error("can't work through {}: {what}", path.display())]
     Foreign {
@@ -124,6 +127,7 @@ impl StoreError {
             Self::Damaged { .. } => "`foldspace fsck` shows all damage and can go on after it".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),
             Self::Elsewhere { hint, .. } => return hint.clone(),
+            Self::Unsettled(_) => "look with `foldspace log` before you do it again".to_owned(),
             Self::Foreign { .. } => "end that process, or use another --data directory".to_owned(),
             Self::InUse { .. } => "wait for it to end; what it does is in `foldspace log`".to_owned(),
             Self::Locked { .. } => "wait for it to end, or use another --data directory".to_owned(),

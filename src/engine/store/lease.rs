@@ -5,6 +5,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +15,10 @@ use crate::engine::id::SessionId;
 
 /// The directory of leases, in that of the store.
 const LEASES: &str = "leases";
-/// How often a lease that went away while it was opened is looked for anew.
-const TRIES: usize = 100;
+/// How often a lease is tried to take that goes away meanwhile, that somebody looks at, or that this process is just
+/// letting go of; and how long between two tries.
+const TRIES: usize = 50;
+const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of a note about a holder.
 const NOTE_MAX: u64 = 64 << 10;
 
@@ -70,7 +73,9 @@ impl Lease {
         // Who takes it in this moment looks again, because others may look, too.
         match file.try_lock_shared() {
             Err(TryLockError::WouldBlock) => Some(noted(&file)),
-            _ => None,
+            // Not by closing alone: a program that is being started may have the same open file for a moment.
+            Ok(()) => file.unlock().err().map(|_| LeaseHolder::default()),
+            Err(TryLockError::Error(_)) => None,
         }
     }
 
@@ -83,28 +88,37 @@ impl Lease {
         let leases = directory.join(LEASES);
         std::fs::create_dir_all(&leases).map_err(StoreError::io("make", &leases))?;
         let path = leases.join(session.to_string());
+        let mut in_use = None;
         for _ in 0..TRIES {
             let mut open = OpenOptions::new();
             open.read(true).write(true).create(true).truncate(false).mode(0o600);
             let mut file = open.open(&path).map_err(StoreError::io("open", &path))?;
             match file.try_lock() {
-                Ok(()) => {}
-                Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
-                    // It is only looked at.
-                    Ok(()) => {
-                        drop(file);
-                        std::thread::yield_now();
-                        continue;
+                // Whoever had it may have removed it between our opening and our locking it.
+                Ok(()) if is_still(&file, &path) => {
+                    note(&mut file, holder);
+                    return Ok(Self { held: Some((file, path)) });
+                }
+                Ok(()) => drop(file.unlock()),
+                Err(TryLockError::WouldBlock) => {
+                    let found = noted(&file);
+                    let is_looked_at = file.try_lock_shared().is_ok();
+                    if is_looked_at {
+                        drop(file.unlock());
                     }
-                    _ => return Err(StoreError::InUse { session, holder: Arc::new(noted(&file)) }),
-                },
+                    let is_ours = found.process == std::process::id();
+                    let error = StoreError::InUse { session, holder: Arc::new(found) };
+                    if !is_looked_at && !is_ours {
+                        return Err(error);
+                    }
+                    in_use = Some(error);
+                }
                 Err(TryLockError::Error(error)) => return Err(StoreError::io("lock", &path)(error)),
             }
-            // Whoever had it may have removed it between our opening and our locking it.
-            if is_still(&file, &path) {
-                note(&mut file, holder);
-                return Ok(Self { held: Some((file, path)) });
-            }
+            std::thread::sleep(PAUSE);
+        }
+        if let Some(error) = in_use {
+            return Err(error);
         }
         let gone = std::io::Error::other("it is removed again and again");
         Err(StoreError::io("take", &path)(gone))

@@ -41,11 +41,15 @@ pub(super) struct Naming {
 }
 
 #[derive(Debug)]
-struct Held(File);
+struct Held {
+    file: File,
+    /// Whether others had the turn before: who joins it must know, too.
+    others: bool,
+}
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if let Err(error) = self.0.unlock() {
+        if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "the turn to name a session goes with its file");
         }
     }
@@ -59,15 +63,16 @@ impl Naming {
     pub(super) fn turn(&self) -> Result<NamingTurn, StoreError> {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(held) = last.0.upgrade() {
-            return Ok(NamingTurn { _held: Some(held), others: false });
+            return Ok(NamingTurn { others: held.others, _held: Some(held) });
         }
-        let held = Arc::new(Held(self.locked()?));
+        let file = self.locked()?;
         let mut number = [0; 8];
-        let read = held.0.read_at(&mut number, 0).map_err(StoreError::io("read", &self.path))?;
+        let read = file.read_at(&mut number, 0).map_err(StoreError::io("read", &self.path))?;
         let before = if read == number.len() { u64::from_le_bytes(number) } else { 0 };
         let now = before.wrapping_add(1);
-        held.0.write_all_at(&now.to_le_bytes(), 0).map_err(StoreError::io("write", &self.path))?;
+        file.write_all_at(&now.to_le_bytes(), 0).map_err(StoreError::io("write", &self.path))?;
         let others = last.1 != before;
+        let held = Arc::new(Held { file, others });
         *last = (Arc::downgrade(&held), now);
         Ok(NamingTurn { _held: Some(held), others })
     }
@@ -109,7 +114,9 @@ mod tests {
         assert!(others(&two));
         assert!(others(&one));
         assert!(!others(&one));
+        assert!(others(&two));
         let held = (one.turn().unwrap(), one.turn().unwrap());
+        assert!(held.0.others_had_it() && held.1.others_had_it(), "who joins a turn knows as much");
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| others(&two));
             drop(held);

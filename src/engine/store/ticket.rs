@@ -45,6 +45,11 @@ pub(super) trait GroupWait: Send + Sync {
     fn progress(&self) -> Option<&Progress>;
     /// Asks that somebody write soon.
     fn nudge(&self);
+    /// Whether the commit of that number was lost although what stands behind it is durable; asked once.
+    fn outcome(&self, number: u64) -> Result<(), StoreError> {
+        let _ = number;
+        Ok(())
+    }
 }
 
 impl Pending {
@@ -65,6 +70,7 @@ impl Pending {
     pub fn wait(self) -> Result<Committed, StoreError> {
         if let Ticket::Group { number, waits } = &self.ticket {
             waits.wait(*number)?;
+            waits.outcome(*number)?;
         }
         Ok(self.committed)
     }
@@ -85,6 +91,7 @@ impl Pending {
             if let Some(progress) = waits.progress() {
                 progress.reached(*number).await?;
             }
+            waits.outcome(*number)?;
         }
         Ok(())
     }
@@ -150,6 +157,12 @@ impl Progress {
             // The first failure is the one to tell of.
             Err(error) => drop(self.failed.set(error)),
         }
+        self.end_turn();
+        self.async_changed.notify_waiters();
+    }
+
+    /// Ends a turn in which nothing became durable, and which somebody may try again.
+    pub(super) fn give_up(&self) {
         self.end_turn();
         self.async_changed.notify_waiters();
     }

@@ -13,7 +13,7 @@ use crate::engine::event::Node;
 use crate::engine::id::Digest;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
-use crate::engine::store::Committed;
+use crate::engine::store::{Committed, StoreError};
 use crate::reducers::VirtualFileSystem;
 
 /// Bytes of files that are in memory at once.
@@ -35,6 +35,10 @@ pub(in crate::tools) struct Landing<'a> {
 /// Contents that are in no store yet.
 pub(in crate::tools) type Fresh = BTreeMap<Digest, Bytes>;
 
+fn is_unsettled(failure: &RewindError) -> bool {
+    matches!(failure, RewindError::Session(SessionError::Store(StoreError::Unsettled(_))))
+}
+
 impl Landing<'_> {
     /// Notes what it is about to do, puts the files onto the disk, then records the commit. When either fails, the
     /// disk is put back; when this process dies meanwhile, the next one does that by the note.
@@ -54,6 +58,12 @@ impl Landing<'_> {
                     tracing::warn!(%error, "the disk is taken for unsettled when it is opened again");
                 }
                 return Ok(committed);
+            }
+            Err(failure) if is_unsettled(&failure) => {
+                // By the note the next opening makes the disk what is recorded then.
+                self.workspace.filling()?;
+                let reason = "the next opening finds out".to_owned();
+                return Err(RewindError::NotPutBack { failure: failure.to_string(), reason });
             }
             Err(failure) => failure,
         };

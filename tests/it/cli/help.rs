@@ -4,7 +4,7 @@ use insta::assert_snapshot;
 
 use super::World;
 
-const COMMANDS: [&str; 35] = [
+const COMMANDS: [&str; 36] = [
     "run",
     "sessions",
     "log",
@@ -40,6 +40,7 @@ const COMMANDS: [&str; 35] = [
     "materialise",
     "doctor",
     "serve",
+    "mcp",
 ];
 
 #[test]

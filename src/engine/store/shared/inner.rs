@@ -1,24 +1,31 @@
 //! Where a shared store is for this process, and the way from one place to the next.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::remote::{Remote, Trouble};
 use super::server::{self, Answer, Server};
-use super::settling::Settling;
+use super::settling::{Settling, unsettled};
 use super::socket;
 use super::wire::{Message, Reply, Request, Upkeep};
 use crate::engine::bus::Bus;
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::commit::Commit;
+use crate::engine::id::CommitId;
 use crate::engine::store::naming::Naming;
-use crate::engine::store::{Durability, EventStore, LocalStore, LocalStoreOptions, StoreError};
+use crate::engine::store::ticket::Ticket;
+use crate::engine::store::{Committed, Durability, EventStore, LocalStore, LocalStoreOptions, Pending, StoreError};
 
 /// How long a store is waited for that somebody holds who does not serve it: one that collects, checks, or ends.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// How long between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
+/// How long a store that can't write is left alone before it is opened anew.
+const REVIVAL: Duration = Duration::from_secs(1);
 /// How often the holder may go away during one question.
 const TRIES: usize = 20;
 
@@ -32,6 +39,9 @@ pub(super) struct Inner {
     pub(super) moving: Mutex<()>,
     pub(super) settling: Arc<Settling>,
     pub(super) naming: Naming,
+    is_closed: AtomicBool,
+    /// Whether a store that can't write is about to be opened anew.
+    is_reviving: AtomicBool,
 }
 
 /// Where the store is, for this process.
@@ -60,6 +70,8 @@ impl Inner {
             moving: Mutex::default(),
             settling: Arc::default(),
             naming: Naming::of(directory),
+            is_closed: AtomicBool::new(false),
+            is_reviving: AtomicBool::new(false),
         });
         inner.settling.serves(&inner);
         inner.move_from(None)?;
@@ -83,8 +95,12 @@ impl Inner {
         for _ in 0..TRIES {
             let remote = match &*self.place() {
                 Place::Here(found) => return here(&found.store),
-                Place::There(remote) => Arc::clone(remote),
-                Place::Nowhere => return Err(StoreError::Poisoned("the store was closed".to_owned())),
+                Place::There(remote) => Some(Arc::clone(remote)),
+                Place::Nowhere => None,
+            };
+            let Some(remote) = remote else {
+                self.open_again()?;
+                continue;
             };
             match there(&remote) {
                 Ok(done) => return Ok(done),
@@ -93,6 +109,29 @@ impl Inner {
             }
         }
         Err(self.restless())
+    }
+
+    /// Looks for a place where there is none, since the store could not be had again; not once it was closed.
+    pub(super) fn open_again(self: &Arc<Self>) -> Result<(), StoreError> {
+        if self.is_closed() {
+            return Err(StoreError::Poisoned("the store was closed".to_owned()));
+        }
+        self.move_from(None)
+    }
+
+    fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    fn moving(&self) -> MutexGuard<'_, ()> {
+        self.moving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while a new holder is given what waits: new commits come behind.
+    pub(super) fn let_give(&self) {
+        if self.settling.is_giving() {
+            drop(self.moving());
+        }
     }
 
     /// The same for a question whose answer has nothing but its head.
@@ -105,48 +144,52 @@ impl Inner {
         self.with(here, |remote| read(remote.ask(&request, &[])?).ok_or_else(|| odd_answer().into()))
     }
 
-    fn restless(&self) -> StoreError {
+    pub(super) fn restless(&self) -> StoreError {
         StoreError::Locked { path: self.directory.clone(), holder: "processes that come and go".to_owned() }
     }
 
     /// Takes the store, or finds who holds it now. Whoever comes second finds it done.
-    fn move_from(self: &Arc<Self>, gone: Option<&Arc<Remote>>) -> Result<(), StoreError> {
-        let _moving = self.moving.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn move_from(self: &Arc<Self>, gone: Option<&Arc<Remote>>) -> Result<(), StoreError> {
+        let _moving = self.moving();
         let is_done = match (&*self.place(), gone) {
             (Place::There(now), Some(gone)) => !Arc::ptr_eq(now, gone),
             (Place::Nowhere, None) => false,
             _ => true,
         };
-        if is_done {
+        if is_done || self.is_closed() {
             return Ok(());
         }
-        let mut waited = Duration::ZERO;
+        let clock = SystemClock::default();
+        let until = clock.monotonic_micros() + u64::try_from(PATIENCE.as_micros()).unwrap_or(u64::MAX);
         loop {
             let locked = match LocalStore::open_on(&self.directory, self.options.clone(), Arc::clone(&self.bus)) {
-                Ok(store) => return self.hold(store),
+                Ok(store) => {
+                    self.hold(store);
+                    return Ok(());
+                }
                 Err(error @ StoreError::Locked { .. }) => error,
                 Err(error) => return Err(error),
             };
             if let Some(remote) = Remote::connect(&self.directory, &self.bus)? {
-                match self.settling.send_to(&remote) {
+                let remote = Arc::new(remote);
+                match self.settling.give(&|commit| remote.submit(commit)) {
                     Ok(()) => {
-                        self.put(Place::There(Arc::new(remote)));
+                        self.put(Place::There(remote));
                         return Ok(());
                     }
                     Err(Trouble::Told(error)) => return Err(error),
                     Err(Trouble::Gone) => {}
                 }
             }
-            if waited >= PATIENCE {
+            if clock.monotonic_micros() >= until {
                 return Err(locked);
             }
             std::thread::sleep(PAUSE);
-            waited += PAUSE;
         }
     }
 
-    fn hold(self: &Arc<Self>, store: LocalStore) -> Result<(), StoreError> {
-        self.settling.give_to(&store)?;
+    /// Serves a store that this process holds now. Then it gets what waits: others may have to give theirs before.
+    fn hold(self: &Arc<Self>, store: LocalStore) {
         self.put(Place::Here(Box::new(Here { store, server: None })));
         let server = Server::begin(self);
         let server =
@@ -154,7 +197,13 @@ impl Inner {
         if let Place::Here(here) = &mut *self.place.write().unwrap_or_else(PoisonError::into_inner) {
             here.server = server.ok();
         }
-        Ok(())
+        let given = self.settling.give(&|commit| match &*self.place() {
+            Place::Here(here) => Ok(here.store.submit(commit.clone())?.committed),
+            _ => Err(Trouble::Gone),
+        });
+        if given.is_err() {
+            tracing::error!("what waited could not be given to the store: it was closed");
+        }
     }
 
     /// Answers another process; none when this one does not hold the store any more.
@@ -162,15 +211,100 @@ impl Inner {
         if let Request::Keep(upkeep) = request {
             return self.keep_up(upkeep).map(|report| report.map(Answer::json));
         }
-        match &*self.place() {
+        let answer = match &*self.place() {
             Place::Here(here) => {
-                // What another process sees must not be lost with this one.
-                let is_safe = self.options.durability == Durability::Synced;
-                let synced = if is_safe { Ok(()) } else { here.store.sync() };
-                Some(synced.and_then(|()| server::answer(&here.store, request, tail)))
+                let is_submission = matches!(request, Request::Submit(_));
+                let answer = server::answer(&here.store, request, tail);
+                // What another process sees must not be lost with this one. Of a commit it knows that it may be.
+                match self.options.durability == Durability::Synced || is_submission {
+                    true => answer,
+                    false => answer.and_then(|answer| here.store.sync().map(|()| answer)),
+                }
             }
-            _ => None,
+            _ => return None,
+        };
+        if let Err(StoreError::Poisoned(_)) = &answer {
+            self.revive_soon();
         }
+        Some(answer)
+    }
+
+    /// Opens a store anew that can't write any more, as the next process would: there may be room again.
+    pub(super) fn revive_soon(self: &Arc<Self>) {
+        if self.is_reviving.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let inner = Arc::clone(self);
+        let reviving = std::thread::Builder::new().name("foldspace-revive".to_owned()).spawn(move || {
+            // Not again and again while there is no room.
+            std::thread::sleep(REVIVAL);
+            drop(inner.closed_for(|_| Ok(())));
+            inner.is_reviving.store(false, Ordering::Release);
+        });
+        if reviving.is_err() {
+            self.is_reviving.store(false, Ordering::Release);
+        }
+    }
+
+    /// Whether other processes may have the store as well.
+    pub(super) fn has_company(&self) -> bool {
+        match &*self.place() {
+            Place::Here(here) => here.server.as_ref().is_some_and(Server::has_company),
+            _ => true,
+        }
+    }
+
+    /// Gives a commit to the process that holds the store, and to the next one when that goes.
+    pub(super) fn submit_elsewhere(self: &Arc<Self>, mut commit: Commit) -> Result<Pending, StoreError> {
+        if self.settling.is_full() {
+            self.settling.flush()?;
+        }
+        let _order = self.settling.order.lock().unwrap_or_else(PoisonError::into_inner);
+        commit.id = commit.id.or_else(|| Some(CommitId::from_bytes(SystemClock::default().fresh_id())));
+        let number = self.settling.add(commit.clone());
+        let refused = |error| {
+            self.settling.forget(number);
+            Err(error)
+        };
+        for _ in 0..TRIES {
+            let remote = match &*self.place() {
+                Place::There(remote) => Some(Arc::clone(remote)),
+                Place::Nowhere => None,
+                // The move gave it to this store, or it comes now.
+                Place::Here(here) => match self.settling.outcome_of(number) {
+                    Some(Ok(committed)) => return Ok(self.pending(number, committed)),
+                    Some(Err(error)) => return Err(error),
+                    None => {
+                        self.settling.forget(number);
+                        return here.store.submit(commit);
+                    }
+                },
+            };
+            let Some(remote) = remote else {
+                self.open_again().map_err(unsettled)?;
+                continue;
+            };
+            match remote.submit(&commit) {
+                Ok(committed) => {
+                    let committed = self.settling.tell(number, committed);
+                    return Ok(self.pending(number, committed));
+                }
+                Err(Trouble::Told(error @ StoreError::Locked { .. })) => return Err(unsettled(error)),
+                Err(Trouble::Told(error)) => return refused(error),
+                Err(Trouble::Gone) => {}
+            }
+            self.move_from(Some(&remote)).map_err(unsettled)?;
+            match self.settling.outcome_of(number) {
+                Some(Ok(committed)) => return Ok(self.pending(number, committed)),
+                Some(Err(error)) => return Err(error),
+                None => {}
+            }
+        }
+        Err(unsettled(self.restless()))
+    }
+
+    fn pending(&self, number: u64, committed: Committed) -> Pending {
+        Pending { committed, ticket: Ticket::Group { number, waits: Arc::clone(&self.settling) as _ } }
     }
 
     /// Has work on the whole store done by who holds it.
@@ -184,7 +318,10 @@ impl Inner {
             let Some(remote) = remote else {
                 match self.keep_up(upkeep) {
                     Some(report) => return read(&report?),
-                    None => continue,
+                    None => {
+                        self.open_again()?;
+                        continue;
+                    }
                 }
             };
             match remote.ask(&Request::Keep(upkeep), &[]) {
@@ -200,30 +337,44 @@ impl Inner {
     /// Works on the whole of a store that is here, and gives the report as JSON; none when it is not here. Who asks
     /// anything meanwhile waits.
     fn keep_up(self: &Arc<Self>, upkeep: Upkeep) -> Option<Result<String, StoreError>> {
+        let report = self.closed_for(|directory| match upkeep {
+            Upkeep::Collect { rehearse } => LocalStore::collect(directory, rehearse).map(|report| json(&report)),
+            Upkeep::Check => LocalStore::fsck(directory, false).map(|report| json(&report)),
+        });
+        match report {
+            // Another process took it while it was closed: that one does it.
+            Some(Err(StoreError::Locked { .. })) => None,
+            other => other,
+        }
+    }
+
+    /// Closes a store that is here for some work on its directory; none when it is not here. Where it can't be had
+    /// again, another process has taken it, or the next who asks tries.
+    fn closed_for<T>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Path) -> Result<T, StoreError>,
+    ) -> Option<Result<T, StoreError>> {
+        let _moving = self.moving();
         let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
-        let here = match std::mem::replace(&mut *place, Place::Nowhere) {
+        let Here { store, server } = match std::mem::replace(&mut *place, Place::Nowhere) {
             Place::Here(here) => *here,
             other => {
                 *place = other;
                 return None;
             }
         };
-        let Here { store, server } = here;
         drop(store);
-        let report = match upkeep {
-            Upkeep::Collect { rehearse } => LocalStore::collect(&self.directory, rehearse).map(|report| json(&report)),
-            Upkeep::Check { repair } => LocalStore::fsck(&self.directory, repair).map(|report| json(&report)),
-        };
+        let done = work(&self.directory);
         match LocalStore::open_on(&self.directory, self.options.clone(), Arc::clone(&self.bus)) {
             Ok(store) => {
                 *place = Place::Here(Box::new(Here { store, server }));
-                Some(report)
+                Some(done)
             }
-            // It is nobody's from now on. The answers under way, this one among them, come first.
             Err(error) => {
                 drop(place);
+                // On a thread of its own: one of those that it waits for may be this one.
                 let ending = std::thread::Builder::new().spawn(|| server.map(Server::stop));
-                Some(report.and(ending.map_or(Err(error.clone()), |_| Err(error))))
+                Some(ending.map_or(Err(error.clone()), |_| Err(error)))
             }
         }
     }
@@ -233,17 +384,24 @@ impl Inner {
     }
 
     pub(super) fn close(&self) {
-        if let Place::Here(here) = self.put(Place::Nowhere) {
-            let Here { store, server } = *here;
-            if let Some(server) = server {
-                server.stop();
-                // While the lock is held, so that it is not the next holder's.
-                if let Err(error) = socket::remove(&socket::path_in(&self.directory)) {
-                    tracing::debug!(%error, "the store's socket is left");
-                }
-            }
-            drop(store);
+        if !self.settling.is_empty()
+            && let Err(error) = self.settling.flush()
+        {
+            tracing::warn!(%error, "what was recorded last may be lost");
         }
+        self.is_closed.store(true, Ordering::Release);
+        let _moving = self.moving();
+        self.settling.close();
+        let Place::Here(here) = self.put(Place::Nowhere) else { return };
+        let Here { store, server } = *here;
+        if let Some(server) = server {
+            server.stop();
+            // While the lock is held, so that it is not the next holder's.
+            if let Err(error) = socket::remove(&socket::path_in(&self.directory)) {
+                tracing::debug!(%error, "the store's socket is left");
+            }
+        }
+        drop(store);
     }
 }
 

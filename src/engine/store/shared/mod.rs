@@ -9,26 +9,25 @@ mod socket;
 mod tests;
 mod wire;
 
+use std::cell::Cell;
 use std::path::Path;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::lease::{Lease, LeaseHolder};
 use super::naming::NamingTurn;
-use super::ticket::Ticket;
 use super::{
-    Committed, EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, Pending, SessionEntry,
-    Snapshot, StorageUse, StoreError,
+    EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, Pending, SessionEntry, Snapshot,
+    StorageUse, StoreError,
 };
 use crate::engine::bus::Bus;
-use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::Commit;
-use crate::engine::id::{CommitId, Digest, SessionId};
+use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
 use inner::{Inner, Place, done, odd_answer};
-use remote::Remote;
-use wire::{Message, Reply, Request, Upkeep, WireCommit, WireEntry, WireSnapshot};
+use remote::{Remote, Trouble};
+use wire::{Message, Reply, Request, Upkeep, WireEntry, WireSnapshot};
 
 /// A store in a directory, for as many processes as like: the first one holds it, as a [`LocalStore`], and serves it
 /// on a unix socket in the directory; the others work through that one, and one of them takes its place when it ends,
@@ -94,13 +93,13 @@ impl SharedStore {
         self.inner.upkeep(Upkeep::Collect { rehearse })
     }
 
-    /// Reads every byte of the journal, as [`LocalStore::fsck`], while other processes may use the store: they wait
-    /// for the end of it.
+    /// Reads every byte of the journal, as [`LocalStore::fsck`] without a repair, while other processes may use the
+    /// store: they wait for the end of it.
     ///
     /// # Errors
     /// As there.
-    pub fn check(&self, repair: bool) -> Result<FsckReport, StoreError> {
-        self.inner.upkeep(Upkeep::Check { repair })
+    pub fn check(&self) -> Result<FsckReport, StoreError> {
+        self.inner.upkeep(Upkeep::Check)
     }
 }
 
@@ -120,29 +119,16 @@ fn entries(message: Message<Reply>) -> Option<Vec<SessionEntry>> {
 
 impl EventStore for SharedStore {
     fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
+        self.inner.let_give();
         if let Place::Here(here) = &*self.inner.place() {
-            return here.store.submit(commit);
+            let pending = here.store.submit(commit);
+            if let Err(StoreError::Poisoned(_)) = &pending {
+                self.inner.revive_soon();
+            }
+            return pending;
         }
         commit.validate()?;
-        let settling = &self.inner.settling;
-        if settling.is_full() {
-            self.inner.sync()?;
-        }
-        let _order = settling.order.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut commit = commit;
-        commit.id = commit.id.or_else(|| Some(CommitId::from_bytes(SystemClock::default().fresh_id())));
-        let request = server::submission(&commit);
-        let pending = |remote: &Remote| match remote.ask(&request, &WireCommit::tail(&commit))?.head {
-            Reply::Committed { first, last, repeated } => Ok(Err(Committed { first, last, repeated })),
-            _ => Err(odd_answer().into()),
-        };
-        match self.inner.with(|store| store.submit(commit.clone()).map(Ok), pending)? {
-            Ok(pending) => Ok(pending),
-            Err(committed) => {
-                let number = settling.taken(commit, committed.first);
-                Ok(Pending { committed, ticket: Ticket::Group { number, waits: Arc::clone(settling) as _ } })
-            }
-        }
+        self.inner.submit_elsewhere(commit)
     }
 
     fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
@@ -220,11 +206,29 @@ impl EventStore for SharedStore {
     }
 
     fn remove(&self, session: SessionId) -> Result<(), StoreError> {
-        self.inner.ask(|store| store.remove(session), Request::Remove(*session.as_bytes()), done)
+        let asked = Cell::new(false);
+        let removed = self.inner.with(
+            |store| store.remove(session),
+            |remote| {
+                let answer = remote.ask(&Request::Remove(*session.as_bytes()), &[]);
+                asked.set(asked.get() || matches!(answer, Err(Trouble::Gone)));
+                done(answer?).ok_or_else(|| odd_answer().into())
+            },
+        );
+        match removed {
+            // The holder went after it had done it.
+            Err(StoreError::NoSession(_)) if asked.get() => Ok(()),
+            removed => removed,
+        }
     }
 
     fn lease(&self, session: SessionId, holder: &LeaseHolder) -> Result<Lease, StoreError> {
-        Lease::take(&self.inner.directory, session, holder)
+        let lease = Lease::take(&self.inner.directory, session, holder)?;
+        // What the last one to have it recorded is seen by who has it now.
+        if self.inner.has_company() {
+            self.inner.sync()?;
+        }
+        Ok(lease)
     }
 
     fn lease_holder(&self, session: SessionId) -> Option<LeaseHolder> {

@@ -1,19 +1,24 @@
 //! The side of a process that works through another one, which holds the store.
 
-use std::io::{self, BufReader};
+use std::io::{self, BufReader, ErrorKind};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
-use super::super::StoreError;
+use super::super::{Committed, StoreError};
+use super::inner::odd_answer;
 use super::socket::{self, Unreached};
-use super::wire::{self, Message, Reply, Request};
+use super::wire::{self, Message, Reply, Request, WireCommit};
 use crate::engine::bus::Bus;
+use crate::engine::commit::Commit;
 use crate::engine::id::SessionId;
 
 /// Connections that are kept for the next to ask.
-const IDLE_MAX: usize = 16;
+const IDLE_MAX: usize = 4;
+/// How long the holder may take to answer.
+const SILENCE: Duration = Duration::from_secs(30);
 
 /// The way to the process that holds the store.
 pub(super) struct Remote {
@@ -63,6 +68,14 @@ impl Remote {
         watching.is_ok().then_some(ours)
     }
 
+    /// Gives the holder a commit.
+    pub(super) fn submit(&self, commit: &Commit) -> Result<Committed, Trouble> {
+        match self.ask(&Request::Submit(WireCommit::of(commit)), &WireCommit::tail(commit))?.head {
+            Reply::Committed { first, last, repeated } => Ok(Committed { first, last, repeated }),
+            _ => Err(odd_answer().into()),
+        }
+    }
+
     /// Asks the holder.
     pub(super) fn ask(&self, request: &Request, tail: &[&[u8]]) -> Result<Message<Reply>, Trouble> {
         let idle = self.idle().pop();
@@ -74,9 +87,12 @@ impl Remote {
                 Err(Unreached::Refused(error)) => return Err(error.into()),
             },
         };
-        let answer = exchange(&stream, request, tail).map_err(|error| match error.kind() {
+        let patience = if matches!(request, Request::Keep(_)) { None } else { Some(SILENCE) };
+        let asked = stream.set_read_timeout(patience).and_then(|()| exchange(&stream, request, tail));
+        let answer = asked.map_err(|error| match error.kind() {
             // It was not sent.
-            io::ErrorKind::InvalidInput => Trouble::Told(StoreError::io("send to", &self.directory)(error)),
+            ErrorKind::InvalidInput => Trouble::Told(StoreError::io("send to", &self.directory)(error)),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Trouble::Told(self.silent()),
             _ => Trouble::Gone,
         })?;
         let mut idle = self.idle();
@@ -90,6 +106,11 @@ impl Remote {
         }
     }
 
+    fn silent(&self) -> StoreError {
+        let holder = format!("a process that has not answered for {} seconds; it may be stopped", SILENCE.as_secs());
+        StoreError::Locked { path: self.directory.clone(), holder }
+    }
+
     fn idle(&self) -> MutexGuard<'_, Vec<UnixStream>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -98,7 +119,7 @@ impl Remote {
 fn exchange(stream: &UnixStream, request: &Request, tail: &[&[u8]]) -> io::Result<Message<Reply>> {
     wire::write(&mut &*stream, request, tail)?;
     // One answer to one question: what is read is all that there is.
-    wire::read(&mut BufReader::with_capacity(16 << 10, stream))?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    wire::read(&mut BufReader::with_capacity(16 << 10, stream))?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
 }
 
 fn watch(stream: &UnixStream, bus: &Weak<Bus>) -> io::Result<()> {

@@ -12,12 +12,14 @@ use std::time::Duration;
 use super::super::{EventBatch, EventStore, LocalStore, StoreError};
 use super::inner::Inner;
 use super::socket;
-use super::wire::{self, Message, Reply, Request, WireCommit, WireEntry, WireError, WireSnapshot};
+use super::wire::{self, Message, Reply, Request, WireEntry, WireError, WireSnapshot};
 use crate::engine::bus::Bus;
 use crate::engine::id::{Digest, SessionId};
 
-/// Connections at a time; who comes then waits for one to end.
-const CONNECTIONS_MAX: usize = 1024;
+/// Connections at a time, a fraction of the files that a process may have open as a rule; one more is refused.
+const CONNECTIONS_MAX: usize = 256;
+/// How long one may read nothing of what is sent to it.
+const STALL: Duration = Duration::from_secs(10);
 /// How often who watches is told something, be it nothing, so that one who is gone is found out.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// How often a watching thread looks whether it is to end.
@@ -50,6 +52,12 @@ impl Server {
         let thread = std::thread::Builder::new().name("foldspace-accept".to_owned());
         let accepting = thread.spawn(move || accept(&accepting, &open, &served))?;
         Ok(Self { listener, lines, accepting })
+    }
+
+    /// Whether another process is connected.
+    pub(super) fn has_company(&self) -> bool {
+        let open = self.lines.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.iter().any(|line| !line.thread.is_finished())
     }
 
     /// Ends it: what was asked is answered, and nothing more is taken. Nobody may hold what answers wait for.
@@ -90,15 +98,24 @@ fn accept(listener: &UnixListener, lines: &Arc<Lines>, inner: &Weak<Inner>) {
         let (served, ended, inner) = (Arc::clone(&stream), Arc::clone(lines), Weak::clone(inner));
         let thread = std::thread::Builder::new().name("foldspace-serve".to_owned());
         let thread = thread.spawn(move || {
+            let _shut = Shut(&served);
             if let Err(error) = serve(&served, &ended, &inner) {
                 tracing::debug!(%error, "a connection to the store ended");
             }
-            drop(served.shutdown(Shutdown::Both));
         });
         match thread {
             Ok(thread) => open.push(Line { stream, thread }),
             Err(error) => tracing::warn!(%error, "a connection to the store can't be served"),
         }
+    }
+}
+
+/// Shuts a connection, whatever ends its thread: the other end must not wait for ever.
+struct Shut<'a>(&'a UnixStream);
+
+impl Drop for Shut<'_> {
+    fn drop(&mut self) {
+        drop(self.0.shutdown(Shutdown::Both));
     }
 }
 
@@ -110,6 +127,8 @@ fn serve(stream: &UnixStream, lines: &Lines, inner: &Weak<Inner>) -> io::Result<
     if !socket::greet(stream)? {
         return Ok(());
     }
+    // Who does not read must not keep the holder from ending.
+    stream.set_write_timeout(Some(STALL))?;
     let mut reader = io::BufReader::with_capacity(64 << 10, stream);
     while let Some(Message { head, tail }) = wire::read::<Request>(&mut reader)? {
         // Who lets go of the store meanwhile waits for this answer.
@@ -121,7 +140,15 @@ fn serve(stream: &UnixStream, lines: &Lines, inner: &Weak<Inner>) -> io::Result<
         }
         let Some(answer) = inner.answer(head, tail) else { return Ok(()) };
         let answer = answer.unwrap_or_else(|error| Answer::of(Reply::Failed(WireError::of(&error))));
-        wire::write(&mut &*stream, &answer.head, &answer.tail.iter().map(Vec::as_slice).collect::<Vec<_>>())?;
+        let tail: Vec<_> = answer.tail.iter().map(Vec::as_slice).collect();
+        match wire::write(&mut &*stream, &answer.head, &tail) {
+            // It is too long, and nothing of it was sent.
+            Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                let failed = WireError::Other { message: error.to_string(), hint: None };
+                wire::write(&mut &*stream, &Reply::Failed(failed), &[])?;
+            }
+            written => written?,
+        }
     }
     Ok(())
 }
@@ -209,9 +236,4 @@ pub(super) fn answer(store: &LocalStore, request: Request, tail: bytes::Bytes) -
 fn nonsense() -> StoreError {
     let message = "what another process asked for makes no sense".to_owned();
     StoreError::Elsewhere { message, hint: None }
-}
-
-/// For who asks with a commit.
-pub(super) fn submission(commit: &crate::engine::commit::Commit) -> Request {
-    Request::Submit(WireCommit::of(commit))
 }

@@ -1,106 +1,229 @@
-//! Commits that the holder has taken, and of which it is not known yet whether they are durable.
+//! Commits that were given to the holder, and of which it is not known yet whether they are durable.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
 
-use crossbeam_channel::Sender;
+use crossbeam_channel::{RecvTimeoutError, Sender};
 
 use super::super::ticket::{GroupWait, Progress, Turn};
-use super::super::{EventStore, LocalStore, StoreError};
+use super::super::{Committed, StoreError};
 use super::inner::Inner;
-use super::remote::{Remote, Trouble};
-use super::server;
-use super::wire::WireCommit;
+use super::remote::Trouble;
 use crate::engine::commit::{Commit, Expected};
-use crate::engine::recorded::Seq;
 
-/// Bytes of commits that wait; who adds more waits for the disk first.
+/// Bytes and number of commits that wait; who adds more waits for the disk first. The holder recognises the last 1,024
+/// commits of a session when they are given again.
 const BYTES_MAX: usize = 16 << 20;
+const COUNT_MAX: usize = 512;
+/// Lost commits that are remembered for those who wait for them.
+const LOST_MAX: usize = 4096;
+/// How long a commit that nobody waits for may wait.
+const QUIET: Duration = Duration::from_millis(50);
+/// How long, and how often, a commit is given again that stands behind one which another process has to give first.
+const OTHERS: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(10);
+/// How often a holder is looked for that is not there.
+const TRIES: usize = 20;
 
 /// What of this process's commits may still be lost with the process that holds the store. They are kept, and given
 /// again to whoever holds it next: each has an identity, so none is recorded twice, and each must get the positions
 /// that were told for it.
+///
+/// A commit is kept before it is given away for the first time: whatever happens to the answer, the next holder gets
+/// it, or who made it is told that its fate is not known.
 #[derive(Default)]
 pub(super) struct Settling {
     progress: Progress,
     waiting: Mutex<Waiting>,
     inner: OnceLock<Weak<Inner>>,
-    nudged: OnceLock<Sender<()>>,
-    /// Held while a commit is given away, so that they are kept in the order in which they were taken.
+    nudged: OnceLock<Sender<Nudge>>,
+    /// Held while a commit is given away, so that they are kept in the order in which they are taken.
     pub(super) order: Mutex<()>,
+    /// Whether they are being given to a new holder.
+    is_giving: AtomicBool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Nudge {
+    Soon,
+    Later,
 }
 
 #[derive(Default)]
 struct Waiting {
-    /// The number of the commit that was taken last.
+    /// The number of the commit that was added last, and of the one whose positions were told last.
     last: u64,
-    commits: VecDeque<Taken>,
+    told: u64,
+    commits: VecDeque<Kept>,
     bytes: usize,
+    /// Those that were lost, until somebody asks.
+    lost: BTreeMap<u64, StoreError>,
 }
 
-struct Taken {
+struct Kept {
     number: u64,
-    /// It says at which position it is to stand.
     commit: Commit,
     bytes: usize,
+    committed: Option<Committed>,
 }
+
+impl Kept {
+    /// The commit as it is given again: where it was told to stand.
+    fn again(&self) -> Commit {
+        let commit = self.commit.clone();
+        match (commit.expected, self.committed) {
+            (Expected::Any, Some(Committed { first: 1, .. })) => commit.expecting(Expected::NoSession),
+            (Expected::Any, Some(Committed { first, .. })) => commit.expecting(Expected::Exactly(first - 1)),
+            _ => commit,
+        }
+    }
+}
+
+/// Gives a commit to a store.
+pub(super) type Giving<'a> = dyn Fn(&Commit) -> Result<Committed, Trouble> + 'a;
 
 impl Settling {
     pub(super) fn serves(&self, inner: &Arc<Inner>) {
         self.inner.get_or_init(|| Arc::downgrade(inner));
     }
 
-    /// Keeps a commit that was taken, the first of whose events is at that position; gives its number.
-    pub(super) fn taken(&self, mut commit: Commit, first: Seq) -> u64 {
-        if commit.expected == Expected::Any {
-            commit = commit.expecting(Expected::Exactly(first - 1));
-        }
+    /// Keeps a commit that is about to be given away; gives its number.
+    pub(super) fn add(&self, commit: Commit) -> u64 {
         let bytes = commit.encoded_len() + commit.contents.iter().map(|content| content.bytes.len()).sum::<usize>();
         let mut waiting = self.waiting();
         waiting.last += 1;
         let number = waiting.last;
         waiting.bytes += bytes;
-        waiting.commits.push_back(Taken { number, commit, bytes });
+        waiting.commits.push_back(Kept { number, commit, bytes, committed: None });
         number
+    }
+
+    /// The commit's positions, as its holder told them; those that it got from a later one count.
+    pub(super) fn tell(&self, number: u64, committed: Committed) -> Committed {
+        let mut waiting = self.waiting();
+        waiting.told = waiting.told.max(number);
+        let kept = waiting.commits.iter_mut().find(|kept| kept.number == number);
+        let committed = kept.map_or(committed, |kept| *kept.committed.get_or_insert(committed));
+        drop(waiting);
+        self.send(Nudge::Later);
+        committed
+    }
+
+    /// The commit was refused, or went another way.
+    pub(super) fn forget(&self, number: u64) {
+        let mut waiting = self.waiting();
+        if let Some(at) = waiting.commits.iter().position(|kept| kept.number == number)
+            && let Some(kept) = waiting.commits.remove(at)
+        {
+            waiting.bytes -= kept.bytes;
+        }
+    }
+
+    /// What became of a commit while it was given to a new holder; none when it was not.
+    pub(super) fn outcome_of(&self, number: u64) -> Option<Result<Committed, StoreError>> {
+        let mut waiting = self.waiting();
+        if let Some(error) = waiting.lost.remove(&number) {
+            return Some(Err(error));
+        }
+        let kept = waiting.commits.iter().find(|kept| kept.number == number);
+        let committed = kept?.committed?;
+        waiting.told = waiting.told.max(number);
+        Some(Ok(committed))
     }
 
     /// Whether so much waits that nothing should be added.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting().bytes > BYTES_MAX
-    }
-
-    /// The number of the commit that was taken last.
-    pub(super) fn last(&self) -> u64 {
-        self.waiting().last
-    }
-
-    /// Gives what waits to a store that this process holds now.
-    pub(super) fn give_to(&self, store: &LocalStore) -> Result<(), StoreError> {
         let waiting = self.waiting();
-        for taken in &waiting.commits {
-            drop(store.submit(taken.commit.clone()).map_err(lost)?);
-        }
-        Ok(())
+        waiting.bytes > BYTES_MAX || waiting.commits.len() >= COUNT_MAX
     }
 
-    /// Gives what waits to another process that holds the store now.
-    pub(super) fn send_to(&self, remote: &Remote) -> Result<(), Trouble> {
-        let waiting = self.waiting();
-        for Taken { commit, .. } in &waiting.commits {
-            match remote.ask(&server::submission(commit), &WireCommit::tail(commit)) {
-                Ok(_) => {}
-                Err(Trouble::Told(error)) => return Err(lost(error).into()),
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting().commits.is_empty()
+    }
+
+    /// Whether a new holder is being given what waits.
+    pub(super) fn is_giving(&self) -> bool {
+        self.is_giving.load(Ordering::Acquire)
+    }
+
+    /// Waits for everything whose positions were told.
+    pub(super) fn flush(&self) -> Result<(), StoreError> {
+        let told = self.waiting().told;
+        self.wait(told)
+    }
+
+    /// Gives all that waits to a new holder, in order. One that stands where others have written is lost, and who
+    /// waits for it is told.
+    pub(super) fn give(&self, giving: &Giving<'_>) -> Result<(), Trouble> {
+        self.is_giving.store(true, Ordering::Release);
+        let given = self.give_all(giving);
+        self.is_giving.store(false, Ordering::Release);
+        given
+    }
+
+    fn give_all(&self, giving: &Giving<'_>) -> Result<(), Trouble> {
+        let mut next = 0;
+        let mut waited = Duration::ZERO;
+        loop {
+            let found = self.waiting().commits.iter().find(|kept| kept.number >= next).map(|k| (k.number, k.again()));
+            let Some((number, commit)) = found else { return Ok(()) };
+            match giving(&commit) {
+                Ok(committed) => self.given(number, committed),
                 Err(Trouble::Gone) => return Err(Trouble::Gone),
+                // What stands before it is another process's, which is about to give it.
+                Err(Trouble::Told(StoreError::Conflict { expected, actual, .. }))
+                    if actual < expected && waited < OTHERS =>
+                {
+                    std::thread::sleep(PAUSE);
+                    waited += PAUSE;
+                    continue;
+                }
+                Err(Trouble::Told(error)) => self.lose(number, error),
+            }
+            next = number + 1;
+        }
+    }
+
+    fn given(&self, number: u64, committed: Committed) {
+        let mut waiting = self.waiting();
+        let Some(kept) = waiting.commits.iter_mut().find(|kept| kept.number == number) else { return };
+        let told = *kept.committed.get_or_insert(committed);
+        drop(waiting);
+        if told.first != committed.first {
+            self.lose(number, StoreError::Poisoned(String::new()));
+        }
+    }
+
+    fn lose(&self, number: u64, error: StoreError) {
+        tracing::error!(%error, "a commit that was taken is lost with the process that held the store");
+        self.forget(number);
+        let what = "the process that held the store ended before a commit was durable, and others have written in its \
+                    place, or have removed the session";
+        self.waiting().lost.insert(number, StoreError::Poisoned(what.to_owned()));
+    }
+
+    /// Gives up all whose positions were told, with that error; gives the last one's number.
+    fn lose_all(&self, error: &StoreError) -> u64 {
+        let mut waiting = self.waiting();
+        let told = waiting.told;
+        while let Some(kept) = waiting.commits.pop_front_if(|kept| kept.number <= told) {
+            waiting.bytes -= kept.bytes;
+            waiting.lost.insert(kept.number, error.clone());
+            if waiting.lost.len() > LOST_MAX {
+                waiting.lost.pop_first();
             }
         }
-        Ok(())
+        told
     }
 
     /// What was taken up to that number is durable.
     fn settled(&self, number: u64) {
         let mut waiting = self.waiting();
-        while let Some(taken) = waiting.commits.pop_front_if(|taken| taken.number <= number) {
-            waiting.bytes -= taken.bytes;
+        while let Some(kept) = waiting.commits.pop_front_if(|kept| kept.number <= number) {
+            waiting.bytes -= kept.bytes;
         }
     }
 
@@ -109,54 +232,35 @@ impl Settling {
     }
 
     fn settle(&self) -> Result<u64, StoreError> {
-        let Some(inner) = self.inner.get().and_then(Weak::upgrade) else {
-            return Err(StoreError::Poisoned("the store was closed".to_owned()));
-        };
-        let number = self.last();
-        inner.sync()?;
-        self.settled(number);
-        Ok(number)
-    }
-}
-
-/// Somebody else wrote where a commit was to stand that had not become durable.
-fn lost(error: StoreError) -> StoreError {
-    match error {
-        StoreError::Conflict { .. } | StoreError::NoSession(_) | StoreError::Buried(_) => {
-            let what = "the process that held the store ended before some commits were durable, and others have \
-                        written in their place";
-            StoreError::Poisoned(what.to_owned())
-        }
-        other => other,
-    }
-}
-
-impl GroupWait for Settling {
-    fn wait(&self, number: u64) -> Result<(), StoreError> {
-        match self.progress.turn(number)? {
-            Turn::Done => Ok(()),
-            Turn::Write => {
-                let outcome = self.settle();
-                self.progress.finish(outcome.clone());
-                outcome.map(drop)
+        let Some(inner) = self.inner.get().and_then(Weak::upgrade) else { return Err(closed()) };
+        let mut left = TRIES;
+        loop {
+            let number = self.waiting().told;
+            match inner.sync() {
+                Ok(()) => {
+                    self.settled(number);
+                    return Ok(number);
+                }
+                Err(StoreError::Locked { .. }) if left > 0 => left -= 1,
+                Err(error) => return Err(error),
             }
         }
     }
 
-    fn progress(&self) -> Option<&Progress> {
-        Some(&self.progress)
-    }
-
-    fn nudge(&self) {
+    fn send(&self, nudge: Nudge) {
         let sender = self.nudged.get_or_init(|| {
-            let (sender, nudges) = crossbeam_channel::bounded::<()>(1);
+            let (sender, nudges) = crossbeam_channel::bounded::<Nudge>(1);
             let inner = self.inner.get().cloned().unwrap_or_default();
             let thread = std::thread::Builder::new().name("foldspace-settle".to_owned());
             let begun = thread.spawn(move || {
-                for () in nudges {
+                while let Ok(nudge) = nudges.recv() {
+                    // Somebody may wait for it by then, or in a moment.
+                    if nudge == Nudge::Later && nudges.recv_timeout(QUIET) == Err(RecvTimeoutError::Disconnected) {
+                        return;
+                    }
                     let Some(inner) = inner.upgrade() else { return };
                     // Who waits is told what went wrong.
-                    drop(inner.settling.wait(inner.settling.last()));
+                    drop(inner.settling.flush());
                 }
             });
             if let Err(error) = begun {
@@ -165,6 +269,58 @@ impl GroupWait for Settling {
             sender
         });
         // One that waits already is enough.
-        let _ = sender.try_send(());
+        let _ = sender.try_send(nudge);
+    }
+
+    /// Nothing is recorded any more: who still waits is told.
+    pub(super) fn close(&self) {
+        self.progress.finish(Err(closed()));
+    }
+}
+
+fn closed() -> StoreError {
+    StoreError::Poisoned("the store was closed".to_owned())
+}
+
+/// Where a commit's fate is not known because nobody holds the store.
+pub(super) fn unsettled(error: StoreError) -> StoreError {
+    match error {
+        StoreError::Poisoned(_) | StoreError::Unsettled(_) => error,
+        other => StoreError::Unsettled(other.to_string()),
+    }
+}
+
+impl GroupWait for Settling {
+    fn wait(&self, number: u64) -> Result<(), StoreError> {
+        match self.progress.turn(number)? {
+            Turn::Done => Ok(()),
+            Turn::Write => match self.settle() {
+                Ok(number) => {
+                    self.progress.finish(Ok(number));
+                    Ok(())
+                }
+                // The holder can't write. What comes later may be written by the next one.
+                Err(error @ StoreError::Poisoned(_)) => {
+                    self.progress.finish(Ok(self.lose_all(&error)));
+                    Ok(())
+                }
+                Err(error) => {
+                    self.progress.give_up();
+                    Err(unsettled(error))
+                }
+            },
+        }
+    }
+
+    fn outcome(&self, number: u64) -> Result<(), StoreError> {
+        self.waiting().lost.remove(&number).map_or(Ok(()), Err)
+    }
+
+    fn progress(&self) -> Option<&Progress> {
+        Some(&self.progress)
+    }
+
+    fn nudge(&self) {
+        self.send(Nudge::Soon);
     }
 }

@@ -137,6 +137,31 @@ fn many_record_while_holders_come_and_go() {
 }
 
 #[test]
+fn more_than_a_holder_remembers_goes_over_to_the_next_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let (holder, other) = (open(directory.path()), open(directory.path()));
+    let mut last = None;
+    for number in 0..1500 {
+        last = Some(other.submit(commit(1, &number.to_string())).unwrap());
+    }
+    drop(holder);
+    let committed = last.unwrap().wait().unwrap();
+    assert_eq!(committed.last, 1500);
+    assert_eq!(texts(&other, 1), (0..1500).map(|number| number.to_string()).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_nobody_waits_for_is_durable_when_its_process_ends() {
+    let directory = tempfile::tempdir().unwrap();
+    let (holder, other) = (open(directory.path()), open(directory.path()));
+    let pending = other.submit(commit(1, "one")).unwrap();
+    drop(other.submit(commit(1, "two")).unwrap());
+    drop(other);
+    assert_eq!(pending.wait().unwrap().first, 1);
+    assert_eq!(texts(&holder, 1), ["one", "two"]);
+}
+
+#[test]
 fn subscribers_hear_of_what_others_record() {
     let directory = tempfile::tempdir().unwrap();
     let (holder, other) = (Arc::new(open(directory.path())), Arc::new(open(directory.path())));

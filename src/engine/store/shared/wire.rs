@@ -19,7 +19,7 @@ use crate::engine::slice::EncodedSlice;
 pub(super) const HELLO: [u8; 16] = *b"foldspace store1";
 /// Bytes of a message's head, and of what follows it, at most.
 const HEAD_MAX: u64 = 256 << 20;
-const TAIL_MAX: u64 = 1 << 30;
+const TAIL_MAX: u64 = 4 << 30;
 
 /// What a process asks of the one that holds the store. Bytes that belong to it follow it.
 #[derive(Debug, Archive, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub(super) enum Request {
 #[derive(Debug, Clone, Copy, Archive, Serialize, Deserialize)]
 pub(super) enum Upkeep {
     Collect { rehearse: bool },
-    Check { repair: bool },
+    Check,
 }
 
 /// What the holder answers.

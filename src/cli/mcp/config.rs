@@ -1,0 +1,222 @@
+//! What clients have to be told, so that they start the server.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::ValueEnum;
+use serde_json::{Map, Value, json};
+
+use super::super::exit::{Exit, Failure};
+use super::super::output::{self, Out};
+use super::super::{Globals, open, text};
+
+/// The server's name in a client's configuration.
+const NAME: &str = "foldspace";
+
+/// Options whose values are places of this machine; `--mount DIR:PATH` begins with one.
+const PLACES: [&str; 5] = ["--data", "--dir", "--answers", "--allow-root", "--mount"];
+/// Other options with a value that may stand before the subcommand.
+const VALUED: [&str; 1] = ["--color"];
+
+/// What may be set where the configuration is printed, and is not where the client starts the server.
+const PASSED_ON: [&str; 9] = [
+    "CONTAINER_HOST",
+    "CONTAINER_SSHKEY",
+    "FOLDSPACE_CACHE",
+    "FOLDSPACE_IMAGE",
+    "FOLDSPACE_MOUNT_ROOTS",
+    "PODMAN_BASE_URL",
+    "PODMAN_CONNECTION",
+    "PODMAN_IDENTITY",
+    "PODMAN_URL",
+];
+
+/// The clients whose configuration is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Client {
+    /// Claude Code and Claude Desktop
+    Claude,
+    /// Cursor
+    Cursor,
+    /// Visual Studio Code
+    Vscode,
+    /// Codex
+    Codex,
+    /// Gemini CLI
+    Gemini,
+    /// Windsurf
+    Windsurf,
+    /// Zed
+    Zed,
+    /// opencode
+    Opencode,
+}
+
+impl Client {
+    /// Where it belongs.
+    fn place(self) -> &'static str {
+        match self {
+            Self::Claude => ".mcp.json of a project (Claude Code), or claude_desktop_config.json (Claude Desktop)",
+            Self::Cursor => "~/.cursor/mcp.json, or .cursor/mcp.json of a project",
+            Self::Vscode => ".vscode/mcp.json of a project, or mcp.json of the user profile",
+            Self::Codex => "~/.codex/config.toml",
+            Self::Gemini => "~/.gemini/settings.json, or .gemini/settings.json of a project",
+            Self::Windsurf => "~/.codeium/windsurf/mcp_config.json",
+            Self::Zed => "settings.json of Zed",
+            Self::Opencode => "opencode.json of a project, or ~/.config/opencode/opencode.json",
+        }
+    }
+
+    fn snippet(self, start: &Start) -> String {
+        let mut server = json!({ "command": start.program, "args": start.args });
+        if !start.env.is_empty() {
+            server["env"] = json!(start.env);
+        }
+        let document = match self {
+            Self::Codex => return start.as_toml(),
+            Self::Claude | Self::Cursor | Self::Gemini | Self::Windsurf => json!({ "mcpServers": { NAME: server } }),
+            Self::Vscode => {
+                server["type"] = json!("stdio");
+                json!({ "servers": { NAME: server } })
+            }
+            Self::Zed => {
+                server["source"] = json!("custom");
+                json!({ "context_servers": { NAME: server } })
+            }
+            Self::Opencode => {
+                let command: Vec<&String> = std::iter::once(&start.program).chain(&start.args).collect();
+                let mut server = json!({ "type": "local", "command": command, "enabled": true });
+                if !start.env.is_empty() {
+                    server["environment"] = json!(start.env);
+                }
+                json!({ "mcp": { NAME: server } })
+            }
+        };
+        serde_json::to_string_pretty(&document).unwrap_or_default()
+    }
+}
+
+/// How the server is started.
+struct Start {
+    program: String,
+    args: Vec<String>,
+    env: Map<String, Value>,
+}
+
+impl Start {
+    fn as_toml(&self) -> String {
+        let args: Vec<String> = self.args.iter().map(|arg| toml_text(arg)).collect();
+        let mut text = format!("[mcp_servers.{NAME}]\ncommand = {}\n", toml_text(&self.program));
+        text.push_str(&format!("args = [{}]", args.join(", ")));
+        if !self.env.is_empty() {
+            text.push_str(&format!("\n\n[mcp_servers.{NAME}.env]"));
+            for (name, value) in &self.env {
+                text.push_str(&format!("\n{name} = {}", toml_text(value.as_str().unwrap_or_default())));
+            }
+        }
+        text
+    }
+}
+
+/// A text as TOML writes it: as JSON does, but for one character that JSON leaves as it is.
+fn toml_text(text: &str) -> String {
+    json!(text).to_string().replace('\u{7f}', "\\u007f")
+}
+
+/// Prints what to write into a client's configuration.
+pub(super) fn print(client: Client, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+    let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
+    let mut args = arguments(std::env::args_os().skip(1))?;
+    if globals.data.is_none() {
+        args.extend(["--data".to_owned(), told(open::directory(globals)?.into_os_string())?]);
+    }
+    let mut env = Map::new();
+    for name in PASSED_ON {
+        if let Some(value) = std::env::var_os(name).filter(|value| !value.is_empty()) {
+            env.insert(name.to_owned(), json!(told(value)?));
+        }
+    }
+    let start = Start { program: told(program.into_os_string())?, args, env };
+    output::note(&format!("this belongs into {}", client.place()));
+    out.line(client.snippet(&start))?;
+    Ok(Exit::Ok)
+}
+
+/// The arguments as they were given, from the subcommand on, with whole paths: a client may start it anywhere.
+fn arguments(given: impl Iterator<Item = OsString>) -> Result<Vec<String>, Failure> {
+    let (mut args, mut is_named) = (vec!["mcp".to_owned()], false);
+    let mut given = given.map(told);
+    while let Some(arg) = given.next().transpose()? {
+        let (option, value) = match arg.split_once('=') {
+            Some((option, value)) if option.starts_with("--") => (option.to_owned(), Some(value.to_owned())),
+            _ => (arg.clone(), None),
+        };
+        let is_place = PLACES.contains(&option.as_str());
+        if option == "--print-config" {
+            if value.is_none() {
+                given.next();
+            }
+        } else if is_place || VALUED.contains(&option.as_str()) {
+            let Some(value) = value.map(Ok).or_else(|| given.next()).transpose()? else { continue };
+            let value = if is_place { whole(&value)? } else { value };
+            args.extend([option, value]);
+        } else if arg == "mcp" && !is_named {
+            is_named = true;
+        } else {
+            args.push(arg);
+        }
+    }
+    Ok(args)
+}
+
+fn whole(path: &str) -> Result<String, Failure> {
+    let absolute = std::path::absolute(Path::new(path)).map_err(|error| Failure::io("find", path, &error))?;
+    told(absolute.into_os_string())
+}
+
+/// A text of the operating system that can stand in a configuration.
+fn told(text: OsString) -> Result<String, Failure> {
+    text.into_string().map_err(|text| {
+        let shown = text::one_line(&text.to_string_lossy(), 300);
+        Failure::new(Exit::Usage, format!("{shown} is not UTF-8, so it can't stand in a client's configuration"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn start() -> Start {
+        let args = ["mcp", "--session", "a \"b\" \\"].map(str::to_owned).to_vec();
+        let env = Map::from_iter([("CONTAINER_HOST".to_owned(), json!("unix:///x"))]);
+        Start { program: "/opt/foldspace".to_owned(), args, env }
+    }
+
+    #[test]
+    fn arguments_are_passed_on_from_anywhere() {
+        let given = |words: &[&str]| arguments(words.iter().map(OsString::from)).unwrap();
+        let here = std::env::current_dir().unwrap().display().to_string();
+        let args = given(&["--data", "mcp", "mcp", "--print-config", "claude", "--mount=./src:/work", "--yes"]);
+        assert_eq!(args, ["mcp", "--data", &format!("{here}/mcp"), "--mount", &format!("{here}/src:/work"), "--yes"]);
+        assert_eq!(given(&["mcp", "--print-config=codex", "--session", "mcp"]), ["mcp", "--session", "mcp"]);
+    }
+
+    #[test]
+    fn toml_is_as_toml_is() {
+        let text = Client::Codex.snippet(&start());
+        let wanted = "[mcp_servers.foldspace]\ncommand = \"/opt/foldspace\"\n\
+                      args = [\"mcp\", \"--session\", \"a \\\"b\\\" \\\\\"]\n\n\
+                      [mcp_servers.foldspace.env]\nCONTAINER_HOST = \"unix:///x\"";
+        assert_eq!(text, wanted);
+    }
+
+    #[test]
+    fn every_client_has_a_snippet() {
+        for client in Client::value_variants().iter().filter(|client| **client != Client::Codex) {
+            let document: Value = serde_json::from_str(&client.snippet(&start())).unwrap();
+            let servers = document.as_object().unwrap().values().next().unwrap();
+            assert!(servers[NAME].to_string().contains("/opt/foldspace"), "{document}");
+            assert!(!client.place().is_empty());
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! `foldspace mcp`: the server for agents and their orchestrators.
+
+mod config;
+
+use std::collections::BTreeSet;
+
+use clap::ValueEnum;
+use foldspace::{Durability, Hub, HubOptions, Isolation, McpOptions, McpServer, PodmanShellTool, ToolGroup, Tools};
+use tokio_util::sync::CancellationToken;
+
+use super::Globals;
+use super::exit::{Exit, Failure};
+use super::interrupt::Signals;
+use super::output::{self, Out};
+use super::run::MountArgs;
+use super::workspace::{self, RuleArgs, WorkspaceArgs};
+use super::{open, text};
+use config::Client;
+
+/// Serves a workspace with its tools to a client of the Model Context Protocol, on standard input and output
+///
+/// A client's session is begun at its first call that needs one, and called after the client; --session
+/// names one that goes on, or begins. When the client goes, so does a container; the files stay.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  foldspace mcp --print-config claude --backend podman
+  foldspace mcp --backend podman --mount ./project
+  foldspace mcp --session nightly --isolation fork --tools files,shell,sessions")]
+pub(super) struct Mcp {
+    /// Goes on with the session of that name, or begins it; else each client has a new one
+    #[arg(long, value_name = "NAME")]
+    session: Option<String>,
+    /// How much of that session the client has: itself, or a child of its own [default: shared]
+    #[arg(long, value_name = "HOW", requires = "session")]
+    isolation: Option<How>,
+    /// Under which name the client works [default: what it calls itself]
+    #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
+    agent: Option<String>,
+    /// The tools that are offered: files, shell, python, podman_shell, sessions, or all
+    #[arg(long, value_name = "GROUP", value_delimiter = ',', default_value = "files,shell,python", value_parser = group)]
+    tools: Vec<Groups>,
+    /// Prints what to write into the configuration of that client, with the other options as they are given
+    #[arg(long, value_name = "CLIENT")]
+    print_config: Option<Client>,
+    #[command(flatten)]
+    mounts: MountArgs,
+    #[command(flatten)]
+    workspace: WorkspaceArgs,
+    #[command(flatten)]
+    rules: RuleArgs,
+}
+
+/// How much of a session a client has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum How {
+    /// The session itself
+    Shared,
+    /// Its past, with the files as they are
+    Fork,
+    /// Its mounts, copied afresh
+    Full,
+}
+
+/// A group of tools, or all of them.
+#[derive(Debug, Clone, Copy)]
+struct Groups(Option<ToolGroup>);
+
+fn group(text: &str) -> Result<Groups, String> {
+    match text {
+        "all" => Ok(Groups(None)),
+        name => {
+            name.parse().map(|group| Groups(Some(group))).map_err(|error: foldspace::UnknownGroup| error.to_string())
+        }
+    }
+}
+
+impl Mcp {
+    pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        if let Some(client) = self.print_config {
+            return config::print(client, globals, out);
+        }
+        let mounts = self.mounts.chosen()?;
+        let options = McpOptions {
+            session: self.session.clone(),
+            isolation: self.isolation.map(|how| match how {
+                How::Shared => Isolation::Shared,
+                How::Fork => Isolation::Fork,
+                How::Full => Isolation::Full,
+            }),
+            agent: self.agent.clone(),
+            workspace: self.workspace.spec()?,
+            mounts: mounts.specs,
+            groups: self.groups(),
+            rules: self.rules.unasked(),
+        };
+        let opened = open::writing(globals, Durability::default())?;
+        let hub_options = HubOptions {
+            tools: offered(&options.groups)?.into(),
+            rules: options.rules.clone(),
+            roots: mounts.roots,
+            progress: Some(std::sync::Arc::new(output::progress)),
+            ..HubOptions::new(open::directory(globals)?)
+        };
+        let hub = Hub::new(opened.sessions.clone(), hub_options);
+        let served = super::block_on(serve(&McpServer::new(hub.clone(), options), &hub))?;
+        served.map_err(|error| Failure::new(Exit::Failed, text::one_line(&error.to_string(), 1000)))?;
+        Ok(Exit::Ok)
+    }
+
+    fn groups(&self) -> BTreeSet<ToolGroup> {
+        let chosen = self.tools.iter().flat_map(|groups| match groups.0 {
+            Some(group) => vec![group],
+            None => ToolGroup::ALL.to_vec(),
+        });
+        chosen.collect()
+    }
+}
+
+/// The workspace's tools that are offered, so that no others are spoken of.
+fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
+    let all = Tools::standard().with(PodmanShellTool);
+    let all = all.map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+    let wanted = |name: &&str| ToolGroup::of(name).is_none_or(|group| groups.contains(&group));
+    Ok(all.only(&all.names().filter(wanted).map(str::to_owned).collect()))
+}
+
+/// Serves until the client says no more, or the program is told to end.
+async fn serve(server: &McpServer, hub: &Hub) -> Result<(), foldspace::McpError> {
+    let end = CancellationToken::new();
+    let ending = end.clone();
+    let watch = tokio::spawn(async move {
+        Signals::listen().next().await;
+        ending.cancel();
+    });
+    let served = server.serve_standard_streams(end).await;
+    watch.abort();
+    hub.close().await;
+    served
+}

@@ -1,0 +1,55 @@
+//! Calls for sessions whose workspace another process has.
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::store::LeaseHolder;
+use crate::tools::{ShellRules, ToolCall, ToolOutcome};
+
+/// What another process could not do, or does not want to.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ForwardError {
+    /// Nobody is there any more. Nothing was done.
+    #[error("{0} is gone")]
+    Gone(String),
+    /// It ended while it was at work: what was to be done is interrupted, or done and not told.
+    #[error("{holder} ended, or let go, before it answered ({reason}); what became of it is in the session's log")]
+    Lost {
+        /// Who it was.
+        holder: String,
+        /// What happened to the connection.
+        reason: String,
+    },
+    /// It says no.
+    #[error("{message}")]
+    Refused {
+        /// Its words.
+        message: String,
+        /// What it says a person can do about it.
+        hint: Option<String>,
+    },
+}
+
+/// A future of one who forwards.
+pub type Forwarding<'a, T> = Pin<Box<dyn Future<Output = Result<T, ForwardError>> + Send + 'a>>;
+
+/// Has work done by the process that has a session's workspace.
+///
+/// What a call's command prints is shown to those who watch the session in this process, as if it ran here; its
+/// questions are asked of the asker of `rules`.
+pub trait Forward: Send + Sync + 'static {
+    /// Makes a call; `begun` is told its name once it has one. Dropping the future takes the call back.
+    fn call<'a>(
+        &'a self,
+        holder: &'a LeaseHolder,
+        session: &'a Session,
+        call: ToolCall,
+        rules: &'a ShellRules,
+        begun: Box<dyn FnOnce(Seq) + Send + 'a>,
+    ) -> Forwarding<'a, ToolOutcome>;
+
+    /// The text about the session's workspace for a model.
+    fn section<'a>(&'a self, holder: &'a LeaseHolder, session: &'a Session) -> Forwarding<'a, String>;
+}

@@ -1,0 +1,150 @@
+//! The person behind a client, who is asked whether a command may run.
+
+use std::collections::BTreeMap;
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientResult, ConstTitle, ElicitRequest, ElicitRequestParams, ElicitResult, ElicitationAction, ElicitationSchema,
+    EnumSchema, InputRequest, InputRequests, InputResponses, PrimitiveSchemaDefinition, ServerRequest,
+    SingleSelectEnumSchema, TitledSingleSelectEnumSchema,
+};
+use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RequestHandle};
+use tokio::sync::{mpsc, oneshot};
+
+use super::names::shown;
+use crate::tools::{Answer, Asker, Asking, CommandQuestion};
+
+/// Characters of a command that a person is shown.
+const SHOWN: usize = 4000;
+/// What the one question of a round is called.
+const KEY: &str = "allow";
+
+/// A question on its way to a person.
+pub(super) struct Question {
+    question: CommandQuestion,
+    reply: oneshot::Sender<Answer>,
+}
+
+/// Hands questions to who speaks with the client.
+pub(super) struct AsksClient(pub(super) mpsc::Sender<Question>);
+
+impl Asker for AsksClient {
+    fn ask(&self, question: CommandQuestion) -> Asking {
+        let to_client = self.0.clone();
+        Box::pin(async move {
+            let (reply, answer) = oneshot::channel();
+            let unasked = || Answer::Refuse("the client that was to be asked is gone".to_owned());
+            if to_client.send(Question { question, reply }).await.is_err() {
+                return unasked();
+            }
+            answer.await.unwrap_or_else(|_| unasked())
+        })
+    }
+}
+
+/// Whether the client can show a person a form.
+pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
+    let elicitation = context.client_capabilities().and_then(|can| can.elicitation);
+    elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
+}
+
+impl Question {
+    /// Asks by a request of its own; none when the call does not wait any more.
+    pub(super) async fn ask(&mut self, peer: &Peer<RoleServer>) -> Option<Answer> {
+        let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form()));
+        let asked = tokio::select! {
+            asked = ask(peer, request) => asked,
+            () = self.reply.closed() => return None,
+        };
+        Some(asked.unwrap_or_else(|error| Answer::Refuse(format!("the person could not be asked: {error}"))))
+    }
+
+    /// Tells the call what was said. It may have ended meanwhile.
+    pub(super) fn answer(self, answer: Answer) {
+        drop(self.reply.send(answer));
+    }
+
+    /// What a client is to ask before it makes the same request again.
+    pub(super) fn as_input(&self) -> InputRequests {
+        BTreeMap::from([(KEY.to_owned(), InputRequest::Elicitation(ElicitRequest::new(self.form())))])
+    }
+
+    /// Takes what the client brought with the request made again.
+    pub(super) fn answer_with(self, responses: Option<InputResponses>) {
+        let given = responses.and_then(|mut responses| responses.remove(KEY));
+        let answer = match given.map(serde_json::from_value::<ElicitResult>) {
+            Some(Ok(result)) => answer_of(&result),
+            Some(Err(error)) => Answer::Refuse(format!("the answer could not be read: {error}")),
+            None => Answer::Refuse("the client gave no answer".to_owned()),
+        };
+        self.answer(answer);
+    }
+
+    fn form(&self) -> ElicitRequestParams {
+        let programs = shown(&self.question.programs.join(", "), 200);
+        let choices = [
+            ("once", "Allow it this once".to_owned()),
+            ("session", format!("Allow {programs} for this session")),
+            ("deny", "Do not run it".to_owned()),
+        ];
+        let choices = choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect();
+        let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(TitledSingleSelectEnumSchema::new(choices)));
+        let properties = BTreeMap::from([("answer".to_owned(), PrimitiveSchemaDefinition::Enum(choice))]);
+        let requested_schema = ElicitationSchema::new(properties).with_required(vec!["answer".to_owned()]);
+        ElicitRequestParams::FormElicitationParams { meta: None, message: self.words(), requested_schema }
+    }
+
+    fn words(&self) -> String {
+        let CommandQuestion { session, agent, command, env, stdin, .. } = &self.question;
+        let who = if agent.is_empty() { "The agent" } else { agent.as_str() };
+        let mut words = format!("{} wants to run, in session {}:\n", shown(who, 80), shown(session, 80));
+        words.push_str(&shown(&command.to_string(), SHOWN));
+        for (name, value) in env {
+            words.push_str(&format!("\nwith {}", shown(&format!("{name}={value}"), 300)));
+        }
+        if !stdin.is_empty() {
+            words.push_str(&format!("\nwith the standard input: {}", shown(&String::from_utf8_lossy(stdin), 1000)));
+        }
+        words
+    }
+}
+
+/// Takes a request back that nobody waits for any more.
+struct Withdrawn(Option<RequestHandle<RoleServer>>);
+
+impl Drop for Withdrawn {
+    fn drop(&mut self) {
+        if let (Some(handle), Ok(runtime)) = (self.0.take(), tokio::runtime::Handle::try_current()) {
+            runtime.spawn(handle.cancel(Some("the call does not wait for the answer any more".to_owned())));
+        }
+    }
+}
+
+async fn ask(peer: &Peer<RoleServer>, request: ServerRequest) -> Result<Answer, String> {
+    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+    let mut open = Withdrawn(Some(sent.map_err(|error| error.to_string())?));
+    let answered = match &mut open.0 {
+        Some(handle) => (&mut handle.rx).await,
+        None => return Err("there is no request".to_owned()),
+    };
+    open.0 = None;
+    match answered {
+        Ok(Ok(ClientResult::ElicitResult(result))) => Ok(answer_of(&result)),
+        Ok(Ok(_)) => Err("the client answered something else".to_owned()),
+        Ok(Err(error)) => Err(shown(&error.to_string(), 300)),
+        Err(_) => Err("the client is gone".to_owned()),
+    }
+}
+
+fn answer_of(result: &ElicitResult) -> Answer {
+    let chosen = result.content.as_ref().and_then(|content| content.get("answer")?.as_str());
+    match (&result.action, chosen) {
+        (ElicitationAction::Accept, Some("once")) => Answer::Once,
+        (ElicitationAction::Accept, Some("session")) => Answer::Session,
+        (ElicitationAction::Accept, Some("deny")) | (ElicitationAction::Decline, _) => {
+            Answer::Refuse("the person said no".to_owned())
+        }
+        (ElicitationAction::Accept, _) => Answer::Refuse("the person gave no clear answer".to_owned()),
+        _ => Answer::Refuse("the person did not answer".to_owned()),
+    }
+}

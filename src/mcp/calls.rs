@@ -1,0 +1,245 @@
+//! Calls of a workspace's tools: with progress, questions and an end that the client may wish for.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData, InputRequiredResult,
+    InputResponses, ProtocolVersion,
+};
+use rmcp::service::RequestContext;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::ToolGroup;
+use super::asking::{AsksClient, Question, can_ask};
+use super::client::{Client, Joined};
+use super::parked::Waiting;
+use super::progress::Progress;
+use crate::engine::recorded::Seq;
+use crate::hub::{HubError, OpenSession};
+use crate::tools::{ShellRules, ToolCall, ToolOutcome};
+
+/// How long a call may take whose command a person may have to allow first. The command has a limit of its own.
+const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
+
+/// A call on its way. Dropped, it is taken back.
+pub(super) struct Running {
+    pub(super) tool: String,
+    outcome: JoinHandle<Result<ToolOutcome, HubError>>,
+    questions: mpsc::Receiver<Question>,
+    /// Cancels the call.
+    cancel: CancellationToken,
+    _taken_back: DropGuard,
+    position: Arc<OnceLock<Seq>>,
+}
+
+impl Running {
+    /// Begins a call whose questions go to the client.
+    fn begin(client: &Client, open: OpenSession, tool: &str, params: Value) -> Self {
+        let cancel = client.gone.child_token();
+        let mut call = ToolCall::new(tool, params);
+        call.cancel = cancel.clone();
+        call.limit = Some(ASKING_MAX);
+        let position = Arc::new(OnceLock::new());
+        let cell = Arc::clone(&position);
+        let (_, questions) = mpsc::channel(1);
+        let begun = move |seq| {
+            // Where another process takes over, the call is made anew, and has a name already.
+            let _ = cell.set(seq);
+        };
+        let outcome = tokio::spawn(async move { open.call_telling(call, begun).await });
+        let taken_back = cancel.clone().drop_guard();
+        Self { tool: tool.to_owned(), outcome, questions, cancel, _taken_back: taken_back, position }
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.outcome.is_finished()
+    }
+}
+
+/// Calls a workspace's tool, or goes on with a call that waited for an answer.
+pub(super) async fn call(
+    client: &Client,
+    request: CallToolRequestParams,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    if let Some(handle) = &request.request_state {
+        let Some(waiting) = client.shared.parked.take(handle, &request.name) else {
+            let what = "the call that waited for this answer has ended; make it again without requestState";
+            return Err(ErrorData::invalid_params(what, None));
+        };
+        return go_on(client, waiting, request.input_responses, context).await;
+    }
+    let joined = match client.joined(context).await {
+        Ok(joined) => joined,
+        Err(error) => return Ok(failed(&error).into()),
+    };
+    let params = Value::Object(request.arguments.unwrap_or_default());
+    match ToolGroup::of(&request.name) {
+        Some(ToolGroup::Files | ToolGroup::Sessions) => look(joined, &request.name, params, context).await,
+        Some(ToolGroup::Shell | ToolGroup::Python | ToolGroup::PodmanShell) | None => {
+            match begin(client, joined, &request.name, params, context) {
+                Ok(running) => follow(client, running, context).await,
+                Err(error) => Ok(failed(&error).into()),
+            }
+        }
+    }
+}
+
+/// Calls a tool that runs no command. It is soon done, also for a client that is gone.
+async fn look(
+    joined: &Joined,
+    tool: &str,
+    params: Value,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    let call = ToolCall::new(tool, params);
+    let cancel = call.cancel.clone();
+    let mut work = std::pin::pin!(joined.open.call(call));
+    let outcome = tokio::select! {
+        outcome = &mut work => outcome,
+        () = context.ct.cancelled() => {
+            cancel.cancel();
+            work.await
+        }
+    };
+    Ok(told(outcome).into())
+}
+
+fn begin(
+    client: &Client,
+    joined: &Joined,
+    tool: &str,
+    params: Value,
+    context: &RequestContext<RoleServer>,
+) -> Result<Running, HubError> {
+    let rules = &client.options().rules;
+    if !can_ask(context) {
+        let open = joined.open.ruled(rules.clone())?;
+        return Ok(Running::begin(client, open, tool, params));
+    }
+    let (asks, questions) = mpsc::channel(1);
+    let rules = ShellRules { asker: Some(Arc::new(AsksClient(asks))), ..rules.clone() };
+    let running = Running::begin(client, joined.open.ruled(rules)?, tool, params);
+    Ok(Running { questions, ..running })
+}
+
+/// Goes on with a call whose question is answered now.
+async fn go_on(
+    client: &Client,
+    waiting: Waiting,
+    responses: Option<InputResponses>,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    waiting.question.answer_with(responses);
+    follow(client, waiting.running, context).await
+}
+
+/// Follows a call to its end, or to a question that the client has to come back with.
+async fn follow(
+    client: &Client,
+    mut running: Running,
+    context: &RequestContext<RoleServer>,
+) -> Result<CallToolResponse, ErrorData> {
+    let mut progress = match (context.meta.get_progress_token(), client.known()) {
+        (Some(token), Some(session)) => Some(Progress::new(&context.peer, token, &session, &running.position)),
+        _ => None,
+    };
+    let mut unanswered = None;
+    loop {
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled(), if !running.cancel.is_cancelled() => running.cancel.cancel(),
+            outcome = &mut running.outcome => {
+                if let Some(progress) = &mut progress {
+                    progress.end().await;
+                }
+                return Ok(match outcome {
+                    Ok(outcome) => told(outcome),
+                    Err(_) => failed(&"the call was stopped: foldspace is ending"),
+                }
+                .into());
+            }
+            Some(question) = running.questions.recv(), if unanswered.is_none() => {
+                if comes_back(context) {
+                    return Ok(park(client, running, question).into());
+                }
+                unanswered = put(client, &running, question, context).await;
+            }
+            () = due(&mut progress) => {
+                if let Some(progress) = &mut progress {
+                    progress.tell().await;
+                }
+            }
+        }
+    }
+}
+
+/// Asks the person. A question that was taken back is kept until its call has ended: without it, that would be refused
+/// and not interrupted.
+async fn put(
+    client: &Client,
+    running: &Running,
+    mut question: Question,
+    context: &RequestContext<RoleServer>,
+) -> Option<Question> {
+    let answer = tokio::select! {
+        answer = question.ask(&context.peer) => answer,
+        () = context.ct.cancelled() => None,
+        () = client.gone.cancelled() => None,
+    };
+    match answer {
+        Some(answer) => question.answer(answer),
+        None => {
+            running.cancel.cancel();
+            return Some(question);
+        }
+    }
+    None
+}
+
+async fn due(progress: &mut Option<Progress>) {
+    match progress {
+        Some(progress) => progress.due().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Whether the client asks the person itself and makes the request again, as from that version on.
+fn comes_back(context: &RequestContext<RoleServer>) -> bool {
+    context
+        .protocol_version()
+        .is_some_and(|version| !version.has_initialize() && version >= ProtocolVersion::V_2026_07_28)
+}
+
+fn park(client: &Client, running: Running, question: Question) -> InputRequiredResult {
+    let requests = question.as_input();
+    let clock = client.hub().sessions().clock();
+    let handle = client.shared.parked.keep(Waiting { running, question }, clock.as_ref());
+    InputRequiredResult::new(Some(requests), Some(handle))
+}
+
+/// A call's outcome for the client.
+fn told(outcome: Result<ToolOutcome, HubError>) -> CallToolResult {
+    match outcome {
+        Ok(outcome) if outcome.is_ok() => succeeded(outcome.text, outcome.result),
+        Ok(outcome) => failed(&outcome.text),
+        Err(error) => failed(&error),
+    }
+}
+
+/// A success as text and as data.
+pub(super) fn succeeded(text: String, result: Value) -> CallToolResult {
+    let mut told = CallToolResult::success(vec![ContentBlock::text(text)]);
+    told.structured_content = Some(result);
+    told
+}
+
+/// A failure that the model is told of.
+pub(super) fn failed(what: &impl std::fmt::Display) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(what.to_string())])
+}

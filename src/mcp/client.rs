@@ -1,0 +1,248 @@
+//! A client, and the session in which it works once it needs one.
+
+use std::sync::{Arc, OnceLock};
+
+use rmcp::RoleServer;
+use rmcp::service::RequestContext;
+use tokio::sync::{Notify, OnceCell};
+use tokio_util::sync::CancellationToken;
+
+use super::McpOptions;
+use super::names::{self, AgentName, Agents};
+use super::parked::Parked;
+use super::watching::Watching;
+use crate::backends::WorkspaceSpec;
+use crate::engine::children::NewChild;
+use crate::engine::event::Isolation;
+use crate::engine::id::SessionId;
+use crate::engine::session::Session;
+use crate::engine::sessions::{SessionError, name_of};
+use crate::hub::{Hub, HubError, OpenSession};
+
+/// Digits from which on a text counts as the beginning of an id rather than a name.
+const ID_DIGITS: usize = 8;
+
+/// What the clients of a server have in common.
+pub(super) struct Shared {
+    pub(super) hub: Hub,
+    pub(super) options: McpOptions,
+    pub(super) agents: Arc<Agents>,
+    pub(super) parked: Parked,
+}
+
+/// A client.
+pub(super) struct Client {
+    pub(super) shared: Arc<Shared>,
+    /// The session that it asked for itself.
+    wanted: OnceLock<String>,
+    joined: OnceCell<Joined>,
+    /// What it is told of when it changes.
+    pub(super) watching: Watching,
+    /// Is told when it has a session.
+    pub(super) arrived: Notify,
+    /// It is not there any more.
+    pub(super) gone: CancellationToken,
+}
+
+/// The session in which a client works.
+pub(super) struct Joined {
+    /// Its workspace, under the client's agent.
+    pub(super) open: OpenSession,
+    _agent: AgentName,
+}
+
+/// Why a client has no session.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum JoinError {
+    /// It can't be begun, or not be opened.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// It began with another workspace than is asked for.
+    #[error(
+        "session {name} began with another workspace, on {backend}; go on with it without --backend and what belongs to it, or name another session"
+    )]
+    OtherWorkspace {
+        /// The session.
+        name: String,
+        /// Where its workspace is.
+        backend: String,
+    },
+}
+
+impl From<SessionError> for JoinError {
+    fn from(error: SessionError) -> Self {
+        Self::Hub(error.into())
+    }
+}
+
+impl Client {
+    pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            wanted: OnceLock::new(),
+            joined: OnceCell::new(),
+            watching: Watching::default(),
+            arrived: Notify::new(),
+            gone: CancellationToken::new(),
+        })
+    }
+
+    pub(super) fn hub(&self) -> &Hub {
+        &self.shared.hub
+    }
+
+    pub(super) fn options(&self) -> &McpOptions {
+        &self.shared.options
+    }
+
+    /// The session by the name that somebody chose for it.
+    fn chosen(&self) -> Option<&str> {
+        self.options().session.as_deref().or(self.wanted.get().map(String::as_str))
+    }
+
+    /// Asks for a session by its name. What was asked for first counts.
+    pub(super) fn ask_for(&self, session: String) {
+        drop(self.wanted.set(session));
+    }
+
+    /// Its session; where it has none yet, that is begun, or joined.
+    pub(super) async fn joined(&self, context: &RequestContext<RoleServer>) -> Result<&Joined, JoinError> {
+        self.joined
+            .get_or_try_init(|| async {
+                let client = context.client_info().map_or_else(|| "mcp".to_owned(), |info| info.name);
+                let open = self.join(&client).await?;
+                let wanted = self.options().agent.as_deref().unwrap_or(&client);
+                let agent = self.shared.agents.take(open.session().id(), wanted);
+                let open = open.by(agent.as_str());
+                self.watching.has_joined(open.session(), &context.peer);
+                self.arrived.notify_waiters();
+                Ok(Joined { open, _agent: agent })
+            })
+            .await
+    }
+
+    async fn join(&self, client: &str) -> Result<OpenSession, JoinError> {
+        let Some(name) = self.chosen() else { return self.begin_own(client).await };
+        let Some(id) = self.find(name)? else {
+            return match self.options().isolation {
+                None | Some(Isolation::Shared) => self.begin_named(name).await,
+                // There is nothing of which it could be a child.
+                Some(_) => Err(SessionError::NotFound { wanted: name.to_owned() }.into()),
+            };
+        };
+        match self.options().isolation {
+            None | Some(Isolation::Shared) => {
+                self.check_same(&self.hub().sessions().session(id)?)?;
+                Ok(self.hub().open(id).await?)
+            }
+            Some(isolation) => Ok(self.hub().start_child(id, NewChild::new(isolation)).await?),
+        }
+    }
+
+    /// Begins a session that is called after the client.
+    async fn begin_own(&self, client: &str) -> Result<OpenSession, JoinError> {
+        let taken: Vec<String> = self.hub().sessions().list()?.iter().map(name_of).collect();
+        let wanted = names::for_session(client);
+        for name in names::numbered(&wanted).filter(|name| !taken.contains(name)) {
+            match self.create(name).await {
+                // Somebody was faster.
+                Err(HubError::Session(SessionError::NameTaken { .. })) => {}
+                other => return Ok(other?),
+            }
+        }
+        Err(HubError::Ending.into())
+    }
+
+    async fn begin_named(&self, name: &str) -> Result<OpenSession, JoinError> {
+        match self.create(name.to_owned()).await {
+            Err(HubError::Session(SessionError::NameTaken { .. })) => {
+                let id = self.hub().sessions().find(name)?.id;
+                Ok(self.hub().open(id).await?)
+            }
+            other => Ok(other?),
+        }
+    }
+
+    async fn create(&self, name: String) -> Result<OpenSession, HubError> {
+        let spec = self.options().workspace.clone().unwrap_or_default();
+        self.hub().create(Some(name), &spec, &self.options().mounts).await
+    }
+
+    /// The session of that name or id; a few digits are rather the name of a new one.
+    fn find(&self, wanted: &str) -> Result<Option<SessionId>, SessionError> {
+        match self.hub().sessions().find(wanted) {
+            Ok(entry) if name_of(&entry) == wanted || wanted.len() >= ID_DIGITS => Ok(Some(entry.id)),
+            Ok(_) | Err(SessionError::NotFound { .. }) => Ok(None),
+            Err(SessionError::Ambiguous { .. }) if wanted.len() < ID_DIGITS => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A session keeps the workspace that it began with.
+    fn check_same(&self, session: &Session) -> Result<(), JoinError> {
+        let (Some(spec), Some(started)) = (&self.options().workspace, session.started()) else { return Ok(()) };
+        if started.backend == spec.backend_name() && started.options == spec.options() {
+            return Ok(());
+        }
+        Err(JoinError::OtherWorkspace { name: session.name().to_owned(), backend: session.backend().to_owned() })
+    }
+
+    /// Its session, if it has one, or one is there that it would go on with. Nothing is begun or opened.
+    pub(super) fn known(&self) -> Option<Session> {
+        if let Some(joined) = self.joined.get() {
+            return Some(joined.open.session().clone());
+        }
+        if matches!(self.options().isolation, Some(Isolation::Fork | Isolation::Full)) {
+            return None;
+        }
+        let id = self.find(self.chosen()?).ok().flatten()?;
+        self.hub().sessions().session(id).ok()
+    }
+
+    /// Where the commands of its session run, or would run.
+    pub(super) fn workspace(&self) -> WorkspaceSpec {
+        let session = self.known();
+        let started = session.as_ref().and_then(Session::started);
+        let recorded = started.and_then(|started| WorkspaceSpec::of_session(started).ok());
+        recorded.or_else(|| self.options().workspace.clone()).unwrap_or_default()
+    }
+
+    /// A session that it may look at, by name or by the beginning of its id; its own when nothing is said.
+    pub(super) async fn session(
+        &self,
+        wanted: Option<&str>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<Session, JoinError> {
+        let Some(wanted) = wanted else { return Ok(self.joined(context).await?.open.session().clone()) };
+        if let Some(own) = self.known()
+            && (own.name() == wanted || own.id().to_string() == wanted)
+        {
+            return Ok(own);
+        }
+        if !self.options().reaches_all() {
+            return Err(SessionError::NotFound { wanted: names::shown(wanted, 80) }.into());
+        }
+        let entry = self.hub().sessions().find(wanted)?;
+        Ok(self.hub().sessions().session(entry.id)?)
+    }
+
+    /// The same with its workspace, to work in.
+    pub(super) async fn open(
+        &self,
+        wanted: Option<&str>,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<OpenSession, JoinError> {
+        let own = self.joined(context).await?;
+        let session = self.session(wanted, context).await?;
+        if session.id() == own.open.session().id() {
+            return Ok(own.open.clone());
+        }
+        Ok(self.hub().open(session.id()).await?.by(own.open.session().agent()))
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.gone.cancel();
+    }
+}

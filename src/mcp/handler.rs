@@ -1,0 +1,264 @@
+//! What a client asks, and who answers.
+
+use std::sync::Arc;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
+    ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
+    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
+    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+};
+use rmcp::service::{RequestContext, SubscriptionContext};
+use rmcp::{RoleServer, ServerHandler};
+
+use super::client::Client;
+use super::names::shown;
+use super::resources::{self, Address};
+use super::stateless::Stateless;
+use super::watching::{Told, WatchError, Watching};
+use super::{calls, instructions, offer, orchestrate};
+
+/// The prompt that describes the workspace.
+const WORKSPACE: &str = "workspace";
+
+/// Answers a client.
+pub(super) struct Handler {
+    /// The client that speaks here, unless each request brings its own name.
+    own: Arc<Client>,
+    stateless: Option<Arc<Stateless>>,
+}
+
+impl Handler {
+    pub(super) fn new(own: Arc<Client>, stateless: Option<Arc<Stateless>>) -> Self {
+        Self { own, stateless }
+    }
+
+    fn client(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Client>, ErrorData> {
+        match &self.stateless {
+            Some(stateless) => stateless.client(context, &self.own),
+            None => Ok(Arc::clone(&self.own)),
+        }
+    }
+}
+
+/// Whether the client keeps a connection on which it can be told of things at any time.
+fn is_connected(context: &RequestContext<RoleServer>) -> bool {
+    context.protocol_version().is_none_or(|version| version.has_initialize())
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let capabilities = ServerCapabilities::builder()
+            .enable_tools()
+            .enable_prompts()
+            .enable_completions()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_resources_list_changed()
+            .build();
+        let program = Implementation::new("foldspace", env!("CARGO_PKG_VERSION")).with_title("foldspace");
+        ServerConfig::new(capabilities).with_server_info(program).with_instructions(instructions::of(&self.own))
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(offer::tools(&*self.client(&context)?)))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        offer::tools(&self.own).into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let client = self.client(&context)?;
+        if offer::has(&client, &request.name) {
+            return calls::call(&client, request, &context).await;
+        }
+        match orchestrate::call(&client, &request, &context).await {
+            Some(result) => Ok(result.into()),
+            None => {
+                let known: Vec<_> = offer::tools(&client).into_iter().map(|tool| tool.name).collect();
+                let what = format!("there is no tool {}; there are {}", shown(&request.name, 80), known.join(", "));
+                Err(ErrorData::invalid_params(what, None))
+            }
+        }
+    }
+
+    async fn list_resources(
+        &self,
+        request: Option<PaginatedRequestParams>,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        let client = self.client(&context)?;
+        if is_connected(&context) {
+            let told = Told::Peer(context.peer.clone());
+            client.watching.has_listed(client.known().as_ref(), &told).map_err(refused)?;
+        }
+        resources::list(&client, request)
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(resources::templates())
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        Ok(resources::read(&*self.client(&context)?, &request.uri, &context).await?.into())
+    }
+
+    async fn complete(
+        &self,
+        request: CompleteRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CompleteResult, ErrorData> {
+        Ok(CompleteResult::new(resources::complete(&*self.client(&context)?, &request)))
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let client = self.client(&context)?;
+        let told = Told::Peer(context.peer.clone());
+        watch(&client, &client.watching, &request.uri, &told, &context).await
+    }
+
+    async fn unsubscribe(
+        &self,
+        request: UnsubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.client(&context)?.watching.forget(&request.uri);
+        Ok(())
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let mut accepted = requested.clone();
+        accepted.resource_subscriptions = requested
+            .resource_subscriptions
+            .as_ref()
+            .map(|uris| uris.iter().filter(|uri| Address::parse(uri).is_ok()).cloned().collect());
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let request = context.request_context();
+        let client = self.client(request)?;
+        let (watching, told) = (Watching::default(), Told::Sink(context.sink().clone()));
+        for uri in context.accepted().resource_subscriptions.iter().flatten() {
+            watch(&client, &watching, uri, &told, request).await?;
+        }
+        let watches_list = context.accepted().resources_list_changed == Some(true);
+        loop {
+            let mut arrived = std::pin::pin!(client.arrived.notified());
+            // Before it is looked whether it has a session, so that it can't come unseen.
+            arrived.as_mut().enable();
+            let known = client.known();
+            if watches_list {
+                watching.has_listed(known.as_ref(), &told).map_err(refused)?;
+            }
+            tokio::select! {
+                () = context.cancelled() => return Ok(()),
+                () = client.gone.cancelled() => return Ok(()),
+                // What there is to list is another thing then.
+                () = arrived, if watches_list && known.is_none() => {
+                    drop(context.sink().notify_resource_list_changed().await);
+                }
+            }
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        let words = "What the workspace is, its tools and limits, and what was copied into it";
+        let prompt = Prompt::new(WORKSPACE, Some(words), None).with_title("The workspace");
+        Ok(ListPromptsResult::with_all_items(vec![prompt]))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        if request.name != WORKSPACE {
+            let what = format!("there is no prompt {}; there is {WORKSPACE}", shown(&request.name, 80));
+            return Err(ErrorData::invalid_params(what, None));
+        }
+        let client = self.client(&context)?;
+        let section = client.joined(&context).await?.open.section().await;
+        let section = section.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
+        let message = PromptMessage::new_text(Role::User, section);
+        Ok(GetPromptResult::new(vec![message]).with_description("The workspace as it is now").into())
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _: RequestContext<RoleServer>,
+    ) -> Result<CustomResult, ErrorData> {
+        let method = request.method.as_str();
+        if KNOWN.contains(&method) {
+            let what = format!("the parameters of {method} are not as the protocol has them");
+            return Err(ErrorData::invalid_params(what, None));
+        }
+        Err(ErrorData::new(ErrorCode::METHOD_NOT_FOUND, format!("there is no method {}", shown(method, 80)), None))
+    }
+}
+
+/// Methods that there are: a request of one that is taken for something else has parameters that do not fit.
+const KNOWN: [&str; 15] = [
+    "initialize",
+    "ping",
+    "server/discover",
+    "completion/complete",
+    "logging/setLevel",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/subscribe",
+    "resources/templates/list",
+    "resources/unsubscribe",
+    "subscriptions/listen",
+    "tools/call",
+    "tools/list",
+];
+
+async fn watch(
+    client: &Client,
+    watching: &Watching,
+    uri: &str,
+    told: &Told,
+    context: &RequestContext<RoleServer>,
+) -> Result<(), ErrorData> {
+    let address = Address::parse(uri).map_err(|error| ErrorData::resource_not_found(error.to_string(), None))?;
+    let session = client.session(Some(&address.session), context).await;
+    let session = session.map_err(|error| ErrorData::resource_not_found(error.to_string(), None))?;
+    watching.watch(&session, &address, uri, told).map_err(refused)
+}
+
+fn refused(error: WatchError) -> ErrorData {
+    match error {
+        WatchError::TooMany => ErrorData::invalid_params(error.to_string(), None),
+        WatchError::Session(_) => ErrorData::internal_error(error.to_string(), None),
+    }
+}

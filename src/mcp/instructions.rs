@@ -1,0 +1,45 @@
+//! What a client is told of the server before anything is begun.
+
+use super::ToolGroup;
+use super::client::Client;
+use crate::backends::WorkspaceSpec;
+
+/// A few words for the model. What is there already is not known by then: the prompt has that.
+pub(super) fn of(client: &Client) -> String {
+    let mut text =
+        "The tools work on the files of one workspace; paths are relative to its root. Every call is recorded, \
+                    with what it changed."
+            .to_owned();
+    let groups = &client.options().groups;
+    if groups.contains(&ToolGroup::Shell) || groups.contains(&ToolGroup::Python) {
+        text.push(' ');
+        text.push_str(&commands(&client.workspace()));
+    }
+    if client.options().reaches_all() {
+        text.push_str(
+            " The tools whose names begin with session_ look at sessions at any position of their history, fork them, \
+             merge forks back, take them back, and find the change that broke something.",
+        );
+    }
+    text.push_str(" The prompt `workspace` describes it, with what was copied into it.");
+    text
+}
+
+fn commands(spec: &WorkspaceSpec) -> String {
+    match spec {
+        WorkspaceSpec::Memory => "Commands can't be run here; there are files only.".to_owned(),
+        WorkspaceSpec::Mock(_) => "Commands are answered from a list; nothing is run.".to_owned(),
+        WorkspaceSpec::Host(_) => {
+            "Commands run on this machine, in the workspace's directory, and are not sandboxed; one may take 120 seconds \
+             at most."
+                .to_owned()
+        }
+        WorkspaceSpec::Podman(options) => {
+            let network = if options.network { "with" } else { "without" };
+            format!(
+                "Commands run in an isolated Linux container {network} network; one may take 120 seconds at most, and \
+                 nothing that it starts lives on after it."
+            )
+        }
+    }
+}

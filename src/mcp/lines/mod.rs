@@ -1,0 +1,269 @@
+//! Messages as lines: what a client says on standard input, and what it is told on standard output.
+//!
+//! What is kept in memory is bounded whatever the client does. Of requests only so many are under way at once; more
+//! wait, and when too much waits nothing more is read. What is no request goes past those that wait: a cancellation, or
+//! a person's answer, may be what the requests under way wait for.
+
+mod reader;
+mod under_way;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetMeta, JsonRpcMessage, ProtocolVersion,
+    RequestId,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::MESSAGE_MAX;
+use reader::{Line, LineReader};
+use under_way::UnderWay;
+
+/// Requests that are under way at once.
+const UNDER_WAY_MAX: usize = 64;
+/// Bytes of requests that wait.
+const WAITING_MAX: usize = 16 << 20;
+/// How long calls go on for a client that says no more, after the last one ended: one that wrote all its requests
+/// beforehand still reads.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// The lines from and to one client.
+pub(super) struct Lines<R, W> {
+    reader: LineReader<R>,
+    writer: Arc<Mutex<W>>,
+    under_way: UnderWay,
+    waiting: VecDeque<(ClientJsonRpcMessage, usize)>,
+    waiting_bytes: usize,
+    /// An answer that this gives itself. Nothing is read meanwhile, or a client could make many.
+    answering: Option<BoxFuture<'static, ()>>,
+    /// Whether the client has said how it speaks; before that there is nothing that a notification could be about.
+    has_begun: bool,
+    /// When a client that says no more is given up.
+    ends_at: Option<Instant>,
+    /// The client is gone: what it called is taken back.
+    gone: CancellationToken,
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+    pub(super) fn new(input: R, output: W, gone: CancellationToken) -> Self {
+        Self {
+            reader: LineReader::new(input, MESSAGE_MAX),
+            writer: Arc::new(Mutex::new(output)),
+            under_way: UnderWay::default(),
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            answering: None,
+            has_begun: false,
+            ends_at: None,
+            gone,
+        }
+    }
+
+    /// The next request that waits, if one may begin.
+    fn next_waiting(&mut self) -> Option<ClientJsonRpcMessage> {
+        if self.under_way.count() >= UNDER_WAY_MAX {
+            return None;
+        }
+        let (message, bytes) = self.waiting.pop_front()?;
+        self.waiting_bytes -= bytes;
+        if let JsonRpcMessage::Request(request) = &message {
+            self.under_way.begin(request.id.clone());
+        }
+        Some(message)
+    }
+
+    /// Takes up what a line says; gives what does not have to wait.
+    fn take(&mut self, line: Line) -> Option<ClientJsonRpcMessage> {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes,
+            Line::TooLong => {
+                let what = format!("a message has at most {MESSAGE_MAX} bytes; this one was not read");
+                self.refuse(None, ErrorCode::INVALID_REQUEST, &what);
+                return None;
+            }
+        };
+        let size = bytes.len();
+        match serde_json::from_slice::<ClientJsonRpcMessage>(&bytes) {
+            Ok(JsonRpcMessage::Request(request)) => {
+                if self.under_way.has(&request.id) || self.waits(&request.id) {
+                    let what = "a request with that id is under way already";
+                    self.refuse(Some(&request.id), ErrorCode::INVALID_REQUEST, what);
+                    return None;
+                }
+                self.has_begun |= begins(&request.request);
+                self.waiting.push_back((JsonRpcMessage::Request(request), size));
+                self.waiting_bytes += size;
+                None
+            }
+            Ok(_) if !self.has_begun => None,
+            Ok(message) => self.pass(message),
+            Err(_) => {
+                self.refuse_line(&bytes);
+                None
+            }
+        }
+    }
+
+    fn waits(&self, id: &RequestId) -> bool {
+        self.waiting.iter().any(|(message, _)| matches!(message, JsonRpcMessage::Request(request) if request.id == *id))
+    }
+
+    /// Passes on what is no request. A request that is taken back before it began is not answered.
+    fn pass(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+        if let JsonRpcMessage::Notification(notification) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+            && let Some(id) = &cancelled.params.request_id
+        {
+            let is_it = |(message, _): &(ClientJsonRpcMessage, usize)| matches!(message, JsonRpcMessage::Request(request) if request.id == *id);
+            if let Some(at) = self.waiting.iter().position(is_it) {
+                let bytes = self.waiting.remove(at).map_or(0, |(_, bytes)| bytes);
+                self.waiting_bytes -= bytes;
+                return None;
+            }
+            self.under_way.end(id);
+        }
+        Some(message)
+    }
+
+    /// Answers what is no message, as far as it can be answered.
+    fn refuse_line(&mut self, bytes: &[u8]) {
+        let Ok(value) = serde_json::from_slice::<Value>(bytes) else {
+            return self.refuse(None, ErrorCode::PARSE_ERROR, "this line is no JSON, or nested too deep");
+        };
+        let id = value.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
+        match &value {
+            Value::Array(_) => {
+                let what = "batches are not taken; send each message as a line of its own";
+                self.refuse(None, ErrorCode::INVALID_REQUEST, what);
+            }
+            Value::Object(fields) if id.is_some() && fields.get("method").is_some_and(Value::is_string) => {
+                self.refuse(id.as_ref(), ErrorCode::INVALID_PARAMS, "the parameters of a request are an object");
+            }
+            // A notification is never answered.
+            Value::Object(fields) if fields.contains_key("method") && !fields.contains_key("id") => {}
+            _ => {
+                let what = "this is no message of JSON-RPC 2.0 with an id that is a text or a whole number";
+                self.refuse(id.as_ref(), ErrorCode::INVALID_REQUEST, what);
+            }
+        }
+    }
+
+    fn refuse(&mut self, id: Option<&RequestId>, code: ErrorCode, what: &str) {
+        let mut answer = json!({ "jsonrpc": "2.0", "error": { "code": code, "message": what } });
+        if let Some(id) = id {
+            answer["id"] = json!(id);
+        }
+        let (writer, gone) = (Arc::clone(&self.writer), self.gone.clone());
+        self.answering = Some(
+            async move {
+                if write(&writer, &answer).await.is_err() {
+                    gone.cancel();
+                }
+            }
+            .boxed(),
+        );
+    }
+
+    /// Waits for what the client has called before it said no more; false when it is over.
+    async fn wind_up(&mut self) -> bool {
+        let ends_at = *self.ends_at.get_or_insert_with(|| Instant::now() + GRACE);
+        let is_idle = self.waiting.is_empty() && self.under_way.count() == 0;
+        if is_idle || self.gone.is_cancelled() || Instant::now() >= ends_at {
+            self.gone.cancel();
+            return false;
+        }
+        tokio::select! {
+            // One that wrote many waits for them all.
+            () = self.under_way.fewer() => self.ends_at = None,
+            () = self.gone.cancelled() => {}
+            () = tokio::time::sleep_until(ends_at) => {}
+        }
+        true
+    }
+}
+
+/// Whether a client says with this how it speaks.
+fn begins(request: &ClientRequest) -> bool {
+    let is_whole = || request.get_meta().missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+    matches!(request, ClientRequest::InitializeRequest(_)) || is_whole()
+}
+
+async fn write<W: AsyncWrite + Unpin>(writer: &Mutex<W>, message: &impl serde::Serialize) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(message)?;
+    line.push(b'\n');
+    let mut writer = writer.lock().await;
+    writer.write_all(&line).await?;
+    writer.flush().await
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let (writer, under_way, gone) = (Arc::clone(&self.writer), self.under_way.clone(), self.gone.clone());
+        async move {
+            let written = write(&writer, &item).await;
+            let answered = match &item {
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                _ => None,
+            };
+            if let Some(id) = answered {
+                under_way.end(id);
+            }
+            // Who does not read any more does not wait for a call either.
+            if written.is_err() {
+                gone.cancel();
+            }
+            written
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if let Some(answering) = &mut self.answering {
+                answering.await;
+                self.answering = None;
+            }
+            if let Some(message) = self.next_waiting() {
+                return Some(message);
+            }
+            if self.gone.is_cancelled() {
+                return None;
+            }
+            if self.reader.has_ended() {
+                match self.wind_up().await {
+                    true => continue,
+                    false => return None,
+                }
+            }
+            let line = tokio::select! {
+                line = self.reader.next(), if self.waiting_bytes < WAITING_MAX => line,
+                () = self.under_way.fewer(), if !self.waiting.is_empty() => None,
+                () = self.gone.cancelled() => None,
+            };
+            if let Some(message) = line.and_then(|line| self.take(line)) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        self.gone.cancel();
+        self.writer.lock().await.shutdown().await
+    }
+}

@@ -1,0 +1,116 @@
+//! What clients call themselves, made fit for sessions, agents and people.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::engine::commit::MAX_AGENT_BYTES;
+use crate::engine::id::SessionId;
+use crate::engine::sessions::MAX_NAME_CHARS;
+
+/// Bytes of a name that its number may take.
+const ROOM: usize = 8;
+
+/// A client's name as the beginning of a session's: lower case, with only what such a name may have.
+pub(super) fn for_session(client: &str) -> String {
+    let fits = |c: char| if c.is_ascii_alphanumeric() || "._".contains(c) { c.to_ascii_lowercase() } else { '-' };
+    let mut name = String::new();
+    for c in client.chars().take(MAX_NAME_CHARS).map(fits) {
+        if c != '-' || !name.ends_with('-') {
+            name.push(c);
+        }
+    }
+    let name = name.trim_start_matches(|c: char| !c.is_ascii_alphanumeric()).trim_end_matches(['-', '.', '_']);
+    let name: String = name.chars().take(MAX_NAME_CHARS - ROOM).collect();
+    if name.is_empty() { "mcp".to_owned() } else { name }
+}
+
+/// A client's name as an agent's: nothing that a terminal obeys, and not too long.
+fn for_agent(client: &str) -> String {
+    let mut name = shown(client, MAX_AGENT_BYTES).replace('\n', " ");
+    while name.len() > MAX_AGENT_BYTES - ROOM {
+        name.pop();
+    }
+    if name.trim().is_empty() { "mcp".to_owned() } else { name }
+}
+
+/// The name, then the name with 2, 3, ... behind it.
+pub(super) fn numbered(name: &str) -> impl Iterator<Item = String> {
+    std::iter::once(name.to_owned()).chain((2_u64..).map(move |number| format!("{name}-{number}")))
+}
+
+/// A text for people: cut, and without what could make it look like another.
+pub(super) fn shown(text: &str, chars: usize) -> String {
+    let turns =
+        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+    let fits = |c: char| if (c.is_control() && c != '\n') || turns(c) { '\u{fffd}' } else { c };
+    let mut cut: String = text.chars().take(chars).map(fits).collect();
+    if text.chars().nth(chars).is_some() {
+        cut.push('…');
+    }
+    cut
+}
+
+/// The agents that work in sessions by this server, so that no two have one name.
+#[derive(Default)]
+pub(super) struct Agents(Mutex<BTreeMap<SessionId, BTreeSet<String>>>);
+
+impl Agents {
+    /// Takes the name, or the first number of it that nobody has, until the guard is dropped.
+    pub(super) fn take(self: &Arc<Self>, session: SessionId, client: &str) -> AgentName {
+        let mut taken = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = taken.entry(session).or_default();
+        let free = numbered(&for_agent(client)).find(|name| !names.contains(name)).unwrap_or_default();
+        names.insert(free.clone());
+        AgentName { agents: Arc::clone(self), session, name: free }
+    }
+}
+
+/// A name under which somebody works in a session.
+pub(super) struct AgentName {
+    agents: Arc<Agents>,
+    session: SessionId,
+    name: String,
+}
+
+impl AgentName {
+    pub(super) fn as_str(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for AgentName {
+    fn drop(&mut self) {
+        let mut taken = self.agents.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(names) = taken.get_mut(&self.session) {
+            names.remove(&self.name);
+            if names.is_empty() {
+                taken.remove(&self.session);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_names_its_session() {
+        let names = ["Claude Code", "mcp", "  ", "../x", "Ünïcode (dev)", "a--b__"].map(for_session);
+        assert_eq!(names, ["claude-code", "mcp", "mcp", "x", "n-code-dev", "a-b"]);
+        assert_eq!(for_session(&"n".repeat(1000)).len(), MAX_NAME_CHARS - ROOM);
+    }
+
+    #[test]
+    fn agents_of_a_session_have_names_of_their_own() {
+        let (agents, session) = (Arc::new(Agents::default()), SessionId::from_bytes([1; 16]));
+        let first = agents.take(session, "cursor");
+        let second = agents.take(session, "cursor");
+        assert_eq!((first.as_str(), second.as_str()), ("cursor", "cursor-2"));
+        assert_eq!(agents.take(SessionId::from_bytes([2; 16]), "cursor").as_str(), "cursor");
+        drop(first);
+        assert_eq!(agents.take(session, "cursor").as_str(), "cursor");
+        assert_eq!(agents.take(session, "\u{1b}[31m").as_str(), "\u{fffd}[31m");
+        assert!(agents.take(session, &"é".repeat(10_000)).as_str().len() <= MAX_AGENT_BYTES);
+    }
+}

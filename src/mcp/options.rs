@@ -1,0 +1,114 @@
+//! What an MCP server offers, and how its clients come to their sessions.
+
+use std::collections::BTreeSet;
+use std::str::FromStr;
+
+use crate::backends::WorkspaceSpec;
+use crate::engine::event::Isolation;
+use crate::tools::{MountSpec, ShellRules};
+
+/// Tools that are offered together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ToolGroup {
+    /// `ls`, `read_file`, `write_file`, `edit_file`, `glob`, `grep` and `rm`.
+    Files,
+    /// `shell_execute`.
+    Shell,
+    /// `evaluate_python`.
+    Python,
+    /// `podman_shell`.
+    PodmanShell,
+    /// `session_clone`, `session_merge`, `session_log` and others, for orchestrators: they reach every session of the
+    /// store.
+    Sessions,
+}
+
+impl ToolGroup {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Files, Self::Shell, Self::Python, Self::PodmanShell, Self::Sessions];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Files => "files",
+            Self::Shell => "shell",
+            Self::Python => "python",
+            Self::PodmanShell => "podman_shell",
+            Self::Sessions => "sessions",
+        }
+    }
+
+    /// The group of a workspace's tool; none for a tool of somebody's own.
+    pub fn of(tool: &str) -> Option<Self> {
+        match tool {
+            "ls" | "read_file" | "write_file" | "edit_file" | "glob" | "grep" | "rm" => Some(Self::Files),
+            "shell_execute" => Some(Self::Shell),
+            "evaluate_python" => Some(Self::Python),
+            "podman_shell" => Some(Self::PodmanShell),
+            _ => None,
+        }
+    }
+}
+
+/// A text that names no group of tools.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no group of tools {0:?}; there are files, shell, python, podman_shell and sessions")]
+pub struct UnknownGroup(String);
+
+impl FromStr for ToolGroup {
+    type Err = UnknownGroup;
+
+    fn from_str(text: &str) -> Result<Self, UnknownGroup> {
+        let found = Self::ALL.into_iter().find(|group| group.name() == text);
+        found.ok_or_else(|| UnknownGroup(text.chars().take(80).collect()))
+    }
+}
+
+/// What an [`McpServer`](super::McpServer) offers, and how its clients come to their sessions.
+#[derive(Clone)]
+pub struct McpOptions {
+    /// The session in which all clients work: it goes on, or begins when the first of them needs it. Without a name each
+    /// client begins one of its own, which is called after the client.
+    pub session: Option<String>,
+    /// How much of that session a client has: the session itself when nothing is said, else a child of its own.
+    pub isolation: Option<Isolation>,
+    /// Under which name a client works; its own when nothing is said. Where somebody has that name in the session already
+    /// it is numbered.
+    pub agent: Option<String>,
+    /// What the workspace of a session that begins is to be; in memory when nothing is said.
+    pub workspace: Option<WorkspaceSpec>,
+    /// What is copied into it.
+    pub mounts: Vec<MountSpec>,
+    /// The tools that are offered.
+    pub groups: BTreeSet<ToolGroup>,
+    /// The rules for commands. Where a client can ask the person who uses it, that is who is asked; `asker` is for the
+    /// others.
+    pub rules: ShellRules,
+}
+
+impl Default for McpOptions {
+    /// A session in memory for each client, with the tools for files, commands and Python.
+    fn default() -> Self {
+        Self {
+            session: None,
+            isolation: None,
+            agent: None,
+            workspace: None,
+            mounts: Vec::new(),
+            groups: BTreeSet::from([ToolGroup::Files, ToolGroup::Shell, ToolGroup::Python]),
+            rules: ShellRules::default(),
+        }
+    }
+}
+
+impl McpOptions {
+    /// Whether a workspace's tool of that name is offered. Tools of somebody's own are.
+    pub(super) fn offers(&self, tool: &str) -> bool {
+        ToolGroup::of(tool).is_none_or(|group| self.groups.contains(&group))
+    }
+
+    /// Whether sessions other than the client's own can be reached.
+    pub(super) fn reaches_all(&self) -> bool {
+        self.groups.contains(&ToolGroup::Sessions)
+    }
+}

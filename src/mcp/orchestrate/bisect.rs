@@ -1,0 +1,164 @@
+//! `session_bisect`: the first change after which something is bad.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use rmcp::model::{ProgressNotificationParam, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Done, Kind, Place, Refused, Request};
+use crate::backends::{ShellCommand, WorkspaceSpec};
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::tools::{Bisection, Predicate, ProbeRecord, bisect, bisect_slices, denied, first_position};
+use crate::view::{self, BisectDocument};
+
+pub(super) const NAME: &str = "session_bisect";
+
+/// How long a command may run in each probe.
+const TIMEOUT: f64 = 120.0;
+const TIMEOUT_MAX: f64 = 600.0;
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Params {
+    /// The session, by name or by the beginning of its id; this client's own by default.
+    session: Option<String>,
+    /// The command that succeeds at the good position and fails at the bad one: a text for /bin/sh, or a program with its
+    /// arguments. 125 says that it can't tell.
+    command: Option<Command>,
+    /// In place of a command: a predicate over slices, such as "count(VirtualFileSystem) > 10".
+    predicate: Option<String>,
+    /// A good position; by default before the first call, with a predicate before the first event.
+    good: Option<Place>,
+    /// A bad position after it; by default the last one.
+    bad: Option<Place>,
+    /// How long the command may run each time, 0.1 to 600 seconds; 120 by default.
+    timeout_seconds: Option<f64>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Command {
+    Text(String),
+    Words(Vec<String>),
+}
+
+pub(super) fn tool() -> Tool {
+    let words = "Finds the first change in a session's history after which a command fails, by running it in throw-away \
+                 copies of the workspace as it was; or after which a predicate over slices holds. The session is only read.";
+    super::tool::<Params, BisectDocument>(NAME, words, Kind::Runs)
+}
+
+pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+    let session = request.session(params.session.as_deref()).await?;
+    let bad = super::position(&session, params.bad.as_ref(), session.head()?)?;
+    match (&params.command, &params.predicate) {
+        (Some(command), None) => {
+            let first = first_position(&session)?;
+            let good = super::position(&session, params.good.as_ref(), first)?;
+            by_command(&request, session, shell_command(command, params.timeout_seconds)?, (good, bad)).await
+        }
+        (None, Some(text)) => {
+            let good = super::position(&session, params.good.as_ref(), 0)?;
+            let predicate = Predicate::parse(text, request.client.hub().sessions().registry())?;
+            super::reading(move || {
+                let found = bisect_slices(&session, &predicate, good, bad)?;
+                let document = view::bisected_by_slice(&session, &predicate, (good, bad), &found)?;
+                Done::new(words(&document), &document)?.fitting("the changes found are too large to be shown")
+            })
+            .await
+        }
+        _ => Err(Refused("give either a command or a predicate".to_owned())),
+    }
+}
+
+fn shell_command(command: &Command, seconds: Option<f64>) -> Result<ShellCommand, Refused> {
+    let mut shell = match command {
+        Command::Text(text) => ShellCommand::shell(text.clone()),
+        Command::Words(words) => ShellCommand::args(words.iter().cloned()),
+    };
+    let seconds = seconds.unwrap_or(TIMEOUT);
+    if !(0.1..=TIMEOUT_MAX).contains(&seconds) {
+        return Err(Refused("timeout_seconds is a number from 0.1 to 600".to_owned()));
+    }
+    shell.timeout = Some(Duration::try_from_secs_f64(seconds)?);
+    shell.check()?;
+    Ok(shell)
+}
+
+async fn by_command(
+    request: &Request<'_>,
+    session: Session,
+    command: ShellCommand,
+    (good, bad): (Seq, Seq),
+) -> Result<Done, Refused> {
+    let Some(started) = session.started() else {
+        return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
+    };
+    let mut policy = request.client.options().rules.policy.clone();
+    policy.deny.extend(denied(session.limits()));
+    let spec = WorkspaceSpec::of_session(started)?;
+    let home = request.client.hub().options().home.clone();
+    let bisection = Bisection { session, spec, home, command, policy, good, bad, jobs: 1 };
+    let cancel = request.client.gone.child_token();
+    let (seen, records) = mpsc::unbounded_channel();
+    let (search, told) = (search(&bisection, seen, &cancel), tell(request, records));
+    let mut work = std::pin::pin!(async { tokio::join!(search, told).0 });
+    let report = tokio::select! {
+        report = &mut work => report?,
+        () = request.context.ct.cancelled() => {
+            // The probes are removed first.
+            cancel.cancel();
+            work.await?
+        }
+    };
+    let document = view::bisected(&bisection.session, &report)?;
+    Done::new(words(&document), &document)?.fitting("the changes found are too large to be shown")
+}
+
+async fn search(
+    bisection: &Bisection,
+    seen: mpsc::UnboundedSender<String>,
+    cancel: &CancellationToken,
+) -> Result<crate::tools::BisectReport, crate::tools::BisectError> {
+    let note = |record: &ProbeRecord| {
+        let words = format!("position {}: exit {}", record.seq, record.exit_code);
+        // There are as many as probes: few.
+        drop(seen.send(words));
+    };
+    bisect(bisection, &note, cancel).await
+}
+
+/// Tells a client that wants to know of each probe.
+async fn tell(request: &Request<'_>, mut records: mpsc::UnboundedReceiver<String>) {
+    let Some(token) = request.context.meta.get_progress_token() else { return };
+    let probes = AtomicU64::new(0);
+    while let Some(words) = records.recv().await {
+        let count = u32::try_from(probes.fetch_add(1, Ordering::Relaxed) + 1).unwrap_or(u32::MAX);
+        let said = ProgressNotificationParam::new(token.clone(), f64::from(count)).with_message(words);
+        if request.context.peer.notify_progress(said).await.is_err() {
+            return;
+        }
+    }
+}
+
+fn words(found: &BisectDocument) -> String {
+    let mut text = match found.first_bad {
+        Some(first) => format!("the first bad change is event {first}; {} is good", found.good),
+        None => {
+            let which: Vec<String> = found.bad.iter().map(|bad| bad.seq.to_string()).collect();
+            format!("the first bad change is one of {}; {} is good", which.join(", "), found.good)
+        }
+    };
+    for bad in &found.bad {
+        for change in &bad.changes {
+            text.push_str(&format!("\n{}", change.patch));
+        }
+    }
+    text
+}

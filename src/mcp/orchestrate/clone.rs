@@ -1,0 +1,106 @@
+//! `session_clone`: a child of a session.
+
+use std::collections::BTreeSet;
+
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Done, Kind, Place, Refused, Request};
+use crate::engine::children::NewChild;
+use crate::engine::event::{ChildLimits, Isolation};
+use crate::view::{self, ChildDocument};
+
+pub(super) const NAME: &str = "session_clone";
+
+/// How much of a session its clone has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum How {
+    /// The session's past up to a position, with the files as they were then.
+    #[default]
+    Fork,
+    /// The session's mounts, copied afresh.
+    Full,
+    /// Everything: it is the same session, under another agent's name.
+    Shared,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Params {
+    /// The session, by name or by the beginning of its id; this client's own by default.
+    session: Option<String>,
+    /// How much of the session the clone has: "fork" (the default), "full" or "shared".
+    #[serde(default)]
+    isolation: How,
+    /// Forks the session as it was at this position; as it is now by default.
+    at: Option<Place>,
+    /// The clone's name; by default the session's with a number.
+    name: Option<String>,
+    /// Who is to work in it; a shared clone needs one.
+    agent: Option<String>,
+    /// How many calls it may make.
+    max_calls: Option<u64>,
+    /// How many seconds its calls may take together.
+    max_seconds: Option<u64>,
+    /// How many bytes of files it may write.
+    max_bytes: Option<u64>,
+    /// How many generations of clones it may have.
+    depth: Option<u32>,
+    /// The only tools that it may use.
+    tools: Option<BTreeSet<String>>,
+    /// Programs that its commands may not run.
+    #[serde(default)]
+    deny: BTreeSet<String>,
+}
+
+pub(super) fn tool() -> Tool {
+    let words = "Clones a session: a fork has its past and its files as they were at any position, and goes its own way; \
+                 session_merge brings back what it changed. The clone never may do more than the session.";
+    super::tool::<Params, ChildDocument>(NAME, words, Kind::Adds)
+}
+
+pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+    let parent = request.session(params.session.as_deref()).await?;
+    if params.isolation == How::Shared && (params.agent.is_none() || params.name.is_some()) {
+        let what = "a shared clone is the same session: give an agent, under whose name it works, and no name";
+        return Err(Refused(what.to_owned()));
+    }
+    if params.isolation != How::Fork && params.at.is_some() {
+        return Err(Refused("only a fork begins in the past: leave out at, or clone with isolation fork".to_owned()));
+    }
+    let known = request.client.hub().options().tools.clone();
+    if let Some(unknown) = params.tools.iter().flatten().find(|tool| !known.names().any(|name| name == tool.as_str())) {
+        let names = known.names().collect::<Vec<_>>().join(", ");
+        return Err(Refused(format!("there is no tool {unknown:?}; there are {names}")));
+    }
+    let at = match &params.at {
+        Some(place) => Some(place.position()?.resolve(&parent)?),
+        None => None,
+    };
+    let isolation = match params.isolation {
+        How::Fork => Isolation::Fork,
+        How::Full => Isolation::Full,
+        How::Shared => Isolation::Shared,
+    };
+    let limits = ChildLimits {
+        calls: params.max_calls,
+        wall_millis: params.max_seconds.map(|seconds| seconds.saturating_mul(1000)),
+        bytes_written: params.max_bytes,
+        depth: params.depth,
+        tools: params.tools,
+        deny: params.deny,
+    };
+    let agent = params.agent.unwrap_or_default();
+    let new = NewChild { at, name: params.name, agent, limits, ..NewChild::new(isolation) };
+    let child = request.client.hub().start_child(parent.id(), new).await?;
+    let document = view::child(&parent, child.session(), isolation, at);
+    let (name, parent) = (&document.name, parent.name());
+    let text = match isolation {
+        Isolation::Fork => format!("session {name} is {parent} as of event {}", document.at.unwrap_or_default()),
+        Isolation::Full => format!("session {name} begins afresh with the mounts of {parent}"),
+        Isolation::Shared => format!("agent {} shares session {name}", document.agent),
+    };
+    Done::new(text, &document)
+}

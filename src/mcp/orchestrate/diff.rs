@@ -1,0 +1,78 @@
+//! `session_diff`: what differs between two positions.
+
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Done, Kind, Place, Refused, Request};
+use crate::engine::id::SessionId;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::reducers::{Change, VirtualFileSystem};
+use crate::view::{self, ChangeDocument};
+
+pub(super) const NAME: &str = "session_diff";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Params {
+    /// The session, by name or by the beginning of its id; this client's own by default.
+    session: Option<String>,
+    /// The earlier position; by default 0, before the first event.
+    from: Option<Place>,
+    /// The later position; by default the last one.
+    to: Option<Place>,
+    /// Only what is there or below it.
+    path: Option<String>,
+}
+
+/// What differs in the files between two positions.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct DiffDocument {
+    /// The session: 32 hexadecimal digits.
+    #[schemars(with = "String")]
+    session: SessionId,
+    /// Its name.
+    name: String,
+    /// The earlier position.
+    from: Seq,
+    /// The later position.
+    to: Seq,
+    /// The changes, sorted by path.
+    changes: Vec<ChangeDocument>,
+}
+
+pub(super) fn tool() -> Tool {
+    let words = "Shows what differs in a session's files between two positions, as patches that git apply understands.";
+    super::tool::<Params, DiffDocument>(NAME, words, Kind::Looks)
+}
+
+pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+    let session = request.session(params.session.as_deref()).await?;
+    super::reading(move || diff(&session, &params)).await
+}
+
+fn diff(session: &Session, params: &Params) -> Result<Done, Refused> {
+    let path = params.path.as_deref().map(EntryPath::lookup).transpose()?;
+    let from = super::position(session, params.from.as_ref(), 0)?;
+    let to = super::position(session, params.to.as_ref(), session.head()?)?;
+    let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
+    let mut changes = files(from)?.diff(&files(to)?);
+    let concerns = |path: &EntryPath, change: &Change| change.path() == path || change.path().is_below(path);
+    changes.retain(|change| path.as_ref().is_none_or(|path| concerns(path, change)));
+    let (mut documents, mut bytes) = (Vec::new(), 0);
+    for change in &changes {
+        let document = view::change(session, change)?;
+        bytes += document.patch.len();
+        documents.push(document);
+        if bytes > super::RESULT_MAX {
+            break;
+        }
+    }
+    let text: String = documents.iter().map(|change| change.patch.as_str()).collect();
+    let text = if text.is_empty() { format!("nothing differs between {from} and {to}") } else { text };
+    let (name, session) = (session.name().to_owned(), session.id());
+    let done = Done::new(text, &DiffDocument { session, name, from, to, changes: documents })?;
+    done.fitting("ask for less with path, or for positions that are nearer to each other")
+}

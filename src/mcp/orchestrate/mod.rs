@@ -1,0 +1,184 @@
+//! Tools for orchestrators: sessions as a whole, at any position of their history.
+
+mod bisect;
+mod clone;
+mod diff;
+mod log;
+mod merge;
+mod rewind;
+mod state;
+
+use rmcp::RoleServer;
+use rmcp::model::{CallToolRequestParams, CallToolResult, Tool, ToolAnnotations};
+use rmcp::service::RequestContext;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::calls::{failed, succeeded};
+use super::client::Client;
+use super::offer::described;
+use super::resources::Position;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+
+/// Bytes of a result at most, so that it fits into a model's memory.
+const RESULT_MAX: usize = 1 << 20;
+
+/// Why nothing was done, in words that a model can act on.
+struct Refused(String);
+
+impl<E: std::error::Error> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self(error.to_string())
+    }
+}
+
+/// What came of a call: as text and as data, and whether it did what was wanted.
+struct Done {
+    text: String,
+    result: Value,
+    is_well: bool,
+}
+
+impl Done {
+    fn new(text: String, document: &impl Serialize) -> Result<Self, Refused> {
+        let result = serde_json::to_value(document)?;
+        Ok(Self { text, result, is_well: true })
+    }
+
+    /// Refuses what is too long; the hint says how to ask for less.
+    fn fitting(self, hint: &str) -> Result<Self, Refused> {
+        let bytes = self.result.to_string().len().max(self.text.len());
+        match bytes {
+            0..=RESULT_MAX => Ok(self),
+            _ => Err(Refused(format!("that has {bytes} bytes, and a result at most {RESULT_MAX}: {hint}"))),
+        }
+    }
+}
+
+/// What a call works with.
+struct Request<'a> {
+    client: &'a Client,
+    context: &'a RequestContext<RoleServer>,
+}
+
+impl Request<'_> {
+    /// A session by its name or id; the client's own when nothing is said.
+    async fn session(&self, wanted: Option<&str>) -> Result<Session, Refused> {
+        Ok(self.client.session(wanted, self.context).await?)
+    }
+}
+
+/// Does what only reads where it holds up nobody.
+async fn reading<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(_) => Err(Refused("foldspace is ending".to_owned())),
+    }
+}
+
+/// The position that is meant; another one when nothing is said.
+fn position(session: &Session, given: Option<&Place>, otherwise: Seq) -> Result<Seq, Refused> {
+    match given {
+        Some(place) => Ok(place.position()?.resolve(session)?),
+        None => Ok(otherwise),
+    }
+}
+
+/// A position: an event's number (12), or so many events ago (-5). 0 is before the first.
+#[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Place {
+    Number(i64),
+    Text(String),
+}
+
+impl Place {
+    fn position(&self) -> Result<Position, Refused> {
+        Ok(match self {
+            Self::Number(number) if *number < 0 => Position::Back(number.unsigned_abs()),
+            Self::Number(number) => Position::Seq(number.unsigned_abs()),
+            Self::Text(text) => Position::parse(text)?,
+        })
+    }
+}
+
+/// What such a tool does to sessions and the world.
+#[derive(Clone, Copy)]
+enum Kind {
+    /// It only looks.
+    Looks,
+    /// It begins something new.
+    Adds,
+    /// It changes a session's files.
+    Changes,
+    /// It runs a command in copies.
+    Runs,
+}
+
+impl Kind {
+    fn hints(self) -> ToolAnnotations {
+        let hints = ToolAnnotations::new();
+        match self {
+            Self::Looks => hints.read_only(true).destructive(false).idempotent(true).open_world(false),
+            Self::Adds => hints.read_only(false).destructive(false).idempotent(false).open_world(false),
+            Self::Changes => hints.read_only(false).destructive(true).idempotent(false).open_world(false),
+            // The command may reach whatever the session's own commands reach.
+            Self::Runs => hints.read_only(false).destructive(true).idempotent(false).open_world(true),
+        }
+    }
+}
+
+fn tool<P: JsonSchema, O: JsonSchema>(name: &'static str, description: &'static str, kind: Kind) -> Tool {
+    let schema = SchemaGenerator::default;
+    let (params, output) = (schema().into_root_schema_for::<P>(), schema().into_root_schema_for::<O>());
+    described(name, description, &params, &output, kind.hints())
+}
+
+/// All of them.
+pub(super) fn tools() -> Vec<Tool> {
+    vec![bisect::tool(), clone::tool(), diff::tool(), log::tool(), merge::tool(), rewind::tool(), state::tool()]
+}
+
+/// Calls a tool of these; none where there is no such tool, or the client may not use it.
+pub(super) async fn call(
+    client: &Client,
+    request: &CallToolRequestParams,
+    context: &RequestContext<RoleServer>,
+) -> Option<CallToolResult> {
+    if !super::offer::has_session_tool(client, &request.name) {
+        return None;
+    }
+    let params = Value::Object(request.arguments.clone().unwrap_or_default());
+    let (name, request) = (request.name.as_ref(), Request { client, context });
+    let done = match name {
+        bisect::NAME => run(bisect::call, request, params).await,
+        clone::NAME => run(clone::call, request, params).await,
+        diff::NAME => run(diff::call, request, params).await,
+        log::NAME => run(log::call, request, params).await,
+        merge::NAME => run(merge::call, request, params).await,
+        rewind::NAME => run(rewind::call, request, params).await,
+        state::NAME => run(state::call, request, params).await,
+        _ => return None,
+    };
+    Some(match done {
+        Ok(done) => {
+            let mut told = succeeded(done.text, done.result);
+            told.is_error = Some(!done.is_well);
+            told
+        }
+        Err(Refused(why)) => failed(&why),
+    })
+}
+
+async fn run<P: DeserializeOwned>(
+    tool: impl AsyncFnOnce(Request<'_>, P) -> Result<Done, Refused>,
+    request: Request<'_>,
+    params: Value,
+) -> Result<Done, Refused> {
+    let params = serde_json::from_value(params);
+    let params = params.map_err(|error| Refused(format!("the parameters are not right: {error}")))?;
+    tool(request, params).await
+}

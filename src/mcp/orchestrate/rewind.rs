@@ -1,0 +1,49 @@
+//! `session_rewind`: a session taken back.
+
+use rmcp::model::Tool;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Done, Kind, Place, Refused, Request};
+use crate::tools::RewindOptions;
+use crate::view::{self, RewoundDocument};
+
+pub(super) const NAME: &str = "session_rewind";
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Params {
+    /// The session, by name or by the beginning of its id; this client's own by default.
+    session: Option<String>,
+    /// The position to which it goes back.
+    to: Place,
+    /// Goes on where it would refuse: what was changed from outside is recorded first, what can't be made again stays.
+    #[serde(default)]
+    force: bool,
+    /// Only tells what would happen.
+    #[serde(default)]
+    dry_run: bool,
+}
+
+pub(super) fn tool() -> Tool {
+    let words = "Takes a session back to an earlier position, files and state together. Nothing of its history is lost: a \
+                 rewind to the position before it undoes it.";
+    super::tool::<Params, RewoundDocument>(NAME, words, Kind::Changes)
+}
+
+pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+    let open = request.client.open(params.session.as_deref(), request.context).await?;
+    let to = params.to.position()?.resolve(open.session())?;
+    let options = RewindOptions { force: params.force, dry_run: params.dry_run };
+    let rewound = open.rewind(to, options).await?;
+    let document = view::rewound(open.session(), &rewound, params.dry_run);
+    let name = open.session().name();
+    let (count, from) = (rewound.changes.len(), rewound.from);
+    let text = match params.dry_run {
+        true => format!("session {name} would be as it was at {to}, with {count} entries changed"),
+        false => {
+            format!("session {name} is as it was at {to}, with {count} entries changed; a rewind to {from} undoes that")
+        }
+    };
+    Done::new(text, &document)?.fitting("the rewind is done; session_diff shows what changed where")
+}

@@ -1,0 +1,96 @@
+//! What can be read without a tool: files, slices and the log, at any position.
+
+mod complete;
+mod read;
+mod types;
+mod uri;
+
+use std::ops::Bound;
+
+use rmcp::model::{
+    ErrorData, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, Resource, ResourceTemplate,
+};
+
+use super::client::Client;
+use crate::engine::event::Node;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::reducers::VirtualFileSystem;
+pub(super) use complete::complete;
+pub(super) use read::read;
+pub(super) use uri::{Address, Position, What};
+
+/// Resources of a page.
+const PAGE: usize = 200;
+
+/// The templates.
+pub(super) fn templates() -> ListResourceTemplatesResult {
+    let template = |uri: &str, name: &str, title: &str, words: String| {
+        ResourceTemplate::new(uri, name).with_title(title).with_description(words)
+    };
+    let at = format!("`at` is a position: {}; the present without it.", Position::FORMS);
+    ListResourceTemplatesResult::with_all_items(vec![
+        template(uri::FILES, "file", "A file of a session", format!("A file of a session's workspace. {at}")),
+        template(uri::SLICES, "slice", "A slice of a session's state", format!("What is known of a session: its calls, its use, its commands. {at}"))
+            .with_mime_type("application/json"),
+        template(uri::LOG, "log", "A session's events", "Events of a session, a line of JSON for each: `limit` of them from position `from` on, else the last ones.".to_owned())
+            .with_mime_type("application/x-ndjson"),
+    ])
+}
+
+/// The resources of the client's own session. Where it has none yet there are none, and none is begun for this.
+pub(super) fn list(client: &Client, page: Option<PaginatedRequestParams>) -> Result<ListResourcesResult, ErrorData> {
+    let cursor = page.and_then(|page| page.cursor);
+    let Some(session) = client.known() else { return Ok(ListResourcesResult::default()) };
+    let after = match &cursor {
+        None => None,
+        Some(cursor) => {
+            Some(read_cursor(cursor).ok_or_else(|| ErrorData::invalid_params("there is no such cursor", None))?)
+        }
+    };
+    list_of(&session, after.as_ref()).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+/// A cursor is the address after which it goes on: what comes and goes meanwhile does not move it.
+fn read_cursor(cursor: &str) -> Option<Address> {
+    Address::parse(cursor).ok().filter(|address| matches!(address.what, What::File { .. }))
+}
+
+fn list_of(session: &Session, after: Option<&Address>) -> Result<ListResourcesResult, SessionError> {
+    let state = session.state()?;
+    let files = VirtualFileSystem::of(&state);
+    let name = session.name().to_owned();
+    let address = |what| Address { session: name.clone(), what };
+    let mut resources = Vec::new();
+    let from = match after.map(|address| &address.what) {
+        Some(What::File { path, .. }) => Bound::Excluded(path.clone()),
+        _ => {
+            let log = address(What::Log { from: None, limit: 0 }).to_string();
+            resources.push(Resource::new(log, "log").with_title("Log").with_mime_type("application/x-ndjson"));
+            for slice in state.registry().slices() {
+                let uri = address(What::Slice { name: slice.name.to_owned(), at: None }).to_string();
+                resources.push(Resource::new(uri, slice.name).with_mime_type("application/json"));
+            }
+            Bound::Unbounded
+        }
+    };
+    let mut next_cursor = None;
+    for (path, entry) in files.iter() {
+        let is_after = match &from {
+            Bound::Excluded(after) => path > after,
+            _ => true,
+        };
+        let Node::File { size, .. } = &entry.node else { continue };
+        if !is_after {
+            continue;
+        }
+        if resources.len() >= PAGE {
+            next_cursor = resources.last().map(|last: &Resource| last.uri.clone());
+            break;
+        }
+        let uri = address(What::File { path: path.clone(), at: None }).to_string();
+        let resource = Resource::new(uri, path.to_string()).with_mime_type(types::of(path, &entry.node));
+        resources.push(resource.with_size(*size));
+    }
+    Ok(ListResourcesResult { next_cursor, ..ListResourcesResult::with_all_items(resources) })
+}

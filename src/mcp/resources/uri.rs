@@ -1,0 +1,259 @@
+//! The addresses of what can be read: `foldspace://SESSION/files/PATH?at=POSITION` and others.
+
+use std::fmt;
+
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+
+/// What every address begins with.
+const SCHEME: &str = "foldspace://";
+
+/// The templates of addresses.
+pub(super) const FILES: &str = "foldspace://{session}/files/{+path}{?at}";
+pub(super) const SLICES: &str = "foldspace://{session}/state/{slice}{?at}";
+pub(super) const LOG: &str = "foldspace://{session}/log{?from,limit}";
+
+/// Events that are given when nothing is said, and at most.
+const EVENTS: usize = 100;
+const EVENTS_MAX: usize = 1000;
+
+/// What an address names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::mcp) struct Address {
+    /// The session, by name or by id.
+    pub(in crate::mcp) session: String,
+    pub(in crate::mcp) what: What,
+}
+
+/// What of a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(in crate::mcp) enum What {
+    /// An entry of its workspace.
+    File { path: EntryPath, at: Option<Position> },
+    /// A slice of its state.
+    Slice { name: String, at: Option<Position> },
+    /// Its events.
+    Log { from: Option<Position>, limit: usize },
+}
+
+/// A position in a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::mcp) enum Position {
+    /// The event with that number; 0 is before the first.
+    Seq(Seq),
+    /// So many events before the last one.
+    Back(u64),
+}
+
+/// Why a text is no address of anything here.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub(in crate::mcp) struct BadAddress(String);
+
+impl Position {
+    /// The forms of a position, for models.
+    pub(in crate::mcp) const FORMS: &'static str = "an event's number (12), or so many events ago (-5)";
+
+    pub(in crate::mcp) fn parse(text: &str) -> Result<Self, BadAddress> {
+        let number = |digits: &str| {
+            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+            if is_number { digits.parse::<u64>().ok() } else { None }
+        };
+        let parsed = match text.strip_prefix('-') {
+            Some(digits) => number(digits).map(Self::Back),
+            None => number(text.strip_prefix('@').unwrap_or(text)).map(Self::Seq),
+        };
+        parsed.ok_or_else(|| BadAddress(format!("a position is {}", Self::FORMS)))
+    }
+
+    /// The position that is meant in a session.
+    pub(in crate::mcp) fn resolve(self, session: &Session) -> Result<Seq, SessionError> {
+        let head = session.head()?;
+        match self {
+            Self::Seq(seq) if seq <= head => Ok(seq),
+            Self::Seq(seq) => Err(SessionError::NoPosition { seq, head }),
+            Self::Back(count) => head.checked_sub(count).ok_or(SessionError::NoPosition { seq: count, head }),
+        }
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seq(seq) => write!(f, "{seq}"),
+            Self::Back(count) => write!(f, "-{count}"),
+        }
+    }
+}
+
+impl Address {
+    pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, BadAddress> {
+        let shown = super::super::names::shown(uri, 300);
+        let wrong = |what: &str| BadAddress(format!("{shown}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
+        let rest = uri.strip_prefix(SCHEME).ok_or_else(|| wrong("this is no address of anything here"))?;
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let (session, below) = place.split_once('/').ok_or_else(|| wrong("after the session says what of it"))?;
+        let session = decoded(session).filter(|name| !name.is_empty()).ok_or_else(|| wrong("it names no session"))?;
+        let query = Query::parse(query).ok_or_else(|| wrong("what follows the question mark can't be read"))?;
+        let what = match below.split_once('/').unwrap_or((below, "")) {
+            ("files", path) => {
+                let path = decoded_bytes(path).ok_or_else(|| wrong("its path can't be read"))?;
+                let path = EntryPath::from_bytes(&path).map_err(|error| wrong(&error.to_string()))?;
+                What::File { path, at: query.position("at")? }
+            }
+            ("state", name) => {
+                let name = decoded(name).filter(|name| !name.is_empty()).ok_or_else(|| wrong("it names no slice"))?;
+                What::Slice { name, at: query.position("at")? }
+            }
+            ("log", "") => What::Log { from: query.position("from")?, limit: query.limit()? },
+            _ => return Err(wrong("there is nothing of that kind")),
+        };
+        Ok(Self { session, what })
+    }
+
+    /// Whether it is of a moment that is past, so that it never changes.
+    pub(in crate::mcp) fn is_settled(&self) -> bool {
+        let at = match &self.what {
+            What::File { at, .. } | What::Slice { at, .. } => *at,
+            What::Log { .. } => None,
+        };
+        matches!(at, Some(Position::Seq(_)))
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{SCHEME}{}/", encoded(self.session.as_bytes(), false))?;
+        let at = |at: &Option<Position>| at.map_or(String::new(), |at| format!("?at={at}"));
+        match &self.what {
+            What::File { path, at: position } => {
+                write!(f, "files/{}{}", encoded(path.as_bytes(), true), at(position))
+            }
+            What::Slice { name, at: position } => {
+                write!(f, "state/{}{}", encoded(name.as_bytes(), false), at(position))
+            }
+            What::Log { from, limit } => {
+                write!(f, "log")?;
+                from.map_or(Ok(()), |from| write!(f, "?from={from}&limit={limit}"))
+            }
+        }
+    }
+}
+
+/// What stands behind the question mark.
+struct Query(Vec<(String, String)>);
+
+impl Query {
+    fn parse(text: &str) -> Option<Self> {
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        let pair = |pair: &str| {
+            let (name, value) = pair.split_once('=')?;
+            Some((decoded(name)?, decoded(value)?))
+        };
+        pairs.map(pair).collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    fn value(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
+    }
+
+    fn position(&self, name: &str) -> Result<Option<Position>, BadAddress> {
+        self.value(name).map(Position::parse).transpose()
+    }
+
+    fn limit(&self) -> Result<usize, BadAddress> {
+        let Some(text) = self.value("limit") else { return Ok(EVENTS) };
+        let wrong = || BadAddress(format!("limit is a number of events from 1 to {EVENTS_MAX}"));
+        text.parse().ok().filter(|limit| (1..=EVENTS_MAX).contains(limit)).ok_or_else(wrong)
+    }
+}
+
+/// A text with nothing in it that has a meaning in an address.
+fn encoded(bytes: &[u8], is_path: bool) -> String {
+    let mut encoded = String::new();
+    for &byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
+            b'/' if is_path => encoded.push('/'),
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
+
+/// The text that was encoded; none where it is none.
+fn decoded(text: &str) -> Option<String> {
+    String::from_utf8(decoded_bytes(text)?).ok()
+}
+
+/// The bytes of it: a path may be no text.
+fn decoded_bytes(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        bytes.push(digit(rest.next())? << 4 | digit(rest.next())?);
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        let uris = [
+            "foldspace://demo/files/src/main.rs",
+            "foldspace://demo/files/a%20b%25%3F.txt?at=12",
+            "foldspace://demo/state/Usage?at=-5",
+            "foldspace://demo/log",
+            "foldspace://demo/log?from=3&limit=10",
+            "foldspace://demo/files/",
+            "foldspace://demo/files/%FF",
+        ];
+        for uri in uris {
+            assert_eq!(Address::parse(uri).unwrap().to_string(), uri);
+        }
+        let decoded = Address::parse("foldspace://demo/files/%C3%A9/x?at=@7").unwrap();
+        assert_eq!(decoded.to_string(), "foldspace://demo/files/%C3%A9/x?at=7");
+        assert!(decoded.is_settled());
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let long = format!("foldspace://demo/files/{}", "x/".repeat(40_000));
+        let uris = [
+            "",
+            "file:///etc/passwd",
+            "foldspace://",
+            "foldspace://demo",
+            "foldspace:///files/a",
+            "foldspace://demo/x/y",
+            "foldspace://demo/files/../a",
+            "foldspace://demo/files/%2e%2e/a",
+            "foldspace://demo/files/a%",
+            "foldspace://%ff/log",
+            "foldspace://demo/files/%00",
+            "foldspace://demo/files/a?at=x",
+            "foldspace://demo/files/a?at=--1",
+            "foldspace://demo/files/a?at=99999999999999999999",
+            "foldspace://demo/log?limit=0",
+            "foldspace://demo/log?limit=1001",
+            "foldspace://demo/log/x",
+            "foldspace://demo/state/",
+            "foldspace://demo/files/a?at",
+            &long,
+        ];
+        for uri in uris {
+            let error = Address::parse(uri).err().map(|error| error.to_string());
+            assert!(error.is_some_and(|error| error.len() < 2000), "{uri}");
+        }
+    }
+}

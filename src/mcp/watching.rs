@@ -1,0 +1,306 @@
+//! What a client is told of when it changes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rmcp::RoleServer;
+use rmcp::model::ResourceUpdatedNotificationParam;
+use rmcp::service::{Peer, SubscriptionSink};
+use tokio::sync::Notify;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::resources::{Address, What};
+use crate::engine::bus::{Filter, Watcher};
+use crate::engine::event::{DeleteEntry, Event, WriteFile, WriteMode};
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Recorded;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+
+/// How long changes are gathered before they are told.
+const GATHER: Duration = Duration::from_millis(50);
+/// Addresses that a client may watch.
+const WATCHED_MAX: usize = 1000;
+/// Sessions that it may watch; each takes a thread.
+const SESSIONS_MAX: usize = 16;
+
+/// Who is told.
+#[derive(Clone)]
+pub(super) enum Told {
+    /// The client, at any time.
+    Peer(Peer<RoleServer>),
+    /// A request of the client's that is open for this.
+    Sink(SubscriptionSink),
+}
+
+impl Told {
+    async fn updated(&self, uri: String) -> bool {
+        match self {
+            Self::Peer(peer) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok(),
+            Self::Sink(sink) => sink.notify_resource_updated(uri).await.is_ok(),
+        }
+    }
+
+    async fn list_changed(&self) -> bool {
+        match self {
+            Self::Peer(peer) => peer.notify_resource_list_changed().await.is_ok(),
+            Self::Sink(sink) => sink.notify_resource_list_changed().await.is_ok(),
+        }
+    }
+}
+
+/// Why something can't be watched.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WatchError {
+    #[error("at most {WATCHED_MAX} addresses in {SESSIONS_MAX} sessions can be watched at once")]
+    TooMany,
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+/// What somebody watches.
+#[derive(Default)]
+pub(super) struct Watching(Mutex<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    sessions: BTreeMap<SessionId, Watched>,
+    /// Whether the list of resources was asked for, so that its changes are worth telling.
+    has_listed: bool,
+    /// The task that tells; it ends with this.
+    telling: Option<(Arc<Changes>, DropGuard)>,
+}
+
+struct Watched {
+    session: Session,
+    wishes: Arc<Mutex<Wishes>>,
+    _watcher: Watcher,
+}
+
+/// What is to be told of one session.
+#[derive(Default)]
+struct Wishes {
+    files: BTreeMap<EntryPath, BTreeSet<String>>,
+    slices: BTreeMap<String, (String, Option<Digest>)>,
+    logs: BTreeSet<String>,
+    list: bool,
+}
+
+/// What has changed and was not told yet.
+#[derive(Default)]
+struct Changes {
+    uris: Mutex<BTreeSet<String>>,
+    list: std::sync::atomic::AtomicBool,
+    slices: Mutex<BTreeMap<SessionId, (Session, Arc<Mutex<Wishes>>)>>,
+    some: Notify,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watching {
+    /// Tells of changes at an address from now on.
+    pub(super) fn watch(&self, session: &Session, address: &Address, uri: &str, told: &Told) -> Result<(), WatchError> {
+        if address.is_settled() {
+            return Ok(());
+        }
+        let mut inner = lock(&self.0);
+        let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes).count()).sum();
+        if count >= WATCHED_MAX {
+            return Err(WatchError::TooMany);
+        }
+        let wishes = inner.of(session, told)?;
+        let mut wishes = lock(&wishes);
+        match &address.what {
+            // So many events ago is something else after each event.
+            What::File { at: Some(_), .. } | What::Slice { at: Some(_), .. } | What::Log { .. } => {
+                wishes.logs.insert(uri.to_owned());
+            }
+            What::File { path, at: None } => {
+                wishes.files.entry(path.clone()).or_default().insert(uri.to_owned());
+            }
+            What::Slice { name, at: None } => {
+                let now = digest_of(session, name);
+                wishes.slices.insert(uri.to_owned(), (name.clone(), now));
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells of an address no more.
+    pub(super) fn forget(&self, uri: &str) {
+        let mut inner = lock(&self.0);
+        inner.sessions.retain(|_, watched| {
+            let mut wishes = lock(&watched.wishes);
+            wishes.forget(uri);
+            wishes.count() > 0 || wishes.list
+        });
+    }
+
+    /// Tells from now on when files of the client's session come or go.
+    pub(super) fn has_listed(&self, session: Option<&Session>, told: &Told) -> Result<(), WatchError> {
+        let mut inner = lock(&self.0);
+        inner.has_listed = true;
+        if let Some(session) = session {
+            lock(&*inner.of(session, told)?).list = true;
+        }
+        Ok(())
+    }
+
+    /// The client has a session now: what it was told of resources before is no longer so.
+    pub(super) fn has_joined(&self, session: &Session, peer: &Peer<RoleServer>) {
+        let mut inner = lock(&self.0);
+        if !inner.has_listed {
+            return;
+        }
+        let told = Told::Peer(peer.clone());
+        match inner.of(session, &told) {
+            Ok(wishes) => lock(&wishes).list = true,
+            Err(error) => tracing::warn!(%error, "a client can't be told of new resources"),
+        }
+        inner.changes(&told).list_has_changed();
+    }
+}
+
+impl Inner {
+    /// What is to be told of a session, watching it from now on.
+    fn of(&mut self, session: &Session, told: &Told) -> Result<Arc<Mutex<Wishes>>, WatchError> {
+        if let Some(watched) = self.sessions.get(&session.id()) {
+            return Ok(Arc::clone(&watched.wishes));
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            return Err(WatchError::TooMany);
+        }
+        let changes = self.changes(told);
+        let wishes = Arc::new(Mutex::new(Wishes::default()));
+        let (known, of) = (Arc::clone(&wishes), session.clone());
+        let watch = move |event: &Recorded| changes.note(&of, &known, event);
+        let watcher = session.watch(session.head()? + 1, Filter::all(), watch)?;
+        let watched = Watched { session: session.clone(), wishes: Arc::clone(&wishes), _watcher: watcher };
+        self.sessions.insert(watched.session.id(), watched);
+        Ok(wishes)
+    }
+
+    fn changes(&mut self, told: &Told) -> Arc<Changes> {
+        let telling = self.telling.get_or_insert_with(|| {
+            let (changes, ended) = (Arc::new(Changes::default()), CancellationToken::new());
+            tokio::spawn(tell(Arc::clone(&changes), told.clone(), ended.clone()));
+            (changes, ended.drop_guard())
+        });
+        Arc::clone(&telling.0)
+    }
+}
+
+impl Wishes {
+    fn count(&self) -> usize {
+        self.files.values().map(BTreeSet::len).sum::<usize>() + self.slices.len() + self.logs.len()
+    }
+
+    fn forget(&mut self, uri: &str) {
+        self.files.retain(|_, uris| {
+            uris.remove(uri);
+            !uris.is_empty()
+        });
+        self.slices.remove(uri);
+        self.logs.remove(uri);
+    }
+
+    /// What changes with an entry: itself, the directory that lists it, and with a removal all that was below it.
+    fn touched(&self, path: &EntryPath, removed: bool) -> Vec<String> {
+        let parent = path.parent();
+        let is_it =
+            |known: &EntryPath| known == path || parent.as_ref() == Some(known) || (removed && known.is_below(path));
+        self.files.iter().filter(|(known, _)| is_it(known)).flat_map(|(_, uris)| uris.iter().cloned()).collect()
+    }
+}
+
+impl Changes {
+    /// Takes an event into account.
+    fn note(&self, session: &Session, wishes: &Arc<Mutex<Wishes>>, event: &Recorded) {
+        let known = lock(wishes);
+        let mut uris: Vec<String> = known.logs.iter().cloned().collect();
+        match &*event.event.kind {
+            WriteFile::KIND => {
+                if let Some(Ok(write)) = event.typed::<WriteFile>() {
+                    uris.extend(known.touched(&write.event.path, false));
+                    if known.list && write.event.mode == WriteMode::Create {
+                        self.list_has_changed();
+                    }
+                }
+            }
+            DeleteEntry::KIND => {
+                if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
+                    uris.extend(known.touched(&delete.event.path, true));
+                    if known.list {
+                        self.list_has_changed();
+                    }
+                }
+            }
+            _ => {}
+        }
+        if !known.slices.is_empty() {
+            lock(&self.slices).insert(session.id(), (session.clone(), Arc::clone(wishes)));
+            self.some.notify_one();
+        }
+        if !uris.is_empty() {
+            lock(&self.uris).extend(uris);
+            self.some.notify_one();
+        }
+    }
+
+    fn list_has_changed(&self) {
+        self.list.store(true, std::sync::atomic::Ordering::Release);
+        self.some.notify_one();
+    }
+
+    /// The slices that are not what they were.
+    fn changed_slices(&self) -> Vec<String> {
+        let mut changed = Vec::new();
+        for (session, wishes) in std::mem::take(&mut *lock(&self.slices)).into_values() {
+            let digests = digests(&session);
+            for (uri, (name, before)) in &mut lock(&wishes).slices {
+                let now = digests.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, digest)| *digest);
+                if now.is_some() && now != *before {
+                    *before = now;
+                    changed.push(uri.clone());
+                }
+            }
+        }
+        changed
+    }
+}
+
+fn digests(session: &Session) -> Vec<(&'static str, Digest)> {
+    session.state().ok().and_then(|state| state.digests().ok()).unwrap_or_default()
+}
+
+fn digest_of(session: &Session, name: &str) -> Option<Digest> {
+    digests(session).into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, digest)| digest)
+}
+
+/// Tells what has changed, a moment after the first change, until nobody is there to be told.
+async fn tell(changes: Arc<Changes>, told: Told, ended: CancellationToken) {
+    loop {
+        tokio::select! {
+            () = changes.some.notified() => {}
+            () = ended.cancelled() => return,
+        }
+        tokio::time::sleep(GATHER).await;
+        let mut uris = std::mem::take(&mut *lock(&changes.uris));
+        let looked = Arc::clone(&changes);
+        uris.extend(tokio::task::spawn_blocking(move || looked.changed_slices()).await.unwrap_or_default());
+        let mut is_there = true;
+        for uri in uris {
+            is_there &= told.updated(uri).await;
+        }
+        if changes.list.swap(false, std::sync::atomic::Ordering::AcqRel) {
+            is_there &= told.list_changed().await;
+        }
+        if !is_there {
+            tracing::debug!("a client could not be told of a change");
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Questions of the command policy, put to the person behind the client.
+
+use serde_json::{Value, json};
+
+use super::{Client, World};
+
+fn asking(world: &World) -> Client {
+    let files = world.files().to_string_lossy().into_owned();
+    let can = json!({ "elicitation": {} });
+    world.client_that(can, &["--session", "s", "--backend", "host", "--dir", &files])
+}
+
+/// Begins a command and gives the request with the question that comes.
+fn begin(client: &mut Client, command: &str) -> (u64, Value) {
+    let params = json!({ "name": "shell_execute", "arguments": { "command": command } });
+    let id = client.request("tools/call", params);
+    (id, client.wait_for(|message| message["method"] == "elicitation/create"))
+}
+
+fn run(client: &mut Client, command: &str, result: Value) -> Value {
+    let (id, question) = begin(client, command);
+    client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": result }));
+    client.answer(id)["result"].clone()
+}
+
+#[test]
+fn a_person_allows_once_or_for_the_session() {
+    let world = World::new();
+    let mut client = asking(&world);
+    let (id, question) = begin(&mut client, "touch one");
+    let text = question["params"]["message"].as_str().unwrap();
+    assert_eq!(text, "Test Client wants to run, in session s:\ntouch one");
+    let choices = &question["params"]["requestedSchema"]["properties"]["answer"]["oneOf"];
+    let choices: Vec<_> = choices.as_array().unwrap().iter().map(|choice| choice["const"].clone()).collect();
+    assert_eq!(choices, ["once", "session", "deny"]);
+    let answer = json!({ "action": "accept", "content": { "answer": "once" } });
+    client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": answer }));
+    assert_eq!(client.answer(id)["result"]["isError"], false);
+    let session = json!({ "action": "accept", "content": { "answer": "session" } });
+    assert_eq!(run(&mut client, "touch two", session)["isError"], false);
+    client.done("shell_execute", json!({ "command": "touch three" }));
+    client.leave();
+    let events = world.lines(&["log", "s"]);
+    let decided: Vec<_> = events.iter().filter(|event| event["kind"] == "CommandDecided").collect();
+    let by: Vec<_> = decided.iter().map(|event| event["event"]["by"].as_str().unwrap()).collect();
+    assert_eq!(by, ["answer", "answer", "session"]);
+    assert!(events.iter().any(|event| event["kind"] == "SessionAllow"));
+}
+
+#[test]
+fn whatever_else_is_said_is_no() {
+    let world = World::new();
+    let mut client = asking(&world);
+    let answers = [
+        (json!({ "action": "decline" }), "the person said no"),
+        (json!({ "action": "accept", "content": { "answer": "deny" } }), "the person said no"),
+        (json!({ "action": "cancel" }), "the person did not answer"),
+        (json!({ "action": "accept" }), "the person gave no clear answer"),
+        (json!({ "action": "accept", "content": { "answer": 5 } }), "the person gave no clear answer"),
+        (json!({ "what": "is this" }), "the client answered something else"),
+    ];
+    for (answer, words) in answers {
+        let result = run(&mut client, "touch x", answer);
+        assert_eq!(result["isError"], true);
+        assert!(result["content"][0]["text"].as_str().unwrap().contains(words), "{result}");
+    }
+    let (id, question) = begin(&mut client, "touch x");
+    let error = json!({ "code": -32603, "message": "no" });
+    client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "error": error }));
+    assert_eq!(client.answer(id)["result"]["isError"], true);
+    assert!(!world.files().join("x").exists());
+}
+
+#[test]
+fn a_question_can_be_taken_back() {
+    let world = World::new();
+    let mut client = asking(&world);
+    let (id, question) = begin(&mut client, "touch x");
+    client.notify("notifications/cancelled", json!({ "requestId": id }));
+    let withdrawn = client.wait_for(|message| message["method"] == "notifications/cancelled");
+    assert_eq!(withdrawn["params"]["requestId"], question["id"]);
+    // The next call waits for the end of this one.
+    client.done("write_file", super::write("next.txt", "x"));
+    client.leave();
+    assert_eq!(world.lines(&["log", "s", "--calls"])[0]["status"], "interrupted");
+}
+
+#[test]
+fn who_can_not_be_asked_is_told_how_to_allow() {
+    let world = World::new();
+    let mut client = world.on_host(&[]);
+    let refused = client.failed("shell_execute", json!({ "command": "touch x" }));
+    assert!(refused.contains("nothing allows touch") && refused.contains("--allow PROGRAM"), "{refused}");
+    assert!(refused.contains("--yes"), "{refused}");
+    client.leave();
+    let mut client = world.on_host(&["--yes", "--session", "other"]);
+    client.done("shell_execute", json!({ "command": "touch x" }));
+    let denied = client.failed("shell_execute", json!({ "command": "rm -rf /" }));
+    assert!(denied.contains("not allowed"), "{denied}");
+}
+
+/// What a request of the newest version brings with it.
+fn modern(extra: Value) -> Value {
+    let mut params = extra;
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "modern", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } },
+    });
+    params
+}
+
+#[test]
+fn a_client_of_the_newest_version_comes_back_with_the_answer() {
+    let world = World::new();
+    let files = world.files().to_string_lossy().into_owned();
+    let mut client = world.start(&["--backend", "host", "--dir", &files, "--session", "s"]);
+    let versions = client.ask("server/discover", modern(json!({})))["result"]["supportedVersions"].clone();
+    assert!(versions.as_array().unwrap().contains(&json!("2026-07-28")));
+    let call = json!({ "name": "shell_execute", "arguments": { "command": "touch x" } });
+    let asked = client.ask("tools/call", modern(call.clone()))["result"].clone();
+    assert_eq!(asked["resultType"], "input_required");
+    assert_eq!(asked["inputRequests"]["allow"]["method"], "elicitation/create");
+    let mut again = call.clone();
+    again["requestState"] = asked["requestState"].clone();
+    again["inputResponses"] = json!({ "allow": { "action": "accept", "content": { "answer": "once" } } });
+    let mut other = again.clone();
+    other["name"] = json!("evaluate_python");
+    assert_eq!(client.ask("tools/call", modern(other))["error"]["code"], -32602, "the call was of another tool");
+    assert_eq!(client.ask("tools/call", modern(again.clone()))["result"]["isError"], false);
+    assert!(world.files().join("x").exists());
+    assert_eq!(client.ask("tools/call", modern(again))["error"]["code"], -32602, "it is answered");
+    client.ask("tools/call", modern(call));
+    client.leave();
+    let calls = world.lines(&["log", "s", "--calls"]);
+    let status: Vec<_> = calls.iter().map(|call| call["status"].as_str().unwrap()).collect();
+    assert_eq!(status, ["ok", "interrupted"], "one call, however often it was asked for; and one that nobody answered");
+}

@@ -1,0 +1,152 @@
+//! What no client should say.
+
+use std::io::Write;
+
+use serde_json::{Value, json};
+
+use super::World;
+
+/// The code of an answer, and its id.
+fn code(answer: &Value) -> (i64, Option<&Value>) {
+    (answer["error"]["code"].as_i64().unwrap_or_default(), answer.get("id"))
+}
+
+#[test]
+fn what_is_no_message_is_answered_as_far_as_it_can_be() {
+    let world = World::new();
+    let mut client = world.client(&[]);
+    let lines: [(&[u8], i64, Option<Value>); 9] = [
+        (b"garbage", -32700, None),
+        (b"\xff\xfe", -32700, None),
+        (b"[]", -32600, None),
+        (br#"[{"jsonrpc":"2.0","id":1,"method":"ping"}]"#, -32600, None),
+        (b"\"text\"", -32600, None),
+        (br#"{"jsonrpc":"2.0"}"#, -32600, None),
+        (br#"{"jsonrpc":"2.0","id":1.5,"method":"ping"}"#, -32600, None),
+        (br#"{"jsonrpc":"2.0","id":"a","method":7}"#, -32600, Some(json!("a"))),
+        (br#"{"jsonrpc":"2.0","id":"b","method":"tools/list","params":[]}"#, -32602, Some(json!("b"))),
+    ];
+    for (line, wanted, id) in lines {
+        client.say_raw(&[line, b"\n"].concat());
+        let answer = client.next();
+        assert_eq!(code(&answer), (wanted, id.as_ref()), "{}", String::from_utf8_lossy(line));
+    }
+    // Notifications are never answered, whatever they are.
+    client.say_raw(b"\n\r\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/nope\"}\n");
+    client.notify("notifications/cancelled", json!({ "requestId": 4711 }));
+    client.notify("tools/call", json!([]));
+    assert_eq!(client.ask("nope/nope", json!({}))["error"]["code"], -32601);
+    assert!(client.ask("ping", json!({})).get("result").is_some());
+    assert!(client.aside.is_empty(), "{:?}", client.aside);
+}
+
+#[test]
+fn before_initialize_little_is_answered() {
+    let world = World::new();
+    let mut client = world.start(&[]);
+    client.notify("notifications/initialized", json!({}));
+    client.say_raw(b"garbage\n");
+    assert_eq!(code(&client.next()).0, -32700);
+    assert!(client.ask("ping", json!({})).get("result").is_some());
+    assert_eq!(client.ask("tools/call", json!({ "name": "ls" }))["error"]["code"], -32602);
+    let hello = json!({ "protocolVersion": "1999-01-01", "capabilities": {}, "clientInfo": { "name": "\u{1b}[31m", "version": "" } });
+    assert_eq!(client.ask("initialize", hello)["result"]["protocolVersion"], "2025-11-25");
+    client.done("ls", json!({}));
+    client.leave();
+    assert_eq!(world.sessions(), ["31m"]);
+}
+
+#[test]
+fn a_message_has_a_bound() {
+    let world = World::new();
+    let mut client = world.client(&[]);
+    let mut input = client.input.take().unwrap();
+    input.write_all(br#"{"jsonrpc":"2.0","id":1,"method":"#).unwrap();
+    for _ in 0..64 {
+        input.write_all(&vec![b'x'; 1 << 20]).unwrap();
+    }
+    input.write_all(b"\n").unwrap();
+    client.input = Some(input);
+    let answer = client.next();
+    assert_eq!(code(&answer).0, -32600);
+    assert!(answer["error"]["message"].as_str().unwrap().contains("at most 8388608 bytes"), "{answer}");
+    let big = client.failed("write_file", super::write("a", &"x".repeat(2 << 20)));
+    assert!(big.contains("at most 1048576 are allowed"), "{big}");
+    let nested = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    client.say_raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":2,\"method\":\"ping\",\"params\":{nested}}}\n").as_bytes());
+    assert_eq!(code(&client.next()).0, -32700);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", client.child.id())).unwrap();
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    let peak: u64 = peak.trim().trim_end_matches(" kB").parse().unwrap();
+    assert!(peak < 300 << 10, "{peak} kB");
+}
+
+#[test]
+fn an_id_is_of_one_request_at_a_time() {
+    let world = World::new();
+    let files = world.files().to_string_lossy().into_owned();
+    let can = json!({ "elicitation": {} });
+    let mut client = world.client_that(can, &["--backend", "host", "--dir", &files]);
+    let id = client.request("tools/call", json!({ "name": "shell_execute", "arguments": { "command": "touch x" } }));
+    client.wait_for(|message| message["method"] == "elicitation/create");
+    client.say(&json!({ "jsonrpc": "2.0", "id": id, "method": "ping" }));
+    assert_eq!(client.answer(id)["error"]["message"], "a request with that id is under way already");
+}
+
+#[test]
+fn thousands_of_requests_are_all_answered() {
+    const COUNT: u64 = 10_000;
+    let world = World::new();
+    let mut client = world.client(&[]);
+    let mut input = client.input.take().unwrap();
+    let asking = std::thread::spawn(move || {
+        for id in 0..COUNT {
+            let method = if id % 100 == 0 { "tools/call" } else { "ping" };
+            let message = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": { "name": "ls" } });
+            input.write_all(format!("{message}\n").as_bytes()).unwrap();
+        }
+        input
+    });
+    let mut answered = std::collections::BTreeSet::new();
+    while answered.len() < COUNT as usize {
+        let answer = client.next();
+        assert!(answer.get("result").is_some(), "{answer}");
+        assert!(answered.insert(answer["id"].as_u64().unwrap()));
+    }
+    drop(asking.join().unwrap());
+    assert!(client.child.wait().unwrap().success());
+}
+
+/// Requests whose answers nobody reads are not taken without end.
+#[test]
+fn a_client_that_does_not_read_is_read_no_more() {
+    let world = World::new();
+    let mut command = world.command(&["mcp"]);
+    let pipe = std::process::Stdio::piped;
+    let mut child = command.stdin(pipe()).stdout(pipe()).spawn().unwrap();
+    let input = child.stdin.take().unwrap();
+    rustix::io::ioctl_fionbio(&input, true).unwrap();
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
+    let hello = json!({ "jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello });
+    (&input).write_all(format!("{hello}\n").as_bytes()).unwrap();
+    let (mut sent, mut refused) = (0_u64, 0);
+    // A second without room is no coincidence.
+    while refused < 50 {
+        // Atomic, since it is shorter than a page.
+        let message =
+            json!({ "jsonrpc": "2.0", "id": sent, "method": "tools/list", "params": { "pad": "x".repeat(2000) } });
+        match (&input).write(format!("{message}\n").as_bytes()) {
+            Ok(_) => (sent, refused) = (sent + 1, 0),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                refused += 1;
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            Err(error) => panic!("{error}"),
+        }
+        assert!(sent < 100_000, "it reads on and on");
+    }
+    drop(child.stdout.take());
+    drop(input);
+    assert!(child.wait().unwrap().success());
+}

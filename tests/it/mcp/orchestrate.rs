@@ -1,0 +1,141 @@
+//! The tools for sessions as a whole.
+
+use serde_json::{Value, json};
+
+use super::{Client, World, write};
+
+/// A client with a session of two files, whose first call is at 2.
+fn with_history(world: &World) -> Client {
+    let mut client = world.on_host(&["--tools", "all", "--session", "s", "--allow", "grep"]);
+    client.done("write_file", write("a.txt", "one\n"));
+    client.done("write_file", write("b.txt", "two\n"));
+    let edit = json!({ "file_path": "a.txt", "old_string": "one", "new_string": "eins" });
+    client.done("edit_file", edit);
+    client
+}
+
+#[test]
+fn a_session_is_looked_at_at_any_position() {
+    let world = World::new();
+    let mut client = with_history(&world);
+    let log = client.done("session_log", json!({}));
+    let tools: Vec<_> = log["calls"].as_array().unwrap().iter().map(|call| call["tool"].clone()).collect();
+    assert_eq!(tools, ["write_file", "write_file", "edit_file"]);
+    assert_eq!((&log["name"], &log["next"]), (&json!("s"), &Value::Null));
+    let first = client.done("session_log", json!({ "from": 1, "limit": 1 }));
+    let next = first["next"].as_u64().unwrap();
+    assert_eq!(client.done("session_log", json!({ "from": next }))["calls"].as_array().unwrap().len(), 2);
+    let events = client.done("session_log", json!({ "events": true, "from": 1, "limit": 2 }));
+    assert_eq!(events["events"][0]["kind"], "SessionStarted");
+    assert_eq!(events["next"], 3);
+
+    let state = client.done("session_state", json!({ "slice": "Usage", "at": 4 }));
+    assert_eq!((&state["value"]["calls"], &state["seq"]), (&json!(1), &json!(4)));
+    let part = json!({ "slice": "virtualfilesystem", "pointer": "/a.txt/size" });
+    assert_eq!(client.done("session_state", part)["value"], 5);
+    assert!(client.done("session_state", json!({}))["slices"].as_array().unwrap().len() > 5);
+
+    let diff = client.done("session_diff", json!({ "from": 4, "path": "a.txt" }));
+    assert_eq!(diff["changes"][0]["lines_removed"], 1);
+    assert_eq!(client.done("session_diff", json!({ "from": "-0" }))["changes"], json!([]));
+}
+
+#[test]
+fn a_clone_is_worked_in_and_merged() {
+    let world = World::new();
+    let mut client = with_history(&world);
+    let limits =
+        json!({ "at": 4, "name": "worker", "agent": "w", "max_calls": 5, "tools": ["write_file"], "deny": ["rm"] });
+    let clone = client.done("session_clone", limits);
+    assert_eq!((&clone["name"], &clone["at"], &clone["limits"]["calls"]), (&json!("worker"), &json!(4), &json!(5)));
+    client.leave();
+
+    let mut worker = world.client(&["--session", "worker", "--tools", "files,sessions"]);
+    let tools = worker.ask("tools/list", json!({}));
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 1, "what the clone may use");
+    assert_eq!(worker.ask("tools/call", json!({ "name": "session_log" }))["error"]["code"], -32602);
+    worker.done("write_file", write("c.txt", "three\n"));
+    worker.leave();
+
+    let mut client = world.client(&["--session", "s", "--tools", "sessions"]);
+    assert_eq!(client.done("session_merge", json!({ "child": "worker", "dry_run": true }))["seq"], Value::Null);
+    let merged = client.done("session_merge", json!({ "child": "worker" }));
+    assert_eq!((&merged["outcome"], &merged["into_name"]), (&json!("merged"), &json!("s")));
+    assert_eq!(client.done("session_merge", json!({ "child": "worker" }))["outcome"], "nothing");
+    let nothing = client.failed("session_merge", json!({ "child": "s" }));
+    assert!(nothing.contains("it has no parent to be merged into"), "{nothing}");
+}
+
+#[test]
+fn a_conflict_is_told_and_can_be_decided() {
+    let world = World::new();
+    let mut client = with_history(&world);
+    client.done("session_clone", json!({ "name": "worker" }));
+    let edit = |new: &str| json!({ "file_path": "a.txt", "old_string": "eins", "new_string": new });
+    client.done("edit_file", edit("uno"));
+    client.leave();
+    let mut worker = world.client(&["--session", "worker"]);
+    worker.done("edit_file", edit("un"));
+    worker.leave();
+    let mut client = world.client(&["--session", "s", "--tools", "files,sessions"]);
+    let told = client.failed("session_merge", json!({ "child": "worker" }));
+    assert!(told.contains("choose with ours or theirs") && told.contains("/a.txt"), "{told}");
+    client.done("session_merge", json!({ "child": "worker", "theirs": ["a.txt"] }));
+    assert_eq!(client.done("read_file", json!({ "file_path": "a.txt" }))["content"], "un\n");
+}
+
+#[test]
+fn a_session_goes_back_and_forth() {
+    let world = World::new();
+    let mut client = with_history(&world);
+    let dry = client.done("session_rewind", json!({ "to": 4, "dry_run": true }));
+    assert_eq!(dry["recorded"], Value::Null);
+    let rewound = client.done("session_rewind", json!({ "to": 4 }));
+    assert_eq!(client.done("glob", json!({ "pattern": "*" }))["matches"], json!(["/a.txt"]));
+    client.done("session_rewind", json!({ "to": rewound["from"] }));
+    assert_eq!(client.done("read_file", json!({ "file_path": "a.txt" }))["content"], "eins\n");
+    assert!(client.failed("session_rewind", json!({ "to": 9999 })).contains("9999"));
+}
+
+#[test]
+fn the_change_that_broke_something_is_found() {
+    let world = World::new();
+    let mut client = with_history(&world);
+    let params = json!({ "command": "grep -q one a.txt", "good": 4 });
+    let request = json!({ "name": "session_bisect", "arguments": params, "_meta": { "progressToken": "b" } });
+    let id = client.request("tools/call", request);
+    let found = client.answer(id)["result"].clone();
+    assert_eq!(found["structuredContent"]["bad"][0]["call"]["event"]["tool"], "edit_file", "{found}");
+    let probes = client.aside.iter().filter(|message| message["method"] == "notifications/progress").count();
+    assert!(probes >= 2, "the ends at least");
+    let by_slice = client.done("session_bisect", json!({ "predicate": "count(VirtualFileSystem) >= 2" }));
+    assert_eq!(by_slice["bad"][0]["call"]["event"]["params"]["file_path"], "b.txt");
+    assert!(client.failed("session_bisect", json!({ "command": "cargo test" })).contains("not allowed"));
+    assert!(client.failed("session_bisect", json!({})).contains("either a command or a predicate"));
+}
+
+#[test]
+fn wrong_parameters_are_told() {
+    let world = World::new();
+    let mut client = with_history(&world);
+    let wrong = [
+        ("session_log", json!({ "session": "nobody" }), "no session is called \"nobody\""),
+        ("session_log", json!({ "limit": 0 }), "from 1 to 1000"),
+        ("session_log", json!({ "from": "yesterday" }), "a position is"),
+        ("session_log", json!({ "what": 1 }), "unknown field `what`"),
+        ("session_state", json!({ "slice": "Nope" }), "there are VirtualFileSystem"),
+        ("session_state", json!({ "at": -999 }), "999"),
+        ("session_state", json!({ "slice": "Usage", "pointer": "x" }), "there is nothing at x"),
+        ("session_diff", json!({ "path": "../x" }), "are not allowed"),
+        ("session_clone", json!({ "isolation": "shared" }), "give an agent"),
+        ("session_clone", json!({ "isolation": "full", "at": 2 }), "only a fork begins in the past"),
+        ("session_clone", json!({ "tools": ["nope"] }), "there is no tool \"nope\""),
+        ("session_clone", json!({ "name": "../x" }), "letters, digits"),
+        ("session_bisect", json!({ "command": "true", "timeout_seconds": 1e9 }), "from 0.1 to 600"),
+        ("session_bisect", json!({ "predicate": "nonsense ((" }), ""),
+    ];
+    for (tool, params, words) in wrong {
+        let told = client.failed(tool, params);
+        assert!(told.contains(words), "{tool}: {told}");
+    }
+}

@@ -1,0 +1,134 @@
+//! Files, slices and the log as resources.
+
+use serde_json::{Value, json};
+
+use super::{Client, World, write};
+
+fn read(client: &mut Client, uri: &str) -> Value {
+    let answer = client.ask("resources/read", json!({ "uri": uri }));
+    assert!(answer.get("error").is_none(), "{uri}: {answer}");
+    answer["result"]["contents"][0].clone()
+}
+
+fn updated(client: &mut Client) -> Value {
+    let updated = client.wait_for(|message| message["method"] == "notifications/resources/updated");
+    updated["params"]["uri"].clone()
+}
+
+#[test]
+fn files_slices_and_the_log_are_read_at_any_position() {
+    let world = World::new();
+    std::fs::write(world.files().join("data.bin"), [0, 159, 146, 150]).unwrap();
+    let mut client = world.on_host(&["--session", "s"]);
+    client.done("write_file", write("notes/a b.md", "one"));
+    client.done("edit_file", json!({ "file_path": "notes/a b.md", "old_string": "one", "new_string": "two" }));
+    let now = read(&mut client, "foldspace://s/files/notes/a%20b.md");
+    assert_eq!((&now["text"], &now["mimeType"]), (&json!("two"), &json!("text/markdown")));
+    let head = client.ask("resources/read", json!({ "uri": "foldspace://s/log?limit=1" }));
+    let last: Value = serde_json::from_str(head["result"]["contents"][0]["text"].as_str().unwrap().trim()).unwrap();
+    assert_eq!(last["kind"], "CallFinished");
+    assert_eq!(read(&mut client, "foldspace://s/files/notes/a%20b.md?at=-3")["text"], "one");
+    let binary = read(&mut client, "foldspace://s/files/data.bin");
+    assert_eq!((&binary["blob"], &binary["mimeType"]), (&json!("AJ+Slg=="), &json!("application/octet-stream")));
+    let usage = read(&mut client, "foldspace://s/state/Usage");
+    assert_eq!(usage["mimeType"], "application/json");
+    let usage: Value = serde_json::from_str(usage["text"].as_str().unwrap()).unwrap();
+    assert_eq!(usage["calls"], 2);
+    assert!(read(&mut client, "foldspace://s/files/")["text"].as_str().unwrap().contains("data.bin"));
+    let log = read(&mut client, "foldspace://s/log?from=1&limit=2")["text"].as_str().unwrap().to_owned();
+    assert_eq!(log.lines().count(), 2);
+}
+
+#[test]
+fn what_is_not_there_is_told() {
+    let world = World::new();
+    let mut other = world.client(&["--session", "other"]);
+    other.done("ls", json!({}));
+    other.leave();
+    let mut client = world.client(&["--session", "s"]);
+    client.done("write_file", write("a.txt", "one"));
+    let uris = [
+        ("foldspace://s/files/nope", -32002),
+        ("foldspace://s/files/a.txt?at=1", -32002),
+        ("foldspace://s/files/a.txt?at=9999", -32002),
+        ("foldspace://s/state/Nope", -32002),
+        ("foldspace://other/log", -32002),
+        ("file:///etc/passwd", -32002),
+        ("foldspace://s/files/../../etc/passwd", -32002),
+    ];
+    for (uri, code) in uris {
+        assert_eq!(client.ask("resources/read", json!({ "uri": uri }))["error"]["code"], code, "{uri}");
+    }
+    let subscribed = client.ask("resources/subscribe", json!({ "uri": "foldspace://other/log" }));
+    assert_eq!(subscribed["error"]["code"], -32002, "only who has the tools for sessions reaches others");
+}
+
+#[test]
+fn resources_are_listed_in_pages() {
+    let world = World::new();
+    for number in 0..450 {
+        std::fs::write(world.files().join(format!("{number:03}.txt")), "x").unwrap();
+    }
+    let mut client = world.on_host(&["--session", "s"]);
+    assert_eq!(client.ask("resources/list", json!({}))["result"]["resources"], json!([]), "there is no session yet");
+    client.done("ls", json!({}));
+    let (mut files, mut cursor, mut pages) = (Vec::new(), json!(null), 0);
+    loop {
+        let page = client.ask("resources/list", json!({ "cursor": cursor }))["result"].clone();
+        let resources = page["resources"].as_array().unwrap().clone();
+        assert!(resources.len() <= 200);
+        pages += 1;
+        files.extend(resources.into_iter().filter(|one| one["uri"].as_str().unwrap().contains("/files/")));
+        cursor = page["nextCursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    assert_eq!((files.len(), pages), (450, 3));
+    assert_eq!((&files[7]["name"], &files[7]["size"]), (&json!("007.txt"), &json!(1)));
+    assert_eq!(client.ask("resources/list", json!({ "cursor": "x" }))["error"]["code"], -32602);
+}
+
+#[test]
+fn who_watches_is_told_of_changes() {
+    let world = World::new();
+    let mut client = world.on_host(&["--session", "s", "--allow", "mkdir"]);
+    client.ask("resources/list", json!({}));
+    client.done("write_file", write("a.txt", "one"));
+    client.wait_for(|message| message["method"] == "notifications/resources/list_changed");
+    let subscribe = |client: &mut Client, uri: &str| {
+        let answer = client.ask("resources/subscribe", json!({ "uri": uri }));
+        assert!(answer.get("error").is_none(), "{answer}");
+    };
+    subscribe(&mut client, "foldspace://s/files/a.txt");
+    client.done("write_file", write("b.txt", "one"));
+    client.done("edit_file", json!({ "file_path": "a.txt", "old_string": "one", "new_string": "two" }));
+    assert_eq!(updated(&mut client), "foldspace://s/files/a.txt");
+    subscribe(&mut client, "foldspace://s/state/VirtualFileSystem");
+    client.ask("resources/unsubscribe", json!({ "uri": "foldspace://s/files/a.txt" }));
+    client.done("rm", json!({ "path": "a.txt" }));
+    assert_eq!(updated(&mut client), "foldspace://s/state/VirtualFileSystem");
+    client.ask("resources/unsubscribe", json!({ "uri": "foldspace://s/state/VirtualFileSystem" }));
+    subscribe(&mut client, "foldspace://s/log");
+    client.done("ls", json!({}));
+    assert_eq!(updated(&mut client), "foldspace://s/log");
+}
+
+#[test]
+fn templates_and_their_arguments_are_told() {
+    let world = World::new();
+    let mut client = world.client(&["--session", "s"]);
+    client.done("write_file", write("src/main.rs", "x"));
+    let templates = client.ask("resources/templates/list", json!({}))["result"]["resourceTemplates"].clone();
+    let template = templates[0]["uriTemplate"].as_str().unwrap().to_owned();
+    assert_eq!(template, "foldspace://{session}/files/{+path}{?at}");
+    let mut complete = |uri: &str, name: &str, value: &str| {
+        let reference = json!({ "type": "ref/resource", "uri": uri });
+        let params = json!({ "ref": reference, "argument": { "name": name, "value": value } });
+        client.ask("completion/complete", params)["result"]["completion"]["values"].clone()
+    };
+    assert_eq!(complete(&template, "session", ""), json!(["s"]));
+    assert_eq!(complete(&template, "path", "src/"), json!(["src/main.rs"]));
+    assert_eq!(complete("foldspace://{session}/state/{slice}{?at}", "slice", "Us"), json!(["Usage"]));
+    assert_eq!(complete("something", "else", ""), json!([]));
+}

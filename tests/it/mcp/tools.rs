@@ -1,0 +1,121 @@
+//! The workspace's tools.
+
+use serde_json::{Value, json};
+
+use super::{World, write};
+
+fn names(client: &mut super::Client) -> Vec<String> {
+    let tools = client.ask("tools/list", json!({}));
+    let tools = tools["result"]["tools"].as_array().unwrap();
+    tools.iter().map(|tool| tool["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_chosen_groups_are_offered() {
+    let world = World::new();
+    let mut client = world.client(&[]);
+    let usual =
+        ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "shell_execute", "write_file"];
+    assert_eq!(names(&mut client), usual);
+    client.leave();
+    let mut client = world.client(&["--tools", "shell,podman_shell"]);
+    assert_eq!(names(&mut client), ["podman_shell", "shell_execute"]);
+    let answer = client.ask("tools/call", json!({ "name": "ls", "arguments": {} }));
+    assert_eq!(answer["error"]["code"], -32602);
+    assert_eq!(answer["error"]["message"], "there is no tool ls; there are podman_shell, shell_execute");
+    client.leave();
+    let mut client = world.client(&["--tools", "all"]);
+    assert_eq!(names(&mut client).len(), 17);
+    let refused = world.run(&["mcp", "--tools", "files,nothing"]);
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("there is no group of tools \"nothing\""));
+}
+
+/// `readOnlyHint`, `destructiveHint`, `idempotentHint` and `openWorldHint` of each tool.
+fn hints(client: &mut super::Client) -> Vec<(String, [bool; 4])> {
+    let tools = client.ask("tools/list", json!({}));
+    let hints = tools["result"]["tools"].as_array().unwrap().iter().map(|tool| {
+        let hint = |name: &str| tool["annotations"][name].as_bool().unwrap();
+        let all = ["readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint"].map(hint);
+        (tool["name"].as_str().unwrap().to_owned(), all)
+    });
+    hints.collect()
+}
+
+#[test]
+fn annotations_say_what_is_so() {
+    let (world, another) = (World::new(), World::new());
+    let mut closed = world.client(&["--tools", "files,shell,sessions"]);
+    let mut open = another.on_host(&["--tools", "files,shell"]);
+    let (closed, open) = (hints(&mut closed), hints(&mut open));
+    let of = |hints: &[(String, [bool; 4])], name: &str| hints.iter().find(|(tool, _)| tool == name).unwrap().1;
+    for name in ["ls", "read_file", "glob", "grep", "session_log", "session_state", "session_diff"] {
+        assert_eq!(of(&closed, name), [true, false, true, false], "{name}");
+    }
+    assert_eq!(of(&closed, "write_file"), [false, false, true, false]);
+    assert_eq!(of(&closed, "edit_file"), [false, true, false, false]);
+    assert_eq!(of(&closed, "rm"), [false, true, true, false]);
+    assert_eq!(of(&closed, "shell_execute"), [false, true, false, false]);
+    assert_eq!(of(&open, "shell_execute"), [false, true, false, true], "it reaches this machine");
+    assert_eq!(of(&open, "rm"), [false, true, true, false], "it never leaves the workspace");
+    assert_eq!(of(&closed, "session_clone"), [false, false, false, false]);
+    assert_eq!(of(&closed, "session_merge"), [false, true, false, false]);
+}
+
+#[test]
+fn every_tool_has_schemas_of_objects() {
+    let world = World::new();
+    let mut client = world.client(&["--tools", "all"]);
+    let tools = client.ask("tools/list", json!({}));
+    for tool in tools["result"]["tools"].as_array().unwrap() {
+        assert_eq!(tool["inputSchema"]["type"], "object", "{tool}");
+        assert_eq!(tool["outputSchema"]["type"], "object", "{tool}");
+        assert_eq!(tool["inputSchema"]["additionalProperties"], false, "{tool}");
+        for (name, param) in tool["inputSchema"]["properties"].as_object().unwrap() {
+            let is_told = param["description"].is_string() || param["$ref"].is_string() || param["anyOf"].is_array();
+            assert!(is_told, "{}: {name}: {param}", tool["name"]);
+        }
+    }
+}
+
+#[test]
+fn every_tool_can_be_called() {
+    let world = World::new();
+    let mut client = world.on_host(&["--allow", "python3", "--allow", "cat"]);
+    assert_eq!(client.done("write_file", write("src/a.txt", "one\ntwo\n"))["version"], 1);
+    assert_eq!(client.done("read_file", json!({ "file_path": "src/a.txt" }))["content"], "one\ntwo\n");
+    let edit = json!({ "file_path": "src/a.txt", "old_string": "two", "new_string": "zwei" });
+    assert_eq!(client.done("edit_file", edit)["replacements"], 1);
+    assert_eq!(client.done("ls", json!({ "path": "src" }))["entries"][0]["name"], "a.txt");
+    assert_eq!(client.done("glob", json!({ "pattern": "**/*.txt" }))["matches"], json!(["/src/a.txt"]));
+    assert_eq!(client.done("grep", json!({ "pattern": "zwei" }))["matches"][0]["line_number"], 2);
+    assert_eq!(client.done("shell_execute", json!({ "command": "cat src/a.txt" }))["stdout"], "one\nzwei\n");
+    assert_eq!(client.done("evaluate_python", json!({ "code": "print(6 * 7)" }))["stdout"], "42\n");
+    client.done("rm", json!({ "path": "src" }));
+    assert!(!world.files().join("src").exists());
+    let calls = world_calls(&world, client);
+    assert!(calls.iter().all(|call| call["agent"] == "Test Client" && call["status"] == "ok"), "{calls:?}");
+    assert_eq!(calls.len(), 9);
+}
+
+fn world_calls(world: &World, client: super::Client) -> Vec<Value> {
+    client.leave();
+    world.lines(&["log", "test-client", "--calls"])
+}
+
+#[test]
+fn a_model_can_act_on_what_went_wrong() {
+    let world = World::new();
+    let mut client = world.client(&[]);
+    assert_eq!(client.failed("read_file", json!({ "file_path": "nope" })), "/nope does not exist");
+    let wrong = client.failed("read_file", json!({ "path": "nope" }));
+    assert!(wrong.starts_with("the parameters of read_file are not right: unknown field `path`"), "{wrong}");
+    assert!(client.failed("read_file", json!({ "file_path": "../x" })).contains("are not allowed"));
+    let nothing = client.failed("shell_execute", json!({ "command": "echo" }));
+    assert!(nothing.contains("memory"), "{nothing}");
+    let answer = client.ask("tools/call", json!({ "name": "rm -rf", "arguments": {} }));
+    assert_eq!(answer["error"]["code"], -32602);
+    for params in [json!({}), json!({ "name": 5 }), json!({ "name": "ls", "arguments": "x" }), json!([])] {
+        assert_eq!(client.ask("tools/call", params)["error"]["code"], -32602);
+    }
+}
