@@ -78,7 +78,7 @@ impl From<StoreError> for Problem {
         let mut problem = Self::new(kind, error.to_string());
         problem.hint = error.hint();
         if let StoreError::InUse { holder, .. } = &error {
-            problem.holder = Some(holder.as_ref().into());
+            problem.holder = Some(Box::new(holder.as_ref().into()));
         }
         problem
     }

@@ -17,11 +17,13 @@ pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 pub struct Problem {
     /// `urn:foldspace:problem:` and the kind.
     #[serde(rename = "type")]
-    pub reference: String,
+    #[schema(value_type = String)]
+    pub reference: Box<str>,
     /// What kind of problem it is, in a word: `not_found`, `bad_request`, `in_use`, ...
     pub kind: String,
     /// The kind in a few words, the same for all of its kind.
-    pub title: String,
+    #[schema(value_type = String)]
+    pub title: Box<str>,
     /// The status code.
     pub status: u16,
     /// What was wrong this time.
@@ -31,7 +33,7 @@ pub struct Problem {
     pub hint: Option<String>,
     /// The other process that has the session's workspace, where that is what is in the way.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub holder: Option<Holder>,
+    pub holder: Option<Box<Holder>>,
 }
 
 /// A process that has a session's workspace open.
@@ -105,9 +107,9 @@ impl Problem {
     pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
         let (word, status, title) = kind.row();
         Self {
-            reference: format!("urn:foldspace:problem:{word}"),
+            reference: format!("urn:foldspace:problem:{word}").into(),
             kind: word.to_owned(),
-            title: title.to_owned(),
+            title: title.into(),
             status: status.as_u16(),
             detail: detail.into(),
             hint: None,
