@@ -29,7 +29,7 @@ pub const ADVICE: &str = "allow what is missing (`allow` in the request, or the 
                       (`auto_confirm`)";
 
 /// Seconds that a call may take: the least and the most.
-const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
+pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 /// A tool call that is to be made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]

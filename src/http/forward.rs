@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::sync::mpsc;
 
-use super::calls::{CallOutcome, CallRequest};
+use super::calls::{CallOutcome, CallRequest, SECONDS};
 use super::client::{CallEvent, Client, ClientError};
 use super::sessions::SectionDocument;
 use crate::engine::event::{CallStatus, CommandLine};
@@ -122,7 +122,7 @@ fn request_of(session: &Session, call: ToolCall, rules: &ShellRules) -> CallRequ
         tool: call.tool,
         params,
         agent: Some(session.agent().to_string()).filter(|agent| !agent.is_empty()),
-        timeout_seconds: call.limit.map(|limit| limit.as_secs_f64()),
+        timeout_seconds: call.limit.map(|limit| limit.as_secs_f64().clamp(*SECONDS.start(), *SECONDS.end())),
         allow: rules.policy.allow.clone(),
         auto_confirm: rules.policy.auto_confirm,
     }

@@ -1,6 +1,7 @@
 //! Several processes on one store: as if each had it for itself.
 
-use std::io::Read;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use serde_json::json;
@@ -120,4 +121,50 @@ fn a_name_is_given_once_among_processes() {
     names.dedup();
     let begun = ran.iter().filter(|told| told.ends_with("[exit 0]")).count();
     assert_eq!(names.len(), begun + 1, "{ran:?}");
+}
+
+/// Makes a call through a server's socket, so that the server has the session's workspace.
+fn call_through_server(world: &World, session: &str, body: &serde_json::Value) -> String {
+    let mut stream = UnixStream::connect(world.data().join("http.sock")).unwrap();
+    let body = body.to_string();
+    let length = body.len();
+    let head = format!("POST /v1/sessions/{session}/calls HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n");
+    let rest = format!("content-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}");
+    stream.write_all(format!("{head}{rest}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn commands_reach_a_session_that_another_process_has() {
+    let world = World::new();
+    world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+    let server = world.spawn(&["serve"]);
+    for _ in 0..500 {
+        if UnixStream::connect(world.data().join("http.sock")).is_ok() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let write = json!({ "tool": "write_file", "params": { "file_path": "a.txt", "content": "of the server\n" } });
+    assert!(call_through_server(&world, "box", &write).contains("\"status\":\"ok\""));
+    // The server has the workspace now: the command runs there, and shows here what it prints.
+    assert_eq!(world.printed(&["exec", "box", "--agent", "person", "--", "cat", "a.txt"]), "of the server\n");
+    let failed = world.output(&["exec", "box", "--sh", "--", "echo out; echo err >&2; exit 7"]);
+    assert_eq!(failed.status.code(), Some(7));
+    assert_eq!((failed.stdout.as_slice(), failed.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
+    let calls = world.json_lines(&["log", "box", "--calls"]);
+    assert_eq!(calls[1]["agent"], "person");
+    assert!(world.run(&["rewind", "box", "--to", "1"]).ends_with("[exit 4]"), "the server has it");
+    let slow = world.spawn(&["exec", "box", "--", "sleep", "60"]);
+    while world.json_lines(&["log", "box", "--calls"]).len() < 4 {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop(server);
+    let ended = { slow }.0.wait().unwrap();
+    assert_eq!(ended.code(), Some(1), "the process that ran the call is gone");
+    assert!(world.printed(&["exec", "box", "--", "cat", "a.txt"]).contains("of the server"));
+    let calls = world.json_lines(&["log", "box", "--calls"]);
+    assert_eq!(calls[3]["status"], "interrupted");
 }
