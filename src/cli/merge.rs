@@ -1,9 +1,10 @@
 //! `foldspace merge`: a child's changes come into its parent.
 
+use foldspace::http::OverHttp;
 use foldspace::view;
 use foldspace::{
-    EntryPath, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node, Session,
-    StoreError, merge_child, preview_merge,
+    EntryPath, Forward, HubError, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node,
+    Session, SessionError, StoreError, merge_child, preview_merge,
 };
 
 use super::Globals;
@@ -121,6 +122,13 @@ impl Merge {
         // Before a workspace is opened and filled.
         preview_merge(parent, child, choices)?;
         record_drift(globals, child);
+        let _lease = match parent.lease() {
+            Ok(lease) => lease,
+            Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
+                return Ok(OverHttp.merge(&holder, &session, child, choices).await.map_err(HubError::from)?);
+            }
+            Err(error) => return Err(error.into()),
+        };
         let workspace = workspace::of_session(globals, parent)?;
         let dispatcher = workspace::dispatcher(session, workspace, RuleArgs::default().typed())?;
         let merged = merge_child(&dispatcher, child, choices).await;
@@ -179,7 +187,7 @@ fn show_changes(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
     }
     let mut table = Table::default();
     for change in &report.merged {
-        let style = match change.change {
+        let style = match change.change.as_ref() {
             "added" => GOOD,
             "removed" => BAD,
             _ => ODD,
@@ -188,7 +196,7 @@ fn show_changes(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
         if change.entry.both {
             from.push_str(", lines of both");
         }
-        let cells = [Cell::left(change.change).styled(style), Cell::left(change.entry.path.to_string())];
+        let cells = [Cell::left(change.change.as_ref()).styled(style), Cell::left(change.entry.path.to_string())];
         table.row(cells.into_iter().chain([Cell::left(from)]));
     }
     table.show(out)

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use foldspace::http::OverHttp;
 use foldspace::view;
-use foldspace::{CaptureBudget, Change, EntryPath, RewindError, RewindOptions, Rewound, rewind};
+use foldspace::{
+    CaptureBudget, Change, EntryPath, Forward, HubError, RewindError, RewindOptions, Rewound, Seq, Session,
+    SessionError, StoreError, rewind,
+};
 use serde_json::json;
 
 use super::Globals;
@@ -48,11 +52,15 @@ impl Rewind {
         let found = opened.find(&self.session)?;
         let to = self.to.resolve(&found.session)?;
         let options = RewindOptions { force: self.force, dry_run: self.dry_run };
-        let workspace = workspace::of_session(globals, &found.session)?;
-        let session = found.session.clone();
-        let budget = CaptureBudget::default();
-        let rewound = super::block_on(async { rewind(&session, &Arc::clone(&workspace), budget, to, options).await })?;
-        workspace.close();
+        let rewound = match found.session.lease() {
+            Ok(_lease) => here(globals, &found.session, to, options)?,
+            Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
+                super::block_on(OverHttp.rewind(&holder, &found.session, to, options))?
+                    .map(Ok)
+                    .map_err(HubError::from)?
+            }
+            Err(error) => return Err(error.into()),
+        };
         match rewound {
             Ok(rewound) => {
                 self.show(&found, &rewound, globals, out)?;
@@ -101,6 +109,20 @@ impl Rewind {
             }
         }
     }
+}
+
+/// Without a dispatcher, which would record what was changed from outside.
+fn here(
+    globals: &Globals,
+    session: &Session,
+    to: Seq,
+    options: RewindOptions,
+) -> Result<Result<Rewound, RewindError>, Failure> {
+    let workspace = workspace::of_session(globals, session)?;
+    let budget = CaptureBudget::default();
+    let rewound = super::block_on(async { rewind(session, &Arc::clone(&workspace), budget, to, options).await })?;
+    workspace.close();
+    Ok(rewound)
 }
 
 /// What was recorded first, and what was left.

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use foldspace::{CallStatus, CommandResult, Dispatcher, Durability, Session, ToolCall, ToolOutcome};
+use foldspace::{
+    CallStatus, CommandResult, Durability, OpenSession, Session, Sessions, ToolCall, ToolOutcome, Workspace,
+};
 use serde_json::json;
 
 use super::Globals;
+use super::desk::Desk;
 use super::exit::{Exit, Failure};
 use super::interrupt::{Signals, minding};
 use super::live::Live;
@@ -48,41 +51,48 @@ impl Shell {
         let opened = open::writing(globals, Durability::default())?;
         let session = opened.find(&self.session)?.session.as_agent(self.agent.as_str());
         out.go_live_for_good()?;
-        let workspace = workspace::of_session(globals, &session)?;
-        if workspace.shell().is_none() {
-            let what = format!("the {} workspace of {} has no shell", workspace.backend_name(), session.name());
-            let failure = Failure::new(Exit::Usage, what);
-            return Err(failure.with_hint("begin a session with `foldspace run --backend host` or `--backend podman`"));
-        }
-        let dispatcher = workspace::dispatcher(session.clone(), workspace.clone(), self.rules.typed())?;
-        let prompt = Prompt::new(Recorded { session, dispatcher: dispatcher.clone() });
-        let ended = super::block_on(prompt.read_lines());
-        dispatcher.close()?;
-        ended?
+        super::block_on(self.prompt(globals, &opened.sessions, &session))?
+    }
+
+    async fn prompt(&self, globals: &Globals, sessions: &Sessions, session: &Session) -> Result<Exit, Failure> {
+        let desk = Desk::of_command(globals, sessions, self.rules.typed())?;
+        let open = desk.hub().open(session.id()).await?.by(&self.agent);
+        let ended = match Desk::workspace_of(&open) {
+            workspace if open.dispatcher().is_some() && workspace.shell().is_none() => {
+                let what = format!("the {} workspace of {} has no shell", workspace.backend_name(), session.name());
+                let failure = Failure::new(Exit::Usage, what);
+                let hint = "begin a session with `foldspace run --backend host` or `--backend podman`";
+                Err(failure.with_hint(hint))
+            }
+            workspace => Prompt::new(Recorded { open, workspace }).read_lines().await,
+        };
+        desk.hub().close().await;
+        ended
     }
 }
 
 /// The session's own workspace, where all is recorded.
 struct Recorded {
-    session: Session,
-    dispatcher: Dispatcher,
+    open: OpenSession,
+    /// Where it is this process's.
+    workspace: Arc<dyn Workspace>,
 }
 
 impl Place for Recorded {
     fn title(&self) -> String {
-        text::one_line(self.session.name(), 80)
+        text::one_line(self.open.session().name(), 80)
     }
 
     fn root(&self) -> Option<String> {
-        self.dispatcher.workspace().root()
+        self.workspace.root()
     }
 
     async fn run(&mut self, typed: Typed<'_>, signals: &mut Signals) -> Result<Ran, Failure> {
         let call = ToolCall::new("shell_execute", json!({ "command": typed.command, "cwd": typed.cwd.rooted() }));
-        let (cancel, workspace) = (call.cancel.clone(), Arc::clone(self.dispatcher.workspace()));
+        let (cancel, workspace) = (call.cancel.clone(), Arc::clone(&self.workspace));
         let work = async {
-            let live = if typed.quiet { None } else { Some(Live::begin(&self.session, &cancel)?) };
-            let outcome = self.dispatcher.call(call).await;
+            let live = if typed.quiet { None } else { Some(Live::begin(self.open.session(), &cancel)?) };
+            let outcome = self.open.call(call).await;
             if let Some(live) = live {
                 live.end().await?;
             }
@@ -108,14 +118,14 @@ impl Recorded {
     /// What a command printed, as it is.
     fn printed(&self, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
         let mut content = None;
-        events::each(&self.session, outcome.call, outcome.finished, |event| {
+        events::each(self.open.session(), outcome.call, outcome.finished, |event| {
             if let Some(Ok(result)) = event.typed::<CommandResult>() {
                 content = Some(result.event.stdout.content);
             }
             Ok(())
         })?;
         match content {
-            Some(content) => Ok(self.session.content(&content)?.to_vec()),
+            Some(content) => Ok(self.open.session().content(&content)?.to_vec()),
             None => Ok(Vec::new()),
         }
     }

@@ -4,19 +4,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::mpsc;
 
 use super::calls::{CallOutcome, CallRequest, SECONDS};
 use super::client::{CallEvent, Client, ClientError};
 use super::sessions::SectionDocument;
-use crate::engine::event::{CallStatus, CommandLine};
+use crate::engine::event::{CallStatus, CommandLine, MergeSide};
 use crate::engine::live::CommandOutput;
+use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
 use crate::hub::{Forward, ForwardError, Forwarding};
-use crate::tools::{Answer, Asker, CommandQuestion, ShellRules, ToolCall, ToolOutcome};
+use crate::reducers::{Change, MergeChoices};
+use crate::tools::{
+    Answer, Asker, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome,
+};
 
 /// How long a call that was taken back may take to end.
 const LAST: Duration = Duration::from_secs(15);
@@ -63,6 +67,42 @@ impl Forward for OverHttp {
                 }
             };
             outcome.map(outcome_of).map_err(|error| error_of(holder, error))
+        })
+    }
+
+    fn rewind<'a>(
+        &'a self,
+        holder: &'a LeaseHolder,
+        session: &'a Session,
+        to: Seq,
+        options: RewindOptions,
+    ) -> Forwarding<'a, Rewound> {
+        Box::pin(async move {
+            let path = format!("/v1/sessions/{}/rewind", session.id());
+            let body = json!({ "to": to, "force": options.force, "dry_run": options.dry_run });
+            let rewound = client_of(holder)?.post::<RewoundThere>(&path, &body).await;
+            rewound.map(Rewound::from).map_err(|error| error_of(holder, error))
+        })
+    }
+
+    fn merge<'a>(
+        &'a self,
+        holder: &'a LeaseHolder,
+        session: &'a Session,
+        child: &'a Session,
+        choices: &'a MergeChoices,
+    ) -> Forwarding<'a, MergeReport> {
+        Box::pin(async move {
+            let path = format!("/v1/sessions/{}/merge", session.id());
+            let chosen = |side| choices.of(side).map(ToString::to_string).collect::<Vec<_>>();
+            let agent = Some(session.agent().to_string()).filter(|agent| !agent.is_empty());
+            let body = json!({
+                "child": child.id(),
+                "ours": chosen(MergeSide::Ours),
+                "theirs": chosen(MergeSide::Theirs),
+                "agent": agent,
+            });
+            client_of(holder)?.post(&path, &body).await.map_err(|error| error_of(holder, error))
         })
     }
 
@@ -147,6 +187,31 @@ fn error_of(holder: &LeaseHolder, error: ClientError) -> ForwardError {
         ClientError::Unreachable { .. } => ForwardError::Gone(holder.to_string()),
         ClientError::Refused(problem) => ForwardError::Refused { message: problem.detail, hint: problem.hint },
         other => lost(holder, &other.to_string()),
+    }
+}
+
+/// A rewind as the API tells of it.
+#[derive(Deserialize)]
+struct RewoundThere {
+    to: Seq,
+    from: Seq,
+    recorded: Option<Range>,
+    changes: Vec<Change>,
+    slices: Vec<String>,
+    drift: Vec<EntryPath>,
+    left: Vec<EntryPath>,
+}
+
+#[derive(Deserialize)]
+struct Range {
+    first: Seq,
+    last: Seq,
+}
+
+impl From<RewoundThere> for Rewound {
+    fn from(there: RewoundThere) -> Self {
+        let RewoundThere { to, from, recorded, changes, slices, drift, left } = there;
+        Self { to, from, recorded: recorded.map(|range| (range.first, range.last)), changes, slices, drift, left }
     }
 }
 

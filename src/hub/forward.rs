@@ -6,7 +6,8 @@ use std::pin::Pin;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
-use crate::tools::{ShellRules, ToolCall, ToolOutcome};
+use crate::reducers::MergeChoices;
+use crate::tools::{MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome};
 
 /// What another process could not do, or does not want to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -49,6 +50,24 @@ pub trait Forward: Send + Sync + 'static {
         rules: &'a ShellRules,
         begun: Box<dyn FnOnce(Seq) + Send + 'a>,
     ) -> Forwarding<'a, ToolOutcome>;
+
+    /// Takes the session back to an earlier position.
+    fn rewind<'a>(
+        &'a self,
+        holder: &'a LeaseHolder,
+        session: &'a Session,
+        to: Seq,
+        options: RewindOptions,
+    ) -> Forwarding<'a, Rewound>;
+
+    /// Merges a child of the session into it.
+    fn merge<'a>(
+        &'a self,
+        holder: &'a LeaseHolder,
+        session: &'a Session,
+        child: &'a Session,
+        choices: &'a MergeChoices,
+    ) -> Forwarding<'a, MergeReport>;
 
     /// The text about the session's workspace for a model.
     fn section<'a>(&'a self, holder: &'a LeaseHolder, session: &'a Session) -> Forwarding<'a, String>;

@@ -10,7 +10,7 @@ use super::forward::{Forward, ForwardError};
 use super::{Hub, HubError, blocking};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::store::{LeaseHolder, StoreError};
+use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
     Dispatcher, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, Tools, merge_child,
@@ -191,15 +191,14 @@ impl OpenSession {
         }
     }
 
-    /// Takes the session back to an earlier position, files and state. The process that has the workspace does that,
-    /// and no other for it.
+    /// Takes the session back to an earlier position, files and state.
     ///
     /// # Errors
     /// [`HubError`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
         match self.doer().await? {
             Doer::Here(dispatcher, _user) => Ok(dispatcher.rewind(to, options).await?),
-            Doer::There(there, holder, _) => Err(there.in_use(holder)),
+            Doer::There(there, holder, way) => Ok(way.rewind(&holder, &there.session, to, options).await?),
         }
     }
 
@@ -207,7 +206,7 @@ impl OpenSession {
     pub(super) async fn merge(&self, child: &Session, choices: &MergeChoices) -> Result<MergeReport, HubError> {
         match self.doer().await? {
             Doer::Here(dispatcher, _user) => Ok(merge_child(&dispatcher, child, choices).await?),
-            Doer::There(there, holder, _) => Err(there.in_use(holder)),
+            Doer::There(there, holder, way) => Ok(way.merge(&holder, &there.session, child, choices).await?),
         }
     }
 
@@ -240,12 +239,6 @@ impl OpenSession {
         let dispatcher = user.0.dispatcher.ruled(there.rules.clone())?;
         let dispatcher = if agent.is_empty() { dispatcher } else { dispatcher.as_agent(Arc::clone(agent)) };
         Ok(Doer::Here(dispatcher, user))
-    }
-}
-
-impl There {
-    fn in_use(&self, holder: LeaseHolder) -> HubError {
-        StoreError::InUse { session: self.session.id(), holder: Arc::new(holder) }.into()
     }
 }
 

@@ -1,9 +1,10 @@
 //! Merging a child back: its changes come into its parent's workspace and history, all or none.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::dispatch::Dispatcher;
 use super::error::ToolError;
@@ -51,7 +52,7 @@ pub enum MergeError {
 }
 
 /// What came of a merge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeReport {
     /// The child.
     pub child: SessionId,
@@ -76,7 +77,7 @@ pub struct MergeReport {
 }
 
 /// How a merge ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MergeOutcome {
     /// The child has changed nothing since it was merged, or since it began.
@@ -88,13 +89,13 @@ pub enum MergeOutcome {
 }
 
 /// One change of a merge.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergedChange {
     /// Where it is, and where it comes from.
     #[serde(flatten)]
     pub entry: MergedEntry,
     /// What is done there: `added`, `changed` or `removed`.
-    pub change: &'static str,
+    pub change: Cow<'static, str>,
 }
 
 /// A merge that is thought out and not done.
@@ -259,7 +260,7 @@ fn changes(
             MergeStep::Write { merged, .. } if ours.get(&path).is_some() => ("changed", merged.is_some()),
             MergeStep::Write { .. } => ("added", false),
         };
-        MergedChange { entry: MergedEntry { path, from, both }, change }
+        MergedChange { entry: MergedEntry { path, from, both }, change: change.into() }
     };
     Ok(plan.steps.iter().map(change).collect())
 }

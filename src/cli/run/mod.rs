@@ -10,15 +10,15 @@ mod summary;
 pub(in crate::cli) use mounts::{MountArgs, allowed_roots};
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use foldspace::{
-    CallStatus, Dispatcher, Durability, MountHydrated, ToolCall, ToolOutcome, Workspace, WorkspaceSpec, hydrate,
+    CallStatus, Durability, MountHydrated, OpenSession, ShellRules, ToolCall, ToolOutcome, WorkspaceSpec, hydrate,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;
+use super::desk::Desk;
 use super::exit::{Exit, Failure};
 use super::open::{self, Opened};
 use super::output::{self, Out};
@@ -85,24 +85,10 @@ impl Run {
         let opened = open::writing(globals, durability)?;
         let expected = self.expected.find(globals, &opened)?;
         let begun = naming::begin(&opened.sessions, self.session.as_deref(), &script.name, self.workspace.spec()?)?;
-        // From now on nobody else works in it, so that it can be taken back when it can't be made ready.
-        let _lease = begun.session.lease()?;
-        let workspace = match workspace::of_session(globals, &begun.session) {
-            Ok(workspace) => workspace,
-            Err(failure) => return Err(discarded(globals, &opened, &begun, failure)),
-        };
         out.go_live_for_good()?;
-        let mounted = super::block_on(self.mount(&begun, &workspace, &mounts, out))?;
-        if let Err(failure) = mounted {
-            workspace.close();
-            drop(workspace);
-            return Err(discarded(globals, &opened, &begun, failure));
-        }
-        let summary = super::block_on(self.calls(&begun, &workspace, &script, out))?;
-        workspace.close();
+        let summary = super::block_on(self.in_workspace(globals, &opened, &begun, &script, &mounts, out))??;
         // What was not waited for is on the disk before anything is said of it.
         opened.sessions.store().sync()?;
-        let summary = summary?;
         let as_expected =
             expected.map(|expected| expected.compare(&begun, summary.before, globals, out)).transpose()?;
         summary.show(&begun, globals, out)?;
@@ -112,15 +98,57 @@ impl Run {
         }
     }
 
+    /// Makes the calls where the session's workspace is. Of a session that is new nothing is left when that can't be
+    /// made ready.
+    async fn in_workspace(
+        &self,
+        globals: &Globals,
+        opened: &Opened,
+        begun: &Begun,
+        script: &Script,
+        mounts: &mounts::Chosen,
+        out: &mut Out,
+    ) -> Result<Summary, Failure> {
+        // From now on nobody else works in a new one, so that it can be taken back.
+        let _lease = if begun.is_new { Some(begun.session.lease()?) } else { None };
+        let desk = Desk::of_command(globals, &opened.sessions, ShellRules::default())?;
+        let ready = self.ready(&desk, begun, mounts, out).await;
+        let summary = match ready {
+            Ok(open) => self.calls(begun, &open, script, out).await,
+            Err(failure) => {
+                desk.hub().close().await;
+                return Err(discarded(globals, opened, begun, failure));
+            }
+        };
+        desk.hub().close().await;
+        summary
+    }
+
+    async fn ready(
+        &self,
+        desk: &Desk,
+        begun: &Begun,
+        mounts: &mounts::Chosen,
+        out: &mut Out,
+    ) -> Result<OpenSession, Failure> {
+        let open = desk.hub().open(begun.session.id()).await?;
+        self.mount(begun, &open, mounts, out).await?;
+        Ok(open)
+    }
+
     /// Copies host directories into a workspace that is empty.
     async fn mount(
         &self,
         begun: &Begun,
-        workspace: &Arc<dyn Workspace>,
+        open: &OpenSession,
         mounts: &mounts::Chosen,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let hydrated = hydrate(&begun.session, workspace.as_ref(), &mounts.specs, &mounts.roots).await?;
+        let (is_here, workspace) = (open.dispatcher().is_some(), Desk::workspace_of(open));
+        let hydrated = match is_here {
+            true => hydrate(&begun.session, workspace.as_ref(), &mounts.specs, &mounts.roots).await?,
+            false => Vec::new(),
+        };
         if hydrated.is_empty() && !mounts.specs.is_empty() {
             output::note("the workspace is not new; the mounts were not copied again");
         }
@@ -133,26 +161,24 @@ impl Run {
     async fn calls(
         &self,
         begun: &Begun,
-        workspace: &Arc<dyn Workspace>,
+        open: &OpenSession,
         script: &Script,
         out: &mut Out,
     ) -> Result<Summary, Failure> {
         let mut summary = Summary::before(begun, script)?;
-        let session = match &self.agent {
-            Some(agent) => begun.session.as_agent(agent.as_str()),
-            None => begun.session.clone(),
-        };
         let mut report = Report::new(out, script);
+        let workspace = Desk::workspace_of(open);
         report.watch(workspace.as_ref());
-        let dispatcher = workspace::dispatcher(session, Arc::clone(workspace), self.rules.asking(report.bar()))?;
+        let open = open.ruled(self.rules.asking(report.bar()))?;
+        let open = self.agent.as_ref().map_or_else(|| open.clone(), |agent| open.by(agent));
         let cancel = CancellationToken::new();
-        interrupt::watch(cancel.clone(), workspace);
+        interrupt::watch(cancel.clone(), &workspace);
         for step in &script.steps {
             if cancel.is_cancelled() {
                 break;
             }
             report.begin(step);
-            let outcome = self.call(&dispatcher, step, &cancel).await;
+            let outcome = self.call(&open, step, &cancel).await;
             let outcome = outcome.map_err(|failure| failure.at(&format!("line {} of {}", step.line, script.place)))?;
             let right = is_right(step, outcome.status);
             let agent = step.agent.as_deref().or(self.agent.as_deref()).unwrap_or_default();
@@ -164,22 +190,16 @@ impl Run {
         }
         report.finish();
         summary.interrupted = cancel.is_cancelled();
-        dispatcher.close()?;
         Ok(summary)
     }
 
-    async fn call(
-        &self,
-        dispatcher: &Dispatcher,
-        step: &Step,
-        cancel: &CancellationToken,
-    ) -> Result<ToolOutcome, Failure> {
+    async fn call(&self, open: &OpenSession, step: &Step, cancel: &CancellationToken) -> Result<ToolOutcome, Failure> {
         let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
         call.limit = self.timeout;
         call.cancel = cancel.child_token();
         Ok(match &step.agent {
-            Some(agent) => dispatcher.as_agent(agent.as_str()).call(call).await?,
-            None => dispatcher.call(call).await?,
+            Some(agent) => open.by(agent).call(call).await?,
+            None => open.call(call).await?,
         })
     }
 }

@@ -38,6 +38,11 @@ impl MergeChoices {
         None
     }
 
+    /// The paths for which that side was chosen.
+    pub fn of(&self, side: MergeSide) -> impl Iterator<Item = &EntryPath> {
+        self.0.iter().filter(move |(_, chosen)| **chosen == side).map(|(path, _)| path)
+    }
+
     /// The paths that were chosen for and that decide none of these conflicts.
     pub fn unused<'a>(&'a self, conflicts: &'a [MergeConflict]) -> impl Iterator<Item = &'a EntryPath> {
         let decides = |path: &EntryPath| {

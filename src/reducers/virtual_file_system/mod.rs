@@ -71,7 +71,7 @@ impl Entry {
 }
 
 /// A difference between two states of the files.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "lowercase")]
 pub enum Change {
     /// It is there only in the later state.

@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use foldspace::{Registry, Sessions};
 use serde_json::json;
 
 use super::{Running, World};
@@ -55,15 +56,24 @@ fn the_same_commands_work_beside_a_process_that_holds_the_store() {
 }
 
 #[test]
-fn a_session_in_use_is_refused_with_who_has_it() {
-    let world = World::new();
-    let holder = sleeper(&world, "held");
-    let refused = world.run(&["rewind", "held", "--to", "1"]);
+fn a_session_that_somebody_has_who_takes_no_calls_is_refused() {
+    let world = World::with_story();
+    let sessions = Sessions::open(world.data(), Registry::standard()).unwrap();
+    let session = sessions.session(sessions.find("story").unwrap().id).unwrap();
+    let lease = session.lease().unwrap();
+    let refused = world.run(&["rewind", "story", "--to", "1"]);
     assert!(refused.contains("is in use by [process]") || refused.contains("is in use by process"), "{refused}");
-    assert!(refused.ends_with("[exit 4]"), "{refused}");
-    assert!(world.run(&["remove", "held", "--yes"]).ends_with("[exit 4]"));
-    drop(holder);
-    assert!(world.run(&["rewind", "held", "--to", "1"]).ends_with("[exit 0]"));
+    let script = script(&world, "more", 1);
+    for refused in [
+        &["rewind", "story", "--to", "1"][..],
+        &["remove", "story", "--yes"],
+        &["exec", "story", "--", "true"],
+        &["run", &script, "--session", "story"],
+    ] {
+        assert!(world.run(refused).ends_with("[exit 4]"), "{refused:?}");
+    }
+    drop(lease);
+    assert!(world.run(&["rewind", "story", "--to", "1"]).ends_with("[exit 0]"));
 }
 
 #[test]
@@ -156,9 +166,23 @@ fn commands_reach_a_session_that_another_process_has() {
     assert_eq!((failed.stdout.as_slice(), failed.stderr.as_slice()), (&b"out\n"[..], &b"err\n"[..]));
     let calls = world.json_lines(&["log", "box", "--calls"]);
     assert_eq!(calls[1]["agent"], "person");
-    assert!(world.run(&["rewind", "box", "--to", "1"]).ends_with("[exit 4]"), "the server has it");
+    let ran = world.run(&["run", &script(&world, "more", 2), "--session", "box", "--agent", "scripted"]);
+    assert!(ran.contains("2 ok") && ran.ends_with("[exit 0]"), "{ran}");
+    world.printed(&["clone", "box", "--name", "child"]);
+    let child = world.file("child.jsonl", json!({ "tool": "rm", "params": { "path": "more-0" } }).to_string());
+    world.printed(&["run", &child, "--session", "child"]);
+    let merged = world.printed(&["merge", "child"]);
+    assert!(merged.contains("removed  more-0") && merged.contains("merged 1 entry into box"), "{merged}");
+    assert_eq!(world.printed(&["exec", "box", "--", "ls"]), "a.txt\nmore-1\n");
+    let head = world.json(&["state", "box"])["seq"].as_u64().unwrap();
+    let to = format!("-{}", head - 4);
+    let rewound = world.printed(&["rewind", "box", "--to", &to]);
+    assert!(rewound.contains("gone     more-1") && rewound.contains("session box is back at 4"), "{rewound}");
+    assert_eq!(world.printed(&["exec", "box", "--", "ls"]), "a.txt\n");
+    assert!(world.run(&["remove", "box", "--yes"]).ends_with("[exit 4]"), "the server has it");
+    let made = world.json_lines(&["log", "box", "--calls"]).len();
     let slow = world.spawn(&["exec", "box", "--", "sleep", "60"]);
-    while world.json_lines(&["log", "box", "--calls"]).len() < 4 {
+    while world.json_lines(&["log", "box", "--calls"]).len() <= made {
         std::thread::sleep(Duration::from_millis(20));
     }
     drop(server);
@@ -166,5 +190,5 @@ fn commands_reach_a_session_that_another_process_has() {
     assert_eq!(ended.code(), Some(1), "the process that ran the call is gone");
     assert!(world.printed(&["exec", "box", "--", "cat", "a.txt"]).contains("of the server"));
     let calls = world.json_lines(&["log", "box", "--calls"]);
-    assert_eq!(calls[3]["status"], "interrupted");
+    assert_eq!(calls[made]["status"], "interrupted");
 }

@@ -306,7 +306,7 @@ fn what_was_recorded_without_a_workspace_is_merged_into_one() {
     record(child.session(), "deep/er/x", b"\0\xff");
     let report = merged(&rig, &parent, &child);
     let [change] = &report.merged[..] else { panic!("{report:?}") };
-    assert_eq!((change.change, &change.entry.path), ("added", &path("deep/er/x")));
+    assert_eq!((change.change.as_ref(), &change.entry.path), ("added", &path("deep/er/x")));
     assert_eq!(std::fs::read(rig.place(parent.session()).join("deep/er/x")).unwrap(), b"\0\xff");
     let kinds = parent.session().events(report.seq.unwrap(), 9).unwrap();
     let kinds: Vec<_> = kinds.iter().map(|event| event.event.kind.to_string()).collect();
