@@ -82,6 +82,7 @@ impl Bus {
             line.behind.store(true, Ordering::Release);
             // A full line wakes its reader as well.
             drop(line.sender.try_send(Arc::from([])));
+            line.woken.notify_one();
         }
     }
 
