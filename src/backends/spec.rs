@@ -16,7 +16,7 @@ use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
 use super::podman::{PodmanOptions, PodmanSandbox};
 use super::spread::make_spread;
-use super::{BackendError, Workspace};
+use super::{BackendError, ProgressWatch, Workspace};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 
@@ -260,6 +260,29 @@ impl WorkspaceSpec {
                     .try_fold(MockWorkspace::new(), |mock, rule| mock.answering(&rule.command, rule.answer.clone()))?,
             ),
         })
+    }
+
+    /// Opens the workspace of a session for commands: what has to be fetched for them first, is, and `progress` is
+    /// shown it. It belongs before a call, against whose time it would count.
+    ///
+    /// # Errors
+    /// As [`open`](WorkspaceSpec::open). What can't be fetched is no error: there are still the files, and a command
+    /// says what is wrong.
+    pub fn open_ready(
+        &self,
+        session: SessionId,
+        home: &Path,
+        progress: Option<ProgressWatch>,
+    ) -> Result<Arc<dyn Workspace>, BackendError> {
+        let workspace = self.open(session, home)?;
+        if let Some(progress) = progress {
+            workspace.watch_progress(progress);
+        }
+        let may_pull = matches!(self, Self::Podman(options) if options.pull);
+        if let (true, Some(container)) = (may_pull, workspace.container()) {
+            drop(container.fetch());
+        }
+        Ok(workspace)
     }
 
     /// Removes what the workspace of a session that is gone has left on this machine. A directory that it

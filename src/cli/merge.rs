@@ -3,8 +3,8 @@
 use foldspace::http::OverHttp;
 use foldspace::view;
 use foldspace::{
-    EntryPath, Forward, HubError, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node,
-    Session, SessionError, StoreError, merge_child, preview_merge,
+    Forward, HubError, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node, Session,
+    SessionError, StoreError, merge_child, preview_merge,
 };
 
 use super::Globals;
@@ -50,7 +50,8 @@ pub(super) struct Merge {
 
 impl Merge {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let choices = self.choices()?;
+        let choices = MergeChoices::of_texts(&self.ours, &self.theirs)
+            .map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
         let opened = match self.dry_run {
             true => open::reading(globals)?,
             false => open::changing(globals)?,
@@ -72,17 +73,6 @@ impl Merge {
             return Ok(if report.outcome == MergeOutcome::Conflicted { Exit::Failed } else { Exit::Ok });
         }
         self.show(&report, &parent, out)
-    }
-
-    fn choices(&self) -> Result<MergeChoices, Failure> {
-        let mut choices = MergeChoices::default();
-        for (paths, side) in [(&self.ours, MergeSide::Ours), (&self.theirs, MergeSide::Theirs)] {
-            for path in paths {
-                let chosen = choices.choose(EntryPath::lookup(path)?, side);
-                chosen.map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-            }
-        }
-        Ok(choices)
     }
 
     fn parent(&self, opened: &Opened, child: &Found) -> Result<Session, Failure> {

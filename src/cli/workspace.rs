@@ -277,15 +277,7 @@ pub(super) fn spec_of(session: &Session) -> Result<WorkspaceSpec, Failure> {
 /// Opens the workspace of a session as its first event describes it; what it waits for is shown.
 pub(super) fn of_session(globals: &Globals, session: &Session) -> Result<Arc<dyn Workspace>, Failure> {
     let home = open::directory(globals)?;
-    let spec = spec_of(session)?;
-    let workspace = spec.open(session.id(), &home)?;
-    workspace.watch_progress(Arc::new(output::progress));
-    let may_pull = matches!(&spec, WorkspaceSpec::Podman(options) if options.pull);
-    if let (true, Some(container)) = (may_pull, workspace.container()) {
-        // Without an image there are still the files; a command will say what is wrong.
-        drop(container.fetch());
-    }
-    Ok(workspace)
+    Ok(spec_of(session)?.open_ready(session.id(), &home, Some(Arc::new(output::progress)))?)
 }
 
 /// A dispatcher of the standard tools on a session's workspace.

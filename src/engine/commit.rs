@@ -148,9 +148,16 @@ impl Commit {
 
     /// Whether the bytes are as many events as it says, and nothing else.
     pub(crate) fn is_whole(&self) -> bool {
-        let mut encoded = Vec::with_capacity(self.encoded_len());
-        self.encode(1, self.time, &mut encoded);
-        let Ok(view) = CommitView::parse(&encoded) else { return false };
+        let view = CommitView {
+            session: self.session,
+            first: 1,
+            time: self.time,
+            id: self.id,
+            call: None,
+            count: self.count,
+            agent: self.agent(),
+            body: &self.body,
+        };
         let (mut bytes, mut count) = (0, 0);
         for event in view.events().map_while(Result::ok) {
             bytes += EVENT_HEAD + event.kind.len() + event.payload.len();
@@ -287,20 +294,13 @@ impl Commit {
 
     /// Appends the stored form to `out`, for events that begin at `first`.
     pub(crate) fn encode(&self, first: Seq, time: Timestamp, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.session.as_bytes());
-        out.extend_from_slice(&first.to_le_bytes());
-        out.extend_from_slice(&time.0.to_le_bytes());
-        out.extend_from_slice(self.id.as_ref().map_or(&[0; 16][..], |id| id.as_bytes()));
         let call = match self.call {
-            CallLink::None => 0,
-            CallLink::Opens => first,
-            CallLink::Of(seq) => seq,
+            CallLink::None => None,
+            CallLink::Opens => Some(first),
+            CallLink::Of(seq) => Some(seq),
         };
-        out.extend_from_slice(&call.to_le_bytes());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.push(u8::try_from(self.agent().len()).unwrap_or(u8::MAX));
-        out.extend_from_slice(self.agent().as_bytes());
-        out.extend_from_slice(&self.body);
+        let (session, id, count) = (self.session, self.id, self.count);
+        CommitView { session, first, time, id, call, count, agent: self.agent(), body: &self.body }.encode(out);
     }
 
     /// Bytes of the stored form.
@@ -338,6 +338,35 @@ pub(crate) struct NotACommit;
 impl<'a> CommitView<'a> {
     /// Where the agent's name begins.
     pub(crate) const AGENT: usize = 16 + 8 + 8 + 16 + 8 + 4 + 1;
+
+    /// A commit as it was read before, under no identity.
+    pub(crate) fn of_parts(
+        (session, first, time): (SessionId, Seq, Timestamp),
+        call: Option<Seq>,
+        count: u32,
+        agent: &'a str,
+        body: &'a [u8],
+    ) -> Self {
+        Self { session, first, time, id: None, call, count, agent, body }
+    }
+
+    /// Appends the stored form to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.session.as_bytes());
+        out.extend_from_slice(&self.first.to_le_bytes());
+        out.extend_from_slice(&self.time.0.to_le_bytes());
+        out.extend_from_slice(self.id.as_ref().map_or(&[0; 16][..], |id| id.as_bytes()));
+        out.extend_from_slice(&self.call.unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.push(u8::try_from(self.agent.len()).unwrap_or(u8::MAX));
+        out.extend_from_slice(self.agent.as_bytes());
+        out.extend_from_slice(self.body);
+    }
+
+    /// Bytes of the stored form.
+    pub(crate) fn encoded_len(&self) -> usize {
+        Self::AGENT + self.agent.len() + self.body.len()
+    }
 
     /// Reads the head of a commit.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, NotACommit> {

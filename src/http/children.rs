@@ -13,8 +13,7 @@ use super::extract::{Body, Path};
 use super::problem::{Kind, Problem};
 use crate::engine::children::NewChild;
 use crate::engine::commit::MAX_AGENT_BYTES;
-use crate::engine::event::{ChildLimits, Isolation, MergeSide};
-use crate::engine::path::EntryPath;
+use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::recorded::Seq;
 use crate::engine::sessions::SessionError;
 use crate::reducers::MergeChoices;
@@ -135,13 +134,8 @@ pub(super) async fn merge(
     Path(wanted): Path<String>,
     Body(request): Body<MergeRequest>,
 ) -> Result<axum::Json<MergeDocument>, Problem> {
-    let mut choices = MergeChoices::default();
-    for (paths, side) in [(&request.ours, MergeSide::Ours), (&request.theirs, MergeSide::Theirs)] {
-        for path in paths {
-            let chosen = choices.choose(EntryPath::lookup(path)?, side);
-            chosen.map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
-        }
-    }
+    let choices = MergeChoices::of_texts(&request.ours, &request.theirs)
+        .map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
     let agent = request.agent.as_deref().unwrap_or_default();
     check_agent(agent)?;
     let child = face.session(request.child).await?.id();

@@ -165,7 +165,7 @@ impl Client {
 
     async fn stream(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> Result<Stream, ClientError> {
         let response = self.send(method, path, body, Some(EVENTS)).await?;
-        Ok(Stream { body: response.into_body(), read: BytesMut::new() })
+        Ok(Stream { body: response.into_body(), read: BytesMut::new(), searched: 0 })
     }
 
     async fn send(
@@ -221,6 +221,8 @@ fn encoded(part: &str) -> String {
 struct Stream {
     body: Incoming,
     read: BytesMut,
+    /// Up to there no event ends.
+    searched: usize,
 }
 
 struct Sent {
@@ -238,12 +240,14 @@ impl Stream {
     /// The next event; none at the end.
     async fn next(&mut self) -> Result<Option<Sent>, ClientError> {
         loop {
-            while let Some(end) = self.read.windows(2).position(|pair| pair == b"\n\n") {
-                let text = self.read.split_to(end + 2);
+            while let Some(end) = self.read[self.searched..].windows(2).position(|pair| pair == b"\n\n") {
+                let text = self.read.split_to(self.searched + end + 2);
+                self.searched = 0;
                 if let Some(event) = parse(&String::from_utf8_lossy(&text)) {
                     return Ok(Some(event));
                 }
             }
+            self.searched = self.read.len().saturating_sub(1);
             if self.read.len() > ANSWER_MAX {
                 return Err(ClientError::Odd("an event that does not end".to_owned()));
             }

@@ -12,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Path, Query, accepts};
 use super::problem::{Kind, Problem};
-use super::states::state_at;
+use super::states::{At, state_at};
 use super::{HttpFace, blocking};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -39,16 +39,6 @@ pub(super) struct Listed {
 
 fn yes() -> bool {
     true
-}
-
-/// At which position.
-#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct At {
-    /// The position; the last one when nothing is said.
-    #[serde(default)]
-    at: Option<Seq>,
 }
 
 /// An entry with its contents.

@@ -49,16 +49,19 @@ impl Forward for OverHttp {
             let outcome = loop {
                 tokio::select! {
                     outcome = &mut calling => break outcome,
-                    Some(seq) = told.recv() => known = Some(seq),
+                    Some(call) = told.recv() => {
+                        known = Some(call);
+                        if taken_back {
+                            take_back(&client, &name, call).await;
+                        }
+                    }
                     Some(question) = asked.recv() => {
                         answer(&client, session, question, rules.asker.as_ref()).await;
                     }
                     () = cancel.cancelled(), if !taken_back => {
                         taken_back = true;
-                        if let Some(call) = known
-                            && let Err(error) = client.cancel(&name, call).await
-                        {
-                            tracing::debug!(%error, "a call elsewhere could not be taken back");
+                        if let Some(call) = known {
+                            take_back(&client, &name, call).await;
                         }
                     }
                     () = tokio::time::sleep(LAST), if taken_back => {
@@ -112,6 +115,12 @@ impl Forward for OverHttp {
             let section = client_of(holder)?.get::<SectionDocument>(&path).await;
             section.map(|section| section.text).map_err(|error| error_of(holder, error))
         })
+    }
+}
+
+async fn take_back(client: &Client, session: &str, call: Seq) {
+    if let Err(error) = client.cancel(session, call).await {
+        tracing::debug!(%error, "a call elsewhere could not be taken back");
     }
 }
 

@@ -23,7 +23,7 @@ use crate::view::{self, ChangeDocument, StateDocument};
 pub(super) struct At {
     /// The position; the last one when nothing is said, 0 is before the first event.
     #[serde(default)]
-    at: Option<Seq>,
+    pub(super) at: Option<Seq>,
 }
 
 /// Between which positions.

@@ -178,11 +178,10 @@ impl Hub {
     }
 
     async fn ready(&self, id: SessionId, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
-        let open = OpenSession::of(self.user(id).await?);
-        if let Some(dispatcher) = open.dispatcher() {
-            hydrate(open.session(), dispatcher.workspace().as_ref(), mounts, &self.options().roots).await?;
-        }
-        Ok(open)
+        let user = self.user(id).await?;
+        let dispatcher = user.dispatcher();
+        hydrate(dispatcher.session(), dispatcher.workspace().as_ref(), mounts, &self.options().roots).await?;
+        Ok(OpenSession::of(user))
     }
 
     /// Begins a child of a session with a workspace of its own, which is open then. A shared child is the session
@@ -348,15 +347,7 @@ impl Hub {
         // Two processes must not open it even for a moment.
         let _lease = session.lease()?;
         let spec = WorkspaceSpec::of_session(started)?;
-        let workspace = spec.open(session.id(), &options.home)?;
-        if let Some(progress) = &options.progress {
-            workspace.watch_progress(Arc::clone(progress));
-        }
-        let may_pull = matches!(&spec, WorkspaceSpec::Podman(options) if options.pull);
-        if let (true, Some(container)) = (may_pull, workspace.container()) {
-            // Before a call, against whose time it would count. Without an image there are still the files.
-            drop(container.fetch());
-        }
+        let workspace = spec.open_ready(session.id(), &options.home, options.progress.clone())?;
         let opened = Dispatcher::with_rules(
             session.clone(),
             Arc::clone(&options.tools),

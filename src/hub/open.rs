@@ -54,6 +54,10 @@ impl User {
         kept.users.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(kept))
     }
+
+    pub(super) fn dispatcher(&self) -> &Dispatcher {
+        &self.0.dispatcher
+    }
 }
 
 impl Clone for User {
@@ -104,7 +108,7 @@ enum Doer<'a> {
 
 impl OpenSession {
     pub(super) fn of(user: User) -> Self {
-        Self { place: Place::Here { dispatcher: user.0.dispatcher.clone(), user } }
+        Self { place: Place::Here { dispatcher: user.dispatcher().clone(), user } }
     }
 
     pub(super) fn elsewhere(hub: &Hub, session: Session) -> Self {
@@ -236,7 +240,7 @@ impl OpenSession {
             }
         };
         let agent = there.session.agent();
-        let dispatcher = user.0.dispatcher.ruled(there.rules.clone())?;
+        let dispatcher = user.dispatcher().ruled(there.rules.clone())?;
         let dispatcher = if agent.is_empty() { dispatcher } else { dispatcher.as_agent(Arc::clone(agent)) };
         Ok(Doer::Here(dispatcher, user))
     }

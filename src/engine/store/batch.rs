@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::StoreError;
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{CallLink, Commit, CommitView};
+use crate::engine::commit::{Commit, CommitView};
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::{EventRef, Recorded, Seq};
@@ -225,20 +225,19 @@ impl EventBatch {
     }
 
     /// Appends its commits as they are stored, each behind its length.
-    pub(super) fn write_to(&self, out: &mut Vec<u8>) -> Result<(), StoreError> {
+    pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         for commit in &self.commits {
             let first = commit.events as usize;
             let events = self.events.get(first..first + commit.whole as usize).unwrap_or_default();
             let (Some(from), Some(until)) = (events.first(), events.last()) else { continue };
             let from = from.payload as usize - BETWEEN - usize::from(from.kind_len) - 1;
             let body = self.bytes.get(from..(until.payload + until.length) as usize).unwrap_or_default();
-            let call = commit.call.map_or(CallLink::None, |call| CallLink::Of(call.get()));
             let agent = self.agents.get(commit.agent as usize).map_or("", |agent| agent);
-            let stored = Commit::of_parts(commit.session, commit.time, commit.whole, agent, body)?.of_call(call);
+            let place = (commit.session, commit.first, commit.time);
+            let stored = CommitView::of_parts(place, commit.call.map(NonZeroU64::get), commit.whole, agent, body);
             out.extend_from_slice(&u32::try_from(stored.encoded_len()).unwrap_or(u32::MAX).to_le_bytes());
-            stored.encode(commit.first, commit.time, out);
+            stored.encode(out);
         }
-        Ok(())
     }
 
     /// Reads what [`write_to`](Self::write_to) wrote; none where it makes no sense.

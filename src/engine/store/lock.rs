@@ -57,21 +57,6 @@ pub(super) fn command_line() -> String {
     words.join(" ").chars().take(HOLDER_CHARS).collect()
 }
 
-/// Whether a process holds the store in a directory. It is had for a moment by who asks, whom others wait for.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-pub(super) fn is_held(directory: &Path) -> bool {
-    // Where there is no lock, or none may be seen, nobody is known to hold it.
-    let Ok(file) = File::open(directory.join("lock")) else { return false };
-    let free = file.try_lock_shared();
-    let held = matches!(free, Err(TryLockError::WouldBlock));
-    if let Ok(()) = free
-        && let Err(error) = file.unlock()
-    {
-        tracing::debug!(%error, "the store's lock goes with its file");
-    }
-    held
-}
-
 impl Drop for StoreLock {
     /// A child process that this one is just starting holds the same open file until it becomes another program:
     /// closing alone would leave the store locked for that moment.

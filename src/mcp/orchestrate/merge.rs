@@ -5,8 +5,6 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Done, Kind, Refused, Request};
-use crate::engine::event::MergeSide;
-use crate::engine::path::EntryPath;
 use crate::reducers::MergeChoices;
 use crate::tools::{MergeOutcome, MergeReport};
 use crate::view::{self, MergeDocument};
@@ -39,12 +37,7 @@ pub(super) fn tool() -> Tool {
 
 pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
     let child = request.session(Some(&params.child)).await?;
-    let mut choices = MergeChoices::default();
-    for (paths, side) in [(&params.ours, MergeSide::Ours), (&params.theirs, MergeSide::Theirs)] {
-        for path in paths {
-            choices.choose(EntryPath::lookup(path)?, side)?;
-        }
-    }
+    let choices = MergeChoices::of_texts(&params.ours, &params.theirs)?;
     let into = match (&params.into, child.origin()) {
         (Some(wanted), _) => wanted.clone(),
         (None, Some(origin)) => origin.parent.to_string(),

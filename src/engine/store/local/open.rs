@@ -17,7 +17,7 @@ use crate::engine::store::journal::frame::{self, Kind};
 use crate::engine::store::journal::scan::{self, End, Frame};
 use crate::engine::store::journal::segment::{self, FIRST, Segment, SegmentHead};
 use crate::engine::store::journal::{Place, Segments, Writer};
-use crate::engine::store::lock::{StoreLock, is_held};
+use crate::engine::store::lock::StoreLock;
 
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 
@@ -129,11 +129,6 @@ impl LocalStore {
         let maintenance = Some(Maintenance::start(&shared)?);
         notes.iter().for_each(|note| tracing::info!("{note}"));
         Ok(Self { shared, maintenance, notes, _lock: Some(lock) })
-    }
-
-    /// Whether a process holds the store in `directory`, as [`open`](Self::open) does, at this moment.
-    pub fn is_held(directory: impl AsRef<Path>) -> bool {
-        is_held(directory.as_ref())
     }
 
     /// Opens the store for reading only, beside the process that holds it. It sees what that process

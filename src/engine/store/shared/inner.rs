@@ -127,9 +127,14 @@ impl Inner {
         self.moving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits while a new holder is given what waits: new commits come behind.
-    pub(super) fn let_give(&self) {
-        if self.settling.is_giving() {
+    /// The place, once no new holder is being given what waits: new commits come behind.
+    pub(super) fn settled_place(&self) -> RwLockReadGuard<'_, Place> {
+        loop {
+            let place = self.place();
+            if !self.settling.is_giving() {
+                return place;
+            }
+            drop(place);
             drop(self.moving());
         }
     }
@@ -159,6 +164,7 @@ impl Inner {
         if is_done || self.is_closed() {
             return Ok(());
         }
+        let _giving = self.settling.begin_giving();
         let clock = SystemClock::default();
         let until = clock.monotonic_micros() + u64::try_from(PATIENCE.as_micros()).unwrap_or(u64::MAX);
         loop {
@@ -267,7 +273,7 @@ impl Inner {
             Err(error)
         };
         for _ in 0..TRIES {
-            let remote = match &*self.place() {
+            let remote = match &*self.settled_place() {
                 Place::There(remote) => Some(Arc::clone(remote)),
                 Place::Nowhere => None,
                 // The move gave it to this store, or it comes now.
@@ -373,8 +379,10 @@ impl Inner {
             Err(error) => {
                 drop(place);
                 // On a thread of its own: one of those that it waits for may be this one.
-                let ending = std::thread::Builder::new().spawn(|| server.map(Server::stop));
-                Some(ending.map_or(Err(error.clone()), |_| Err(error)))
+                if std::thread::Builder::new().spawn(|| server.map(Server::stop)).is_err() {
+                    tracing::warn!("connections of other processes stay until they end");
+                }
+                Some(Err(error))
             }
         }
     }

@@ -119,8 +119,7 @@ fn entries(message: Message<Reply>) -> Option<Vec<SessionEntry>> {
 
 impl EventStore for SharedStore {
     fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
-        self.inner.let_give();
-        if let Place::Here(here) = &*self.inner.place() {
+        if let Place::Here(here) = &*self.inner.settled_place() {
             let pending = here.store.submit(commit);
             if let Err(StoreError::Poisoned(_)) = &pending {
                 self.inner.revive_soon();

@@ -9,6 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::super::{EventBatch, EventStore, LocalStore, StoreError};
 use super::inner::Inner;
 use super::socket;
@@ -140,8 +142,7 @@ fn serve(stream: &UnixStream, lines: &Lines, inner: &Weak<Inner>) -> io::Result<
         }
         let Some(answer) = inner.answer(head, tail) else { return Ok(()) };
         let answer = answer.unwrap_or_else(|error| Answer::of(Reply::Failed(WireError::of(&error))));
-        let tail: Vec<_> = answer.tail.iter().map(Vec::as_slice).collect();
-        match wire::write(&mut &*stream, &answer.head, &tail) {
+        match wire::write(&mut &*stream, &answer.head, &[&answer.tail]) {
             // It is too long, and nothing of it was sent.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 let failed = WireError::Other { message: error.to_string(), hint: None };
@@ -171,25 +172,25 @@ fn watch(mut stream: &UnixStream, lines: &Lines, bus: &Bus) -> io::Result<()> {
 /// What is sent back.
 pub(super) struct Answer {
     head: Reply,
-    tail: Vec<Vec<u8>>,
+    tail: Bytes,
 }
 
 impl Answer {
     fn of(head: Reply) -> Self {
-        Self { head, tail: Vec::new() }
+        Self { head, tail: Bytes::new() }
     }
 
     pub(super) fn json(text: String) -> Self {
         Self::of(Reply::Json(text))
     }
 
-    fn with(head: Reply, tail: Vec<u8>) -> Self {
-        Self { head, tail: vec![tail] }
+    fn with(head: Reply, tail: impl Into<Bytes>) -> Self {
+        Self { head, tail: tail.into() }
     }
 }
 
 /// Does what another process asks for.
-pub(super) fn answer(store: &LocalStore, request: Request, tail: bytes::Bytes) -> Result<Answer, StoreError> {
+pub(super) fn answer(store: &LocalStore, request: Request, tail: Bytes) -> Result<Answer, StoreError> {
     let session = SessionId::from_bytes;
     Ok(match request {
         Request::Submit(commit) => {
@@ -206,10 +207,10 @@ pub(super) fn answer(store: &LocalStore, request: Request, tail: bytes::Bytes) -
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(super::super::READ_MAX);
             let batch: EventBatch = store.read(session(id), from, until, bytes)?;
             let mut tail = Vec::new();
-            batch.write_to(&mut tail)?;
+            batch.write_to(&mut tail);
             Answer::with(Reply::Bytes, tail)
         }
-        Request::Content(digest) => Answer::with(Reply::Bytes, store.content(&Digest::from_bytes(digest))?.to_vec()),
+        Request::Content(digest) => Answer::with(Reply::Bytes, store.content(&Digest::from_bytes(digest))?),
         Request::HasContent(digest) => Answer::of(Reply::Flag(store.has_content(&Digest::from_bytes(digest))?)),
         Request::Snapshot { session: id, seq } => match store.snapshot(session(id), seq)? {
             None => Answer::of(Reply::Snapshot(None)),

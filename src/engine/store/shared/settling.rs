@@ -62,6 +62,23 @@ struct Waiting {
     lost: BTreeMap<u64, StoreError>,
 }
 
+impl Waiting {
+    fn take(&mut self, number: u64) {
+        if let Some(at) = self.commits.iter().position(|kept| kept.number == number)
+            && let Some(kept) = self.commits.remove(at)
+        {
+            self.bytes -= kept.bytes;
+        }
+    }
+
+    fn remember_lost(&mut self, number: u64, error: StoreError) {
+        self.lost.insert(number, error);
+        if self.lost.len() > LOST_MAX {
+            self.lost.pop_first();
+        }
+    }
+}
+
 struct Kept {
     number: u64,
     commit: Commit,
@@ -78,6 +95,15 @@ impl Kept {
             (Expected::Any, Some(Committed { first, .. })) => commit.expecting(Expected::Exactly(first - 1)),
             _ => commit,
         }
+    }
+}
+
+/// While a new holder is given what waits.
+pub(super) struct IsGiving<'a>(&'a AtomicBool);
+
+impl Drop for IsGiving<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -113,12 +139,7 @@ impl Settling {
 
     /// The commit was refused, or went another way.
     pub(super) fn forget(&self, number: u64) {
-        let mut waiting = self.waiting();
-        if let Some(at) = waiting.commits.iter().position(|kept| kept.number == number)
-            && let Some(kept) = waiting.commits.remove(at)
-        {
-            waiting.bytes -= kept.bytes;
-        }
+        self.waiting().take(number);
     }
 
     /// What became of a commit while it was given to a new holder; none when it was not.
@@ -155,16 +176,15 @@ impl Settling {
         self.wait(told)
     }
 
+    /// Says that a new holder is being given what waits, until that is dropped.
+    pub(super) fn begin_giving(&self) -> IsGiving<'_> {
+        self.is_giving.store(true, Ordering::Release);
+        IsGiving(&self.is_giving)
+    }
+
     /// Gives all that waits to a new holder, in order. One that stands where others have written is lost, and who
     /// waits for it is told.
     pub(super) fn give(&self, giving: &Giving<'_>) -> Result<(), Trouble> {
-        self.is_giving.store(true, Ordering::Release);
-        let given = self.give_all(giving);
-        self.is_giving.store(false, Ordering::Release);
-        given
-    }
-
-    fn give_all(&self, giving: &Giving<'_>) -> Result<(), Trouble> {
         let mut next = 0;
         let mut waited = Duration::ZERO;
         loop {
@@ -181,7 +201,7 @@ impl Settling {
                     waited += PAUSE;
                     continue;
                 }
-                Err(Trouble::Told(error)) => self.lose(number, error),
+                Err(Trouble::Told(error)) => self.refused(number, error),
             }
             next = number + 1;
         }
@@ -193,16 +213,29 @@ impl Settling {
         let told = *kept.committed.get_or_insert(committed);
         drop(waiting);
         if told.first != committed.first {
-            self.lose(number, StoreError::Poisoned(String::new()));
+            self.lose(number);
         }
     }
 
-    fn lose(&self, number: u64, error: StoreError) {
-        tracing::error!(%error, "a commit that was taken is lost with the process that held the store");
-        self.forget(number);
+    /// A commit whose positions nobody was told is simply refused.
+    fn refused(&self, number: u64, error: StoreError) {
+        let mut waiting = self.waiting();
+        if waiting.commits.iter().any(|kept| kept.number == number && kept.committed.is_some()) {
+            drop(waiting);
+            tracing::error!(%error, "the next holder of the store does not take a commit again");
+            return self.lose(number);
+        }
+        waiting.take(number);
+        waiting.remember_lost(number, error);
+    }
+
+    fn lose(&self, number: u64) {
+        tracing::error!("a commit that was taken is lost with the process that held the store");
         let what = "the process that held the store ended before a commit was durable, and others have written in its \
                     place, or have removed the session";
-        self.waiting().lost.insert(number, StoreError::Poisoned(what.to_owned()));
+        let mut waiting = self.waiting();
+        waiting.take(number);
+        waiting.remember_lost(number, StoreError::Poisoned(what.to_owned()));
     }
 
     /// Gives up all whose positions were told, with that error; gives the last one's number.
@@ -211,10 +244,7 @@ impl Settling {
         let told = waiting.told;
         while let Some(kept) = waiting.commits.pop_front_if(|kept| kept.number <= told) {
             waiting.bytes -= kept.bytes;
-            waiting.lost.insert(kept.number, error.clone());
-            if waiting.lost.len() > LOST_MAX {
-                waiting.lost.pop_first();
-            }
+            waiting.remember_lost(kept.number, error.clone());
         }
         told
     }

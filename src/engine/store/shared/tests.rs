@@ -252,3 +252,22 @@ fn a_holder_that_does_not_serve_is_named() {
     let refused = SharedStore::open(directory.path(), LocalStoreOptions::default());
     assert!(matches!(refused, Err(StoreError::Locked { .. })));
 }
+
+#[test]
+fn a_commit_that_is_given_again_is_refused_as_such_or_lost() {
+    let settling = settling::Settling::default();
+    let committed = super::super::Committed { first: 4, last: 4, repeated: false };
+    let (untold, told) = (settling.add(commit(1, "untold")), settling.add(commit(1, "told")));
+    settling.tell(told, committed);
+    let conflict = |commit: &Commit| {
+        assert_eq!(
+            commit.expected,
+            if commit.body().ends_with(b"untold") { Expected::Any } else { Expected::Exactly(3) }
+        );
+        Err(StoreError::Conflict { session: session(1), expected: 3, actual: 5 }.into())
+    };
+    assert!(settling.give(&conflict).is_ok() && settling.is_empty());
+    assert!(matches!(settling.outcome_of(untold), Some(Err(StoreError::Conflict { expected: 3, actual: 5, .. }))));
+    assert!(matches!(settling.outcome_of(told), Some(Err(StoreError::Poisoned(_)))));
+    assert!(settling.outcome_of(told).is_none());
+}
