@@ -8,6 +8,7 @@ pub mod loads;
 pub mod log;
 pub mod peers;
 pub mod sample;
+pub mod served;
 pub mod table;
 
 /// The allocator of the `foldspace` program, so that the figures are those that it will have.

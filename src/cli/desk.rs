@@ -4,18 +4,22 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use foldspace::http::{HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits, bind_unix};
 use foldspace::{
-    ForwardError, Hub, HubError, HubOptions, MemoryWorkspace, OpenSession, ProgressWatch, Sessions, ShellRules,
-    Workspace,
+    Clock, ForwardError, Hub, HubError, HubOptions, MemoryWorkspace, OpenSession, ProgressWatch, Sessions, ShellRules,
+    SystemClock, Workspace,
 };
 
 use super::exit::{Exit, Failure};
-use super::{Globals, open, output};
+use super::interrupt::Signals;
+use super::{Globals, open, output, text};
 
 /// The sockets of processes, in the data directory.
 const DESKS: &str = "run";
+/// How old a socket is that certainly is listened on, if anybody is there.
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// A hub whose sessions other processes can call, too, while this lives.
 pub(super) struct Desk {
@@ -52,15 +56,45 @@ impl Desk {
     pub(super) fn hub(&self) -> &Hub {
         &self.hub
     }
+
+    /// Takes nothing on any more, lets end what other processes have under way here, and closes the workspaces. A
+    /// signal takes their calls back.
+    pub(super) async fn close(&self) {
+        self.hub.end();
+        let others = self.hub.calls_under_way();
+        if others > 0 {
+            let calls = text::count(others as u64, "call");
+            output::note(&format!("{calls} of other processes under way here; Ctrl-C takes them back"));
+            let mut signals = Signals::listen();
+            tokio::select! {
+                () = self.hub.calls_ended() => {}
+                _ = signals.next() => end_calls(&self.hub).await,
+            }
+        }
+        self.hub.close().await;
+    }
+}
+
+/// How long calls may take to end that were taken back: killing a command and recording that takes a moment.
+const KILLING: Duration = Duration::from_secs(15);
+
+/// Takes back all calls that are under way, and waits until that is recorded.
+pub(super) async fn end_calls(hub: &Hub) {
+    hub.cancel_calls();
+    if tokio::time::timeout(KILLING, hub.calls_ended()).await.is_err() {
+        tracing::warn!(calls = hub.calls_under_way(), "calls that were taken back have not ended");
+    }
 }
 
 fn listen(home: &Path, hub: &Hub) -> io::Result<PathBuf> {
     let place = make(home)?;
-    let path = place.join(format!("{}.sock", std::process::id()));
-    // Of an earlier process with this number.
-    remove(&path)?;
+    sweep(&place);
+    // Another process may have this one's number, in another container or before.
+    let fresh = u128::from_be_bytes(SystemClock::default().fresh_id()) as u32;
+    let path = place.join(format!("{}-{fresh:08x}.sock", std::process::id()));
     let listener = bind_unix(&path)?;
-    let router = HttpFace::new(hub.clone()).router(HttpOptions::default());
+    // The rules of who calls come with each call: this process's own may be those of a person who typed its command.
+    let router = HttpFace::with_rules(hub.clone(), ShellRules::default()).router(HttpOptions::default());
     let server = HttpServer::new(ServerLimits::default());
     tokio::spawn(async move { server.serve_unix(listener, router).await });
     Ok(path)
@@ -71,6 +105,24 @@ fn make(home: &Path) -> io::Result<PathBuf> {
     let place = home.canonicalize()?.join(DESKS);
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
     Ok(place)
+}
+
+/// Takes away the sockets of processes that were killed.
+#[expect(clippy::disallowed_methods, reason = "a face makes the directory of its sockets")]
+fn sweep(place: &Path) {
+    let is_left = |path: &Path| {
+        let age = path.symlink_metadata().and_then(|metadata| metadata.modified()).ok();
+        // One that was just made may not be listened on yet.
+        let is_old = age.and_then(|made| made.elapsed().ok()).is_some_and(|age| age > SETTLED);
+        let refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        is_old && std::os::unix::net::UnixStream::connect(path).as_ref().is_err_and(refused)
+    };
+    let sockets = std::fs::read_dir(place).into_iter().flatten().flatten().map(|entry| entry.path());
+    for path in sockets.filter(|path| path.extension().is_some_and(|end| end == "sock") && is_left(path)) {
+        if let Err(error) = remove(&path) {
+            tracing::debug!(%error, "a socket is left");
+        }
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a face takes its socket away again")]
@@ -102,12 +154,19 @@ impl From<HubError> for Failure {
             HubError::Child(error) => error.into(),
             HubError::Merge(error) => error.into(),
             HubError::Rewind(error) => error.into(),
-            HubError::Forward(ForwardError::Refused { hint, .. }) => {
-                let failure = Self::new(Exit::Failed, message);
-                hint.into_iter().fold(failure, Self::with_hint)
+            HubError::Forward(ForwardError::Refused { kind, hint, .. }) => {
+                let exit = match kind.as_str() {
+                    "not_found" => Exit::NotFound,
+                    "unusable" | "bad_request" => Exit::Usage,
+                    "in_use" => Exit::Busy,
+                    _ => Exit::Failed,
+                };
+                hint.into_iter().fold(Self::new(exit, message), Self::with_hint)
             }
-            HubError::Forward(ForwardError::Gone(_) | ForwardError::Lost { .. }) => Self::new(Exit::Failed, message),
+            HubError::Forward(ForwardError::Gone(_) | ForwardError::Ending(_)) => Self::new(Exit::Busy, message),
+            HubError::Forward(ForwardError::Lost { .. }) => Self::new(Exit::Failed, message),
             HubError::Busy { .. } | HubError::Ending => Self::new(Exit::Busy, message),
+            HubError::Panicked => Self::new(Exit::Failed, message),
         }
     }
 }

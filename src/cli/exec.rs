@@ -103,7 +103,7 @@ impl Exec {
             None => Ok(()),
         };
         drop(open);
-        desk.hub().close().await;
+        desk.close().await;
         Ok((outcome?, shown))
     }
 

@@ -66,7 +66,7 @@ impl Shell {
             }
             workspace => Prompt::new(Recorded { open, workspace }).read_lines().await,
         };
-        desk.hub().close().await;
+        desk.close().await;
         ended
     }
 }

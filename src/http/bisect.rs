@@ -119,7 +119,7 @@ async fn by_command(
         })
     };
     let (good, bad) = ends.await??;
-    let policy = policy_of(&face.hub().options().rules, &request);
+    let policy = policy_of(face.rules(), &request);
     let (home, jobs) = (face.hub().options().home.clone(), request.jobs);
     let bisection = Bisection { session, spec, home, command, policy, good, bad, jobs };
     // Dropped with the request, it takes the probes back; so it does when the server ends.

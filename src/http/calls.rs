@@ -20,7 +20,7 @@ use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::recorded::Seq;
 use crate::engine::sessions::SessionError;
 use crate::hub::{HubError, OpenSession};
-use crate::tools::{Asker, ShellRules, ToolCall, ToolOutcome};
+use crate::tools::{Asker, ToolCall, ToolOutcome};
 use crate::view::{self, EventDocument, status_word};
 
 /// How to allow a command whose call nobody streams: [`ShellRules::advice`] of a hub that is for HTTP first of all.
@@ -99,18 +99,17 @@ impl CallRequest {
     pub(super) fn caller(
         &self,
         open: OpenSession,
-        rules: &ShellRules,
+        face: &HttpFace,
         asker: Option<std::sync::Arc<dyn Asker>>,
     ) -> Result<OpenSession, HubError> {
         let open = match &self.agent {
             Some(agent) => open.by(agent),
             None => open,
         };
-        if asker.is_none() && self.allow.is_empty() && !self.auto_confirm && rules.advice.is_some() {
+        if asker.is_none() && self.allow.is_empty() && !self.auto_confirm && face.shared.are_hubs_rules {
             return Ok(open);
         }
-        let mut rules = rules.clone();
-        rules.advice.get_or_insert_with(|| ADVICE.into());
+        let mut rules = face.rules().clone();
         rules.policy.allow.extend(self.allow.iter().cloned());
         rules.policy.auto_confirm |= self.auto_confirm;
         rules.asker = asker.or(rules.asker);
@@ -137,7 +136,7 @@ pub(super) async fn make(
     if accepts(&headers, EVENTS) {
         return stream::make(face, open, &request, call);
     }
-    let open = request.caller(open, &face.hub().options().rules, None)?;
+    let open = request.caller(open, &face, None)?;
     let outcome = call_noted(&face, &open, call, |_| ()).await?;
     Ok(axum::Json(CallOutcome::from(outcome)).into_response())
 }

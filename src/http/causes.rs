@@ -25,6 +25,7 @@ impl From<HubError> for Problem {
                 Self::new(Kind::Refused, error.to_string()).with_hint("try again when that is done")
             }
             HubError::Ending => Self::new(Kind::Ending, error.to_string()),
+            HubError::Panicked => Self::new(Kind::Broken, error.to_string()),
         }
     }
 }
@@ -33,8 +34,11 @@ impl From<ForwardError> for Problem {
     fn from(error: ForwardError) -> Self {
         let detail = error.to_string();
         match error {
-            ForwardError::Refused { hint, .. } => Self { hint, ..Self::new(Kind::Refused, detail) },
-            ForwardError::Gone(_) | ForwardError::Lost { .. } => {
+            ForwardError::Refused { kind, hint, .. } => Self { hint, ..Self::new(Kind::of(&kind), detail) },
+            ForwardError::Gone(_) | ForwardError::Ending(_) => {
+                Self::new(Kind::InUse, detail).with_hint("nothing was done; try again")
+            }
+            ForwardError::Lost { .. } => {
                 Self::new(Kind::Lost, detail).with_hint("look into the session's log before you do it again")
             }
         }

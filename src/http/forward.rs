@@ -1,14 +1,16 @@
 //! Calls for sessions that other processes have, over those processes' unix sockets.
 
-use std::sync::Arc;
+use std::pin::Pin;
 use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::calls::{CallOutcome, CallRequest, SECONDS};
 use super::client::{CallEvent, Client, ClientError};
+use super::problem::{Kind, Problem};
 use super::sessions::SectionDocument;
 use crate::engine::event::{CallStatus, CommandLine, MergeSide};
 use crate::engine::live::CommandOutput;
@@ -19,7 +21,7 @@ use crate::engine::store::LeaseHolder;
 use crate::hub::{Forward, ForwardError, Forwarding};
 use crate::reducers::{Change, MergeChoices};
 use crate::tools::{
-    Answer, Asker, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome,
+    Answer, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, nobody_to_ask,
 };
 
 /// How long a call that was taken back may take to end.
@@ -45,31 +47,36 @@ impl Forward for OverHttp {
             let (tell, mut told) = mpsc::unbounded_channel();
             let mut shown = Shown { session, call: None, begun: Some(begun), tell, questions };
             let mut calling = std::pin::pin!(client.call(&name, &request, |event| shown.take(event)));
-            let (mut known, mut taken_back) = (None, false);
+            let (mut known, mut last) = (None, None);
+            // What has to be said to the other process while its call goes on: an answer, or that it is taken back.
+            let mut errand: Option<Errand<'_>> = None;
             let outcome = loop {
                 tokio::select! {
                     outcome = &mut calling => break outcome,
                     Some(call) = told.recv() => {
                         known = Some(call);
-                        if taken_back {
-                            take_back(&client, &name, call).await;
+                        if last.is_some() {
+                            errand = Some(Box::pin(take_back(&client, &name, call)));
                         }
                     }
-                    Some(question) = asked.recv() => {
-                        answer(&client, session, question, rules.asker.as_ref()).await;
+                    Some(question) = asked.recv(), if errand.is_none() && last.is_none() => {
+                        errand = Some(Box::pin(answer(&client, session, question, rules)));
                     }
-                    () = cancel.cancelled(), if !taken_back => {
-                        taken_back = true;
-                        if let Some(call) = known {
-                            take_back(&client, &name, call).await;
-                        }
+                    () = done(&mut errand) => errand = None,
+                    () = cancel.cancelled(), if last.is_none() => {
+                        last = Some(Instant::now() + LAST);
+                        // A question that nobody has answered goes with it.
+                        errand = known.map(|call| Box::pin(take_back(&client, &name, call)) as Errand<'_>);
                     }
-                    () = tokio::time::sleep(LAST), if taken_back => {
+                    () = tokio::time::sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
                         return Err(lost(holder, "it did not end the call in time"));
                     }
                 }
             };
-            outcome.map(outcome_of).map_err(|error| error_of(holder, error))
+            outcome.map(outcome_of).map_err(|error| match (known, error_of(holder, error)) {
+                (Some(_), ForwardError::Gone(_) | ForwardError::Ending(_)) => lost(holder, "it ended"),
+                (_, error) => error,
+            })
         })
     }
 
@@ -115,6 +122,17 @@ impl Forward for OverHttp {
             let section = client_of(holder)?.get::<SectionDocument>(&path).await;
             section.map(|section| section.text).map_err(|error| error_of(holder, error))
         })
+    }
+}
+
+/// Something that is done beside a call.
+type Errand<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+
+/// Waits until it is done; without one, for ever.
+async fn done(errand: &mut Option<Errand<'_>>) {
+    match errand {
+        Some(errand) => errand.await,
+        None => std::future::pending().await,
     }
 }
 
@@ -194,7 +212,13 @@ fn lost(holder: &LeaseHolder, reason: &str) -> ForwardError {
 fn error_of(holder: &LeaseHolder, error: ClientError) -> ForwardError {
     match error {
         ClientError::Unreachable { .. } => ForwardError::Gone(holder.to_string()),
-        ClientError::Refused(problem) => ForwardError::Refused { message: problem.detail, hint: problem.hint },
+        ClientError::Refused(problem) if Kind::of(&problem.kind) == Kind::Ending => {
+            ForwardError::Ending(holder.to_string())
+        }
+        ClientError::Refused(problem) => {
+            let Problem { kind, detail: message, hint, .. } = *problem;
+            ForwardError::Refused { kind, message, hint }
+        }
         other => lost(holder, &other.to_string()),
     }
 }
@@ -240,16 +264,14 @@ struct Asked {
 }
 
 /// Asks who is to be asked in this process, and passes the answer on. Without anybody the command is refused.
-async fn answer(client: &Client, session: &Session, question: Value, asker: Option<&Arc<dyn Asker>>) {
+async fn answer(client: &Client, session: &Session, question: Value, rules: &ShellRules) {
     let Ok(asked) = serde_json::from_value::<Asked>(question) else {
         tracing::warn!("a question of a call elsewhere can't be understood");
         return;
     };
     let call = asked.call;
-    let answer = match asker {
-        None => {
-            Answer::Refuse("there is nobody to ask; --allow PROGRAM allows a program, --yes all of them".to_owned())
-        }
+    let answer = match &rules.asker {
+        None => Answer::Refuse(nobody_to_ask(&asked.programs, rules.advice.as_deref())),
         Some(asker) => {
             let question = CommandQuestion {
                 session: session.name().to_owned(),

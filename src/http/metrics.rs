@@ -77,7 +77,7 @@ impl Metrics {
         one("foldspace_sessions", "gauge", "Sessions in the store.", &sessions);
         one("foldspace_open_workspaces", "gauge", "Workspaces that are open.", &open);
         one("foldspace_events", "gauge", "Events in the sessions of the store.", &events);
-        one("foldspace_calls_under_way", "gauge", "Tool calls under way through HTTP.", &under_way);
+        one("foldspace_calls_under_way", "gauge", "Calls, rewinds and merges under way.", &under_way);
         let followers = self.followers.load(Ordering::Relaxed);
         one("foldspace_sse_clients", "gauge", "Clients that follow events.", &followers);
         let sent = self.events_sent.load(Ordering::Relaxed);

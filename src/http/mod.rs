@@ -39,6 +39,7 @@ use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::{Hub, HubError, OpenSession};
+use crate::tools::ShellRules;
 
 use metrics::Metrics;
 use running::Running;
@@ -89,6 +90,10 @@ pub struct HttpFace {
 
 struct Shared {
     hub: Hub,
+    /// The rules for commands of callers that bring none.
+    rules: ShellRules,
+    /// Whether sessions that the hub opens have just these.
+    are_hubs_rules: bool,
     running: Running,
     metrics: Metrics,
     /// Where whole names were found last.
@@ -101,10 +106,23 @@ struct Shared {
 const KNOWN_MAX: usize = 4096;
 
 impl HttpFace {
-    /// A face over a hub.
+    /// A face over a hub, with its rules.
     pub fn new(hub: Hub) -> Self {
+        let rules = hub.options().rules.clone();
+        let are_hubs_rules = rules.advice.is_some();
+        Self::of(hub, rules, are_hubs_rules)
+    }
+
+    /// The same with rules of its own for commands: those of the hub may be for somebody who is trusted more.
+    pub fn with_rules(hub: Hub, rules: ShellRules) -> Self {
+        Self::of(hub, rules, false)
+    }
+
+    fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
+        rules.advice.get_or_insert_with(|| ADVICE.into());
         let (running, metrics, known) = (Running::default(), Metrics::default(), Mutex::default());
-        Self { shared: Arc::new(Shared { hub, running, metrics, known, ending: CancellationToken::new() }) }
+        let ending = CancellationToken::new();
+        Self { shared: Arc::new(Shared { hub, rules, are_hubs_rules, running, metrics, known, ending }) }
     }
 
     /// The hub.
@@ -153,20 +171,14 @@ impl HttpFace {
         all.layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }
 
+    fn rules(&self) -> &ShellRules {
+        &self.shared.rules
+    }
+
     /// Begins to end: streams of events end, and nothing new is called. Calls go on.
     pub fn end(&self) {
         self.hub().end();
         self.shared.ending.cancel();
-    }
-
-    /// How many calls are under way.
-    pub fn calls_under_way(&self) -> usize {
-        self.shared.running.count()
-    }
-
-    /// Takes back the calls that are under way: they are recorded as interrupted.
-    pub fn cancel_calls(&self) {
-        self.shared.running.cancel_all();
     }
 
     fn running(&self) -> &Running {
@@ -224,6 +236,6 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) 
 
 impl std::fmt::Debug for HttpFace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("HttpFace").field("calls_under_way", &self.calls_under_way()).finish_non_exhaustive()
+        f.debug_struct("HttpFace").field("hub", self.hub()).finish_non_exhaustive()
     }
 }

@@ -78,6 +78,32 @@ pub(super) enum Kind {
 }
 
 impl Kind {
+    const ALL: [Self; 18] = [
+        Self::BadRequest,
+        Self::Unauthorized,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::NoRoute,
+        Self::Method,
+        Self::TooSlow,
+        Self::Clash,
+        Self::InUse,
+        Self::Refused,
+        Self::TooLarge,
+        Self::MediaType,
+        Self::Unusable,
+        Self::Backend,
+        Self::Broken,
+        Self::Full,
+        Self::Lost,
+        Self::Ending,
+    ];
+
+    /// The kind of that word; what it is in general of one that a newer program says.
+    pub(super) fn of(word: &str) -> Self {
+        Self::ALL.into_iter().find(|kind| kind.row().0 == word).unwrap_or(Self::Refused)
+    }
+
     /// The only table of them: the word, the status, the title.
     const fn row(self) -> (&'static str, StatusCode, &'static str) {
         match self {

@@ -59,16 +59,6 @@ impl Running {
         }
     }
 
-    /// Takes all calls back.
-    pub(super) fn cancel_all(&self) {
-        self.lock().values().for_each(|under_way| under_way.cancel.cancel());
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> usize {
-        self.lock().len()
-    }
-
     /// Notes that a call waits for an answer.
     pub(super) fn ask(&self, session: SessionId, call: Seq) -> oneshot::Receiver<Answer> {
         let (sender, receiver) = oneshot::channel();

@@ -32,7 +32,7 @@ pub(super) fn make(
     let (questions, asked) = mpsc::unbounded_channel();
     let session = open.session().clone();
     let asker = OverStream { running: face.running().clone(), session: session.id(), questions };
-    let open = request.caller(open, &face.hub().options().rules, Some(std::sync::Arc::new(asker)))?;
+    let open = request.caller(open, &face, Some(std::sync::Arc::new(asker)))?;
     let outputs = session.watch_output();
     let cancel = call.cancel.clone();
     let (tell, told) = mpsc::unbounded_channel();

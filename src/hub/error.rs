@@ -41,6 +41,9 @@ pub enum HubError {
     /// It takes nothing on any more.
     #[error("foldspace is ending, and takes no more calls")]
     Ending,
+    /// What was asked for came upon a fault of foldspace's own.
+    #[error("the work panicked, which is a fault of foldspace; the log on its error stream has the place")]
+    Panicked,
 }
 
 impl From<DispatchError> for HubError {

@@ -13,8 +13,11 @@ use crate::tools::{MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, To
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ForwardError {
     /// Nobody is there any more. Nothing was done.
-    #[error("{0} is gone")]
+    #[error("{0} has the workspace, and does not answer")]
     Gone(String),
+    /// It takes nothing on any more. Nothing was done.
+    #[error("{0} has the workspace, and is ending")]
+    Ending(String),
     /// It ended while it was at work: what was to be done is interrupted, or done and not told.
     #[error("{holder} ended, or let go, before it answered ({reason}); what became of it is in the session's log")]
     Lost {
@@ -26,6 +29,8 @@ pub enum ForwardError {
     /// It says no.
     #[error("{message}")]
     Refused {
+        /// What kind of problem it is, in a word, as the API says it: `not_found`, `conflict`, ...
+        kind: String,
         /// Its words.
         message: String,
         /// What it says a person can do about it.

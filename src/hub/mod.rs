@@ -3,6 +3,7 @@
 mod error;
 mod forward;
 mod open;
+mod under_way;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,6 +30,7 @@ pub use error::HubError;
 pub use forward::{Forward, ForwardError, Forwarding};
 pub use open::OpenSession;
 use open::{Kept, User};
+use under_way::UnderWay;
 
 /// What a [`Hub`] works with.
 #[derive(Clone)]
@@ -91,7 +93,7 @@ struct Shared {
     sessions: Sessions,
     options: HubOptions,
     places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<Place>>>>,
-    is_ending: std::sync::atomic::AtomicBool,
+    under_way: Arc<UnderWay>,
 }
 
 /// Where a session's workspace is while it is open. Who opens or closes it has the lock.
@@ -103,8 +105,8 @@ struct Place {
 impl Hub {
     /// A hub with no workspace open yet.
     pub fn new(sessions: Sessions, options: HubOptions) -> Self {
-        let (places, is_ending) = (Mutex::default(), false.into());
-        Self { shared: Arc::new(Shared { sessions, options, places, is_ending }) }
+        let (places, under_way) = (Mutex::default(), Arc::default());
+        Self { shared: Arc::new(Shared { sessions, options, places, under_way }) }
     }
 
     /// The sessions.
@@ -144,7 +146,7 @@ impl Hub {
         // Whoever does not wait for it any more leaves it whole for the next.
         blocking(move || {
             let dispatcher = hub.dispatcher_of(&hub.sessions().session(id)?)?;
-            Ok(User::of(place.kept.insert(Arc::new(Kept::new(dispatcher)))))
+            Ok(User::of(place.kept.insert(Arc::new(Kept::new(dispatcher, &hub.shared.under_way)))))
         })
         .await?
     }
@@ -174,7 +176,7 @@ impl Hub {
             }
             ready
         });
-        created.await.map_err(|_| HubError::Ending)?
+        joined(created.await)?
     }
 
     async fn ready(&self, id: SessionId, mounts: &[MountSpec]) -> Result<OpenSession, HubError> {
@@ -192,7 +194,14 @@ impl Hub {
     /// # Errors
     /// [`HubError`].
     pub async fn start_child(&self, parent: SessionId, new: NewChild) -> Result<OpenSession, HubError> {
-        let (is_shared, parent) = (new.isolation == Isolation::Shared, self.open(parent).await?);
+        let parent = self.open(parent).await?;
+        let hub = self.clone();
+        // Nobody finds half of it, whether its creator waits for it or not.
+        joined(tokio::spawn(async move { hub.start_child_of(parent, new).await }).await)?
+    }
+
+    async fn start_child_of(&self, parent: OpenSession, new: NewChild) -> Result<OpenSession, HubError> {
+        let is_shared = new.isolation == Isolation::Shared;
         let nursery = Nursery {
             sessions: self.sessions().clone(),
             home: self.options().home.clone(),
@@ -213,12 +222,13 @@ impl Hub {
             return Ok(parent.through(child));
         }
         let mut place = self.place(child.session().id()).lock_owned().await;
+        let kept = || Arc::new(Kept::new(child, &self.shared.under_way));
         if let Err(error) = self.still_going() {
-            close_now(Arc::new(Kept::new(child)), place).await;
+            close_now(kept(), place).await;
             return Err(error);
         }
         // Somebody may have found it and opened it in the meantime.
-        Ok(OpenSession::of(User::of(place.kept.get_or_insert_with(|| Arc::new(Kept::new(child))))))
+        Ok(OpenSession::of(User::of(place.kept.get_or_insert_with(kept))))
     }
 
     /// Merges what a child changed into a session further up. In a dry run it only tells what would happen.
@@ -313,7 +323,23 @@ impl Hub {
 
     /// Takes nothing on any more: what is asked from now on is refused, and what is under way goes on.
     pub fn end(&self) {
-        self.shared.is_ending.store(true, std::sync::atomic::Ordering::Release);
+        self.shared.under_way.end();
+    }
+
+    /// How many calls, rewinds and merges are under way, here or through it in other processes.
+    pub fn calls_under_way(&self) -> usize {
+        self.shared.under_way.count()
+    }
+
+    /// Takes back the calls that are under way: they are recorded as interrupted. Rewinds and merges go on to their
+    /// end.
+    pub fn cancel_calls(&self) {
+        self.shared.under_way.cancel();
+    }
+
+    /// Waits until nothing is under way.
+    pub async fn calls_ended(&self) {
+        self.shared.under_way.ended().await;
     }
 
     /// Closes every workspace, and takes nothing on any more. Containers go, files stay.
@@ -329,10 +355,7 @@ impl Hub {
     }
 
     fn still_going(&self) -> Result<(), HubError> {
-        match self.shared.is_ending.load(std::sync::atomic::Ordering::Acquire) {
-            true => Err(HubError::Ending),
-            false => Ok(()),
-        }
+        self.shared.under_way.still_going()
     }
 
     fn place(&self, id: SessionId) -> Arc<AsyncMutex<Place>> {
@@ -359,9 +382,13 @@ impl Hub {
 }
 
 /// Does what may take a while where nobody waits for the thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HubError> {
-    // It fails when the runtime ends.
-    tokio::task::spawn_blocking(work).await.map_err(|_| HubError::Ending)
+pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HubError> {
+    joined(tokio::task::spawn_blocking(work).await)
+}
+
+/// What came of a task, which the runtime's end stops.
+fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
+    done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })
 }
 
 /// Closes a workspace. Nobody opens it anew meanwhile, though who asked for this may be gone.

@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use super::forward::{Forward, ForwardError};
+use super::under_way::{Going, UnderWay};
 use super::{Hub, HubError, blocking};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -19,14 +21,17 @@ use crate::tools::{
 /// A workspace that is kept open.
 pub(super) struct Kept {
     dispatcher: Dispatcher,
+    /// What goes on in the hub.
+    under_way: Arc<UnderWay>,
     users: AtomicUsize,
     /// When it was last used.
     since: Mutex<Instant>,
 }
 
 impl Kept {
-    pub(super) fn new(dispatcher: Dispatcher) -> Self {
-        Self { dispatcher, users: AtomicUsize::new(0), since: Mutex::new(Instant::now()) }
+    pub(super) fn new(dispatcher: Dispatcher, under_way: &Arc<UnderWay>) -> Self {
+        let (users, since) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
+        Self { dispatcher, under_way: Arc::clone(under_way), users, since }
     }
 
     pub(super) fn is_used(&self) -> bool {
@@ -104,6 +109,31 @@ struct There {
 enum Doer<'a> {
     Here(Dispatcher, User),
     There(&'a There, LeaseHolder, Arc<dyn Forward>),
+}
+
+/// How long a process is waited for that takes nothing on any more: it ends when its calls under way have ended.
+const ENDING: Duration = Duration::from_secs(60);
+/// How long one is waited for that does not answer: another may be about to take its place.
+const GONE: Duration = Duration::from_secs(3);
+/// How long between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// With a process that has a workspace and has done nothing of what it was asked.
+#[derive(Default)]
+struct Patience(Option<Instant>);
+
+impl Patience {
+    /// Waits a moment, after which it is to be asked again, or who has the workspace then; false where that is no use.
+    async fn wait(&mut self, error: &ForwardError) -> bool {
+        let limit = match error {
+            ForwardError::Gone(_) => GONE,
+            ForwardError::Ending(_) => ENDING,
+            ForwardError::Lost { .. } | ForwardError::Refused { .. } => return false,
+        };
+        let since = *self.0.get_or_insert_with(Instant::now);
+        tokio::time::sleep(PAUSE).await;
+        since.elapsed() < limit
+    }
 }
 
 impl OpenSession {
@@ -187,10 +217,24 @@ impl OpenSession {
     /// # Errors
     /// [`HubError`].
     pub async fn call_telling(&self, call: ToolCall, begun: impl FnOnce(Seq) + Send) -> Result<ToolOutcome, HubError> {
-        match self.doer().await? {
-            Doer::Here(dispatcher, _user) => Ok(dispatcher.call_telling(call, begun).await?),
-            Doer::There(there, holder, way) => {
-                Ok(way.call(&holder, &there.session, call, &there.rules, Box::new(begun)).await?)
+        let _going = self.begin(call.cancel.clone())?;
+        // Who can't take it on does not tell that it has begun.
+        let begun = Mutex::new(Some(begun));
+        let tell = |seq| {
+            let begun = begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(begun) = begun {
+                begun(seq);
+            }
+        };
+        let mut patience = Patience::default();
+        loop {
+            let (there, holder, way) = match self.doer().await? {
+                Doer::Here(dispatcher, _user) => return Ok(dispatcher.call_telling(call, tell).await?),
+                Doer::There(there, holder, way) => (there, holder, way),
+            };
+            match way.call(&holder, &there.session, call.clone(), &there.rules, Box::new(&tell)).await {
+                Err(error) if !call.cancel.is_cancelled() && patience.wait(&error).await => {}
+                done => return Ok(done?),
             }
         }
     }
@@ -200,17 +244,33 @@ impl OpenSession {
     /// # Errors
     /// [`HubError`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
-        match self.doer().await? {
-            Doer::Here(dispatcher, _user) => Ok(dispatcher.rewind(to, options).await?),
-            Doer::There(there, holder, way) => Ok(way.rewind(&holder, &there.session, to, options).await?),
+        let _going = self.begin(CancellationToken::new())?;
+        let mut patience = Patience::default();
+        loop {
+            let (there, holder, way) = match self.doer().await? {
+                Doer::Here(dispatcher, _user) => return Ok(dispatcher.rewind(to, options).await?),
+                Doer::There(there, holder, way) => (there, holder, way),
+            };
+            match way.rewind(&holder, &there.session, to, options).await {
+                Err(error) if patience.wait(&error).await => {}
+                done => return Ok(done?),
+            }
         }
     }
 
     /// Merges what a child changed into this session.
     pub(super) async fn merge(&self, child: &Session, choices: &MergeChoices) -> Result<MergeReport, HubError> {
-        match self.doer().await? {
-            Doer::Here(dispatcher, _user) => Ok(merge_child(&dispatcher, child, choices).await?),
-            Doer::There(there, holder, way) => Ok(way.merge(&holder, &there.session, child, choices).await?),
+        let _going = self.begin(CancellationToken::new())?;
+        let mut patience = Patience::default();
+        loop {
+            let (there, holder, way) = match self.doer().await? {
+                Doer::Here(dispatcher, _user) => return Ok(merge_child(&dispatcher, child, choices).await?),
+                Doer::There(there, holder, way) => (there, holder, way),
+            };
+            match way.merge(&holder, &there.session, child, choices).await {
+                Err(error) if patience.wait(&error).await => {}
+                done => return Ok(done?),
+            }
         }
     }
 
@@ -219,9 +279,24 @@ impl OpenSession {
     /// # Errors
     /// [`HubError`].
     pub async fn section(&self) -> Result<String, HubError> {
-        match self.doer().await? {
-            Doer::Here(dispatcher, _user) => Ok(blocking(move || dispatcher.section()).await??.text),
-            Doer::There(there, holder, way) => Ok(way.section(&holder, &there.session).await?),
+        let mut patience = Patience::default();
+        loop {
+            let (there, holder, way) = match self.doer().await? {
+                Doer::Here(dispatcher, _user) => return Ok(blocking(move || dispatcher.section()).await??.text),
+                Doer::There(there, holder, way) => (there, holder, way),
+            };
+            match way.section(&holder, &there.session).await {
+                Err(error) if patience.wait(&error).await => {}
+                done => return Ok(done?),
+            }
+        }
+    }
+
+    /// Notes something that begins, which the hub's end refuses.
+    fn begin(&self, cancel: CancellationToken) -> Result<Going, HubError> {
+        match &self.place {
+            Place::Here { user, .. } => user.0.under_way.begin(cancel),
+            Place::There(there) => there.hub.shared.under_way.begin(cancel),
         }
     }
 

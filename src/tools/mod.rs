@@ -66,6 +66,7 @@ pub use rerun::{
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use section::WorkspaceSection;
 pub use shell::ToolShell;
+pub(crate) use shell::nobody as nobody_to_ask;
 pub use shell_execute::ShellTool;
 pub use subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use tool::{Effect, Tool, ToolDescription};

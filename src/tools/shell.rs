@@ -179,7 +179,8 @@ impl<'a> ToolShell<'a> {
     }
 }
 
-fn nobody(programs: &[String], advice: Option<&str>) -> String {
+/// Why a command is refused that somebody would have to be asked about.
+pub(crate) fn nobody(programs: &[String], advice: Option<&str>) -> String {
     let names = words::any_of(programs);
     let advice =
         advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");

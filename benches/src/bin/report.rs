@@ -4,6 +4,7 @@
 
 use anyhow::{Result, bail};
 use foldspace_benches::loads::{self, Size};
+use foldspace_benches::served;
 
 fn main() -> Result<()> {
     if let Some(store) = std::env::var_os(loads::open::CHILD) {
@@ -28,6 +29,10 @@ fn main() -> Result<()> {
             // Without an engine a run of everything is one of everything else.
             if wanted.is_empty() && loads::NEED_AN_ENGINE.contains(&name) && loads::commands::options().is_err() {
                 println!("`{name}` was left out: it needs CONTAINER_HOST and FOLDSPACE_IMAGE.\n");
+                continue;
+            }
+            if wanted.is_empty() && loads::NEED_THE_PROGRAM.contains(&name) && served::program().is_err() {
+                println!("`{name}` was left out: it needs the program, or FOLDSPACE_PROGRAM.\n");
                 continue;
             }
             for table in report(size)? {

@@ -7,6 +7,8 @@ pub mod capture;
 pub mod children;
 pub mod clone;
 pub mod commands;
+pub mod faces;
+pub mod follow;
 pub mod fork;
 pub mod grown;
 pub mod growth;
@@ -15,6 +17,7 @@ pub mod no_wait;
 pub mod open;
 pub mod replay;
 pub mod rewind;
+pub mod soak;
 pub mod state_at;
 
 use anyhow::Result;
@@ -46,8 +49,11 @@ pub type Report = fn(Size) -> Result<Vec<Table>>;
 /// The loads that start containers.
 pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 
+/// Loads of the whole program, which `FOLDSPACE_PROGRAM` names where it does not lie beside the report.
+pub const NEED_THE_PROGRAM: [&str; 3] = ["faces", "follow", "soak"];
+
 /// All loads.
-pub const ALL: [(&str, Report); 15] = [
+pub const ALL: [(&str, Report); 18] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -63,4 +69,7 @@ pub const ALL: [(&str, Report); 15] = [
     ("rewind", rewind::report),
     ("materialise", materialise::report),
     ("bisect", bisect::report),
+    ("faces", faces::report),
+    ("follow", follow::report),
+    ("soak", soak::report),
 ];

@@ -116,11 +116,11 @@ impl Run {
         let summary = match ready {
             Ok(open) => self.calls(begun, &open, script, out).await,
             Err(failure) => {
-                desk.hub().close().await;
+                desk.close().await;
                 return Err(discarded(globals, opened, begun, failure));
             }
         };
-        desk.hub().close().await;
+        desk.close().await;
         summary
     }
 

@@ -16,6 +16,7 @@ use foldspace::{AllowedRoots, Durability, Forward, Hub, HubOptions, McpServer, S
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+use super::desk::end_calls;
 use super::exit::{Exit, Failure};
 use super::interrupt::Signals;
 use super::logs::{self, LogFormat};
@@ -81,8 +82,6 @@ pub(super) struct Serve {
 const SWEEP: Duration = Duration::from_secs(5);
 /// How long connections may take to end once their calls have.
 const LAST: Duration = Duration::from_secs(2);
-/// How long calls may take to end that were taken back.
-const KILLING: Duration = Duration::from_secs(15);
 
 impl Serve {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
@@ -137,7 +136,7 @@ impl Serve {
         tokio::spawn(async move { serving.serve_unix(unix, router).await });
         out.line(format!("serving on {}", text::one_line(&place.socket().display().to_string(), 300)))?;
         let ending = CancellationToken::new();
-        let _mcp_ends = ending.clone().drop_guard();
+        let mcp_ends = ending.clone();
         if let Some(address) = self.http {
             let mcp = McpServer::new(hub.clone(), offer).streamable_http(ending);
             let others = Router::new().route_service("/mcp", mcp);
@@ -146,13 +145,14 @@ impl Serve {
         let notify = Notify::from_environment();
         notify.tell("READY=1");
         let idle = Duration::from_secs(self.close_after);
-        let chores = tokio::spawn(async move { chores(&hub, idle, notify).await });
+        let alive = tokio::spawn(async move { keep_alive(&notify).await });
+        let sweeping = tokio::spawn(async move { sweep(&hub, idle).await });
         signals.next().await;
         Notify::from_environment().tell("STOPPING=1");
-        tracing::info!(calls = face.calls_under_way(), "the server ends");
-        self.end(&face, &server, &mut signals).await;
-        chores.abort();
-        face.hub().close().await;
+        tracing::info!(calls = face.hub().calls_under_way(), "the server ends");
+        self.end(&face, (&server, &mcp_ends), &mut signals).await;
+        alive.abort();
+        sweeping.abort();
         Ok(())
     }
 
@@ -179,43 +179,48 @@ impl Serve {
         Ok(())
     }
 
-    /// Lets the calls under way end for a while, then takes them back.
-    async fn end(&self, face: &HttpFace, server: &HttpServer, signals: &mut Signals) {
+    /// Lets the calls under way end for a while, then takes them back. A second signal does not wait for them, a third
+    /// for nothing.
+    async fn end(&self, face: &HttpFace, (server, mcp): (&HttpServer, &CancellationToken), signals: &mut Signals) {
+        let hub = face.hub();
         face.end();
         tokio::select! {
-            () = calls_ended(face) => {}
+            () = hub.calls_ended() => {}
             () = tokio::time::sleep(Duration::from_secs(self.grace)) => {}
             _ = signals.next() => {}
         }
-        let left = face.calls_under_way();
-        if left > 0 {
-            output::note(&format!("{} under way taken back", text::count(left as u64, "call")));
-            face.cancel_calls();
-            // Killing a command and recording that takes a moment.
-            drop(tokio::time::timeout(KILLING, calls_ended(face)).await);
-        }
-        server.stop(LAST).await;
-    }
-}
-
-async fn calls_ended(face: &HttpFace) {
-    while face.calls_under_way() > 0 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-}
-
-/// Closes what nobody uses, and tells the system's manager that it is still there.
-async fn chores(hub: &Hub, idle: Duration, notify: Notify) {
-    let mut swept = tokio::time::Instant::now();
-    loop {
-        tokio::time::sleep(notify.pause().unwrap_or(SWEEP).min(SWEEP)).await;
-        notify.alive();
-        if swept.elapsed() >= SWEEP {
-            swept = tokio::time::Instant::now();
-            match hub.close_unused(idle).await {
-                0 => {}
-                closed => tracing::info!(closed, "closed workspaces that nobody used"),
+        let ending = async {
+            let left = hub.calls_under_way();
+            if left > 0 {
+                output::note(&format!("{} under way taken back", text::count(left as u64, "call")));
+                end_calls(hub).await;
             }
+            mcp.cancel();
+            server.stop(LAST).await;
+            hub.close().await;
+        };
+        tokio::select! {
+            () = ending => {}
+            _ = signals.next() => output::note("ended at once; what was under way is recorded when it is opened next"),
+        }
+    }
+}
+
+/// Tells the system's manager that the server is still there.
+async fn keep_alive(notify: &Notify) {
+    while let Some(pause) = notify.pause() {
+        tokio::time::sleep(pause).await;
+        notify.alive();
+    }
+}
+
+/// Closes what nobody uses.
+async fn sweep(hub: &Hub, idle: Duration) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        match hub.close_unused(idle).await {
+            0 => {}
+            closed => tracing::info!(closed, "closed workspaces that nobody used"),
         }
     }
 }

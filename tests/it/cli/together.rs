@@ -8,6 +8,7 @@ use foldspace::{Registry, Sessions};
 use serde_json::json;
 
 use super::{Running, World};
+use crate::rig::eventually;
 
 fn script(world: &World, name: &str, calls: usize) -> String {
     let call = |n| json!({ "tool": "write_file", "params": { "file_path": format!("{name}-{n}"), "content": "x" } });
@@ -22,6 +23,55 @@ fn sleeper(world: &World, name: &str) -> Running {
     let mut begun = [0; 6];
     child.0.stdout.as_mut().unwrap().read_exact(&mut begun).unwrap();
     child
+}
+
+/// A process that runs a command in a session until that file is there.
+fn until(world: &World, name: &str, file: &str) -> (Running, std::path::PathBuf) {
+    let file = world.data().join(file);
+    let command = format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done; echo ended", file.display());
+    (world.spawn(&["exec", name, "--timeout", "120", "--", "sh", "-c", &command]), file)
+}
+
+fn line(child: &mut Running) -> String {
+    let mut line = Vec::new();
+    let printed = child.0.stdout.as_mut().unwrap();
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        printed.read_exact(&mut byte).unwrap();
+        line.push(byte[0]);
+    }
+    String::from_utf8(line).unwrap()
+}
+
+#[test]
+fn who_has_a_session_lets_end_what_others_do_there() {
+    let world = World::new();
+    world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+    let (mut first, first_ends) = until(&world, "box", "first");
+    assert_eq!(line(&mut first), "begun\n");
+    let (mut second, second_ends) = until(&world, "box", "second");
+    eventually("the second call waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
+    // Rules of a person who types are not those of others, who come through the person's process.
+    let asked = json!({ "tool": "shell_execute", "params": { "command": "strace true" } });
+    let mut third = world.spawn(&["run", &world.file("asked.jsonl", asked.to_string()), "--session", "box"]);
+    eventually("the third, too", || world.json_lines(&["log", "box", "--calls"]).len() == 3);
+    std::fs::write(first_ends, "").unwrap();
+    assert_eq!(line(&mut first), "ended\n");
+    assert_eq!(line(&mut second), "begun\n");
+    assert!(first.0.try_wait().unwrap().is_none(), "it has the workspace in which the second call runs");
+    // What comes meanwhile waits until the session is free, and is done by who asks for it.
+    let mut later = world.spawn(&["exec", "box", "--", "echo", "later"]);
+    std::fs::write(second_ends, "").unwrap();
+    assert_eq!(line(&mut second), "ended\n");
+    assert_eq!(line(&mut later), "later\n");
+    assert_eq!(third.0.wait().unwrap().code(), Some(1));
+    for mut child in [first, second, later] {
+        assert!(child.0.wait().unwrap().success());
+    }
+    let calls = world.json_lines(&["log", "box", "--calls"]);
+    let told: Vec<_> = calls.iter().map(|call| call["status"].as_str().unwrap()).collect();
+    assert_eq!(told, ["ok", "ok", "error", "ok"]);
+    assert!(calls[2]["message"].as_str().unwrap().contains("strace"), "{}", calls[2]);
 }
 
 #[test]

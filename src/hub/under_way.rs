@@ -1,0 +1,89 @@
+//! What is being done through a hub, and whether it takes more.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+
+use super::HubError;
+
+/// Calls, rewinds and merges that are under way.
+#[derive(Default)]
+pub(super) struct UnderWay {
+    work: Mutex<Work>,
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Work {
+    is_ending: bool,
+    /// The number of the one that began last.
+    last: u64,
+    /// With what takes them back.
+    going: BTreeMap<u64, CancellationToken>,
+}
+
+/// Something that is under way, until this is dropped.
+pub(super) struct Going {
+    under_way: Arc<UnderWay>,
+    number: u64,
+}
+
+impl UnderWay {
+    /// Notes something that begins.
+    pub(super) fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
+        let mut work = self.lock();
+        if work.is_ending {
+            return Err(HubError::Ending);
+        }
+        work.last += 1;
+        let number = work.last;
+        work.going.insert(number, cancel);
+        Ok(Going { under_way: Arc::clone(self), number })
+    }
+
+    /// From now on nothing begins.
+    pub(super) fn end(&self) {
+        self.lock().is_ending = true;
+    }
+
+    pub(super) fn still_going(&self) -> Result<(), HubError> {
+        if self.lock().is_ending { Err(HubError::Ending) } else { Ok(()) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.lock().going.len()
+    }
+
+    pub(super) fn cancel(&self) {
+        self.lock().going.values().for_each(CancellationToken::cancel);
+    }
+
+    /// Waits until nothing is under way.
+    pub(super) async fn ended(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.count() == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Work> {
+        self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        let mut work = self.under_way.lock();
+        work.going.remove(&self.number);
+        let is_quiet = work.going.is_empty();
+        drop(work);
+        if is_quiet {
+            self.under_way.ended.notify_waiters();
+        }
+    }
+}
