@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Result;
 use foldspace::{
     Clock, CodecError, Commit, Durability, Event, EventStore, LocalStore, LocalStoreOptions, Pending, SessionId,
-    SystemClock,
+    SharedStore, SystemClock,
 };
 use serde::{Deserialize, Serialize};
 
@@ -31,10 +31,11 @@ impl Event for Blob {
 
 const AGENTS: usize = 8;
 
-/// A local store.
-#[derive(Debug)]
+/// A store of this process, or one that it works in through the process that holds it.
 pub struct Foldspace {
-    store: LocalStore,
+    store: Box<dyn EventStore>,
+    /// It ends after the one that works through it.
+    _holder: Option<SharedStore>,
     clock: SystemClock,
     /// One for each writer, as sessions have.
     agents: [Arc<str>; AGENTS],
@@ -55,11 +56,26 @@ impl Foldspace {
     /// What the store says.
     pub fn open_as(directory: &Path, durability: Durability) -> Result<Self> {
         let store = LocalStore::open(directory, LocalStoreOptions { durability, ..LocalStoreOptions::default() })?;
-        Ok(Self {
+        Ok(Self::over(Box::new(store), None))
+    }
+
+    /// Opens a store twice: what is measured goes over the socket to who holds it, as from another process.
+    ///
+    /// # Errors
+    /// What the store says.
+    pub fn through(directory: &Path) -> Result<Self> {
+        let holder = SharedStore::open(directory, LocalStoreOptions::default())?;
+        let store = SharedStore::open(directory, LocalStoreOptions::default())?;
+        Ok(Self::over(Box::new(store), Some(holder)))
+    }
+
+    fn over(store: Box<dyn EventStore>, holder: Option<SharedStore>) -> Self {
+        Self {
             store,
+            _holder: holder,
             clock: SystemClock::default(),
             agents: std::array::from_fn(|n| Arc::from(format!("agent-{n}"))),
-        })
+        }
     }
 
     /// Takes an event.

@@ -30,9 +30,10 @@ pub trait Peer: Send {
 pub type Open = fn(&Path) -> Result<Box<dyn Loaded>>;
 
 /// All engines by name, the limit first and foldspace second.
-pub const ALL: [(&str, Open); 6] = [
+pub const ALL: [(&str, Open); 7] = [
     ("bare file (the limit)", |at| Ok(Box::new(Grouped::new(limit::BareFile::open(at)?)))),
     ("foldspace", |at| Ok(Box::new(Foldspace::open(at)?))),
+    ("foldspace, through the process that holds the store", |at| Ok(Box::new(Foldspace::through(at)?))),
     ("fjall 3.1", |at| Ok(Box::new(Grouped::new(fjall::Fjall::open(at)?)))),
     ("SQLite WAL FULL", |at| Ok(Box::new(Grouped::new(sqlite::Sqlite::open(at)?)))),
     ("sled 0.34 + fdatasync", |at| Ok(Box::new(Grouped::new(sled::Sled::open(at)?)))),

@@ -1,7 +1,10 @@
 //! Several processes on one store: as if each had it for itself.
 
 use std::io::{Read, Write};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use foldspace::{Registry, Sessions};
@@ -241,4 +244,45 @@ fn commands_reach_a_session_that_another_process_has() {
     assert!(world.printed(&["exec", "box", "--", "cat", "a.txt"]).contains("of the server"));
     let calls = world.json_lines(&["log", "box", "--calls"]);
     assert_eq!(calls[made]["status"], "interrupted");
+}
+
+#[test]
+fn a_holder_that_is_stopped_is_named_and_the_store_is_there_again_when_it_goes_on() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let world = World::with_story();
+    let holder = sleeper(&world, "held");
+    let process = Pid::from_child(&holder.0);
+    kill_process(process, Signal::STOP).unwrap();
+    let more = script(&world, "more", 1);
+    // Who only looks reads beside it.
+    assert!(world.printed(&["ls", "story"]).contains("src/"));
+    let refused = world.run(&["run", &more]);
+    kill_process(process, Signal::CONT).unwrap();
+    assert!(refused.contains(&format!("process {}", holder.0.id())) && refused.ends_with("[exit 4]"), "{refused}");
+    assert!(world.printed(&["run", &more]).contains("1 ok"));
+}
+
+#[test]
+fn a_store_that_another_user_has_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let (other, world) = (65_534, World::new());
+    let place = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(place.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = place.path().join("foldspace");
+    // Not by this process: what another test starts meanwhile would have the copy open for writing.
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_foldspace")).arg(&program).status().unwrap().success());
+    let data = place.path().join("data");
+    std::fs::create_dir(&data).unwrap();
+    chown(&data, Some(other), Some(other)).unwrap();
+    let mut served = Command::new(&program);
+    served.env_clear().env("HOME", &data).arg("--data").arg(&data).arg("serve").uid(other).gid(other);
+    let mut served = Running(served.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().unwrap());
+    assert!(line(&mut served).starts_with("serving on "));
+    let data = data.display().to_string();
+    for asked in [&["serve"][..], &["run", &world.file("none.jsonl", "")]] {
+        let refused = world.run(&[&["--data", &data], asked].concat());
+        assert!(refused.contains(&format!("user {other}")) && refused.ends_with("[exit 4]"), "{asked:?}: {refused}");
+    }
 }
