@@ -101,7 +101,7 @@ async fn who_reads_slowly_gets_every_event_all_the_same() {
     assert_eq!(events.next().await.unwrap().0, Some(1));
     let sessions = served.face.hub().sessions();
     let session = sessions.session(sessions.find("demo").unwrap().id).unwrap();
-    let path = EntryPath::for_creation(&format!("{}x", "directory/".repeat(200))).unwrap();
+    let path = EntryPath::for_creation(&format!("{}/x", "directory".repeat(20)).repeat(10)).unwrap();
     for _ in 0..EVENTS {
         let mut commit = session.commit();
         commit.push(&DeleteEntry { path: path.clone() }).unwrap();
