@@ -96,10 +96,11 @@ impl Exec {
         let mut call = ToolCall::new("shell_execute", params);
         call.limit = Some(CALL_MAX);
         interrupt::watch(call.cancel.clone(), &Desk::workspace_of(&open));
-        let live = if is_json { None } else { Some(Live::begin(session, &call.cancel)?) };
-        let outcome = open.call(call).await;
+        let (cancel, mut live) = (call.cancel.clone(), None);
+        let begun = |call| live = (!is_json).then(|| Live::begin(session, call, &cancel));
+        let outcome = open.call_telling(call, begun).await;
         let shown = match live {
-            Some(live) => live.end().await,
+            Some(live) => live?.end().await,
             None => Ok(()),
         };
         drop(open);

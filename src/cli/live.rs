@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use foldspace::{CommandOutput, OutputStream, OutputSubscription, Session};
+use foldspace::{CommandOutput, OutputStream, OutputSubscription, Seq, Session};
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -17,8 +17,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 /// How long a reader who takes nothing is waited for once the call is taken back.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Passes on what a session's commands print, all of it: they wait for who reads it, until the call is
-/// taken back.
+/// Passes on what a call's command prints, all of it: it waits for who reads it, until the call is taken back.
 pub(super) struct Live {
     subscription: Arc<OutputSubscription>,
     done: Arc<AtomicBool>,
@@ -28,9 +27,9 @@ pub(super) struct Live {
 }
 
 impl Live {
-    /// `cancel` takes the call back whose command is shown. It must be called within a runtime.
-    pub(super) fn begin(session: &Session, cancel: &CancellationToken) -> Result<Self, Failure> {
-        let (subscription, done) = (Arc::new(session.watch_all_output()), Arc::new(AtomicBool::new(false)));
+    /// Of a call that has just begun, which `cancel` takes back. It must be called within a runtime.
+    pub(super) fn begin(session: &Session, call: Seq, cancel: &CancellationToken) -> Result<Self, Failure> {
+        let (subscription, done) = (Arc::new(session.watch_all_output_of(call)), Arc::new(AtomicBool::new(false)));
         let (tell, passed) = oneshot::channel();
         let (printed, ended) = (Arc::clone(&subscription), Arc::clone(&done));
         let thread = std::thread::Builder::new().name("foldspace-output".to_owned());

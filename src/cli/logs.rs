@@ -1,6 +1,7 @@
 //! What the library tells of itself, for who wants to know.
 
 use clap::ValueEnum;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer, Registry};
@@ -41,18 +42,26 @@ pub(super) fn begin(verbose: u8) {
 /// The layer of a server's traces, where it has any.
 pub(super) type TraceLayer = Option<Box<dyn Layer<Registry> + Send + Sync>>;
 
-/// The same for a server, which tells of each call.
-pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) {
+/// Lines that wait for who reads a server's error stream; more are lost.
+const WAITING_MAX: usize = 4096;
+
+/// The same for a server. It never waits for who reads the error stream; what is still to be written at the end is given
+/// a second, when the guard is dropped.
+#[must_use]
+pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> WorkerGuard {
     let usual = match verbose {
         0 => "foldspace=info",
         1 => "foldspace=debug",
         _ => "trace",
     };
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(ansi());
+    let writer = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_MAX);
+    let (writer, guard) = writer.thread_name("foldspace-log").finish(std::io::stderr());
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(ansi());
     let lines = match format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().with_ansi(false).boxed(),
     };
     // Nobody else has set one.
     drop(tracing_subscriber::registry().with(traces).with(lines.with_filter(filter(usual))).try_init());
+    guard
 }

@@ -35,7 +35,7 @@ fn show(rows: &[SessionDocument], out: &mut Out) -> Result<(), Failure> {
             Cell::left(row.session.short()).styled(DIM),
             Cell::left(text::one_line(&row.backend, 20)),
             Cell::right(row.events),
-            Cell::right(row.calls),
+            Cell::right(row.calls.map_or_else(|| "?".to_owned(), |calls| calls.to_string())),
             Cell::left(text::moment(row.updated)),
         ]);
     }

@@ -91,10 +91,11 @@ impl Place for Recorded {
         let call = ToolCall::new("shell_execute", json!({ "command": typed.command, "cwd": typed.cwd.rooted() }));
         let (cancel, workspace) = (call.cancel.clone(), Arc::clone(&self.workspace));
         let work = async {
-            let live = if typed.quiet { None } else { Some(Live::begin(self.open.session(), &cancel)?) };
-            let outcome = self.open.call(call).await;
+            let mut live = None;
+            let begun = |call| live = (!typed.quiet).then(|| Live::begin(self.open.session(), call, &cancel));
+            let outcome = self.open.call_telling(call, begun).await;
             if let Some(live) = live {
-                live.end().await?;
+                live?.end().await?;
             }
             Ok::<ToolOutcome, Failure>(outcome?)
         };

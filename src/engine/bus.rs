@@ -216,12 +216,10 @@ impl Subscription {
     pub fn next_within(&mut self, timeout: Duration) -> Result<Option<Recorded>, StoreError> {
         let mut left = timeout;
         loop {
-            while let Some(event) = self.ready.pop_front() {
-                if self.filter.wants(&event) {
-                    return Ok(Some(event));
-                }
+            if let Some(event) = self.next_at_hand() {
+                return Ok(Some(event));
             }
-            if !self.gather()? {
+            if !self.look()? {
                 if left.is_zero() {
                     return Ok(None);
                 }
@@ -233,6 +231,22 @@ impl Subscription {
                     Err(RecvTimeoutError::Timeout) => self.caught_up = false,
                     Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 }
+            }
+        }
+    }
+
+    /// The next of those events that were announced or read already. It never looks into the store, so it takes no time;
+    /// [`is_behind`](Subscription::is_behind) tells whether there may be more.
+    pub fn next_at_hand(&mut self) -> Option<Recorded> {
+        loop {
+            while let Some(event) = self.ready.pop_front() {
+                if self.filter.wants(&event) {
+                    return Some(event);
+                }
+            }
+            match self.receiver.try_recv() {
+                Ok(batch) => self.accept(&batch),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return None,
             }
         }
     }
@@ -253,20 +267,20 @@ impl Subscription {
         Ok(None)
     }
 
-    /// Waits, without a thread, until something was announced since this was last waited for, or that time is over.
+    /// Waits, without a thread, until something was announced since this was last waited for, or that time is over: then
+    /// it [is behind](Subscription::is_behind), because not everything is announced that other processes record.
     /// [`next_within`](Subscription::next_within) with no time then gives what there is.
     pub async fn announced(&mut self, timeout: Duration) {
         let Some(line) = &self.line else { return };
         if tokio::time::timeout(timeout, line.woken.notified()).await.is_err() {
-            // Looking again also serves stores whose writer is another process.
-            self.caught_up &= !self.store.head(self.session).is_ok_and(|head| head >= self.next);
+            self.caught_up = false;
         }
     }
 
-    /// Whether the next event has to be read from the store, which may take a moment.
+    /// Whether the next event may have to be read from the store, which may take a while.
     pub fn is_behind(&self) -> bool {
         let is_known_of = self.line.as_ref().is_some_and(|line| line.behind.load(Ordering::Acquire));
-        self.ready.is_empty() && self.receiver.is_empty() && (!self.caught_up || is_known_of)
+        self.ready.is_empty() && (is_known_of || (self.receiver.is_empty() && !self.caught_up))
     }
 
     /// The position that it has not looked at yet.
@@ -274,15 +288,8 @@ impl Subscription {
         self.ready.front().map_or(self.next, |event| event.seq)
     }
 
-    /// Takes what can be had without waiting; false when there is nothing.
-    fn gather(&mut self) -> Result<bool, StoreError> {
-        match self.receiver.try_recv() {
-            Ok(batch) => {
-                self.accept(&batch);
-                return Ok(true);
-            }
-            Err(TryRecvError::Empty | TryRecvError::Disconnected) => {}
-        }
+    /// Reads from the store if there may be something; false when there is nothing.
+    fn look(&mut self) -> Result<bool, StoreError> {
         if self.line.as_ref().is_some_and(|line| line.behind.swap(false, Ordering::Acquire)) {
             self.caught_up = false;
         }
@@ -373,5 +380,54 @@ impl Drop for Watcher {
             // Its panic, if there was one, has been printed by the hook; there is no more to it.
             drop(thread.join());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::event::DeleteEntry;
+    use crate::engine::path::EntryPath;
+    use crate::engine::sessions::{NewSession, Sessions};
+    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::store::MemoryStore;
+
+    #[test]
+    fn what_is_at_hand_takes_no_look_into_the_store_and_what_is_not_is_behind() {
+        let (registry, clock) = (crate::Registry::standard(), Arc::new(crate::SystemClock::default()));
+        let sessions = Sessions::new(Arc::<MemoryStore>::default(), registry, clock, SnapshotPolicy::default());
+        let sessions = sessions.unwrap();
+        let session = sessions.create(NewSession::default()).unwrap();
+        let mut subscription = session.subscribe(2, Filter::all());
+        assert!(subscription.is_behind(), "nothing was looked at yet");
+        assert_eq!(subscription.next_within(Duration::ZERO).unwrap(), None);
+        assert!(!subscription.is_behind());
+        let record = || {
+            let mut commit = session.commit();
+            commit.push(&DeleteEntry { path: EntryPath::for_creation("x").unwrap() }).unwrap();
+            session.submit(commit).unwrap().wait().unwrap();
+        };
+        record();
+        assert!(!subscription.is_behind(), "it was announced");
+        assert_eq!(subscription.next_at_hand().unwrap().seq, 2);
+        // Another process has recorded something, or nothing: only the store knows.
+        let bus = Arc::clone(sessions.store().bus());
+        bus.nudge(session.id());
+        assert!(subscription.is_behind());
+        assert_eq!(subscription.next_at_hand(), None);
+        assert!(subscription.is_behind());
+        assert_eq!(subscription.next_within(Duration::ZERO).unwrap(), None);
+        assert!(!subscription.is_behind());
+        // What is announced behind a gap is read, too, and not taken for the next.
+        record();
+        let third = subscription.next_at_hand().unwrap();
+        bus.publish(session.id(), Arc::from([Recorded { seq: 5, ..third }]));
+        assert_eq!(subscription.next_at_hand(), None);
+        assert!(subscription.is_behind());
+        record();
+        record();
+        let rest: Vec<Seq> =
+            std::iter::from_fn(|| subscription.next_within(Duration::ZERO).unwrap()).map(|e| e.seq).collect();
+        assert_eq!(rest, [4, 5]);
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
 use serde::{Deserialize, Serialize};
+use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
 use super::recorded::Seq;
@@ -47,6 +48,8 @@ pub(super) struct Outputs {
 
 #[derive(Clone)]
 struct Subscriber {
+    /// The call whose output it wants; none for all calls'.
+    call: Option<Seq>,
     sender: Sender<CommandOutput>,
     missed: Arc<AtomicU64>,
     /// Whether commands wait for it.
@@ -73,21 +76,22 @@ pub struct OutputSubscription {
 }
 
 impl Outputs {
-    /// A command never waits for this subscriber.
-    pub(super) fn subscribe(&self) -> OutputSubscription {
-        self.subscriber(WAITING_MAX, false)
+    /// What all calls print, or one; a command never waits for this subscriber.
+    pub(super) fn subscribe(&self, call: Option<Seq>) -> OutputSubscription {
+        self.subscriber(call, WAITING_MAX, false)
     }
 
     /// A command waits for this one, until it is dropped or lets go.
-    pub(super) fn subscribe_to_all(&self) -> OutputSubscription {
-        self.subscriber(HELD_MAX, true)
+    pub(super) fn subscribe_to_all(&self, call: Option<Seq>) -> OutputSubscription {
+        self.subscriber(call, HELD_MAX, true)
     }
 
-    fn subscriber(&self, pieces: usize, is_waited_for: bool) -> OutputSubscription {
+    fn subscriber(&self, call: Option<Seq>, pieces: usize, is_waited_for: bool) -> OutputSubscription {
         let (sender, receiver) = bounded(pieces);
         let (missed, waited_for) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(is_waited_for)));
         let woken = Arc::new(Notify::new());
         let subscriber = Subscriber {
+            call,
             sender,
             missed: Arc::clone(&missed),
             waited_for: Arc::clone(&waited_for),
@@ -106,21 +110,37 @@ impl Outputs {
                 return;
             }
             let output = output();
-            subscribers.retain(|subscriber| match subscriber.sender.try_send(output.clone()) {
-                Ok(()) => {
-                    subscriber.woken.notify_one();
-                    true
+            subscribers.retain(|subscriber| {
+                if subscriber.call.is_some_and(|call| call != output.call) {
+                    // Who is gone is forgotten, too, though nothing can be sent to find that out.
+                    return Arc::strong_count(&subscriber.missed) > 1;
                 }
-                Err(TrySendError::Full(_)) => {
-                    behind.push(subscriber.clone());
-                    true
+                match subscriber.sender.try_send(output.clone()) {
+                    Ok(()) => {
+                        subscriber.woken.notify_one();
+                        true
+                    }
+                    Err(TrySendError::Full(_)) => {
+                        behind.push(subscriber.clone());
+                        true
+                    }
+                    Err(TrySendError::Disconnected(_)) => false,
                 }
-                Err(TrySendError::Disconnected(_)) => false,
             });
             output
         };
-        // Not while others wait for the list.
-        behind.iter().for_each(|subscriber| subscriber.wait(output.clone()));
+        if !behind.is_empty() {
+            // Not while others wait for the list.
+            aside(|| behind.iter().for_each(|subscriber| subscriber.wait(output.clone())));
+        }
+    }
+}
+
+/// Waits without keeping a runtime's other work from the thread: output of a call elsewhere is shown by a task.
+fn aside(wait: impl FnOnce()) {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
+        _ => wait(),
     }
 }
 
@@ -185,7 +205,7 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_subscriber_unless_it_is_to_miss_nothing() {
         let outputs = Outputs::default();
-        let (some, all) = (outputs.subscribe(), outputs.subscribe_to_all());
+        let (some, all) = (outputs.subscribe(None), outputs.subscribe_to_all(None));
         std::thread::scope(|scope| {
             scope.spawn(|| (0..WAITING_MAX + 10).for_each(|n| outputs.show(|| piece(&n.to_string()))));
             for n in 0..WAITING_MAX + 10 {
@@ -198,9 +218,22 @@ mod tests {
     }
 
     #[test]
+    fn who_watches_a_call_misses_nothing_for_another_ones_output() {
+        let outputs = Outputs::default();
+        let (of_one, of_other) = (outputs.subscribe(Some(1)), outputs.subscribe_to_all(Some(2)));
+        (0..WAITING_MAX * 2).for_each(|_| outputs.show(|| CommandOutput { call: 7, ..piece("noise") }));
+        outputs.show(|| piece("mine"));
+        assert_eq!((of_one.try_next(), of_one.try_next()), (Some(piece("mine")), None));
+        assert_eq!((of_other.try_next(), of_one.missed_bytes(), of_other.missed_bytes()), (None, 0, 0));
+        drop((of_one, of_other));
+        outputs.show(|| piece("x"));
+        assert!(outputs.subscribers.lock().unwrap().is_empty());
+    }
+
+    #[test]
     fn who_lets_go_or_goes_away_is_not_waited_for() {
         let outputs = Outputs::default();
-        let all = outputs.subscribe_to_all();
+        let all = outputs.subscribe_to_all(None);
         std::thread::scope(|scope| {
             let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
             while all.receiver.len() < HELD_MAX {
@@ -211,7 +244,7 @@ mod tests {
         });
         assert_eq!(all.missed_bytes(), 1);
         drop(all);
-        let gone = outputs.subscribe_to_all();
+        let gone = outputs.subscribe_to_all(None);
         std::thread::scope(|scope| {
             let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
             while gone.receiver.len() < HELD_MAX {

@@ -277,13 +277,25 @@ impl Session {
     /// What commands print while they run, from now on. Nothing of it is an event; what a subscriber
     /// takes too slowly, it misses, and is told how much.
     pub fn watch_output(&self) -> OutputSubscription {
-        self.core.outputs.subscribe()
+        self.core.outputs.subscribe(None)
     }
 
     /// The same, and nothing is missed: a command waits when the subscriber is behind, until that is dropped
     /// or [lets go](OutputSubscription::let_go).
     pub fn watch_all_output(&self) -> OutputSubscription {
-        self.core.outputs.subscribe_to_all()
+        self.core.outputs.subscribe_to_all(None)
+    }
+
+    /// What one call's commands print, as [`watch_output`](Session::watch_output); what others print meanwhile takes no
+    /// room from it.
+    pub fn watch_output_of(&self, call: Seq) -> OutputSubscription {
+        self.core.outputs.subscribe(Some(call))
+    }
+
+    /// What one call's commands print, as [`watch_all_output`](Session::watch_all_output); other calls' commands do not
+    /// wait.
+    pub fn watch_all_output_of(&self, call: Seq) -> OutputSubscription {
+        self.core.outputs.subscribe_to_all(Some(call))
     }
 
     /// Shows subscribers what a command has printed. It blocks while one is behind that misses nothing.

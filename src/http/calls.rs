@@ -53,6 +53,10 @@ pub struct CallRequest {
     /// Answers every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
+    /// Of a call that is streamed: its commands wait for a client that is behind, so that it misses no output. One that
+    /// takes nothing for 30 seconds is taken for gone, as ever.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub all_output: bool,
 }
 
 /// How a call ended. A tool's own failure is an outcome, too.
@@ -118,9 +122,9 @@ impl CallRequest {
 }
 
 /// Makes a tool call and waits for its outcome. With `Accept: text/event-stream` it comes as server-sent events:
-/// `begun` `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}`, `question` `{call, command, programs, ...}`
-/// (answer it with `POST .../calls/{call}/answer`), at last `outcome`, or `problem`. A client that goes away takes its
-/// call back.
+/// `begun` `{call}`, `output` `{stream, text | base64}`, `missed` `{bytes}` (with `all_output` only of a call that was
+/// taken back), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last
+/// `outcome`, or `problem`. A client that goes away takes its call back.
 #[utoipa::path(post, path = "/v1/sessions/{session}/calls", tag = "calls", request_body = CallRequest,
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
     responses((status = 200, content((CallOutcome = "application/json"), (String = "text/event-stream"))),
@@ -150,7 +154,7 @@ pub(super) async fn call_noted(
 ) -> Result<ToolOutcome, HubError> {
     use tracing::Instrument;
     let (session, tool, cancel) = (open.session().id(), call.tool.clone(), call.cancel.clone());
-    let span = tracing::info_span!(
+    let span = tracing::debug_span!(
         "tool_call", session = %session, agent = %open.session().agent(), tool = %tool,
         call = tracing::field::Empty, status = tracing::field::Empty, micros = tracing::field::Empty,
     );
@@ -162,7 +166,7 @@ pub(super) async fn call_noted(
     let outcome = calling.instrument(span.clone()).await?;
     let (call, status, micros) = (outcome.call, status_word(outcome.status), outcome.micros);
     span.record("call", call).record("status", status).record("micros", micros);
-    span.in_scope(|| tracing::info!("tool call"));
+    span.in_scope(|| tracing::debug!("tool call"));
     face.metrics().called(&tool, open.tools(), &outcome);
     drop(begun);
     Ok(outcome)

@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frames::EVENTS;
 use super::server::connect_unix;
@@ -177,11 +178,6 @@ impl Client {
     ) -> Result<Response<Incoming>, ClientError> {
         let unreachable = |source| ClientError::Unreachable { path: self.path.clone(), source };
         let stream = connect_unix(&self.path).await.map_err(unreachable)?;
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-        tokio::spawn(async move {
-            // Its error comes with the answer.
-            drop(connection.await);
-        });
         let odd = |error: &dyn std::fmt::Display| ClientError::Odd(error.to_string());
         let bytes = body.map(serde_json::to_vec).transpose().map_err(|error| odd(&error))?.unwrap_or_default();
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
@@ -189,12 +185,28 @@ impl Client {
             request = request.header(header::ACCEPT, accept);
         }
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(bytes)));
-        let response = sender.send_request(request.map_err(|error| odd(&error))?).await?;
+        let response = exchange(stream, request.map_err(|error| odd(&error))?).await?;
         match response.status() {
             status if status.is_success() => Ok(response),
             status => Err(refusal(status, &whole(response).await?)),
         }
     }
+}
+
+/// Sends a request on a connection that is for it alone, within a runtime; gives the answer, whose body is still to come.
+///
+/// # Errors
+/// What broke the connection.
+pub async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(async move {
+        // Its error comes with the answer.
+        drop(connection.await);
+    });
+    sender.send_request(request).await
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> ClientError {

@@ -13,7 +13,8 @@ use serde::de::DeserializeOwned;
 use super::problem::{Kind, Problem};
 
 /// How long a body may take to arrive.
-const ARRIVAL: Duration = Duration::from_secs(30);
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Arrival(pub(super) Duration);
 
 /// The body, as JSON.
 pub(super) struct Body<T>(pub(super) T);
@@ -25,9 +26,10 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
         if !is_json(request.headers()) {
             return Err(Problem::new(Kind::MediaType, "send the body with `Content-Type: application/json`"));
         }
+        let arrival = request.extensions().get().map_or(super::BODY_TIME, |Arrival(time)| *time);
         let arriving = Bytes::from_request(request, state);
-        let Ok(arrived) = tokio::time::timeout(ARRIVAL, arriving).await else {
-            return Err(Problem::new(Kind::TooSlow, format!("the body took more than {} s", ARRIVAL.as_secs())));
+        let Ok(arrived) = tokio::time::timeout(arrival, arriving).await else {
+            return Err(Problem::new(Kind::TooSlow, format!("the body took more than {} s", arrival.as_secs_f32())));
         };
         let bytes = arrived.map_err(JsonRejection::from)?;
         // A list would be taken for the fields in their order.

@@ -17,12 +17,12 @@ use super::metrics::Follower;
 use super::problem::{Kind, Problem};
 use super::{HttpFace, blocking};
 use crate::engine::bus::{Filter, Subscription};
-use crate::engine::recorded::Seq;
+use crate::engine::recorded::{Recorded, Seq};
 use crate::engine::session::Session;
 use crate::engine::store::StoreError;
 use crate::view;
 
-/// How long to wait for an announcement before looking whether there is something all the same.
+/// How long to wait for an announcement before looking whether there is something all the same, or the session is gone.
 const LOOK: Duration = Duration::from_millis(200);
 /// How long a slow client may keep announcements waiting. After that they are let go, and read again later.
 const HOLD: Duration = Duration::from_secs(1);
@@ -95,10 +95,12 @@ impl Follow {
                     Ok(again) => subscription = again,
                     Err(Gone) => return,
                 }
-                continue;
             }
-            if self.is_over(outcome.err()).await {
-                return;
+            if let Err(error) = outcome {
+                return self.over(error).await;
+            }
+            if count > 0 {
+                continue;
             }
             tokio::select! {
                 () = subscription.announced(LOOK) => {}
@@ -115,13 +117,21 @@ impl Follow {
         self.session.subscribe(self.next, Filter::all())
     }
 
-    /// Takes what there is: where it has to be read from the store, on a thread for that.
-    async fn look(&mut self, subscription: Subscription) -> Result<Found, Problem> {
-        let found = match subscription.is_behind() {
-            false => gather(&self.session, subscription),
+    /// Takes what there is: where it may have to be read from the store, on a thread for that.
+    async fn look(&mut self, mut subscription: Subscription) -> Result<Found, Problem> {
+        let mut text = Vec::new();
+        let mut count = 0;
+        while text.len() < PIECE
+            && let Some(event) = subscription.next_at_hand()
+        {
+            write(&self.session, &event, &mut text);
+            count += 1;
+        }
+        let found = match count == 0 && subscription.is_behind() {
+            false => Found { subscription, text, count, outcome: Ok(()) },
             true => {
                 let session = self.session.clone();
-                blocking(move || gather(&session, subscription)).await?
+                blocking(move || read(&session, subscription)).await?
             }
         };
         self.next = found.subscription.position();
@@ -131,8 +141,8 @@ impl Follow {
     /// Sends a piece. While the client is slow nothing is kept for it: what comes meanwhile is in the journal.
     async fn send(&mut self, text: Vec<u8>, subscription: Subscription) -> Result<Subscription, Gone> {
         self.spoken = Instant::now();
-        if self.frames.has_room_within(HOLD).await {
-            self.frames.send(text).await?;
+        if let Ok(room) = self.frames.room_within(HOLD).await {
+            room.send(text);
             return Ok(subscription);
         }
         drop(subscription);
@@ -148,13 +158,8 @@ impl Follow {
         self.frames.send(STILL_HERE).await
     }
 
-    /// Whether there is nothing more to come; the client is told why.
-    async fn is_over(&self, error: Option<StoreError>) -> bool {
-        let error = error.or_else(|| match self.session.head() {
-            Err(crate::engine::sessions::SessionError::Store(error)) => Some(error),
-            _ => None,
-        });
-        let Some(error) = error else { return false };
+    /// Tells the client why there is nothing more to come.
+    async fn over(&self, error: StoreError) {
         let mut text = Vec::new();
         match error {
             StoreError::NoSession(_) => frames::write(&mut text, Some("end"), None, &json!({ "why": "removed" })),
@@ -162,17 +167,16 @@ impl Follow {
         }
         // Nobody is left to tell when that fails.
         let _ = self.frames.send(text).await;
-        true
     }
 }
 
-/// Writes down what comes without waiting, up to a piece.
-fn gather(session: &Session, mut subscription: Subscription) -> Found {
+/// Reads what the store has, up to a piece. Of a session that was removed it says so.
+fn read(session: &Session, mut subscription: Subscription) -> Found {
     let (mut text, mut count) = (Vec::new(), 0);
     let outcome = loop {
         match subscription.next_within(Duration::ZERO) {
             Ok(Some(event)) => {
-                frames::write(&mut text, None, Some(event.seq), &view::event(session, &event.view()));
+                write(session, &event, &mut text);
                 count += 1;
                 if text.len() >= PIECE {
                     break Ok(());
@@ -183,4 +187,8 @@ fn gather(session: &Session, mut subscription: Subscription) -> Found {
         }
     };
     Found { subscription, text, count, outcome }
+}
+
+fn write(session: &Session, event: &Recorded, text: &mut Vec<u8>) {
+    frames::write(text, None, Some(event.seq), &view::event(session, &event.view()));
 }

@@ -192,6 +192,7 @@ fn request_of(session: &Session, call: ToolCall, rules: &ShellRules) -> CallRequ
         timeout_seconds: call.limit.map(|limit| limit.as_secs_f64().clamp(*SECONDS.start(), *SECONDS.end())),
         allow: rules.policy.allow.clone(),
         auto_confirm: rules.policy.auto_confirm,
+        all_output: true,
     }
 }
 

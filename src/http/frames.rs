@@ -1,5 +1,6 @@
 //! Server-sent events on their way to a client, who may be slow.
 
+use std::io::Write;
 use std::time::Duration;
 
 use axum::body::Body;
@@ -20,8 +21,14 @@ pub(super) const ALIVE: Duration = Duration::from_secs(15);
 /// How long a client may take to make room.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+type Piece = Result<Bytes, std::convert::Infallible>;
+type Permit<'a> = mpsc::Permit<'a, Piece>;
+
 /// The way to a client.
-pub(super) struct Frames(mpsc::Sender<Result<Bytes, std::convert::Infallible>>);
+pub(super) struct Frames(mpsc::Sender<Piece>);
+
+/// Room for one piece.
+pub(super) struct Room<'a>(Permit<'a>);
 
 /// The client is gone, or reads nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,14 +54,11 @@ impl Frames {
     }
 
     /// Waits for room for a piece.
-    pub(super) async fn has_room_within(&self, patience: Duration) -> bool {
-        self.ready(patience).await.is_ok()
+    pub(super) async fn room_within(&self, patience: Duration) -> Result<Room<'_>, Gone> {
+        self.ready(patience).await.map(Room)
     }
 
-    async fn ready(
-        &self,
-        patience: Duration,
-    ) -> Result<mpsc::Permit<'_, Result<Bytes, std::convert::Infallible>>, Gone> {
+    async fn ready(&self, patience: Duration) -> Result<Permit<'_>, Gone> {
         match tokio::time::timeout(patience, self.0.reserve()).await {
             Ok(Ok(permit)) => Ok(permit),
             _ => Err(Gone),
@@ -67,13 +71,21 @@ impl Frames {
     }
 }
 
+impl Room<'_> {
+    /// Sends a piece.
+    pub(super) fn send(self, piece: impl Into<Bytes>) {
+        self.0.send(Ok(piece.into()));
+    }
+}
+
 /// Writes an event. JSON has no line ends, which would end it.
 pub(super) fn write(text: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, value: &impl Serialize) {
     if let Some(id) = id {
-        text.extend_from_slice(format!("id: {id}\n").as_bytes());
+        // Writing into memory does not fail.
+        let _ = writeln!(text, "id: {id}");
     }
     if let Some(name) = name {
-        text.extend_from_slice(format!("event: {name}\n").as_bytes());
+        let _ = writeln!(text, "event: {name}");
     }
     text.extend_from_slice(b"data: ");
     let before = text.len();
@@ -104,7 +116,7 @@ mod tests {
         for _ in 0..WAITING {
             frames.send("x").await.unwrap();
         }
-        assert!(!frames.has_room_within(Duration::from_millis(1)).await);
+        assert!(frames.room_within(Duration::from_millis(1)).await.is_err());
         drop(response);
         frames.gone().await;
         assert_eq!(frames.send("x").await, Err(Gone));

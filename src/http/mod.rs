@@ -28,10 +28,11 @@ mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
+use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::id::SessionId;
@@ -41,11 +42,12 @@ use crate::engine::store::StoreError;
 use crate::hub::{Hub, HubError, OpenSession};
 use crate::tools::ShellRules;
 
+use extract::Arrival;
 use metrics::Metrics;
 use running::Running;
 
 pub use calls::{ADVICE, CallOutcome, CallRequest};
-pub use client::{CallEvent, Client, ClientError};
+pub use client::{CallEvent, Client, ClientError, exchange};
 pub use forward::OverHttp;
 pub use guard::{Access, Guard};
 pub use openapi::openapi;
@@ -60,11 +62,16 @@ pub struct HttpOptions {
     pub access: Access,
     /// Bytes of a request's body.
     pub body_bytes: usize,
+    /// How long a body may take to arrive.
+    pub body_time: Duration,
 }
+
+/// The time for a body when nothing else is said.
+const BODY_TIME: Duration = Duration::from_secs(30);
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { access: Access::Owner, body_bytes: 4 << 20 }
+        Self { access: Access::Owner, body_bytes: 4 << 20, body_time: BODY_TIME }
     }
 }
 
@@ -167,7 +174,7 @@ impl HttpFace {
             .with_state(self.clone());
         let guard = Guard::new(self, options.access);
         let body = DefaultBodyLimit::max(options.body_bytes);
-        let all = api.merge(others).layer(body);
+        let all = api.merge(others).layer(body).layer(Extension(Arrival(options.body_time)));
         all.layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }
 
@@ -191,8 +198,8 @@ impl HttpFace {
 
     /// The session that a path names, by its name or the beginning of its id.
     async fn session(&self, wanted: String) -> Result<Session, Problem> {
-        let sessions = self.hub().sessions().clone();
-        Ok(blocking(move || sessions.session(sessions.find(&wanted)?.id)).await??)
+        let face = self.clone();
+        Ok(blocking(move || face.find(&wanted)).await??)
     }
 
     /// The same, open for calls. Where it is open already, that costs a look into two tables.
@@ -200,25 +207,36 @@ impl HttpFace {
         let known = self.known(|known| known.get(&wanted).copied());
         if let Some(id) = known {
             match self.hub().open(id).await {
-                Ok(open) => return Ok(open),
-                Err(HubError::Session(SessionError::Store(StoreError::NoSession(_)))) => {
-                    self.known(|known| known.remove(&wanted));
-                }
-                Err(error) => return Err(error.into()),
+                Err(HubError::Session(SessionError::Store(StoreError::NoSession(_)))) => {}
+                other => return Ok(other?),
             }
         }
-        let session = self.session(wanted.clone()).await?;
-        let open = self.hub().open(session.id()).await?;
-        // The beginning of an id may be that of another, too, later.
-        if wanted == session.name() || wanted.len() == 2 * session.id().as_bytes().len() {
-            self.known(|known| {
-                if known.len() >= KNOWN_MAX {
-                    known.clear();
-                }
-                known.insert(wanted, session.id())
-            });
+        let session = self.session(wanted).await?;
+        Ok(self.hub().open(session.id()).await?)
+    }
+
+    /// Finds a session: where it was found last if it is still there, else among all of them.
+    fn find(&self, wanted: &str) -> Result<Session, SessionError> {
+        let sessions = self.hub().sessions();
+        let known = self.known(|known| known.get(wanted).copied());
+        // A handle may outlive its session, whose name another one may have by now: only the store knows.
+        if let Some(id) = known
+            && sessions.store().entry(id)?.is_some()
+        {
+            return sessions.session(id);
         }
-        Ok(open)
+        let session = sessions.session(sessions.find(wanted)?.id)?;
+        self.known(|known| {
+            if known.len() >= KNOWN_MAX {
+                known.clear();
+            }
+            // The beginning of an id may be that of another, too, later.
+            match wanted == session.name() || wanted.len() == 2 * session.id().as_bytes().len() {
+                true => known.insert(wanted.to_owned(), session.id()),
+                false => known.remove(wanted),
+            }
+        });
+        Ok(session)
     }
 
     fn known<T>(&self, look: impl FnOnce(&mut BTreeMap<String, SessionId>) -> T) -> T {

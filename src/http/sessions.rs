@@ -6,14 +6,20 @@ use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Path};
+use super::extract::{Body, Path, Query};
 use super::problem::{Kind, Problem};
 use super::{HttpFace, blocking};
-use crate::backends::WorkspaceSpec;
-use crate::tools::MountSpec;
+use crate::backends::{HostOptions, WorkspaceSpec};
+use crate::engine::id::SessionId;
+use crate::engine::sessions::SessionError;
+use crate::engine::store::StoreError;
+use crate::tools::{AllowedRoots, MountError, MountSpec};
 use crate::view::{self, SessionDocument};
+
+/// Sessions of a page at most.
+const LIMIT: usize = 1000;
 
 /// A session that is to begin.
 #[derive(Debug, Clone, Deserialize, JsonSchema, ToSchema)]
@@ -75,31 +81,64 @@ impl NewMount {
 }
 
 impl NewSession {
-    fn spec(&self, face: &HttpFace) -> Result<WorkspaceSpec, Problem> {
-        let backend = self.backend.as_deref().unwrap_or("memory");
-        let spec = WorkspaceSpec::parse(backend, &Value::Object(self.options.clone()));
-        let spec = spec.map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
-        if let WorkspaceSpec::Host(options) = &spec
-            && let Some(directory) = &options.directory
-        {
-            let roots = face.hub().options().roots.paths();
-            // A link is not followed to decide what is allowed.
-            let real = directory.canonicalize().unwrap_or_default();
-            if !roots.iter().any(|root| real.starts_with(root)) {
-                let detail = format!("{} is not below a directory that the server allows", directory.display());
-                let hint = "start it with --allow-root DIR, or leave `directory` out for one of the session's own";
-                return Err(Problem::new(Kind::Forbidden, detail).with_hint(hint));
-            }
+    /// What its workspace is to be. A directory is looked for on the disk.
+    fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, Problem> {
+        let spec = WorkspaceSpec::parse(backend.unwrap_or("memory"), &options);
+        let mut spec = spec.map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
+        if let WorkspaceSpec::Host(HostOptions { directory: Some(directory) }) = &mut spec {
+            *directory = roots.place_of(directory).map_err(|error| match error {
+                MountError::Outside { path, .. } => {
+                    let detail = format!("{} is not below a directory that the server allows", path.display());
+                    let hint = "start it with --allow-root DIR, or leave `directory` out for one of the session's own";
+                    Problem::new(Kind::Forbidden, detail).with_hint(hint)
+                }
+                other => other.into(),
+            })?;
         }
         Ok(spec)
     }
 }
 
-/// Lists the sessions, the oldest first.
-#[utoipa::path(get, path = "/v1/sessions", tag = "sessions",
+/// Which of the sessions.
+#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct Listed {
+    /// How many at most, from 1 to 1000; all when nothing is said.
+    #[serde(default)]
+    #[param(minimum = 1, maximum = 1000)]
+    limit: Option<usize>,
+    /// Only those behind this one in the list: its whole id.
+    #[serde(default)]
+    #[param(value_type = Option<String>, pattern = "^[0-9a-f]{32}$")]
+    after: Option<SessionId>,
+}
+
+/// Lists the sessions, the oldest first. Page by page, `after` is the `session` of the last one that was listed; the end
+/// is where none comes. `calls` is null where a session can't be read.
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(Listed),
     responses((status = 200, body = Vec<SessionDocument>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(State(face): State<HttpFace>) -> Result<axum::Json<Vec<SessionDocument>>, Problem> {
-    Ok(axum::Json(blocking(move || view::sessions(face.hub().sessions())).await??))
+pub(super) async fn list(
+    State(face): State<HttpFace>,
+    Query(Listed { limit, after }): Query<Listed>,
+) -> Result<axum::Json<Vec<SessionDocument>>, Problem> {
+    if let Some(limit) = limit.filter(|limit| !(1..=LIMIT).contains(limit)) {
+        return Err(Problem::new(Kind::Unusable, format!("limit is {limit}; it must be from 1 to {LIMIT}")));
+    }
+    let listed = blocking(move || {
+        let sessions = face.hub().sessions();
+        let entries = sessions.list()?;
+        let from = match after {
+            None => 0,
+            Some(after) => {
+                let at = entries.iter().position(|entry| entry.id == after);
+                // Where it stood is not known any more.
+                1 + at.ok_or(SessionError::Store(StoreError::NoSession(after)))?
+            }
+        };
+        Ok::<_, Problem>(view::listed(sessions, entries[from..].iter().take(limit.unwrap_or(usize::MAX))))
+    });
+    Ok(axum::Json(listed.await??))
 }
 
 /// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
@@ -109,7 +148,8 @@ pub(super) async fn create(
     State(face): State<HttpFace>,
     Body(new): Body<NewSession>,
 ) -> Result<impl IntoResponse, Problem> {
-    let spec = new.spec(&face)?;
+    let (backend, options, hub) = (new.backend, Value::Object(new.options), face.hub().clone());
+    let spec = blocking(move || NewSession::spec(backend.as_deref(), options, &hub.options().roots)).await??;
     let mounts: Result<Vec<MountSpec>, Problem> = new.mounts.into_iter().map(NewMount::spec).collect();
     let open = face.hub().create(new.name, &spec, &mounts?).await?;
     let id = open.session().id();
@@ -130,8 +170,13 @@ pub(super) async fn one(
 }
 
 async fn one_of(face: &HttpFace, wanted: String) -> Result<SessionDocument, Problem> {
-    let sessions = face.hub().sessions().clone();
-    Ok(blocking(move || view::session(&sessions, &sessions.find(&wanted)?)).await??)
+    let face = face.clone();
+    Ok(blocking(move || {
+        let (id, sessions) = (face.find(&wanted)?.id(), face.hub().sessions());
+        let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
+        view::session(sessions, &entry)
+    })
+    .await??)
 }
 
 /// Removes a session with its files. What its children have of its past they keep.

@@ -33,82 +33,87 @@ pub(super) fn make(
     let session = open.session().clone();
     let asker = OverStream { running: face.running().clone(), session: session.id(), questions };
     let open = request.caller(open, &face, Some(std::sync::Arc::new(asker)))?;
-    let outputs = session.watch_output();
-    let cancel = call.cancel.clone();
+    let (cancel, all) = (call.cancel.clone(), request.all_output);
     let (tell, told) = mpsc::unbounded_channel();
     let ending: Ending = tokio::spawn(async move {
+        let begun = move |call| {
+            // Now, before its command can print anything.
+            let output = if all { session.watch_all_output_of(call) } else { session.watch_output_of(call) };
+            // Who is gone is shown nothing.
+            drop(tell.send((call, output)));
+        };
         // Until it ends nobody closes the workspace.
-        call_noted(&face, &open, call, move |seq| _ = tell.send(seq)).await
+        call_noted(&face, &open, call, begun).await
     });
-    let show = Show { frames, outputs, asked, told, call: None, halves: Halves::default(), missed: 0 };
-    tokio::spawn(show.run(ending, cancel));
+    let show = Show { frames, cancel, told, asked, output: None, halves: Halves::default(), missed: 0 };
+    tokio::spawn(show.run(ending));
     Ok(response)
 }
 
 /// What is shown to one client.
 struct Show {
     frames: Frames,
-    outputs: OutputSubscription,
+    /// Takes the call back.
+    cancel: CancellationToken,
+    /// That the call has begun, under which name, and what its commands print.
+    told: mpsc::UnboundedReceiver<(Seq, OutputSubscription)>,
     asked: mpsc::UnboundedReceiver<Value>,
-    told: mpsc::UnboundedReceiver<Seq>,
-    /// The call's name, once it has one.
-    call: Option<Seq>,
+    /// Once it has begun.
+    output: Option<OutputSubscription>,
     halves: Halves,
     /// Bytes of output that the client was told it missed.
     missed: u64,
 }
 
 impl Show {
-    async fn run(mut self, mut ending: Ending, cancel: CancellationToken) {
+    async fn run(mut self, mut ending: Ending) {
         let ended = loop {
             let shown = tokio::select! {
                 biased;
                 () = self.frames.gone() => Err(Gone),
-                Some(call) = self.told.recv() => self.begun(call).await,
-                output = self.outputs.next() => self.output(output).await,
+                Some((call, output)) = self.told.recv() => self.begun(call, output).await,
+                piece = next_of(self.output.as_ref()) => self.show(piece).await,
                 Some(question) = self.asked.recv() => self.event("question", &question).await,
                 ended = &mut ending => break ended,
-                () = tokio::time::sleep(ALIVE) => self.frames.send(STILL_HERE).await,
+                () = tokio::time::sleep(ALIVE) => self.send(STILL_HERE).await,
             };
             if shown.is_err() {
                 // The call ends as interrupted, and whoever asks for it later is told so.
-                cancel.cancel();
-                return;
+                return self.cancel.cancel();
             }
         };
         // The client may be gone; then nobody is left to tell.
         let _ = self.end(ended).await;
     }
 
-    async fn begun(&mut self, call: Seq) -> Result<(), Gone> {
-        self.call = Some(call);
+    async fn begun(&mut self, call: Seq, output: OutputSubscription) -> Result<(), Gone> {
+        self.output = Some(output);
         self.event("begun", &json!({ "call": call })).await
     }
 
     /// Shows a piece of output with what has come behind it.
-    async fn output(&mut self, first: CommandOutput) -> Result<(), Gone> {
+    async fn show(&mut self, first: CommandOutput) -> Result<(), Gone> {
+        let Some(output) = &self.output else { return Ok(()) };
         let mut text = Vec::new();
         let mut next = Some(first);
-        while let Some(output) = next {
-            if Some(output.call) == self.call {
-                self.halves.write(&mut text, output.stream, &output.bytes);
-            }
-            next = if text.len() < PIECE { self.outputs.try_next() } else { None };
+        while let Some(piece) = next {
+            self.halves.write(&mut text, piece.stream, &piece.bytes);
+            next = if text.len() < PIECE { output.try_next() } else { None };
         }
-        let missed = self.outputs.missed_bytes();
+        let missed = output.missed_bytes();
         if missed > self.missed {
             frames::write(&mut text, Some("missed"), None, &json!({ "bytes": missed - self.missed }));
             self.missed = missed;
         }
-        if text.is_empty() { Ok(()) } else { self.frames.send(text).await }
+        if text.is_empty() { Ok(()) } else { self.send(text).await }
     }
 
     async fn end(mut self, ended: Result<Result<ToolOutcome, HubError>, tokio::task::JoinError>) -> Result<(), Gone> {
-        while let Ok(call) = self.told.try_recv() {
-            self.begun(call).await?;
+        while let Ok((call, output)) = self.told.try_recv() {
+            self.begun(call, output).await?;
         }
-        while let Some(output) = self.outputs.try_next() {
-            self.output(output).await?;
+        while let Some(piece) = self.output.as_ref().and_then(OutputSubscription::try_next) {
+            self.show(piece).await?;
         }
         let mut text = Vec::new();
         self.halves.end(&mut text);
@@ -120,13 +125,33 @@ impl Show {
                 frames::write(&mut text, Some("problem"), None, &problem);
             }
         }
-        self.frames.send(text).await
+        self.send(text).await
     }
 
     async fn event(&self, name: &str, value: &Value) -> Result<(), Gone> {
         let mut text = Vec::new();
         frames::write(&mut text, Some(name), None, value);
-        self.frames.send(text).await
+        self.send(text).await
+    }
+
+    /// Sends a piece. A command that waits for this client does so until its call is taken back.
+    async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
+        let mut sending = std::pin::pin!(self.frames.send(piece));
+        tokio::select! {
+            biased;
+            sent = &mut sending => return sent,
+            () = self.cancel.cancelled() => {}
+        }
+        self.output.iter().for_each(OutputSubscription::let_go);
+        sending.await
+    }
+}
+
+/// The next piece of a call's output; none comes before it has begun.
+async fn next_of(output: Option<&OutputSubscription>) -> CommandOutput {
+    match output {
+        Some(output) => output.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -19,5 +19,5 @@ pub use patch::{
     ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
 };
 pub use rewound::{PositionRange, RewoundDocument, rewound};
-pub use session::{SessionDocument, session, sessions};
+pub use session::{SessionDocument, listed, session, sessions};
 pub use state::{SliceDocument, StateDocument, slice, slice_named, state};

@@ -9,7 +9,7 @@ use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::sessions::{SessionError, Sessions, name_of};
-use crate::engine::store::SessionEntry;
+use crate::engine::store::{SessionEntry, StoreError};
 use crate::reducers::Usage;
 
 /// What is told of a session in a list.
@@ -27,8 +27,8 @@ pub struct SessionDocument {
     pub backend: String,
     /// The position of its last event.
     pub events: Seq,
-    /// How many calls were made in it.
-    pub calls: u64,
+    /// How many calls were made in it; null in a list where its state can't be read.
+    pub calls: Option<u64>,
     /// When it began, in UTC.
     #[schemars(with = "String")]
     #[schema(value_type = String)]
@@ -44,32 +44,40 @@ pub struct SessionDocument {
 /// # Errors
 /// What the session says.
 pub fn session(sessions: &Sessions, entry: &SessionEntry) -> Result<SessionDocument, SessionError> {
-    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
     let state = sessions.session(entry.id)?.state()?;
-    Ok(SessionDocument {
+    Ok(document(entry, Some(state.slice::<Usage>().map_or(0, |usage| usage.calls))))
+}
+
+fn document(entry: &SessionEntry, calls: Option<u64>) -> SessionDocument {
+    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
+    SessionDocument {
         session: entry.id,
         name: name_of(entry),
         backend: started.map_or(String::new(), |started| started.event.backend),
         events: entry.head,
-        calls: state.slice::<Usage>().map_or(0, |usage| usage.calls),
+        calls,
         created: entry.origin.time,
         updated: entry.updated,
-    })
+    }
 }
 
-/// All sessions, the oldest first. One that is removed meanwhile is left out.
+/// All sessions, the oldest first; see [`listed`].
 ///
 /// # Errors
-/// What the store or a session says.
+/// What the store says.
 pub fn sessions(sessions: &Sessions) -> Result<Vec<SessionDocument>, SessionError> {
-    use crate::engine::store::StoreError::NoSession;
-    let mut documents = Vec::new();
-    for entry in sessions.list()? {
-        match session(sessions, &entry) {
-            Ok(document) => documents.push(document),
-            Err(SessionError::Store(NoSession(_))) => {}
-            Err(error) => return Err(error),
+    Ok(listed(sessions, &sessions.list()?))
+}
+
+/// Sessions in a list. One that is removed meanwhile is left out, and one that can't be read hides none of the others.
+pub fn listed<'a>(sessions: &Sessions, entries: impl IntoIterator<Item = &'a SessionEntry>) -> Vec<SessionDocument> {
+    let row = |entry: &SessionEntry| match session(sessions, entry) {
+        Ok(document) => Some(document),
+        Err(SessionError::Store(StoreError::NoSession(_))) => None,
+        Err(error) => {
+            tracing::debug!(%error, session = %entry.id, "a session that is listed can't be read");
+            Some(document(entry, None))
         }
-    }
-    Ok(documents)
+    };
+    entries.into_iter().filter_map(row).collect()
 }

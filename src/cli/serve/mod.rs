@@ -67,7 +67,7 @@ pub(super) struct Serve {
     /// How long calls under way may take to end when the server is to end
     #[arg(long, value_name = "SECS", default_value_t = 10)]
     grace: u64,
-    /// How what happens is told on the error stream
+    /// How what happens is told on the error stream; -v tells of each call
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: LogFormat,
     /// Connections at once on each way in
@@ -89,7 +89,7 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
         let traces = Traces::to(self.otlp.as_deref(), runtime.handle())?;
-        logs::serving(self.log_format, globals.verbose, traces.layer());
+        let _log = logs::serving(self.log_format, globals.verbose, traces.layer());
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
         let opened = open::writing(globals, Durability::default())?;
         let directory = open::directory(globals)?;

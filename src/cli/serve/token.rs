@@ -1,6 +1,6 @@
 //! The server's token: a person's, or one that is made.
 
-use std::io::{Read, Write};
+use std::io::{IsTerminal, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -26,7 +26,12 @@ pub(super) fn chosen(file: Option<&Path>, directory: &Path) -> Result<(Token, Op
     let path = directory.join(KEPT);
     keep(&path, &made).map_err(|error| Failure::io("write", path.display(), &error))?;
     let shown = text::one_line(&path.display().to_string(), 300);
-    Ok((checked(&made, KEPT)?, Some(format!("token {made}, also in {shown}"))))
+    // What is no terminal may be a journal that others read.
+    let told = match std::io::stdout().is_terminal() {
+        true => format!("token {made}, also in {shown}"),
+        false => format!("its token is in {shown}"),
+    };
+    Ok((checked(&made, KEPT)?, Some(told)))
 }
 
 fn checked(token: &str, place: &str) -> Result<Token, Failure> {

@@ -5,10 +5,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use foldspace::http::exchange;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1;
 use hyper::header::{HOST, HeaderValue};
-use hyper_util::rt::TokioIo;
 use opentelemetry::trace::TracerProvider;
 use opentelemetry_http::{HttpClient, HttpError, Request, Response};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
@@ -106,16 +105,11 @@ async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
     let host = request.uri().host().unwrap_or_default();
     let address = (host.trim_matches(['[', ']']), request.uri().port_u16().unwrap_or(80));
     let stream = TcpStream::connect(address).await?;
-    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    tokio::spawn(async move {
-        // Its error comes with the answer.
-        drop(connection.await);
-    });
     let (mut parts, body) = request.into_parts();
     let authority = parts.uri.authority().map_or("", |authority| authority.as_str());
     parts.headers.insert(HOST, HeaderValue::from_str(authority)?);
     parts.uri = parts.uri.path_and_query().map_or("/", |path| path.as_str()).parse()?;
-    let answer = sender.send_request(Request::from_parts(parts, Full::new(body))).await?;
+    let answer = exchange(stream, Request::from_parts(parts, Full::new(body))).await?;
     let (parts, body) = answer.into_parts();
     let body = Limited::new(body, ANSWER_MAX).collect().await?.to_bytes();
     Ok(Response::from_parts(parts, body))

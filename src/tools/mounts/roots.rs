@@ -46,6 +46,31 @@ impl AllowedRoots {
         &self.0
     }
 
+    /// Where a directory is, or would be made: at or below a root, with links resolved. What is recorded of it leads
+    /// there whatever a link that was named becomes later.
+    ///
+    /// ```
+    /// use foldspace::AllowedRoots;
+    /// # let directory = tempfile::tempdir()?;
+    /// let roots = AllowedRoots::new([directory.path()])?;
+    /// assert_eq!(roots.place_of("a/b".as_ref())?, roots.paths()[0].join("a/b"));
+    /// assert!(roots.place_of("../b".as_ref()).is_err());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`MountError::Outside`] and [`MountError::Io`].
+    pub fn place_of(&self, path: &Path) -> Result<PathBuf, MountError> {
+        for root in &self.0 {
+            // An absolute path stays as it is.
+            let place = resolved(&root.join(path))?;
+            if let Some(place) = place.filter(|place| self.0.iter().any(|root| place.starts_with(root))) {
+                return Ok(place);
+            }
+        }
+        Err(MountError::Outside { path: path.to_owned(), roots: self.0.clone() })
+    }
+
     /// Opens a directory at or below a root, with its resolved path.
     pub(super) fn open(&self, path: &Path) -> Result<(PathBuf, OwnedFd), MountError> {
         let (root, host) = self.locate(path)?;
@@ -94,6 +119,22 @@ pub(super) fn canonical(path: &Path) -> Result<Option<PathBuf>, MountError> {
         Err(error) if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => Ok(None),
         Err(error) => Err(MountError::io("resolve", path)(error)),
     }
+}
+
+/// The path with its links resolved, as far as there is something; none where a link leads nowhere, which may lead
+/// somewhere later.
+fn resolved(path: &Path) -> Result<Option<PathBuf>, MountError> {
+    let mut missing = Vec::new();
+    for above in path.ancestors() {
+        if let Some(there) = canonical(above)? {
+            return Ok(Some(missing.iter().rev().fold(there, |there, name| there.join(name))));
+        }
+        match above.file_name() {
+            Some(name) if !above.is_symlink() => missing.push(name),
+            _ => return Ok(None),
+        }
+    }
+    Ok(None)
 }
 
 /// Whether a path is printable ASCII.

@@ -97,7 +97,8 @@ fn over_tcp_its_token_is_made_and_kept_to_its_owner() {
     let told = serving.line();
     let path = world.data().join("http.token");
     let token = std::fs::read_to_string(&path).unwrap();
-    assert!(told.contains(token.trim()) && token.trim().len() == 64, "{told}");
+    assert_eq!(told, format!("its token is in {}", path.display()), "it may be a journal that others read");
+    assert_eq!(token.trim().len(), 64);
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     let get =
         |headers: &str| asked(std::net::TcpStream::connect(&address).unwrap(), "GET", "/v1/sessions", None, headers).0;
@@ -198,11 +199,81 @@ fn each_call_is_a_span_for_the_collector() {
 }
 
 #[test]
+fn who_reads_no_logs_keeps_no_call_waiting() {
+    let world = World::new();
+    // Its error stream is a pipe that nobody reads before the end, and each call writes a line.
+    let serving = Serving::begin(&world, &["-v"], |_| ());
+    assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
+    let call = json!({ "tool": "ls", "agent": "a".repeat(200) });
+    let mut written = 0;
+    // More than a pipe holds.
+    while written < 256 << 10 {
+        let stream = UnixStream::connect(&serving.socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        assert_eq!(asked(stream, "POST", "/v1/sessions/demo/calls", Some(&call), "").1["status"], "ok");
+        written += 200;
+    }
+    let (code, said) = serving.end();
+    assert_eq!(code, Some(0));
+    assert!(said.len() > 48 << 10 && said.contains("tool call"), "there was something to write: {}", said.len());
+}
+
+#[test]
+fn a_holder_of_the_store_that_stands_still_stops_only_who_needs_it() {
+    use rustix::process::{Pid, Signal, kill_process};
+    let world = World::with_story();
+    world.printed(&["run", &world.file("held.jsonl", ""), "--session", "held", "--backend", "host"]);
+    let mut holder = world.spawn(&["exec", "held", "--timeout", "120", "--", "sh", "-c", "echo begun; sleep 100"]);
+    holder.0.stdout.as_mut().unwrap().read_exact(&mut [0; 6]).unwrap();
+    let serving = Serving::begin(&world, &[], |_| ());
+    let followers: Vec<_> = (0..64)
+        .map(|_| {
+            let mut stream = BufReader::new(UnixStream::connect(&serving.socket).unwrap());
+            stream.get_ref().set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            let path = "/v1/sessions/story/events/stream?from=1";
+            write!(stream.get_mut(), "GET {path} HTTP/1.1\r\nhost: x\r\n\r\n").unwrap();
+            let mut line = String::new();
+            while !line.starts_with("id: 1") {
+                line.clear();
+                stream.read_line(&mut line).unwrap();
+            }
+            stream
+        })
+        .collect();
+    let process = Pid::from_child(&holder.0);
+    kill_process(process, Signal::STOP).unwrap();
+    // By then each of them has asked the store whether there is more, which does not answer.
+    std::thread::sleep(Duration::from_millis(600));
+    let stream = UnixStream::connect(&serving.socket).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(asked(stream, "GET", "/healthz", None, "").1["status"], "ok");
+    kill_process(process, Signal::CONT).unwrap();
+    drop((followers, holder));
+}
+
+#[test]
+fn output_of_a_session_that_the_server_has_is_shown_whole_however_slowly_it_is_read() {
+    const PRINTED: u64 = 24 << 20;
+    let world = World::new();
+    let serving = Serving::begin(&world, &[], |_| ());
+    let new = json!({ "name": "demo", "backend": "host" });
+    assert_eq!(serving.ask("POST", "/v1/sessions", Some(&new)).0, 201);
+    let printing = ["exec", "demo", "--yes", "--", "head", "-c", &PRINTED.to_string(), "/dev/zero"];
+    let mut reader = world.spawn(&printing);
+    // The command goes on meanwhile, until nothing takes what it prints.
+    std::thread::sleep(Duration::from_millis(500));
+    let mut read = Vec::new();
+    reader.0.stdout.take().unwrap().read_to_end(&mut read).unwrap();
+    assert_eq!((read.len() as u64, reader.0.wait().unwrap().code()), (PRINTED, Some(0)));
+    assert_eq!(serving.end().0, Some(0));
+}
+
+#[test]
 fn the_systems_manager_is_told_and_logs_are_json_when_asked_for() {
     let world = World::new();
     let path = world.path("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
-    let serving = Serving::begin(&world, &["--log-format", "json"], |command| {
+    let serving = Serving::begin(&world, &["--log-format", "json", "-v"], |command| {
         command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "60000");
     });
     let mut told = [0; 64];

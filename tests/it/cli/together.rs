@@ -69,6 +69,9 @@ fn who_has_a_session_lets_end_what_others_do_there() {
     assert_eq!(line(&mut later), "later\n");
     assert_eq!(third.0.wait().unwrap().code(), Some(1));
     for mut child in [first, second, later] {
+        let mut rest = String::new();
+        child.0.stdout.take().unwrap().read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "", "each shows what its own command prints");
         assert!(child.0.wait().unwrap().success());
     }
     let calls = world.json_lines(&["log", "box", "--calls"]);

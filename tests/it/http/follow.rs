@@ -1,5 +1,6 @@
 //! Events as server-sent events: from any position, again after a break, for as long as there are any.
 
+use foldspace::{DeleteEntry, EntryPath};
 use serde_json::{Value, json};
 
 use super::Served;
@@ -89,4 +90,28 @@ async fn pages_of_the_log_fit_together() {
     assert_eq!(seen, (1..=31).collect::<Vec<_>>());
     let beyond = served.ask("GET", "/v1/sessions/demo/events?from=99", None).await.json();
     assert_eq!((&beyond["events"], &beyond["next"]), (&json!([]), &Value::Null));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_reads_slowly_gets_every_event_all_the_same() {
+    const EVENTS: u64 = 2000;
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let mut events = served.follow(STREAM, &[]).await;
+    assert_eq!(events.next().await.unwrap().0, Some(1));
+    let sessions = served.face.hub().sessions();
+    let session = sessions.session(sessions.find("demo").unwrap().id).unwrap();
+    let path = EntryPath::for_creation(&format!("{}/x", "directory".repeat(20)).repeat(10)).unwrap();
+    for _ in 0..EVENTS {
+        let mut commit = session.commit();
+        commit.push(&DeleteEntry { path: path.clone() }).unwrap();
+        session.submit(commit).unwrap();
+    }
+    // More than waits on the way to a client; after a second it is let go, and read for from the journal later.
+    tokio::time::sleep(std::time::Duration::from_millis(1300)).await;
+    for seq in 2..EVENTS + 2 {
+        assert_eq!(events.next().await.unwrap().0, Some(seq));
+    }
+    served.write("demo", "a.txt").await;
+    assert_eq!(events.next().await.unwrap().0, Some(EVENTS + 2));
 }

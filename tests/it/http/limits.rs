@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use foldspace::http::ServerLimits;
+use foldspace::http::{HttpOptions, ServerLimits};
 use serde_json::json;
 
 use super::{LONG, Served};
@@ -16,9 +16,11 @@ async fn connections_that_are_opened_and_left_are_closed() {
     let mut left = Vec::new();
     for number in 0..20 {
         let mut stream = UnixStream::connect(&served.socket).unwrap();
-        // Some say nothing, some a little.
-        if number % 2 == 0 {
-            stream.write_all(b"GET /v1/sess").unwrap();
+        // Some say nothing, some a little, and some have asked for something before.
+        match number % 3 {
+            0 => stream.write_all(b"GET /v1/sess").unwrap(),
+            1 => stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").unwrap(),
+            _ => {}
         }
         left.push(stream);
     }
@@ -54,4 +56,79 @@ async fn who_reads_nothing_is_given_up() {
     let given_up = std::iter::repeat_with(|| stream.write_all(&request)).find_map(Result::err).unwrap();
     assert_ne!(given_up.kind(), std::io::ErrorKind::WouldBlock, "it waits");
     assert_eq!(served.ask("GET", "/healthz", None).await.status, 200);
+}
+
+/// What takes a body, below `/v1/sessions`.
+const TAKE_BODIES: [&str; 7] =
+    ["", "/demo/calls", "/demo/calls/1/answer", "/demo/children", "/demo/merge", "/demo/rewind", "/demo/bisect"];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_come_is_not_waited_for() {
+    let options = HttpOptions { body_time: Duration::from_millis(100), ..HttpOptions::default() };
+    let served = Served::made(tempfile::tempdir().unwrap(), ServerLimits::default(), options).await;
+    served.session("demo").await;
+    for path in TAKE_BODIES {
+        for body in ["content-length: 1000\r\n\r\n{\"tool\": ", "transfer-encoding: chunked\r\n\r\n1\r\n{\r\n"] {
+            let mut stream = UnixStream::connect(&served.socket).unwrap();
+            stream.set_read_timeout(Some(LONG)).unwrap();
+            let head = format!("POST /v1/sessions{path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+            let mut said = String::new();
+            stream.read_to_string(&mut said).unwrap();
+            assert!(said.starts_with("HTTP/1.1 408 ") && said.contains("too_slow"), "{path} {body:?}: {said}");
+        }
+    }
+    assert_eq!(served.ask("GET", "/v1/sessions/demo", None).await.json()["events"], 1, "nothing was recorded");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_is_too_large_is_not_read() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let large = format!("{{\"name\": \"{}\"}}", "x".repeat(5 << 20));
+    for path in TAKE_BODIES {
+        let mut stream = UnixStream::connect(&served.socket).unwrap();
+        stream.set_read_timeout(Some(LONG)).unwrap();
+        let head = format!("POST /v1/sessions{path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n");
+        let head = format!("{head}content-length: {}\r\n\r\n", large.len());
+        // It may close before all of it was sent.
+        drop(stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(large.as_bytes())));
+        let mut said = Vec::new();
+        drop(stream.read_to_end(&mut said));
+        let said = String::from_utf8_lossy(&said);
+        assert!(said.starts_with("HTTP/1.1 413 ") && said.contains("too_large"), "{path}: {said}");
+    }
+}
+
+/// Connections that are opened and left; fewer where no more files may be open.
+const LEFT: usize = 10_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_connections_take_no_more_than_their_room() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).unwrap();
+    let files = maximum.map_or(usize::MAX, |files| usize::try_from(files).unwrap());
+    let count = LEFT.min(files.saturating_sub(3000));
+    assert!(count > 2000, "only {files} files may be open");
+    let limits = ServerLimits::default();
+    let room = limits.connections;
+    let served = Served::with(limits).await;
+    let mut left = Vec::new();
+    for _ in 0..count {
+        // Nobody waits until it is taken.
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        left.push(Box::pin(socket.connect(served.address)));
+    }
+    let (mut taken, mut connected) = (Vec::new(), 0);
+    for connecting in &mut left {
+        if let Ok(stream) = tokio::time::timeout(Duration::ZERO, connecting).await {
+            connected += 1;
+            taken.push(stream);
+        }
+    }
+    assert!(connected > room, "{connected}");
+    drop((left, taken));
+    let answer = tokio::time::timeout(LONG, served.ask_tcp("/healthz", &[])).await.unwrap();
+    assert_eq!(answer.status, 200);
 }

@@ -6,6 +6,8 @@ mod description;
 mod follow;
 mod guard;
 mod limits;
+mod lists;
+mod output;
 mod states;
 
 use std::path::PathBuf;
@@ -62,13 +64,17 @@ impl Served {
     }
 
     async fn with(limits: ServerLimits) -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        Self::made(tempfile::tempdir().unwrap(), limits, HttpOptions::default()).await
+    }
+
+    /// Over the store of a directory; the options are the unix socket's.
+    async fn made(directory: tempfile::TempDir, limits: ServerLimits, options: HttpOptions) -> Self {
         let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
         let roots = AllowedRoots::new([directory.path()]).unwrap();
         let hub = Hub::new(sessions, HubOptions { roots, ..HubOptions::new(directory.path()) });
         let (face, server) = (HttpFace::new(hub), HttpServer::new(limits));
         let socket = directory.path().join("http.sock");
-        let (unix, router) = (bind_unix(&socket).unwrap(), face.router(HttpOptions::default()));
+        let (unix, router) = (bind_unix(&socket).unwrap(), face.router(options));
         let serving = server.clone();
         tokio::spawn(async move { serving.serve_unix(unix, router).await });
         let tcp = TcpListener::bind("127.0.0.1:0").await.unwrap();

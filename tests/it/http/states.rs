@@ -116,6 +116,37 @@ async fn host_directories_are_those_that_the_server_allows() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_directory_of_the_host_is_where_it_was_when_it_was_allowed() {
+    let served = Served::begin().await;
+    let (root, outside) = (served.directory.path().canonicalize().unwrap(), tempfile::tempdir().unwrap());
+    let (inside, link) = (root.join("inside"), root.join("link"));
+    std::fs::create_dir(&inside).unwrap();
+    std::os::unix::fs::symlink(&inside, &link).unwrap();
+    let begin = async |name: &str, directory: &std::path::Path| {
+        let new = json!({ "name": name, "backend": "host", "options": { "directory": directory } });
+        served.ask("POST", "/v1/sessions", Some(&new)).await
+    };
+    assert_eq!(begin("linked", &link).await.status, 201);
+    while served.face.hub().close_unused(std::time::Duration::ZERO).await == 0 {}
+    // Now the link that was allowed leads elsewhere.
+    std::fs::remove_file(&link).unwrap();
+    std::os::unix::fs::symlink(outside.path(), &link).unwrap();
+    served.write("linked", "a.txt").await;
+    assert_eq!(std::fs::read(inside.join("a.txt")).unwrap(), b"one\n");
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+    // What is not there yet is made below the root, and not through a link that leads nowhere yet.
+    assert_eq!(begin("new", &root.join("new/one")).await.status, 201);
+    served.write("new", "b.txt").await;
+    assert!(root.join("new/one/b.txt").exists());
+    std::os::unix::fs::symlink(outside.path().join("later"), root.join("nowhere")).unwrap();
+    for path in [link.join("x"), root.join("nowhere"), root.join("nowhere/x"), root.join("none/../../..")] {
+        let refused = begin("n", &path).await;
+        assert_eq!((refused.status, &refused.json()["kind"]), (403, &json!("forbidden")), "{}", path.display());
+    }
+    assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn who_has_a_workspace_is_told() {
     let served = Served::begin().await;
     served.session("demo").await;

@@ -1,0 +1,110 @@
+//! Lists of sessions, and which session a name means.
+
+use std::sync::Arc;
+
+use foldspace::http::{HttpOptions, ServerLimits};
+use foldspace::{LocalStore, NewSession, Registry, Sessions, SnapshotPolicy, SystemClock, view};
+use serde_json::{Value, json};
+
+use super::Served;
+use crate::store::{note, small};
+
+fn names(list: &Value) -> Vec<String> {
+    list.as_array().unwrap().iter().map(|session| session["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sessions_are_listed_page_by_page() {
+    let served = Served::begin().await;
+    for name in ["a", "b", "c", "d", "e"] {
+        served.session(name).await;
+    }
+    let list = async |query: &str| served.ask("GET", &format!("/v1/sessions{query}"), None).await;
+    assert_eq!(names(&list("").await.json()), ["a", "b", "c", "d", "e"]);
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = list(&format!("?limit=2{after}")).await.json();
+        let Some(last) = page.as_array().unwrap().last() else { break };
+        after = format!("&after={}", last["session"].as_str().unwrap());
+        seen.extend(names(&page));
+    }
+    assert_eq!(seen, ["a", "b", "c", "d", "e"]);
+    let gone = list("?limit=1").await.json()[0]["session"].as_str().unwrap().to_owned();
+    assert_eq!(served.ask("DELETE", "/v1/sessions/a", None).await.status, 204);
+    for (query, status) in [
+        (format!("?after={gone}"), 404),
+        ("?after=a".to_owned(), 400),
+        ("?limit=0".to_owned(), 422),
+        ("?limit=1001".to_owned(), 422),
+        ("?limit=-1".to_owned(), 400),
+        ("?behind=a".to_owned(), 400),
+    ] {
+        let refused = list(&query).await;
+        assert_eq!((refused.status, &refused.json()["status"]), (status, &json!(status)), "{query}");
+    }
+}
+
+/// A session whose events can't be read any more, beside one that can.
+fn damaged() -> tempfile::TempDir {
+    const MARK: &[u8] = b"a-text-that-is-nowhere-else";
+    let directory = tempfile::tempdir().unwrap();
+    let store = Arc::new(LocalStore::open(directory.path(), small()).unwrap());
+    let clock = Arc::new(SystemClock::default());
+    let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
+    let [bad, good] = ["bad", "good"].map(|name| sessions.create(NewSession::named(name)).unwrap());
+    bad.submit(note(bad.id(), MARK)).unwrap().wait().unwrap();
+    // What stands in an earlier segment is not read again when the store is opened.
+    let segments = || std::fs::read_dir(directory.path().join("journal")).unwrap().count();
+    while segments() < 3 {
+        good.submit(note(good.id(), &[0; 50_000])).unwrap().wait().unwrap();
+    }
+    drop((bad, good));
+    sessions.close();
+    let mut found = 0;
+    for segment in std::fs::read_dir(directory.path().join("journal")).unwrap() {
+        let path = segment.unwrap().path();
+        let mut bytes = std::fs::read(&path).unwrap();
+        while let Some(at) = bytes.windows(MARK.len()).position(|text| text == MARK) {
+            bytes[at] ^= 1;
+            found += 1;
+        }
+        std::fs::write(&path, bytes).unwrap();
+    }
+    assert!(found > 0, "the journal has its events as they are");
+    directory
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_that_cant_be_read_hides_no_other() {
+    let served = Served::made(damaged(), ServerLimits::default(), HttpOptions::default()).await;
+    let list = served.ask("GET", "/v1/sessions", None).await.json();
+    assert_eq!(names(&list), ["bad", "good"]);
+    assert_eq!((&list[0]["calls"], &list[0]["events"], &list[1]["calls"]), (&Value::Null, &json!(2), &json!(0)));
+    let one = served.ask("GET", "/v1/sessions/bad", None).await;
+    assert_eq!((one.status, &one.json()["kind"]), (500, &json!("broken")), "who asks for it is told");
+    let rows = view::sessions(served.face.hub().sessions()).unwrap();
+    assert_eq!((rows[0].calls, rows[1].calls), (None, Some(0)));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_name_means_whoever_has_it_now() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    let id = async || served.ask("GET", "/v1/sessions/demo", None).await.json()["session"].as_str().unwrap().to_owned();
+    let first = id().await;
+    // Somebody else follows the session, so a handle of it outlives it.
+    let mut follower = served.follow("/v1/sessions/demo/events/stream", &[]).await;
+    assert_eq!(follower.next().await.unwrap().0, Some(1));
+    let store = Arc::clone(served.face.hub().sessions().store());
+    while served.face.hub().close_unused(std::time::Duration::ZERO).await == 0 {}
+    // As another process does it: this one's sessions are not told.
+    store.remove(first.parse().unwrap()).unwrap();
+    assert_eq!(served.ask("GET", "/v1/sessions/demo", None).await.status, 404);
+    let clock = Arc::new(SystemClock::default());
+    let others = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
+    let second = others.create(NewSession::named("demo")).unwrap().id().to_string();
+    assert_eq!(id().await, second);
+    let events = served.ask("GET", "/v1/sessions/demo/events", None).await.json();
+    assert_eq!(events["events"][0]["session"], json!(second));
+    assert_eq!(served.ask("GET", &format!("/v1/sessions/{first}"), None).await.status, 404);
+}

@@ -1,0 +1,80 @@
+//! Output of calls for clients that are slow, or read none.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use foldspace::http::{CallEvent, CallRequest};
+use serde_json::json;
+
+use super::{LONG, Served};
+
+/// Bytes that a command prints: more than waits anywhere on the way.
+const PRINTED: usize = 24 << 20;
+
+async fn hosted() -> Served {
+    let served = Served::begin().await;
+    let begun = served.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo", "backend": "host" }))).await;
+    assert_eq!(begun.status, 201, "{begun:?}");
+    served
+}
+
+fn shell(command: &str) -> CallRequest {
+    let params = json!({ "command": command }).as_object().unwrap().clone();
+    CallRequest {
+        tool: "shell_execute".to_owned(),
+        params,
+        auto_confirm: true,
+        all_output: true,
+        ..CallRequest::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wants_all_output_misses_none_however_slow() {
+    let served = hosted().await;
+    let (mut length, mut missed) = (0, 0);
+    let seen = |event| match event {
+        CallEvent::Output { bytes, .. } => {
+            if length == 0 {
+                // The command goes on meanwhile, until nothing takes what it prints.
+                std::thread::sleep(Duration::from_millis(300));
+            }
+            length += bytes.len();
+        }
+        CallEvent::Missed(bytes) => missed += bytes,
+        _ => {}
+    };
+    let request = shell(&format!("head -c {PRINTED} /dev/zero | tr '\\0' x"));
+    let outcome = served.client().call("demo", &request, seen).await.unwrap();
+    assert_eq!((outcome.status.as_str(), length, missed), ("ok", PRINTED, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_waits_for_its_client_can_be_taken_back() {
+    let served = hosted().await;
+    let (client, (tell, told), (go_on, waits)) = (served.client(), mpsc::channel(), mpsc::channel::<()>());
+    let call = tokio::spawn(async move {
+        let mut first = Some(tell);
+        let seen = move |event| {
+            if matches!(event, CallEvent::Output { .. })
+                && let Some(tell) = first.take()
+            {
+                tell.send(()).unwrap();
+                // Nothing is read any more.
+                let _ = waits.recv();
+            }
+        };
+        client.call("demo", &shell("yes"), seen).await
+    });
+    tokio::task::spawn_blocking(move || told.recv_timeout(LONG).unwrap()).await.unwrap();
+    assert_eq!(served.ask("DELETE", "/v1/sessions/demo/calls/2", None).await.status, 202);
+    let ended = async {
+        while served.face.hub().calls_under_way() > 0 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, ended).await.unwrap();
+    assert_eq!(served.ask("GET", "/v1/sessions/demo/calls/2", None).await.json()["status"], "interrupted");
+    drop(go_on);
+    call.await.unwrap().unwrap();
+}
