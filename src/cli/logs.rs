@@ -47,7 +47,6 @@ const WAITING_MAX: usize = 4096;
 
 /// The same for a server. It never waits for who reads the error stream; what is still to be written at the end is given
 /// a second, when the guard is dropped.
-#[must_use]
 pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> WorkerGuard {
     let usual = match verbose {
         0 => "foldspace=info",

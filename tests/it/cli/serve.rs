@@ -243,7 +243,7 @@ fn a_holder_of_the_store_that_stands_still_stops_only_who_needs_it() {
     let process = Pid::from_child(&holder.0);
     kill_process(process, Signal::STOP).unwrap();
     // By then each of them has asked the store whether there is more, which does not answer.
-    std::thread::sleep(Duration::from_millis(600));
+    std::thread::sleep(Duration::from_millis(1500));
     let stream = UnixStream::connect(&serving.socket).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
     assert_eq!(asked(stream, "GET", "/healthz", None, "").1["status"], "ok");

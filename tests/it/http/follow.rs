@@ -101,11 +101,15 @@ async fn who_reads_slowly_gets_every_event_all_the_same() {
     assert_eq!(events.next().await.unwrap().0, Some(1));
     let sessions = served.face.hub().sessions();
     let session = sessions.session(sessions.find("demo").unwrap().id).unwrap();
-    let path = EntryPath::for_creation(&format!("{}/x", "directory".repeat(20)).repeat(10)).unwrap();
+    let path = EntryPath::for_creation(&format!("{}/x", "directory".repeat(5)).repeat(15)).unwrap();
+    let mut recorded = Vec::new();
     for _ in 0..EVENTS {
         let mut commit = session.commit();
         commit.push(&DeleteEntry { path: path.clone() }).unwrap();
-        session.submit(commit).unwrap();
+        recorded.push(session.submit(commit).unwrap());
+    }
+    for pending in recorded {
+        pending.durable().await.unwrap();
     }
     // More than waits on the way to a client; after a second it is let go, and read for from the journal later.
     tokio::time::sleep(std::time::Duration::from_millis(1300)).await;
