@@ -259,6 +259,7 @@ async fn answer(client: &Client, session: &Session, question: Value, asker: Opti
                 env: asked.env,
                 stdin: asked.stdin.into_bytes().into(),
                 programs: asked.programs,
+                copies: None,
             };
             asker.ask(question).await
         }
