@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use foldspace::{Answer, Asker, Asking, CommandQuestion};
+use foldspace::{Answer, Asker, Asking, CommandQuestion, view};
 use tokio::sync::Mutex;
 
 use super::bar::{Aside, Bar};
 use super::lines::Lines;
-use super::{output, text};
+use super::output;
 
 /// How often somebody is asked who does not answer what was asked.
 const TRIES: usize = 3;
@@ -54,12 +54,8 @@ impl Drop for Open {
 }
 
 async fn answer(question: &CommandQuestion, lines: &mut Lines) -> Answer {
-    let who = if question.agent.is_empty() { "the agent" } else { question.agent.as_str() };
-    let (who, command) = (text::one_line(who, 80), text::one_line(&question.command.to_string(), 2000));
-    let programs = text::one_line(&text::list(&question.programs), 200);
-    let with = run_with(question);
-    let mut words =
-        format!("{who} wants to run: {command}{with}\nallow it? y: this once, n: no, a: {programs} for this session");
+    let (asked, programs) = (view::question(question), view::allowed_by_session(question));
+    let mut words = format!("{asked}\nallow it? y: this once, n: no, a: {programs} for this session");
     for _ in 0..TRIES {
         output::ask(&words, "[y/n/a]");
         let line = match lines.next().await {
@@ -78,17 +74,4 @@ async fn answer(question: &CommandQuestion, lines: &mut Lines) -> Answer {
         }
     }
     Answer::Refuse("the person gave no clear answer".to_owned())
-}
-
-/// The variables and the standard input that the command would have.
-fn run_with(question: &CommandQuestion) -> String {
-    let mut words = String::new();
-    for (name, value) in &question.env {
-        words.push_str(&format!("\n  with {}", text::one_line(&format!("{name}={value}"), 300)));
-    }
-    if !question.stdin.is_empty() {
-        let input = String::from_utf8_lossy(&question.stdin);
-        words.push_str(&format!("\n  with the standard input: {}", text::one_line(&input, 1000)));
-    }
-    words
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use foldspace::Timestamp;
+use foldspace::{Timestamp, view};
 
 /// Bytes in the unit that fits.
 pub(crate) fn size(bytes: u64) -> String {
@@ -83,9 +83,10 @@ pub(crate) fn regex_error(error: impl std::fmt::Display) -> String {
     last.strip_prefix("error: ").unwrap_or(last).to_owned()
 }
 
-/// Text with its control characters escaped, line ends and tabs apart: safe to show on a terminal.
+/// Text with what a terminal would obey, and what is not seen, escaped, line ends and tabs apart: safe to show on a
+/// terminal.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| is_unsafe(c) && c != '\n' && c != '\t')
+    view::visible_lines(text)
 }
 
 /// The first line of a text, escaped, and cut when it has more than `max` characters.
@@ -96,30 +97,7 @@ pub(crate) fn one_line(text: &str, max: usize) -> String {
     if more || line.chars().nth(max).is_some() {
         shown.push_str("...");
     }
-    escaped(&shown, is_unsafe).into_owned()
-}
-
-/// Control characters, and those that turn the direction of the text around them.
-fn is_unsafe(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}')
-}
-
-fn escaped(text: &str, is_unsafe: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(&is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        match c {
-            c if !is_unsafe(c) => shown.push(c),
-            '\n' => shown.push_str("\\n"),
-            '\t' => shown.push_str("\\t"),
-            '\r' => shown.push_str("\\r"),
-            c if c.is_ascii() => shown.push_str(&format!("\\x{:02x}", u32::from(c))),
-            c => shown.push_str(&format!("\\u{{{:x}}}", u32::from(c))),
-        }
-    }
-    Cow::Owned(shown)
+    view::visible(&shown).into_owned()
 }
 
 /// A word that a shell reads back as it is.

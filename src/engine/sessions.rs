@@ -160,6 +160,14 @@ impl NewSession {
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..Self::default() }
     }
+
+    /// Whether a session may have its name, which somebody else may have by now.
+    ///
+    /// # Errors
+    /// [`SessionError::BadName`].
+    pub fn check(&self) -> Result<(), SessionError> {
+        self.name.as_deref().map_or(Ok(()), check_name)
+    }
 }
 
 /// Sessions that wait for a snapshot; more are asked for again later.

@@ -19,8 +19,6 @@ use crate::tools::{Answer, Asker, Asking, CommandQuestion};
 
 /// Characters of a reason.
 const REASON_MAX: usize = 1000;
-/// Characters of what a question shows of standard input.
-const STDIN_SHOWN: usize = 4000;
 
 /// An answer to a question about a command.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema, ToSchema)]
@@ -92,14 +90,14 @@ impl Asker for OverStream {
 }
 
 fn shown(question: &CommandQuestion) -> Value {
-    let stdin: String = String::from_utf8_lossy(&question.stdin).chars().take(STDIN_SHOWN).collect();
     json!({
         "call": question.call,
         "agent": question.agent,
         "command": question.command,
         "programs": question.programs,
         "env": question.env,
-        "stdin": stdin,
+        // All of it: who asks elsewhere has nothing else to show.
+        "stdin": String::from_utf8_lossy(&question.stdin),
         "answers": ["once", "session", "refuse"],
     })
 }

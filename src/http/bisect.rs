@@ -1,5 +1,6 @@
 //! Bisection: the first change after which a command fails, or a predicate holds.
 
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -10,15 +11,16 @@ use utoipa::ToSchema;
 use super::extract::{Body, Path};
 use super::problem::{Kind, Problem};
 use super::{HttpFace, blocking};
-use crate::backends::{ShellCommand, WorkspaceSpec};
+use crate::backends::ShellCommand;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
-use crate::tools::{Bisection, CommandPolicy, Predicate, ShellRules, bisect, bisect_slices, first_position};
+use crate::tools::{Bisection, CommandPolicy, Predicate, ShellRules, bisect, bisect_slices};
 use crate::view::{self, BisectDocument};
 
 /// Probes at once at most.
 const JOBS: usize = 64;
+/// Seconds that a command may run.
+const SECONDS: RangeInclusive<f64> = 0.1..=600.0;
 
 /// A bisection that is to be made: by `command` or by `slice`.
 #[derive(Debug, Clone, Deserialize, JsonSchema, ToSchema)]
@@ -27,8 +29,9 @@ pub(super) struct BisectRequest {
     /// A predicate over slices, such as `Usage.calls > 9`: the first position at which it holds is looked for.
     #[serde(default)]
     slice: Option<String>,
-    /// A shell command that fails at the bad position and not at the good one. It runs in throw-away workspaces, and
-    /// the server's policy must allow it.
+    /// A shell command that fails at the bad position and not at the good one. It runs in throw-away workspaces like the
+    /// session's, those of a session in memory on the server's machine, where nothing is sandboxed; the server's policy
+    /// must allow it.
     #[serde(default)]
     command: Option<String>,
     /// A good position; before the first call, with `slice` before the first event, when nothing is said.
@@ -103,25 +106,17 @@ async fn by_command(
     if !(1..=JOBS).contains(&request.jobs) {
         return Err(unusable(format!("jobs is {}; it must be from 1 to {JOBS}", request.jobs)));
     }
+    let seconds = request.timeout_seconds;
+    let timeout = Duration::try_from_secs_f64(seconds).ok().filter(|_| SECONDS.contains(&seconds));
+    let Some(timeout) = timeout else {
+        return Err(unusable(format!("timeout_seconds is {seconds}; it must be from 0.1 to 600")));
+    };
     let mut command = ShellCommand::shell(command);
-    command.timeout = Duration::try_from_secs_f64(request.timeout_seconds).ok();
+    command.timeout = Some(timeout);
     command.check().map_err(|error| unusable(error.to_string()))?;
-    let Some(started) = session.started() else {
-        return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
-    };
-    let spec = WorkspaceSpec::of_session(started)?;
-    let ends = {
-        let (session, good, bad) = (session.clone(), request.good, request.bad);
-        blocking(move || {
-            let good = good.map_or_else(|| first_position(&session), Ok)?;
-            let bad = bad.map_or_else(|| session.head(), Ok)?;
-            Ok::<_, SessionError>((good, bad))
-        })
-    };
-    let (good, bad) = ends.await??;
     let policy = policy_of(face.rules(), &request);
-    let (home, jobs) = (face.hub().options().home.clone(), request.jobs);
-    let bisection = Bisection { session, spec, home, command, policy, good, bad, jobs };
+    let (home, jobs, ends) = (face.hub().options().home.clone(), request.jobs, (request.good, request.bad));
+    let bisection = blocking(move || Bisection::of_session(session, command, policy, ends, home, jobs)).await??;
     // Dropped with the request, it takes the probes back; so it does when the server ends.
     let cancel = face.shared.ending.child_token();
     let _stop = cancel.clone().drop_guard();

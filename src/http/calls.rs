@@ -197,7 +197,7 @@ pub(super) async fn one(
     let session = face.session(wanted).await?;
     let found = blocking(move || {
         let Some((known, events)) = view::call_at(&session, call)? else { return Ok(None) };
-        let mut document = known.document(true);
+        let mut document = known.document(session.lease_holder().is_some());
         document.params = view::whole(&session, &document.params);
         let result = known.outcome.as_ref().map(|outcome| view::whole(&session, &outcome.end.result));
         let recorded = events.iter().map(|event| (event.seq.to_string(), view::event(&session, &event.view())));

@@ -282,6 +282,7 @@ async fn answer(client: &Client, session: &Session, question: Value, rules: &She
                 env: asked.env,
                 stdin: asked.stdin.into_bytes().into(),
                 programs: asked.programs,
+                copies: None,
             };
             asker.ask(question).await
         }

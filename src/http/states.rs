@@ -13,7 +13,6 @@ use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::state::State as Folded;
 use crate::engine::verify::VerifyReport;
-use crate::reducers::VirtualFileSystem;
 use crate::view::{self, ChangeDocument, StateDocument};
 
 /// At which position.
@@ -31,10 +30,10 @@ pub(super) struct At {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct Between {
-    /// The earlier position; 0, before everything, when nothing is said.
+    /// The position to start from; 0, before everything, when nothing is said.
     #[serde(default)]
     from: Seq,
-    /// The later one; the last one when nothing is said.
+    /// The position to come to, which may be an earlier one; the last one when nothing is said.
     #[serde(default)]
     to: Option<Seq>,
 }
@@ -91,11 +90,11 @@ pub(super) async fn slice(
 /// What differs in the files between two positions.
 #[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
 pub(super) struct Diff {
-    /// The earlier position.
+    /// The position to start from.
     from: Seq,
-    /// The later one.
+    /// The position to come to.
     to: Seq,
-    /// What changed, with patches.
+    /// What leads from the one to the other, with patches.
     changes: Vec<ChangeDocument>,
 }
 
@@ -111,10 +110,7 @@ pub(super) async fn diff(
     let session = face.session(wanted).await?;
     let diff = blocking(move || {
         let to = to.map_or_else(|| session.head(), Ok)?;
-        let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
-        let changes = files(from)?.diff(&files(to)?);
-        let changes: Result<Vec<_>, _> = changes.iter().map(|change| view::change(&session, change)).collect();
-        Ok::<_, Problem>(Diff { from, to, changes: changes? })
+        Ok::<_, Problem>(Diff { from, to, changes: view::changes_between(&session, from, to)? })
     });
     Ok(axum::Json(diff.await??))
 }

@@ -13,9 +13,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::names::shown;
 use crate::tools::{Answer, Asker, Asking, CommandQuestion};
+use crate::view;
 
-/// Characters of a command that a person is shown.
-const SHOWN: usize = 4000;
 /// What the one question of a round is called.
 const KEY: &str = "allow";
 
@@ -38,6 +37,23 @@ impl Asker for AsksClient {
                 return unasked();
             }
             answer.await.unwrap_or_else(|_| unasked())
+        })
+    }
+}
+
+/// Asks by a request of its own, for what is no call. What is answered is for this once.
+pub(super) struct AsksAtOnce(pub(super) Peer<RoleServer>);
+
+impl Asker for AsksAtOnce {
+    fn ask(&self, question: CommandQuestion) -> Asking {
+        let peer = self.0.clone();
+        Box::pin(async move {
+            let (reply, _waits) = oneshot::channel();
+            match (Question { question, reply }).ask(&peer).await {
+                Some(Answer::Session) => Answer::Refuse("the person gave no clear answer".to_owned()),
+                Some(answer) => answer,
+                None => Answer::Refuse("the person could not be asked".to_owned()),
+            }
         })
     }
 }
@@ -81,31 +97,23 @@ impl Question {
     }
 
     fn form(&self) -> ElicitRequestParams {
-        let programs = shown(&self.question.programs.join(", "), 200);
-        let choices = [
+        let programs = view::allowed_by_session(&self.question);
+        let mut choices = vec![
             ("once", "Allow it this once".to_owned()),
             ("session", format!("Allow {programs} for this session")),
             ("deny", "Do not run it".to_owned()),
         ];
+        // No session is the copies'.
+        choices.retain(|(answer, _)| *answer != "session" || self.question.copies.is_none());
         let choices = choices.into_iter().map(|(value, title)| ConstTitle::new(value, title)).collect();
         let choice = EnumSchema::Single(SingleSelectEnumSchema::Titled(TitledSingleSelectEnumSchema::new(choices)));
         let properties = BTreeMap::from([("answer".to_owned(), PrimitiveSchemaDefinition::Enum(choice))]);
         let requested_schema = ElicitationSchema::new(properties).with_required(vec!["answer".to_owned()]);
-        ElicitRequestParams::FormElicitationParams { meta: None, message: self.words(), requested_schema }
-    }
-
-    fn words(&self) -> String {
-        let CommandQuestion { session, agent, command, env, stdin, .. } = &self.question;
-        let who = if agent.is_empty() { "The agent" } else { agent.as_str() };
-        let mut words = format!("{} wants to run, in session {}:\n", shown(who, 80), shown(session, 80));
-        words.push_str(&shown(&command.to_string(), SHOWN));
-        for (name, value) in env {
-            words.push_str(&format!("\nwith {}", shown(&format!("{name}={value}"), 300)));
+        ElicitRequestParams::FormElicitationParams {
+            meta: None,
+            message: view::question(&self.question),
+            requested_schema,
         }
-        if !stdin.is_empty() {
-            words.push_str(&format!("\nwith the standard input: {}", shown(&String::from_utf8_lossy(stdin), 1000)));
-        }
-        words
     }
 }
 

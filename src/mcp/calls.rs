@@ -210,7 +210,7 @@ async fn due(progress: &mut Option<Progress>) {
 }
 
 /// Whether the client asks the person itself and makes the request again, as from that version on.
-fn comes_back(context: &RequestContext<RoleServer>) -> bool {
+pub(super) fn comes_back(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| !version.has_initialize() && version >= ProtocolVersion::V_2026_07_28)

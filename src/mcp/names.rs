@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::SessionId;
 use crate::engine::sessions::MAX_NAME_CHARS;
+use crate::view::misleads;
 
 /// Bytes of a name that its number may take.
 const ROOM: usize = 8;
@@ -40,9 +41,7 @@ pub(super) fn numbered(name: &str) -> impl Iterator<Item = String> {
 
 /// A text for people: cut, and without what could make it look like another.
 pub(super) fn shown(text: &str, chars: usize) -> String {
-    let turns =
-        |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
-    let fits = |c: char| if (c.is_control() && c != '\n') || turns(c) { '\u{fffd}' } else { c };
+    let fits = |c: char| if c != '\n' && misleads(c) { '\u{fffd}' } else { c };
     let mut cut: String = text.chars().take(chars).map(fits).collect();
     if text.chars().nth(chars).is_some() {
         cut.push('…');
@@ -99,6 +98,15 @@ mod tests {
         let names = ["Claude Code", "mcp", "  ", "../x", "Ünïcode (dev)", "a--b__"].map(for_session);
         assert_eq!(names, ["claude-code", "mcp", "mcp", "x", "n-code-dev", "a-b"]);
         assert_eq!(for_session(&"n".repeat(1000)).len(), MAX_NAME_CHARS - ROOM);
+    }
+
+    #[test]
+    fn nothing_that_hides_is_shown() {
+        assert_eq!(
+            shown("a\u{61c}\u{ad}\u{fff9}\u{e0041}\u{202e}\tb\nc", 80),
+            format!("a{}b\nc", "\u{fffd}".repeat(6))
+        );
+        assert_eq!(shown("abc", 2), "ab…");
     }
 
     #[test]

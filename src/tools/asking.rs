@@ -37,7 +37,7 @@ pub type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
 pub struct CommandQuestion {
     /// The session's name.
     pub session: String,
-    /// The call that wants to run it.
+    /// The call that wants to run it; 0 where no call does.
     pub call: Seq,
     /// Who makes the call.
     pub agent: String,
@@ -49,6 +49,9 @@ pub struct CommandQuestion {
     pub stdin: Bytes,
     /// What would have to be allowed for it.
     pub programs: Vec<String>,
+    /// At how many positions of the session at most it would run, where that is in throw-away copies of it; the answer
+    /// then holds for these runs alone.
+    pub copies: Option<usize>,
 }
 
 /// What somebody says to a [`CommandQuestion`].

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
+use super::limits::{denied, limits_of};
 use super::machine::DispatchError;
 use super::policy::CommandPolicy;
 use super::predicate::Predicate;
@@ -48,6 +49,47 @@ pub struct Bisection {
     pub bad: Seq,
     /// How many probes run at once.
     pub jobs: usize,
+}
+
+impl Bisection {
+    /// One for a caller who is bound by a policy: what the session's limits deny is denied, and the probes' workspaces are
+    /// like the session's. An end that is not given is where the session's own work begins, or its last position.
+    ///
+    /// # Errors
+    /// What the session says, or that its backend is not known.
+    pub(crate) fn of_session(
+        session: Session,
+        command: ShellCommand,
+        mut policy: CommandPolicy,
+        (good, bad): (Option<Seq>, Option<Seq>),
+        home: PathBuf,
+        jobs: usize,
+    ) -> Result<Self, DispatchError> {
+        let Some(started) = session.started() else {
+            return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
+        };
+        let spec = WorkspaceSpec::of_session(started)?;
+        policy.deny.extend(denied(&limits_of(&session)?));
+        let good = good.map_or_else(|| first_position(&session), Ok)?;
+        let bad = bad.map_or_else(|| session.head(), Ok)?;
+        Ok(Self { session, spec, home, command, policy, good, bad, jobs })
+    }
+
+    /// At how many positions the command may have to run.
+    ///
+    /// # Errors
+    /// [`BisectError`] when there is nothing to search.
+    pub(crate) fn positions(&self) -> Result<usize, BisectError> {
+        // The good end, and each change: the bad end is as the last of them.
+        Ok(positions_between(&self.session, self.good, self.bad)?.len() + 1)
+    }
+
+    /// The same whose command somebody allowed: it runs unless it is denied.
+    #[must_use]
+    pub(crate) fn allowed(mut self) -> Self {
+        self.policy.auto_confirm = true;
+        self
+    }
 }
 
 /// A command's run at a position.

@@ -112,6 +112,11 @@ fn narrowed(session: &Session, state: &State) -> ChildLimits {
     limits
 }
 
+/// The limits that hold for a session by now, under its agent's name.
+pub(crate) fn limits_of(session: &Session) -> Result<ChildLimits, SessionError> {
+    Ok(narrowed(session, &session.state()?))
+}
+
 /// What commands may not be by these limits, in addition to what a policy says.
 pub(crate) fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
     let words = |entry: &String| entry.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -139,12 +144,12 @@ impl Limits {
 
     /// The only tools that may be used; none for all.
     pub(super) fn tools(&self, session: &Session) -> Result<Option<BTreeSet<String>>, SessionError> {
-        Ok(narrowed(session, &session.state()?).tools)
+        Ok(limits_of(session)?.tools)
     }
 
     /// What commands may not be, in addition to what a policy says.
     pub(super) fn denied(&self, session: &Session) -> Result<Vec<DenyRule>, SessionError> {
-        Ok(denied(&narrowed(session, &session.state()?)).collect())
+        Ok(denied(&limits_of(session)?).collect())
     }
 
     /// Takes up a call whose intent is recorded, or refuses it. Gives how long it may take at most; none for as long

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::asking::{Answer, CommandQuestion};
+use super::asking::CommandQuestion;
 use super::context::{RunningCommand, ToolContext};
+use super::decided::Decided;
 use super::error::ToolError;
-use super::policy::{AllowedBy, Decision};
 use super::ran::RecordAs;
-use super::words;
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, DecidedBy, PolicyDecision, SessionAllow};
@@ -109,39 +108,14 @@ impl<'a> ToolShell<'a> {
             session.state()?.slice::<Allowances>().map(|known| known.programs.clone()).unwrap_or_default();
         // What was answered to this call is not recorded yet.
         allowed.extend(self.context.allowed.iter().cloned());
-        let allow = |by| (PolicyDecision::Allow, by, String::new());
-        let mut programs = Vec::new();
-        let (decision, by, reason) = match rules.policy.check(command, &allowed) {
-            Decision::Allow { because } => allow(by(because)),
-            Decision::Deny { reason } => (PolicyDecision::Deny, DecidedBy::Policy, reason),
-            Decision::Ask { programs: names } => match &rules.asker {
-                None => (PolicyDecision::Deny, DecidedBy::Nobody, nobody(&names, rules.advice.as_deref())),
-                Some(asker) => match asker.ask(self.question(&session, command, names.clone())).await {
-                    Answer::Once => allow(DecidedBy::Answer),
-                    Answer::Session => {
-                        programs = names;
-                        (PolicyDecision::Allow, DecidedBy::Answer, "for the session".to_owned())
-                    }
-                    Answer::Refuse(why) => (PolicyDecision::Deny, DecidedBy::Answer, why),
-                },
-            },
-        };
+        let call = self.context.call();
+        let question = |programs| question(&session, call, command, programs);
+        let decided = Decided::of(rules.policy.check(command, &allowed), &rules, question).await;
+        let Decided { decision, by, reason, programs } = decided;
         self.record_decision(command, code, decision, by, reason.clone(), programs)?;
         match decision {
             PolicyDecision::Allow => Ok(()),
             PolicyDecision::Deny => Err(ShellError::Blocked(reason).into()),
-        }
-    }
-
-    fn question(&self, session: &Session, command: &ShellCommand, programs: Vec<String>) -> CommandQuestion {
-        CommandQuestion {
-            session: session.name().to_owned(),
-            call: self.context.call(),
-            agent: session.agent().to_string(),
-            command: command.command.clone(),
-            env: command.env.clone(),
-            stdin: command.stdin.clone(),
-            programs,
         }
     }
 
@@ -179,12 +153,17 @@ impl<'a> ToolShell<'a> {
     }
 }
 
-/// Why a command is refused that somebody would have to be asked about.
-pub(crate) fn nobody(programs: &[String], advice: Option<&str>) -> String {
-    let names = words::any_of(programs);
-    let advice =
-        advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");
-    format!("nothing allows {names}, and there is nobody to ask; {advice}")
+fn question(session: &Session, call: Seq, command: &ShellCommand, programs: Vec<String>) -> CommandQuestion {
+    CommandQuestion {
+        session: session.name().to_owned(),
+        call,
+        agent: session.agent().to_string(),
+        command: command.command.clone(),
+        env: command.env.clone(),
+        stdin: command.stdin.clone(),
+        programs,
+        copies: None,
+    }
 }
 
 /// A command whose long words are cut.
@@ -195,14 +174,6 @@ pub(super) fn beginning(command: &CommandLine) -> CommandLine {
         None => word.clone(),
     };
     CommandLine::Args(words.iter().map(cut).collect())
-}
-
-fn by(because: AllowedBy) -> DecidedBy {
-    match because {
-        AllowedBy::Harmless | AllowedBy::List => DecidedBy::Policy,
-        AllowedBy::Session => DecidedBy::Session,
-        AllowedBy::AutoConfirm => DecidedBy::AutoConfirm,
-    }
 }
 
 /// Shows what a command prints to those who watch the session.

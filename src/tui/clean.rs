@@ -1,5 +1,6 @@
 //! Texts of a journal, made safe for a terminal.
 
+use foldspace::view;
 use unicode_width::UnicodeWidthChar;
 
 /// Columns of a tab.
@@ -34,7 +35,7 @@ pub(crate) fn clean(text: &str, skipped: usize, width: usize) -> String {
                 continue;
             }
             Some(0) if is_mark(c) => continue,
-            Some(wide @ 1..) if !turns(c) => put(&mut column, c, wide),
+            Some(wide @ 1..) if !view::misleads(c) => put(&mut column, c, wide),
             _ => escape(c).chars().for_each(|c| put(&mut column, c, 1)),
         }
         marks = 0;
@@ -58,12 +59,6 @@ pub(crate) fn columns(text: &str) -> usize {
 /// A mark on the letter before it.
 fn is_mark(c: char) -> bool {
     matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}')
-}
-
-/// Characters that turn or break the line, though they take a column in some terminals.
-fn turns(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{61c}' | '\u{feff}')
-        || matches!(c, '\u{ad}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 fn escape(c: char) -> String {

@@ -6,9 +6,11 @@ mod child;
 mod entry;
 mod event;
 mod patch;
+mod question;
 mod rewound;
 mod session;
 mod state;
+mod text;
 
 pub use bisect::{BadChange, BisectDocument, BisectEnds, ProbeDocument, SliceLook, bisected, bisected_by_slice};
 pub use call::{Call, CallDocument, CallOutcome, Calls, call_at, path_of, status_word, whole};
@@ -18,6 +20,8 @@ pub use event::{EventDocument, event};
 pub use patch::{
     ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
 };
+pub use question::{allowed_by_session, question};
 pub use rewound::{PositionRange, RewoundDocument, rewound};
 pub use session::{SessionDocument, listed, session, sessions};
-pub use state::{SliceDocument, StateDocument, slice, slice_named, state};
+pub use state::{SliceDocument, StateDocument, slice, slice_named, state, state_with};
+pub use text::{misleads, visible, visible_lines};

@@ -62,22 +62,36 @@ pub struct SliceDocument {
 pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
     let mut slices = Vec::new();
     for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {
-        slices.push(SliceDocument {
-            slice: known.name,
-            version: known.version,
-            on_rewind: known.on_rewind,
-            json_bytes: slice(state, known.name)?.to_string().len(),
-            digest,
-        });
+        let json_bytes = slice(state, known.name)?.to_string().len();
+        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
+        slices.push(SliceDocument { slice, version, on_rewind, json_bytes, digest });
     }
-    Ok(StateDocument {
+    Ok(document(name, state, slices))
+}
+
+/// The same with one of its slices only, which has that JSON form.
+///
+/// # Errors
+/// As [`state`].
+pub fn state_with(name: &str, state: &State, (wanted, json): (&str, &Value)) -> Result<StateDocument, SliceError> {
+    let all = state.registry().slices().into_iter().zip(state.digests()?);
+    let slices = all.filter(|(known, _)| known.name == wanted).map(|(known, (_, digest))| {
+        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
+        SliceDocument { slice, version, on_rewind, json_bytes: json.to_string().len(), digest }
+    });
+    let slices = slices.collect();
+    Ok(document(name, state, slices))
+}
+
+fn document(name: &str, state: &State, slices: Vec<SliceDocument>) -> StateDocument {
+    StateDocument {
         session: state.session(),
         name: name.to_owned(),
         seq: state.seq(),
         time: (state.seq() > 0).then(|| state.time()),
         unreadable: state.unreadable(),
         slices,
-    })
+    }
 }
 
 /// The name of the slice that somebody means, whatever letters are large; none where there is no such slice.

@@ -19,7 +19,7 @@ const PLACES: [&str; 5] = ["--data", "--dir", "--answers", "--allow-root", "--mo
 const VALUED: [&str; 1] = ["--color"];
 
 /// What may be set where the configuration is printed, and is not where the client starts the server.
-const PASSED_ON: [&str; 9] = [
+const PASSED_ON: [&str; 10] = [
     "CONTAINER_HOST",
     "CONTAINER_SSHKEY",
     "FOLDSPACE_CACHE",
@@ -29,6 +29,8 @@ const PASSED_ON: [&str; 9] = [
     "PODMAN_CONNECTION",
     "PODMAN_IDENTITY",
     "PODMAN_URL",
+    // The user's engine is found by it.
+    "XDG_RUNTIME_DIR",
 ];
 
 /// The clients whose configuration is known.

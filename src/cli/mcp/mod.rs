@@ -6,7 +6,8 @@ use std::collections::BTreeSet;
 
 use clap::ValueEnum;
 use foldspace::{
-    Durability, Hub, HubOptions, Isolation, McpOptions, McpServer, MountSpec, PodmanShellTool, ToolGroup, Tools,
+    Durability, Hub, HubOptions, Isolation, McpOptions, McpServer, MountSpec, NewSession, PodmanShellTool, ToolGroup,
+    Tools,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -87,14 +88,16 @@ fn group(text: &str) -> Result<Groups, String> {
 
 impl Mcp {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+        let mounts = self.mounts.chosen()?;
+        let options = self.offer.options(mounts.specs)?;
+        let tools = offered(&options.groups)?;
+        // What would not start is not printed either.
         if let Some(client) = self.print_config {
             return config::print(client, globals, out);
         }
-        let mounts = self.mounts.chosen()?;
-        let options = self.offer.options(mounts.specs)?;
         let opened = open::writing(globals, Durability::default())?;
         let hub_options = HubOptions {
-            tools: offered(&options.groups)?.into(),
+            tools: tools.into(),
             rules: options.rules.clone(),
             roots: mounts.roots,
             progress: Some(std::sync::Arc::new(output::progress)),
@@ -112,6 +115,9 @@ impl Mcp {
 impl OfferArgs {
     /// What a server is told of it.
     pub(super) fn options(&self, mounts: Vec<MountSpec>) -> Result<McpOptions, Failure> {
+        if let Some(name) = &self.session {
+            NewSession::named(name).check()?;
+        }
         Ok(McpOptions {
             session: self.session.clone(),
             isolation: self.isolation.map(|how| match how {

@@ -9,12 +9,10 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::{Done, Kind, Place, Refused, Request};
-use crate::backends::{ShellCommand, WorkspaceSpec};
-use crate::engine::recorded::Seq;
-use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
-use crate::tools::{Bisection, Predicate, ProbeRecord, bisect, bisect_slices, denied, first_position};
+use super::shorten::Shortened;
+use super::{Done, Kind, Place, Refused, Request, allowing};
+use crate::backends::ShellCommand;
+use crate::tools::{BisectError, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
 use crate::view::{self, BisectDocument};
 
 pub(super) const NAME: &str = "session_bisect";
@@ -29,7 +27,7 @@ pub(super) struct Params {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The command that succeeds at the good position and fails at the bad one: a text for /bin/sh, or a program with its
-    /// arguments. 125 says that it can't tell.
+    /// arguments. 125 says that it can't tell. It is asked about as other commands are, once for all of its runs.
     command: Option<Command>,
     /// In place of a command: a predicate over slices, such as "count(VirtualFileSystem) > 10".
     predicate: Option<String>,
@@ -51,30 +49,33 @@ enum Command {
 pub(super) fn tool() -> Tool {
     let words = "Finds the first change in a session's history after which a command fails, by running it in throw-away \
                  copies of the workspace as it was; or after which a predicate over slices holds. The session is only read.";
-    super::tool::<Params, BisectDocument>(NAME, words, Kind::Runs)
+    super::tool::<Params, Shortened<BisectDocument>>(NAME, words, Kind::Runs)
 }
 
 pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
-    let session = request.session(params.session.as_deref()).await?;
-    let bad = super::position(&session, params.bad.as_ref(), session.head()?)?;
-    match (&params.command, &params.predicate) {
+    let document = match (&params.command, &params.predicate) {
         (Some(command), None) => {
-            let first = first_position(&session)?;
-            let good = super::position(&session, params.good.as_ref(), first)?;
-            by_command(&request, session, shell_command(command, params.timeout_seconds)?, (good, bad)).await
+            allowing::check_offer(&request)?;
+            let command = shell_command(command, params.timeout_seconds)?;
+            by_command(&request, &params, command).await?
         }
-        (None, Some(text)) => {
-            let good = super::position(&session, params.good.as_ref(), 0)?;
-            let predicate = Predicate::parse(text, request.client.hub().sessions().registry())?;
-            super::reading(move || {
-                let found = bisect_slices(&session, &predicate, good, bad)?;
-                let document = view::bisected_by_slice(&session, &predicate, (good, bad), &found)?;
-                Done::new(words(&document), &document)?.fitting("the changes found are too large to be shown")
-            })
-            .await
-        }
-        _ => Err(Refused("give either a command or a predicate".to_owned())),
-    }
+        (None, Some(predicate)) => by_slice(&request, &params, predicate).await?,
+        _ => return Err(Refused("give either a command or a predicate".to_owned())),
+    };
+    Ok(Done::new(words(&document), &document)?.shortened("session_diff shows what changed between two positions"))
+}
+
+async fn by_slice(request: &Request<'_>, params: &Params, text: &str) -> Result<BisectDocument, Refused> {
+    let session = request.session(params.session.as_deref()).await?;
+    let predicate = Predicate::parse(text, request.client.hub().sessions().registry())?;
+    let (good, bad) = (params.good.clone(), params.bad.clone());
+    super::reading(move || {
+        let good = super::position(&session, good.as_ref(), 0)?;
+        let bad = super::position(&session, bad.as_ref(), session.head()?)?;
+        let found = bisect_slices(&session, &predicate, good, bad)?;
+        Ok(view::bisected_by_slice(&session, &predicate, (good, bad), &found)?)
+    })
+    .await
 }
 
 fn shell_command(command: &Command, seconds: Option<f64>) -> Result<ShellCommand, Refused> {
@@ -91,23 +92,26 @@ fn shell_command(command: &Command, seconds: Option<f64>) -> Result<ShellCommand
     Ok(shell)
 }
 
-async fn by_command(
-    request: &Request<'_>,
-    session: Session,
-    command: ShellCommand,
-    (good, bad): (Seq, Seq),
-) -> Result<Done, Refused> {
-    let Some(started) = session.started() else {
-        return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
-    };
-    let mut policy = request.client.options().rules.policy.clone();
-    policy.deny.extend(denied(session.limits()));
-    let spec = WorkspaceSpec::of_session(started)?;
-    let home = request.client.hub().options().home.clone();
-    let bisection = Bisection { session, spec, home, command, policy, good, bad, jobs: 1 };
+async fn by_command(request: &Request<'_>, params: &Params, command: ShellCommand) -> Result<BisectDocument, Refused> {
+    let session = request.session(params.session.as_deref()).await?;
+    let own = request.client.joined(request.context).await?.open.session().clone();
+    let (policy, home) = (request.client.options().rules.policy.clone(), request.client.hub().options().home.clone());
+    let (client, good, bad) = (own.clone(), params.good.clone(), params.bad.clone());
+    let wanted = super::reading(move || {
+        let end = |place: Option<&Place>| place.map(|place| super::position(&session, Some(place), 0)).transpose();
+        let ends = (end(good.as_ref())?, end(bad.as_ref())?);
+        allowing::wanted(&client, session, command, policy, ends, home)
+    });
+    let bisection = allowing::decided(request, &own, wanted.await?).await?;
+    let report = told(request, &bisection).await?;
+    super::reading(move || Ok(view::bisected(&bisection.session, &report)?)).await
+}
+
+/// Searches and tells of each probe, until it is done or taken back.
+async fn told(request: &Request<'_>, bisection: &Bisection) -> Result<BisectReport, Refused> {
     let cancel = request.client.gone.child_token();
     let (seen, records) = mpsc::unbounded_channel();
-    let (search, told) = (search(&bisection, seen, &cancel), tell(request, records));
+    let (search, told) = (search(bisection, seen, &cancel), tell(request, records));
     let mut work = std::pin::pin!(async { tokio::join!(search, told).0 });
     let report = tokio::select! {
         report = &mut work => report?,
@@ -117,15 +121,14 @@ async fn by_command(
             work.await?
         }
     };
-    let document = view::bisected(&bisection.session, &report)?;
-    Done::new(words(&document), &document)?.fitting("the changes found are too large to be shown")
+    Ok(report)
 }
 
 async fn search(
     bisection: &Bisection,
     seen: mpsc::UnboundedSender<String>,
     cancel: &CancellationToken,
-) -> Result<crate::tools::BisectReport, crate::tools::BisectError> {
+) -> Result<BisectReport, BisectError> {
     let note = |record: &ProbeRecord| {
         let words = format!("position {}: exit {}", record.seq, record.exit_code);
         // There are as many as probes: few.

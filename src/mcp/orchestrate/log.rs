@@ -1,16 +1,18 @@
 //! `session_log`: what happened in a session.
 
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
 use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::shorten::Shortened;
 use super::{Done, Kind, Place, RESULT_MAX, Refused, Request};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::view::{self, CallDocument, Calls, EventDocument};
+use crate::view::{self, Call, CallDocument, Calls, EventDocument};
 
 pub(super) const NAME: &str = "session_log";
 
@@ -55,7 +57,7 @@ pub(super) struct LogDocument {
 pub(super) fn tool() -> Tool {
     let words = "Shows what happened in a session, in order: its calls, with who made them, how they ended and what they \
                  changed; or all of its events.";
-    super::tool::<Params, LogDocument>(NAME, words, Kind::Looks)
+    super::tool::<Params, Shortened<LogDocument>>(NAME, words, Kind::Looks)
 }
 
 pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
@@ -75,57 +77,124 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
 fn events(session: &Session, from: Option<Seq>, limit: usize) -> Result<Done, Refused> {
     let head = session.head()?;
     let from = from.unwrap_or_else(|| (head + 1).saturating_sub(limit as u64)).max(1);
-    let (mut found, mut bytes, mut next) = (Vec::new(), 0, None);
-    session.visit(from, &mut |event| {
-        let document = view::event(session, event);
-        bytes += serde_json::to_string(&document).map_or(0, |text| text.len());
-        if found.len() >= limit || (bytes > RESULT_MAX && !found.is_empty()) {
+    let (mut page, mut next) = (Page::new(limit), None);
+    session.visit(from, &mut |event| match page.take(view::event(session, event)) {
+        true => ControlFlow::Continue(()),
+        false => {
             next = Some(event.seq);
-            return ControlFlow::Break(());
+            ControlFlow::Break(())
         }
-        found.push(document);
-        ControlFlow::Continue(())
     })?;
+    let found = page.found;
     let line = |event: &EventDocument| format!("{} {} {} {}\n", event.seq, event.time, event.kind, event.event);
     let text = found.iter().map(line).collect();
     let (name, session) = (session.name().to_owned(), session.id());
-    Done::new(text, &LogDocument { session, name, head, next, calls: None, events: Some(found) })
+    told(text, &LogDocument { session, name, head, next, calls: None, events: Some(found) })
 }
 
 fn calls(session: &Session, from: Option<Seq>, limit: usize) -> Result<Done, Refused> {
     let head = session.head()?;
-    let (mut calls, mut found, mut bytes) = (Calls::default(), std::collections::VecDeque::new(), 0);
-    let (is_last, mut next) = (from.is_none(), None);
-    session.visit(from.unwrap_or(1).max(1), &mut |event| {
+    let may_run = session.lease_holder().is_some();
+    let (found, next) = match from {
+        Some(from) => calls_from(session, from, limit, may_run)?,
+        None => (last_calls(session, limit, may_run)?, None),
+    };
+    let text = found.iter().map(line).collect();
+    let (name, session) = (session.name().to_owned(), session.id());
+    told(text, &LogDocument { session, name, head, next, calls: Some(found), events: None })
+}
+
+fn told(text: String, document: &LogDocument) -> Result<Done, Refused> {
+    Ok(Done::new(text, document)?.shortened("limit gives less at once"))
+}
+
+/// The calls from a position on, and where the first stands that does not fit any more.
+fn calls_from(
+    session: &Session,
+    from: Seq,
+    limit: usize,
+    may_run: bool,
+) -> Result<(Vec<CallDocument>, Option<Seq>), Refused> {
+    let (mut calls, mut page, mut next) = (Calls::default(), Page::new(limit), None);
+    let mut take = |call: Call| {
+        let begun = call.call;
+        let fits = page.take(call.document(may_run));
+        if !fits {
+            next = Some(begun);
+        }
+        fits
+    };
+    let mut has_room = true;
+    session.visit(from.max(1), &mut |event| {
         calls.take(event);
         while let Some(call) = calls.next_ended() {
-            let document = call.document(true);
-            bytes += serde_json::to_string(&document).map_or(0, |text| text.len());
-            found.push_back((document, bytes));
-            if is_last {
-                // Only the last ones are wanted.
-                while found.len() > limit || found.front().is_some_and(|(_, before)| bytes - before > RESULT_MAX) {
-                    found.pop_front();
-                }
-            } else if found.len() >= limit || bytes > RESULT_MAX {
-                next = Some(call.call + 1).filter(|next| *next <= head);
+            has_room = take(call);
+            if !has_room {
                 return ControlFlow::Break(());
             }
         }
         ControlFlow::Continue(())
     })?;
-    if next.is_none() {
-        while let Some(call) = calls.next_begun() {
-            found.push_back((call.document(true), bytes));
+    while has_room && let Some(call) = calls.next_begun() {
+        has_room = take(call);
+    }
+    Ok((page.found, next))
+}
+
+/// The last calls, as many as a page has.
+fn last_calls(session: &Session, limit: usize, may_run: bool) -> Result<Vec<CallDocument>, Refused> {
+    let (mut calls, mut last) = (Calls::default(), VecDeque::new());
+    let mut keep = |call| {
+        if last.len() >= limit {
+            last.pop_front();
         }
-        while found.len() > limit {
-            found.pop_front();
+        last.push_back(call);
+    };
+    session.visit(1, &mut |event| {
+        calls.take(event);
+        while let Some(call) = calls.next_ended() {
+            keep(call);
+        }
+        ControlFlow::Continue(())
+    })?;
+    while let Some(call) = calls.next_begun() {
+        keep(call);
+    }
+    let mut page = Page::new(limit);
+    while let Some(call) = last.pop_back() {
+        if !page.take(call.document(may_run)) {
+            break;
         }
     }
-    let found: Vec<CallDocument> = found.into_iter().map(|(call, _)| call).collect();
-    let text = found.iter().map(line).collect();
-    let (name, session) = (session.name().to_owned(), session.id());
-    Done::new(text, &LogDocument { session, name, head, next, calls: Some(found), events: None })
+    page.found.reverse();
+    Ok(page.found)
+}
+
+/// As many documents as a result has room for, one at least.
+struct Page<D> {
+    found: Vec<D>,
+    bytes: usize,
+    limit: usize,
+}
+
+impl<D: Serialize> Page<D> {
+    fn new(limit: usize) -> Self {
+        Self { found: Vec::new(), bytes: 0, limit }
+    }
+
+    /// Takes one more, if there is room for it.
+    fn take(&mut self, document: D) -> bool {
+        if self.found.len() >= self.limit {
+            return false;
+        }
+        let bytes = serde_json::to_string(&document).map_or(0, |text| text.len());
+        if self.bytes + bytes > RESULT_MAX && !self.found.is_empty() {
+            return false;
+        }
+        self.bytes += bytes;
+        self.found.push(document);
+        true
+    }
 }
 
 fn line(call: &CallDocument) -> String {
@@ -141,4 +210,78 @@ fn line(call: &CallDocument) -> String {
         line.push_str(&format!(": {}", call.message));
     }
     line + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::engine::clock::{StepClock, Timestamp};
+    use crate::engine::commit::CallLink;
+    use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event};
+    use crate::engine::registry::Registry;
+    use crate::engine::sessions::{NewSession, Sessions};
+    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::store::MemoryStore;
+
+    fn record<E: Event>(session: &Session, call: CallLink, event: &E) -> Seq {
+        let mut commit = session.commit().of_call(call);
+        commit.push(event).unwrap();
+        session.record(commit).unwrap().last
+    }
+
+    fn begin(session: &Session, params: serde_json::Value) -> Seq {
+        record(session, CallLink::Opens, &CallStarted { tool: "t".to_owned(), params })
+    }
+
+    fn end(session: &Session, call: Seq) {
+        let (status, result) = (CallStatus::Ok, serde_json::Value::Null);
+        record(session, CallLink::Of(call), &CallFinished { status, result, message: String::new(), micros: 1 });
+    }
+
+    fn session() -> Session {
+        let clock = Arc::new(StepClock::new(Timestamp(1), 1));
+        let store = Arc::new(MemoryStore::default());
+        let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
+        sessions.create(NewSession::named("s")).unwrap()
+    }
+
+    fn page(session: &Session, from: Option<Seq>, limit: usize) -> (Vec<u64>, Option<u64>) {
+        let done = calls(session, from, limit).ok().unwrap();
+        let calls = done.result["calls"].as_array().unwrap();
+        (calls.iter().map(|call| call["call"].as_u64().unwrap()).collect(), done.result["next"].as_u64())
+    }
+
+    #[test]
+    fn every_call_is_on_one_page() {
+        let session = session();
+        let ended = begin(&session, json!({}));
+        end(&session, ended);
+        let running = [begin(&session, json!({})), begin(&session, json!({}))];
+        assert_eq!(page(&session, Some(1), 2), (vec![ended, running[0]], Some(running[1])));
+        assert_eq!(page(&session, Some(running[1]), 2), (vec![running[1]], None));
+        assert_eq!(page(&session, None, 2), (running.to_vec(), None));
+        // One that nobody ends any more holds up none that ended.
+        let later = begin(&session, json!({}));
+        end(&session, later);
+        assert_eq!(page(&session, Some(running[0]), 9), (vec![running[0], running[1], later], None));
+        let status = &calls(&session, Some(running[0]), 1).ok().unwrap().result["calls"][0]["status"];
+        assert_eq!(status, "interrupted", "nobody is there to run it");
+    }
+
+    #[test]
+    fn a_page_has_no_more_than_a_result_may() {
+        let session = session();
+        let large = || json!({ "x": "y".repeat(700_000) });
+        let both = [begin(&session, large()), begin(&session, large())];
+        assert_eq!(page(&session, Some(1), 9), (vec![both[0]], Some(both[1])));
+        assert_eq!(page(&session, None, 9), (vec![both[1]], None));
+        let one = begin(&session, json!({ "x": "y".repeat(3 << 20) }));
+        let done = events(&session, Some(one), 9).ok().unwrap();
+        assert!(done.result.to_string().len() <= RESULT_MAX && done.text.len() <= RESULT_MAX + 200);
+        assert!(done.text.contains("not all is shown (x: 65536 of 3145728 characters)"));
+    }
 }

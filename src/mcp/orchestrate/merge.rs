@@ -4,6 +4,7 @@ use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::shorten::Shortened;
 use super::{Done, Kind, Refused, Request};
 use crate::reducers::MergeChoices;
 use crate::tools::{MergeOutcome, MergeReport};
@@ -32,7 +33,7 @@ pub(super) struct Params {
 pub(super) fn tool() -> Tool {
     let words = "Merges what a clone changed since it began, or since it was merged last, into the session that it comes \
                  from: files by paths, texts by lines. With a conflict nothing is changed, and the conflicts are told.";
-    super::tool::<Params, MergeDocument>(NAME, words, Kind::Changes)
+    super::tool::<Params, Shortened<MergeDocument>>(NAME, words, Kind::Changes)
 }
 
 pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
@@ -51,7 +52,7 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     let document = view::merged(&report, into.session(), params.dry_run);
     let mut done = Done::new(words(&report, into.session().name(), params.dry_run), &document)?;
     done.is_well = report.outcome != MergeOutcome::Conflicted;
-    done.fitting("merge with dry_run shows as much; nothing is lost, session_log has what was merged")
+    Ok(done.shortened("session_diff shows what the child changed, session_log what was merged"))
 }
 
 fn words(report: &MergeReport, into: &str, dry_run: bool) -> String {

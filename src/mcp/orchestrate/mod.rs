@@ -1,11 +1,13 @@
 //! Tools for orchestrators: sessions as a whole, at any position of their history.
 
+mod allowing;
 mod bisect;
 mod clone;
 mod diff;
 mod log;
 mod merge;
 mod rewind;
+mod shorten;
 mod state;
 
 use rmcp::RoleServer;
@@ -48,7 +50,22 @@ impl Done {
         Ok(Self { text, result, is_well: true })
     }
 
-    /// Refuses what is too long; the hint says how to ask for less.
+    /// Cuts what is too long, where something was done that has to be told of; the hint says where to see the rest.
+    fn shortened(mut self, hint: &str) -> Self {
+        let cuts = shorten::to_fit(&mut self.result, RESULT_MAX);
+        let is_cut = self.text.len() > RESULT_MAX;
+        if is_cut {
+            self.text.truncate(self.text.floor_char_boundary(RESULT_MAX));
+            self.text.push('…');
+        }
+        if is_cut || !cuts.is_empty() {
+            let what = if cuts.is_empty() { String::new() } else { format!(" ({})", cuts.join("; ")) };
+            self.text.push_str(&format!("\nnot all is shown{what}: {hint}"));
+        }
+        self
+    }
+
+    /// Refuses what is too long, where nothing is lost by that; the hint says how to ask for less.
     fn fitting(self, hint: &str) -> Result<Self, Refused> {
         let bytes = self.result.to_string().len().max(self.text.len());
         match bytes {

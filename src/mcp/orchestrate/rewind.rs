@@ -4,6 +4,7 @@ use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use super::shorten::Shortened;
 use super::{Done, Kind, Place, Refused, Request};
 use crate::tools::RewindOptions;
 use crate::view::{self, RewoundDocument};
@@ -28,7 +29,7 @@ pub(super) struct Params {
 pub(super) fn tool() -> Tool {
     let words = "Takes a session back to an earlier position, files and state together. Nothing of its history is lost: a \
                  rewind to the position before it undoes it.";
-    super::tool::<Params, RewoundDocument>(NAME, words, Kind::Changes)
+    super::tool::<Params, Shortened<RewoundDocument>>(NAME, words, Kind::Changes)
 }
 
 pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
@@ -45,5 +46,5 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
             format!("session {name} is as it was at {to}, with {count} entries changed; a rewind to {from} undoes that")
         }
     };
-    Done::new(text, &document)?.fitting("the rewind is done; session_diff shows what changed where")
+    Ok(Done::new(text, &document)?.shortened("session_diff shows what changed where"))
 }

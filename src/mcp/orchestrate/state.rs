@@ -54,19 +54,19 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
 }
 
 fn show(session: &Session, state: &State, params: &Params) -> Result<Done, Refused> {
-    let mut document = view::state(session.name(), state)?;
     let Some(wanted) = &params.slice else {
+        let document = view::state(session.name(), state)?;
         let line = |slice: &view::SliceDocument| format!("\n  {} ({} bytes as JSON)", slice.slice, slice.json_bytes);
         let slices: String = document.slices.iter().map(line).collect();
         let text = format!("{} at {}:{slices}", session.name(), state.seq());
         return Done::new(text, &Shown { state: document, value: None });
     };
     let Some(name) = view::slice_named(state, wanted) else {
-        let known: Vec<_> = document.slices.iter().map(|slice| slice.slice).collect();
+        let known: Vec<_> = state.registry().slices().into_iter().map(|slice| slice.name).collect();
         return Err(Refused(format!("there is no slice {}; there are {}", shown(wanted, 80), known.join(", "))));
     };
-    document.slices.retain(|slice| slice.slice == name);
     let slice = view::slice(state, name)?;
+    let document = view::state_with(session.name(), state, (name, &slice))?;
     let pointer = params.pointer.as_deref().unwrap_or_default();
     let Some(value) = slice.pointer(pointer) else {
         return Err(Refused(format!("there is nothing at {} in {name}", shown(pointer, 300))));

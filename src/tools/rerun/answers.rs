@@ -93,6 +93,7 @@ mod tests {
             env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
             stdin: Bytes::from_static(stdin.as_bytes()),
             programs: vec![words[0].to_owned()],
+            copies: None,
         }
     }
 

@@ -115,7 +115,7 @@ fn yes_is_for_once_and_no_is_no() {
     let world = World::new();
     let mut run = world.asked(2, &[]);
     let shown = run.wait_for(QUESTION, 1);
-    assert!(shown.contains("the agent wants to run: make all"), "{shown}");
+    assert!(shown.contains("the agent wants to run, in session asked:\r\n  make all\r\nallow it?"), "{shown}");
     run.type_in("y\n");
     run.wait_for(QUESTION, 2);
     run.type_in("no\n");

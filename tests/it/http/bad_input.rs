@@ -8,8 +8,9 @@ use tokio::net::UnixStream;
 use super::{Answer, LONG, Served};
 
 /// What a request must not come to.
-fn check(answer: &Answer, what: &str) {
+fn check(answer: &Answer, kind: &str, what: &str) {
     assert!((400..500).contains(&answer.status), "{what}: {answer:?}");
+    assert_eq!(answer.json()["kind"], kind, "{what}: {answer:?}");
     assert_eq!(answer.header("content-type"), "application/problem+json", "{what}");
     let problem = answer.json();
     assert_eq!(problem["status"], answer.status, "{what}");
@@ -22,98 +23,112 @@ fn check(answer: &Answer, what: &str) {
 async fn wrong_values_are_refused() {
     let served = Served::begin().await;
     served.session("demo").await;
+    served.write("demo", "a.txt").await;
+    served.write("demo", "b.txt").await;
+    // All of it is right but for that field.
+    let broken = |field: &str, value: Value| {
+        let mut body = json!({ "command": "test ! -e b.txt", "auto_confirm": true });
+        body[field] = value;
+        body
+    };
     let long = "x".repeat(5000);
-    let bodies: &[(&str, Value)] = &[
-        ("", json!({ "name": "../x" })),
-        ("", json!({ "name": "" })),
-        ("", json!({ "name": long })),
-        ("", json!({ "name": 7 })),
-        ("", json!({ "nmae": "x" })),
-        ("", json!({ "backend": "other" })),
-        ("", json!({ "backend": "host", "options": { "directroy": "/" } })),
-        ("", json!({ "backend": "podman", "options": { "cpus": -1 } })),
-        ("", json!({ "backend": "podman", "options": [] })),
-        ("", json!({ "mounts": [{ "host_path": "/nowhere-at-all" }] })),
-        ("", json!({ "mounts": [{ "host_path": "/", "mount_path": "../x" }] })),
-        ("", json!([])),
-        ("", json!(null)),
-        ("/demo/calls", json!({})),
-        ("/demo/calls", json!({ "tool": 1 })),
-        ("/demo/calls", json!({ "tool": "ls", "params": [] })),
-        ("/demo/calls", json!({ "tool": "ls", "params": null })),
-        ("/demo/calls", json!({ "tool": "ls", "agent": long })),
-        ("/demo/calls", json!({ "tool": "ls", "timeout_seconds": 0 })),
-        ("/demo/calls", json!({ "tool": "ls", "timeout_seconds": -1e300 })),
-        ("/demo/calls", json!({ "tool": "ls", "timeout_seconds": 1e300 })),
-        ("/demo/calls", json!({ "tool": "ls", "extra": true })),
-        ("/none/calls", json!({ "tool": "ls" })),
-        ("/%00/calls", json!({ "tool": "ls" })),
-        ("/demo/calls/0/answer", json!({ "answer": "once" })),
-        ("/demo/calls/x/answer", json!({ "answer": "once" })),
-        ("/demo/children", json!({ "limits": { "cals": 1 } })),
-        ("/demo/children", json!({ "at": -1 })),
-        ("/demo/children", json!({ "at": 1e30 })),
-        ("/demo/children", json!({ "name": "a/b" })),
-        ("/demo/merge", json!({ "child": "none" })),
-        ("/demo/merge", json!({ "child": "demo", "ours": ["a"], "theirs": ["a"] })),
-        ("/demo/merge", json!({ "child": "demo", "ours": ["a/../b"] })),
-        ("/demo/rewind", json!({ "to": 18_446_744_073_709_551_615_u64 })),
-        ("/demo/rewind", json!({ "to": "1" })),
-        ("/demo/bisect", json!({})),
-        ("/demo/bisect", json!({ "slice": "x", "command": "y" })),
-        ("/demo/bisect", json!({ "slice": "(((" })),
-        ("/demo/bisect", json!({ "slice": "Usage.calls > 0", "good": 9, "bad": 1 })),
-        ("/demo/bisect", json!({ "command": "true", "jobs": 0 })),
-        ("/demo/bisect", json!({ "command": "true", "timeout_seconds": 1e300 })),
-        ("/demo/bisect", json!({ "command": "" })),
+    let bodies: &[(&str, &str, Value)] = &[
+        ("unusable", "", json!({ "name": "../x" })),
+        ("unusable", "", json!({ "name": "" })),
+        ("unusable", "", json!({ "name": long })),
+        ("unusable", "", json!({ "name": 7 })),
+        ("unusable", "", json!({ "nmae": "x" })),
+        ("unusable", "", json!({ "backend": "other" })),
+        ("unusable", "", json!({ "backend": "host", "options": { "directroy": "/" } })),
+        ("unusable", "", json!({ "backend": "podman", "options": { "cpus": -1 } })),
+        ("unusable", "", json!({ "backend": "podman", "options": [] })),
+        ("unusable", "", json!({ "mounts": [{ "host_path": "/nowhere-at-all" }] })),
+        ("unusable", "", json!({ "mounts": [{ "host_path": "/", "mount_path": "../x" }] })),
+        ("bad_request", "", json!([])),
+        ("bad_request", "", json!(null)),
+        ("unusable", "/demo/calls", json!({})),
+        ("unusable", "/demo/calls", json!({ "tool": 1 })),
+        ("unusable", "/demo/calls", json!({ "tool": "ls", "params": [] })),
+        ("unusable", "/demo/calls", json!({ "tool": "ls", "params": null })),
+        ("unusable", "/demo/calls", json!({ "tool": "ls", "agent": long })),
+        ("unusable", "/demo/calls", json!({ "tool": "ls", "timeout_seconds": 0 })),
+        ("unusable", "/demo/calls", json!({ "tool": "ls", "timeout_seconds": -1e300 })),
+        ("unusable", "/demo/calls", json!({ "tool": "ls", "timeout_seconds": 1e300 })),
+        ("unusable", "/demo/calls", json!({ "tool": "ls", "extra": true })),
+        ("not_found", "/none/calls", json!({ "tool": "ls" })),
+        ("not_found", "/%00/calls", json!({ "tool": "ls" })),
+        ("not_found", "/demo/calls/0/answer", json!({ "answer": "once" })),
+        ("bad_request", "/demo/calls/x/answer", json!({ "answer": "once" })),
+        ("unusable", "/demo/children", json!({ "limits": { "cals": 1 } })),
+        ("unusable", "/demo/children", json!({ "at": -1 })),
+        ("unusable", "/demo/children", json!({ "at": 1e30 })),
+        ("unusable", "/demo/children", json!({ "name": "a/b" })),
+        ("not_found", "/demo/merge", json!({ "child": "none" })),
+        ("unusable", "/demo/merge", json!({ "child": "demo", "ours": ["a"], "theirs": ["a"] })),
+        ("unusable", "/demo/merge", json!({ "child": "demo", "ours": ["a/../b"] })),
+        ("not_found", "/demo/rewind", json!({ "to": 18_446_744_073_709_551_615_u64 })),
+        ("unusable", "/demo/rewind", json!({ "to": "1" })),
+        ("unusable", "/demo/bisect", json!({})),
+        ("unusable", "/demo/bisect", json!({ "slice": "x", "command": "y" })),
+        ("unusable", "/demo/bisect", json!({ "slice": "(((" })),
+        ("unusable", "/demo/bisect", json!({ "slice": "Usage.calls > 0", "good": 9, "bad": 1 })),
+        ("unusable", "/demo/bisect", broken("jobs", json!(0))),
+        ("unusable", "/demo/bisect", broken("timeout_seconds", json!(1e300))),
+        ("unusable", "/demo/bisect", broken("timeout_seconds", json!(-5))),
+        ("unusable", "/demo/bisect", broken("timeout_seconds", json!(0.01))),
+        ("unusable", "/demo/bisect", broken("timeout_seconds", json!(601))),
+        ("unusable", "/demo/bisect", json!({ "command": "" })),
     ];
-    for (path, body) in bodies {
-        check(&served.ask("POST", &format!("/v1/sessions{path}"), Some(body)).await, &format!("{path} {body}"));
+    let events = async || served.ask("GET", "/v1/sessions/demo", None).await.json()["events"].clone();
+    let before = events().await;
+    for (kind, path, body) in bodies {
+        check(&served.ask("POST", &format!("/v1/sessions{path}"), Some(body)).await, kind, &format!("{path} {body}"));
     }
     assert_eq!(served.ask("GET", "/v1/sessions", None).await.json().as_array().unwrap().len(), 1, "nothing came of it");
-    assert_eq!(served.ask("GET", "/v1/sessions/demo", None).await.json()["events"], 1, "nothing was recorded");
+    assert_eq!(events().await, before, "nothing was recorded");
+    let right = served.ask("POST", "/v1/sessions/demo/bisect", Some(&broken("jobs", json!(1)))).await;
+    assert_eq!((right.status, &right.json()["good"]), (200, &json!(3)), "{right:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_places_are_refused() {
     let served = Served::begin().await;
     served.session("demo").await;
-    for path in [
-        "/",
-        "/v1",
-        "/v2/sessions",
-        "/v1/sessions/",
-        "/v1/sessions/none",
-        "/v1/sessions/demo/none",
-        "/v1/sessions/demo/state?at=-1",
-        "/v1/sessions/demo/state?at=99",
-        "/v1/sessions/demo/state?at=1&at=2",
-        "/v1/sessions/demo/state?when=now",
-        "/v1/sessions/demo/state/%FF",
-        "/v1/sessions/demo/state/none",
-        "/v1/sessions/demo/files?below=a",
-        "/v1/sessions/demo/files?recursive=maybe",
-        "/v1/sessions/demo/files/../../etc/passwd",
-        "/v1/sessions/demo/files/%2e%2e/x",
-        "/v1/sessions/demo/files/a%00b",
-        "/v1/sessions/demo/files/%ff%fe",
-        "/v1/sessions/demo/files/none",
-        "/v1/sessions/demo/diff?from=5&to=2",
-        "/v1/sessions/demo/diff?to=99",
-        "/v1/sessions/demo/events?limit=0",
-        "/v1/sessions/demo/events?limit=100000",
-        "/v1/sessions/demo/events?from=99999999999999999999999",
-        "/v1/sessions/demo/calls",
-        "/v1/sessions/demo/calls/-1",
-        "/v1/sessions/demo/calls/1",
+    for (kind, path) in [
+        ("no_route", "/"),
+        ("no_route", "/v1"),
+        ("no_route", "/v2/sessions"),
+        ("no_route", "/v1/sessions/"),
+        ("not_found", "/v1/sessions/none"),
+        ("no_route", "/v1/sessions/demo/none"),
+        ("bad_request", "/v1/sessions/demo/state?at=-1"),
+        ("not_found", "/v1/sessions/demo/state?at=99"),
+        ("bad_request", "/v1/sessions/demo/state?at=1&at=2"),
+        ("bad_request", "/v1/sessions/demo/state?when=now"),
+        ("bad_request", "/v1/sessions/demo/state/%FF"),
+        ("not_found", "/v1/sessions/demo/state/none"),
+        ("not_found", "/v1/sessions/demo/files?below=a"),
+        ("bad_request", "/v1/sessions/demo/files?recursive=maybe"),
+        ("unusable", "/v1/sessions/demo/files/../../etc/passwd"),
+        ("unusable", "/v1/sessions/demo/files/%2e%2e/x"),
+        ("unusable", "/v1/sessions/demo/files/a%00b"),
+        ("bad_request", "/v1/sessions/demo/files/%ff%fe"),
+        ("not_found", "/v1/sessions/demo/files/none"),
+        ("not_found", "/v1/sessions/demo/diff?to=99"),
+        ("unusable", "/v1/sessions/demo/events?limit=0"),
+        ("unusable", "/v1/sessions/demo/events?limit=100000"),
+        ("bad_request", "/v1/sessions/demo/events?from=99999999999999999999999"),
+        ("method", "/v1/sessions/demo/calls"),
+        ("bad_request", "/v1/sessions/demo/calls/-1"),
+        ("not_found", "/v1/sessions/demo/calls/1"),
     ] {
-        check(&served.ask("GET", path, None).await, path);
+        check(&served.ask("GET", path, None).await, kind, path);
     }
     for (method, path) in
         [("PUT", "/v1/sessions"), ("TRACE", "/healthz"), ("ODD", "/v1/tools"), ("PATCH", "/v1/sessions/demo")]
     {
         let refused = served.ask(method, path, None).await;
-        check(&refused, path);
+        check(&refused, "method", path);
         assert_eq!(refused.status, 405, "{method} {path}");
         assert!(!refused.header("allow").is_empty(), "{method} {path}: {refused:?}");
     }
@@ -142,7 +157,11 @@ async fn what_is_no_json_is_refused() {
         b"{\"tool\":\"ls\",}",
     ];
     for body in bodies {
-        check(&post(body, "application/json").await, &String::from_utf8_lossy(&body[..body.len().min(40)]));
+        check(
+            &post(body, "application/json").await,
+            "bad_request",
+            &String::from_utf8_lossy(&body[..body.len().min(40)]),
+        );
     }
     assert_eq!(post(b"{\"tool\": \"ls\"}", "text/plain").await.status, 415);
     let large = [b"{\"tool\": \"".to_vec(), vec![b'x'; 5 << 20], b"\"}".to_vec()].concat();

@@ -57,6 +57,9 @@ async fn states_and_files_are_given_at_any_position() {
     let diff = get(format!("/diff?from={first}")).await.json();
     let changed: Vec<_> = diff["changes"].as_array().unwrap().iter().map(|change| &change["path"]).collect();
     assert_eq!(changed, ["dir", "dir/b c.txt"]);
+    let back = get(format!("/diff?from={}&to={first}", first + 3)).await.json();
+    let words = back["changes"].as_array().unwrap().iter().map(|change| [&change["path"], &change["change"]]);
+    assert_eq!(words.collect::<Vec<_>>(), [["dir", "removed"], ["dir/b c.txt", "removed"]], "what leads back");
     let call = get(format!("/calls/{}", first - 2)).await.json();
     assert_eq!((&call["tool"], &call["result"]["size"]), (&json!("write_file"), &json!(4)));
     assert_eq!(get("/calls/1".into()).await.status, 404);
@@ -96,6 +99,20 @@ async fn children_begin_and_are_merged_and_a_session_goes_back() {
     assert_eq!(found["bad"][0]["call"]["kind"], "CallStarted");
     let verified = served.ask("POST", "/v1/sessions/demo/verify", None).await.json();
     assert_eq!(verified["differences"], json!([]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_session_denies_is_denied_in_its_copies() {
+    let served = Served::begin().await;
+    served.session("demo").await;
+    served.write("demo", "a.txt").await;
+    served.write("demo", "b.txt").await;
+    let post = async |path: &str, body: Value| served.ask("POST", &format!("/v1/sessions/{path}"), Some(&body)).await;
+    assert_eq!(post("demo/children", json!({ "name": "c", "limits": { "deny": ["uname"] } })).await.status, 201);
+    let body = json!({ "command": "uname; test ! -e b.txt", "auto_confirm": true });
+    let refused = post("c/bisect", body.clone()).await;
+    assert_eq!((refused.status, &refused.json()["kind"]), (409, &json!("refused")), "{refused:?}");
+    assert_eq!(post("demo/bisect", body).await.status, 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,7 +29,7 @@ fn a_person_allows_once_or_for_the_session() {
     let mut client = asking(&world);
     let (id, question) = begin(&mut client, "touch one");
     let text = question["params"]["message"].as_str().unwrap();
-    assert_eq!(text, "Test Client wants to run, in session s:\ntouch one");
+    assert_eq!(text, "Test Client wants to run, in session s:\n  touch one");
     let choices = &question["params"]["requestedSchema"]["properties"]["answer"]["oneOf"];
     let choices: Vec<_> = choices.as_array().unwrap().iter().map(|choice| choice["const"].clone()).collect();
     assert_eq!(choices, ["once", "session", "deny"]);
@@ -72,6 +72,25 @@ fn whatever_else_is_said_is_no() {
 }
 
 #[test]
+fn a_person_sees_all_of_a_command() {
+    let world = World::new();
+    let mut client = asking(&world);
+    let command = format!("touch one {}\nwith HOME=/x\u{61c}\ntouch last", "x".repeat(3990));
+    let (id, question) = begin(&mut client, &command);
+    let text = question["params"]["message"].as_str().unwrap();
+    assert!(text.ends_with("x\n  with HOME=/x\\u{61c}\n  touch last"), "{}", &text[4000..]);
+    client.say(&json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } }));
+    client.answer(id);
+    let stdin = format!("first{}last", "x".repeat(40_000));
+    let params = json!({ "name": "shell_execute", "arguments": { "command": "touch one", "stdin": stdin } });
+    client.request("tools/call", params);
+    let question = client.wait_for(|message| message["method"] == "elicitation/create");
+    let text = question["params"]["message"].as_str().unwrap();
+    assert!(text.contains("38009 of its 40009 characters, in the middle, are not shown"), "{text}");
+    assert!(text.contains("\n  firstx") && text.ends_with("xlast"), "{text}");
+}
+
+#[test]
 fn a_question_can_be_taken_back() {
     let world = World::new();
     let mut client = asking(&world);
@@ -100,7 +119,7 @@ fn who_can_not_be_asked_is_told_how_to_allow() {
 }
 
 /// What a request of the newest version brings with it.
-fn modern(extra: Value) -> Value {
+pub(super) fn modern(extra: Value) -> Value {
     let mut params = extra;
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",

@@ -2,6 +2,7 @@
 
 mod asking;
 mod bad_input;
+mod bisecting;
 mod config;
 mod life;
 mod live;

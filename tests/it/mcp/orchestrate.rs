@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{Client, World, write};
 
 /// A client with a session of two files, whose first call is at 2.
-fn with_history(world: &World) -> Client {
+pub(super) fn with_history(world: &World) -> Client {
     let mut client = world.on_host(&["--tools", "all", "--session", "s", "--allow", "grep"]);
     client.done("write_file", write("a.txt", "one\n"));
     client.done("write_file", write("b.txt", "two\n"));
@@ -95,23 +95,6 @@ fn a_session_goes_back_and_forth() {
     client.done("session_rewind", json!({ "to": rewound["from"] }));
     assert_eq!(client.done("read_file", json!({ "file_path": "a.txt" }))["content"], "eins\n");
     assert!(client.failed("session_rewind", json!({ "to": 9999 })).contains("9999"));
-}
-
-#[test]
-fn the_change_that_broke_something_is_found() {
-    let world = World::new();
-    let mut client = with_history(&world);
-    let params = json!({ "command": "grep -q one a.txt", "good": 4 });
-    let request = json!({ "name": "session_bisect", "arguments": params, "_meta": { "progressToken": "b" } });
-    let id = client.request("tools/call", request);
-    let found = client.answer(id)["result"].clone();
-    assert_eq!(found["structuredContent"]["bad"][0]["call"]["event"]["tool"], "edit_file", "{found}");
-    let probes = client.aside.iter().filter(|message| message["method"] == "notifications/progress").count();
-    assert!(probes >= 2, "the ends at least");
-    let by_slice = client.done("session_bisect", json!({ "predicate": "count(VirtualFileSystem) >= 2" }));
-    assert_eq!(by_slice["bad"][0]["call"]["event"]["params"]["file_path"], "b.txt");
-    assert!(client.failed("session_bisect", json!({ "command": "cargo test" })).contains("not allowed"));
-    assert!(client.failed("session_bisect", json!({})).contains("either a command or a predicate"));
 }
 
 #[test]

@@ -1,0 +1,136 @@
+//! Whether the command of a bisection may run. It runs where nothing is recorded, in copies of any session: so what holds
+//! the client's own commands back has to hold it back, too.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::{Refused, Request};
+use crate::backends::{ShellCommand, ShellError, WorkspaceSpec};
+use crate::engine::event::{CommandDecided, PolicyDecision};
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+use crate::mcp::asking::{AsksAtOnce, can_ask};
+use crate::mcp::calls::comes_back;
+use crate::mcp::offer;
+use crate::reducers::Allowances;
+use crate::tools::{Bisection, CommandPolicy, CommandQuestion, Decided, ShellRules, denied, limits_of};
+
+/// The tool by which a client runs commands of its own.
+const SHELL: &str = "shell_execute";
+/// How to have a command run that nobody said yes to.
+const HOW: &str = "the server's --allow PROGRAM lets such a command run unasked, --yes every one";
+
+/// A bisection whose command is to be decided about.
+pub(super) struct Wanted {
+    bisection: Bisection,
+    /// At how many positions it may have to run.
+    positions: usize,
+    /// What the client's own session has been allowed, if it is that which is bisected.
+    allowed: BTreeSet<String>,
+}
+
+/// Whether the client may run commands at all.
+pub(super) fn check_offer(request: &Request<'_>) -> Result<(), Refused> {
+    match offer::has(request.client, SHELL) {
+        true => Ok(()),
+        false => Err(Refused("commands are not offered here, so none can be bisected by; give a predicate".to_owned())),
+    }
+}
+
+/// Makes a bisection ready, for a client that works in `own`. It reads histories.
+pub(super) fn wanted(
+    own: &Session,
+    session: Session,
+    command: ShellCommand,
+    mut policy: CommandPolicy,
+    ends: (Option<Seq>, Option<Seq>),
+    home: std::path::PathBuf,
+) -> Result<Wanted, Refused> {
+    let limits = limits_of(own)?;
+    if limits.tools.as_ref().is_some_and(|tools| !tools.contains(SHELL)) {
+        return Err(Refused(format!("session {} may not use {SHELL}, so not bisect by a command either", own.name())));
+    }
+    policy.deny.extend(denied(&limits));
+    let bisection = Bisection::of_session(session, command, policy, ends, home, 1)?;
+    let started = own.started().ok_or_else(|| SessionError::Unreadable { name: own.name().to_owned() })?;
+    check_place(&WorkspaceSpec::of_session(started)?, &bisection)?;
+    let is_own = own.id() == bisection.session.id();
+    let state = own.state()?;
+    let allowed = state.slice::<Allowances>().filter(|_| is_own).map(|known| known.programs.clone());
+    Ok(Wanted { positions: bisection.positions()?, allowed: allowed.unwrap_or_default(), bisection })
+}
+
+/// Refuses copies that hold commands back less than the client's own workspace does.
+fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), Refused> {
+    let has_network = |spec: &WorkspaceSpec| matches!(spec, WorkspaceSpec::Podman(options) if options.network);
+    let why = match (own, &bisection.spec) {
+        (_, WorkspaceSpec::Memory) => "is in memory, where no command can be run; give a predicate",
+        (WorkspaceSpec::Host(_), _) => return Ok(()),
+        (_, WorkspaceSpec::Host(_)) => "works on the machine itself, and this client's own commands do not",
+        (own, copies) if has_network(copies) && !has_network(own) => {
+            "reaches the network, and this client's own commands do not"
+        }
+        _ => return Ok(()),
+    };
+    Err(Refused(format!("session {} {why}", bisection.session.name())))
+}
+
+/// Asks the policy, and where that does not know the person, once for all runs. What is decided is recorded in the client's
+/// own session.
+pub(super) async fn decided(request: &Request<'_>, own: &Session, wanted: Wanted) -> Result<Bisection, Refused> {
+    let Wanted { bisection, positions, allowed } = wanted;
+    let decision = bisection.policy.check(&bisection.command, &allowed);
+    let question = |programs| CommandQuestion {
+        session: bisection.session.name().to_owned(),
+        call: 0,
+        agent: own.agent().to_string(),
+        command: bisection.command.command.clone(),
+        env: bisection.command.env.clone(),
+        stdin: bisection.command.stdin.clone(),
+        programs,
+        copies: Some(positions),
+    };
+    let rules = rules(request);
+    let decided = tokio::select! {
+        decided = Decided::of(decision, &rules, question) => decided,
+        () = request.context.ct.cancelled() => return Err(Refused("it was taken back".to_owned())),
+        () = request.client.gone.cancelled() => return Err(Refused("the client is gone".to_owned())),
+    };
+    let Decided { decision, by, reason, .. } = decided;
+    let why = if decision == PolicyDecision::Allow { String::new() } else { format!(": {reason}") };
+    let event = CommandDecided {
+        command: bisection.command.command.clone(),
+        env: bisection.command.env.clone(),
+        stdin: None,
+        code: None,
+        decision,
+        by,
+        reason: format!("to bisect session {}{why}", bisection.session.name()),
+    };
+    let own = own.clone();
+    super::reading(move || {
+        let mut commit = own.commit();
+        commit.push(&event)?;
+        Ok(own.record(commit)?)
+    })
+    .await?;
+    match decision {
+        PolicyDecision::Allow => Ok(bisection.allowed()),
+        PolicyDecision::Deny => Err(Refused(format!("{}; {HOW}", ShellError::Blocked(reason)))),
+    }
+}
+
+/// The server's rules, with who can be asked by this client.
+fn rules(request: &Request<'_>) -> ShellRules {
+    let rules = request.client.options().rules.clone();
+    match (can_ask(request.context), comes_back(request.context)) {
+        (false, _) => rules,
+        (true, false) => ShellRules { asker: Some(Arc::new(AsksAtOnce(request.context.peer.clone()))), ..rules },
+        // A call waits for who comes back with the answer; this is none.
+        (true, true) => {
+            let advice = "in this version of the protocol nobody can be asked about a bisection";
+            ShellRules { asker: None, advice: Some(advice.into()), ..rules }
+        }
+    }
+}

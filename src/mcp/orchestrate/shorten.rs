@@ -1,0 +1,92 @@
+//! Results that are cut: what they tell of has happened, so that it has to be told, however long it is.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+
+/// Entries of lists and characters of texts that are left, from one try to the next. What is shorter than the last is
+/// never cut: positions, digests, names.
+const TRIES: [(usize, usize); 4] = [(10_000, 1 << 16), (1000, 8192), (100, 1024), (20, 200)];
+/// Fields that are named.
+const NAMED: usize = 20;
+
+/// A document of which some may be left out.
+#[derive(Debug, Serialize, JsonSchema)]
+pub(super) struct Shortened<D> {
+    #[serde(flatten)]
+    document: D,
+    /// What is cut, since a result would be too long: names of fields, with how much of them is left. Left out where
+    /// nothing is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shortened: Option<Vec<String>>,
+}
+
+/// How much is left of how much, by the names of fields; of several of one name the longest counts.
+type Cuts = BTreeMap<String, (usize, usize, &'static str)>;
+
+/// Cuts lists and texts until all has at most so many bytes; tells what was cut.
+pub(super) fn to_fit(document: &mut Value, max: usize) -> Vec<String> {
+    let mut cuts = Cuts::new();
+    for limits in TRIES {
+        if document.to_string().len() <= max {
+            break;
+        }
+        cut(document, "", limits, &mut cuts);
+    }
+    let told = cuts.into_iter().take(NAMED);
+    let told: Vec<String> = told.map(|(name, (left, of, what))| format!("{name}: {left} of {of} {what}")).collect();
+    if let (false, Some(fields)) = (told.is_empty(), document.as_object_mut()) {
+        fields.insert("shortened".to_owned(), told.clone().into());
+    }
+    told
+}
+
+fn cut(value: &mut Value, name: &str, (entries, chars): (usize, usize), cuts: &mut Cuts) {
+    let mut note = |left: usize, of: usize, what| {
+        let known = cuts.entry(name.to_owned()).or_insert((left, of, what));
+        *known = (left, of.max(known.1), what);
+    };
+    match value {
+        Value::Array(list) => {
+            if list.len() > entries {
+                note(entries, list.len(), "entries");
+                list.truncate(entries);
+            }
+            list.iter_mut().for_each(|one| cut(one, name, (entries, chars), cuts));
+        }
+        Value::String(text) => {
+            if let Some((end, _)) = text.char_indices().nth(chars) {
+                note(chars, text.chars().count(), "characters");
+                text.truncate(end);
+                text.push('…');
+            }
+        }
+        Value::Object(fields) => fields.iter_mut().for_each(|(name, field)| cut(field, name, (entries, chars), cuts)),
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn it_is_cut_until_it_fits() {
+        let small = json!({ "first_bad": 7, "bad": [{ "patch": "x".repeat(500) }] });
+        let mut same = small.clone();
+        assert_eq!(to_fit(&mut same, 1 << 20), [""; 0]);
+        assert_eq!(same, small);
+        let many: Vec<_> = (0..50_000).map(|n| json!({ "path": format!("some/file/{n}") })).collect();
+        let mut large = json!({ "first_bad": 7, "bad": [{ "patch": "é".repeat(2 << 20), "changes": many }] });
+        let told = to_fit(&mut large, 1 << 20);
+        assert_eq!(told, ["changes: 10000 of 50000 entries", "patch: 65536 of 2097152 characters"]);
+        assert!(large.to_string().len() <= 1 << 20);
+        assert_eq!((&large["first_bad"], &large["shortened"]), (&json!(7), &json!(told)));
+        let told = to_fit(&mut large, 10_000);
+        assert!(large.to_string().len() <= 10_000 + 500, "but for what tells of it: {told:?}");
+    }
+}

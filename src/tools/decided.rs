@@ -1,0 +1,64 @@
+//! What is decided about a command: by the policy, or by whoever is asked where that does not know.
+
+use super::asking::{Answer, CommandQuestion};
+use super::machine::ShellRules;
+use super::policy::{AllowedBy, Decision};
+use super::words;
+use crate::engine::event::{DecidedBy, PolicyDecision};
+
+/// Whether a command may run, and who says so.
+pub(crate) struct Decided {
+    pub(crate) decision: PolicyDecision,
+    pub(crate) by: DecidedBy,
+    /// Why; empty where nothing more is to be said.
+    pub(crate) reason: String,
+    /// What is allowed for the rest of the session from now on.
+    pub(crate) programs: Vec<String>,
+}
+
+impl Decided {
+    fn new(decision: PolicyDecision, by: DecidedBy, reason: String) -> Self {
+        Self { decision, by, reason, programs: Vec::new() }
+    }
+
+    /// Takes what the policy says; where it would ask, asks.
+    pub(crate) async fn of(
+        decision: Decision,
+        rules: &ShellRules,
+        question: impl FnOnce(Vec<String>) -> CommandQuestion + Send,
+    ) -> Self {
+        let programs = match decision {
+            Decision::Allow { because } => return Self::new(PolicyDecision::Allow, by(because), String::new()),
+            Decision::Deny { reason } => return Self::new(PolicyDecision::Deny, DecidedBy::Policy, reason),
+            Decision::Ask { programs } => programs,
+        };
+        let Some(asker) = &rules.asker else {
+            let reason = nobody(&programs, rules.advice.as_deref());
+            return Self::new(PolicyDecision::Deny, DecidedBy::Nobody, reason);
+        };
+        match asker.ask(question(programs.clone())).await {
+            Answer::Once => Self::new(PolicyDecision::Allow, DecidedBy::Answer, String::new()),
+            Answer::Session => {
+                let reason = "for the session".to_owned();
+                Self { programs, ..Self::new(PolicyDecision::Allow, DecidedBy::Answer, reason) }
+            }
+            Answer::Refuse(why) => Self::new(PolicyDecision::Deny, DecidedBy::Answer, why),
+        }
+    }
+}
+
+/// Why a command is refused that somebody would have to be asked about.
+pub(crate) fn nobody(programs: &[String], advice: Option<&str>) -> String {
+    let names = words::any_of(programs);
+    let advice =
+        advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");
+    format!("nothing allows {names}, and there is nobody to ask; {advice}")
+}
+
+fn by(because: AllowedBy) -> DecidedBy {
+    match because {
+        AllowedBy::Harmless | AllowedBy::List => DecidedBy::Policy,
+        AllowedBy::Session => DecidedBy::Session,
+        AllowedBy::AutoConfirm => DecidedBy::AutoConfirm,
+    }
+}
