@@ -57,6 +57,12 @@ impl Desk {
         &self.hub
     }
 
+    /// Takes nothing on any more, and takes back what is under way.
+    pub(super) async fn take_back(&self) {
+        self.hub.end();
+        end_calls(&self.hub).await;
+    }
+
     /// Takes nothing on any more, lets end what other processes have under way here, and closes the workspaces. A
     /// signal takes their calls back.
     pub(super) async fn close(&self) {
@@ -68,7 +74,7 @@ impl Desk {
             let mut signals = Signals::listen();
             tokio::select! {
                 () = self.hub.calls_ended() => {}
-                _ = signals.next() => end_calls(&self.hub).await,
+                _ = signals.next() => self.take_back().await,
             }
         }
         self.hub.close().await;

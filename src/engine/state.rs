@@ -81,6 +81,12 @@ impl State {
         types.iter().zip(self.encode()?).map(|(known, slice)| Ok((known.name(), slice.digest()))).collect()
     }
 
+    /// The digest of the slice of that name, in whatever case; none when there is no such slice, or it has no encoding.
+    pub(crate) fn digest(&self, name: &str) -> Option<Digest> {
+        let encoded = self.encode_some(|known| known.name().eq_ignore_ascii_case(name)).ok()?;
+        encoded.first().map(EncodedSlice::digest)
+    }
+
     /// Every slice as a snapshot keeps it, in the registry's order.
     pub(crate) fn encode(&self) -> Result<Vec<EncodedSlice>, SliceError> {
         self.encode_some(|_| true)

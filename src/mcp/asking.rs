@@ -10,6 +10,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RequestHandle};
 use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
 
 use super::names::shown;
 use crate::tools::{Answer, Asker, Asking, CommandQuestion};
@@ -25,18 +26,27 @@ pub(super) struct Question {
 }
 
 /// Hands questions to who speaks with the client.
-pub(super) struct AsksClient(pub(super) mpsc::Sender<Question>);
+pub(super) struct AsksClient {
+    pub(super) to_client: mpsc::Sender<Question>,
+    /// The call is taken back.
+    pub(super) cancelled: CancellationToken,
+}
 
 impl Asker for AsksClient {
     fn ask(&self, question: CommandQuestion) -> Asking {
-        let to_client = self.0.clone();
+        let (to_client, cancelled) = (self.to_client.clone(), self.cancelled.clone());
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
             let unasked = || Answer::Refuse("the client that was to be asked is gone".to_owned());
             if to_client.send(Question { question, reply }).await.is_err() {
                 return unasked();
             }
-            answer.await.unwrap_or_else(|_| unasked())
+            match answer.await {
+                Ok(answer) => answer,
+                // Such a call is interrupted, not refused.
+                Err(_) if cancelled.is_cancelled() => std::future::pending().await,
+                Err(_) => unasked(),
+            }
         })
     }
 }

@@ -17,11 +17,11 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use super::ToolGroup;
 use super::asking::{AsksClient, Question, can_ask};
 use super::client::{Client, Joined};
-use super::parked::Waiting;
+use super::parked::{PARKED_MAX, Waiting};
 use super::progress::Progress;
 use crate::engine::recorded::Seq;
 use crate::hub::{HubError, OpenSession};
-use crate::tools::{ShellRules, ToolCall, ToolOutcome};
+use crate::tools::{Answer, ShellRules, ToolCall, ToolOutcome};
 
 /// How long a call may take whose command a person may have to allow first. The command has a limit of its own.
 const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
@@ -38,9 +38,8 @@ pub(super) struct Running {
 }
 
 impl Running {
-    /// Begins a call whose questions go to the client.
-    fn begin(client: &Client, open: OpenSession, tool: &str, params: Value) -> Self {
-        let cancel = client.gone.child_token();
+    /// Begins a call that asks nobody.
+    fn begin(cancel: CancellationToken, open: OpenSession, tool: &str, params: Value) -> Self {
         let mut call = ToolCall::new(tool, params);
         call.cancel = cancel.clone();
         call.limit = Some(ASKING_MAX);
@@ -68,11 +67,11 @@ pub(super) async fn call(
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     if let Some(handle) = &request.request_state {
-        let Some(waiting) = client.shared.parked.take(handle, &request.name) else {
+        let Some(waiting) = client.parked.take(handle, &request.name) else {
             let what = "the call that waited for this answer has ended; make it again without requestState";
             return Err(ErrorData::invalid_params(what, None));
         };
-        return go_on(client, waiting, request.input_responses, context).await;
+        return resume(client, waiting, request.input_responses, context).await;
     }
     let joined = match client.joined(context).await {
         Ok(joined) => joined,
@@ -117,19 +116,20 @@ fn begin(
     params: Value,
     context: &RequestContext<RoleServer>,
 ) -> Result<Running, HubError> {
-    let rules = &client.options().rules;
+    let (rules, cancel) = (&client.options().rules, client.gone.child_token());
     if !can_ask(context) {
         let open = joined.open.ruled(rules.clone())?;
-        return Ok(Running::begin(client, open, tool, params));
+        return Ok(Running::begin(cancel, open, tool, params));
     }
     let (asks, questions) = mpsc::channel(1);
-    let rules = ShellRules { asker: Some(Arc::new(AsksClient(asks))), ..rules.clone() };
-    let running = Running::begin(client, joined.open.ruled(rules)?, tool, params);
+    let asker = AsksClient { to_client: asks, cancelled: cancel.clone() };
+    let rules = ShellRules { asker: Some(Arc::new(asker)), ..rules.clone() };
+    let running = Running::begin(cancel, joined.open.ruled(rules)?, tool, params);
     Ok(Running { questions, ..running })
 }
 
 /// Goes on with a call whose question is answered now.
-async fn go_on(
+async fn resume(
     client: &Client,
     waiting: Waiting,
     responses: Option<InputResponses>,
@@ -149,44 +149,40 @@ async fn follow(
         (Some(token), Some(session)) => Some(Progress::new(&context.peer, token, &session, &running.position)),
         _ => None,
     };
-    let mut unanswered = None;
-    loop {
+    let outcome = loop {
         tokio::select! {
             biased;
             () = context.ct.cancelled(), if !running.cancel.is_cancelled() => running.cancel.cancel(),
-            outcome = &mut running.outcome => {
-                if let Some(progress) = &mut progress {
-                    progress.end().await;
-                }
-                return Ok(match outcome {
-                    Ok(outcome) => told(outcome),
-                    Err(_) => failed(&"the call was stopped: foldspace is ending"),
-                }
-                .into());
-            }
-            Some(question) = running.questions.recv(), if unanswered.is_none() => {
+            outcome = &mut running.outcome => break outcome,
+            Some(question) = running.questions.recv() => {
                 if comes_back(context) {
-                    return Ok(park(client, running, question).into());
+                    match park(client, running, question) {
+                        Ok(asked) => return Ok(asked.into()),
+                        Err(refused) => running = *refused,
+                    }
+                } else {
+                    put(client, &running, question, context).await;
                 }
-                unanswered = put(client, &running, question, context).await;
             }
-            () = due(&mut progress) => {
-                if let Some(progress) = &mut progress {
-                    progress.tell().await;
-                }
-            }
+            () = go_on(&mut progress) => {}
+        }
+    };
+    if let Some(progress) = &mut progress {
+        tokio::select! {
+            () = progress.end() => {}
+            // Nobody waits for the result either.
+            () = context.ct.cancelled() => {}
         }
     }
+    Ok(match outcome {
+        Ok(outcome) => told(outcome),
+        Err(_) => failed(&"the call was stopped: foldspace is ending"),
+    }
+    .into())
 }
 
-/// Asks the person. A question that was taken back is kept until its call has ended: without it, that would be refused
-/// and not interrupted.
-async fn put(
-    client: &Client,
-    running: &Running,
-    mut question: Question,
-    context: &RequestContext<RoleServer>,
-) -> Option<Question> {
+/// Asks the person. Where the question is taken back so is the call.
+async fn put(client: &Client, running: &Running, mut question: Question, context: &RequestContext<RoleServer>) {
     let answer = tokio::select! {
         answer = question.ask(&context.peer) => answer,
         () = context.ct.cancelled() => None,
@@ -194,17 +190,13 @@ async fn put(
     };
     match answer {
         Some(answer) => question.answer(answer),
-        None => {
-            running.cancel.cancel();
-            return Some(question);
-        }
+        None => running.cancel.cancel(),
     }
-    None
 }
 
-async fn due(progress: &mut Option<Progress>) {
+async fn go_on(progress: &mut Option<Progress>) {
     match progress {
-        Some(progress) => progress.due().await,
+        Some(progress) => progress.go_on().await,
         None => std::future::pending().await,
     }
 }
@@ -216,11 +208,18 @@ pub(super) fn comes_back(context: &RequestContext<RoleServer>) -> bool {
         .is_some_and(|version| !version.has_initialize() && version >= ProtocolVersion::V_2026_07_28)
 }
 
-fn park(client: &Client, running: Running, question: Question) -> InputRequiredResult {
+/// Keeps a call until its client comes back with the answer. Where too many wait, the answer is no.
+fn park(client: &Client, running: Running, question: Question) -> Result<InputRequiredResult, Box<Running>> {
     let requests = question.as_input();
     let clock = client.hub().sessions().clock();
-    let handle = client.shared.parked.keep(Waiting { running, question }, clock.as_ref());
-    InputRequiredResult::new(Some(requests), Some(handle))
+    match client.parked.keep(Waiting { running, question }, clock.as_ref()) {
+        Ok(handle) => Ok(InputRequiredResult::new(Some(requests), Some(handle))),
+        Err(waiting) => {
+            let Waiting { running, question } = *waiting;
+            question.answer(Answer::Refuse(format!("{PARKED_MAX} calls of the client wait for an answer already")));
+            Err(Box::new(running))
+        }
+    }
 }
 
 /// A call's outcome for the client.

@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::McpOptions;
 use super::names::{self, AgentName, Agents};
+use super::offer::Offered;
 use super::parked::Parked;
 use super::watching::Watching;
 use crate::backends::WorkspaceSpec;
@@ -27,7 +28,7 @@ pub(super) struct Shared {
     pub(super) hub: Hub,
     pub(super) options: McpOptions,
     pub(super) agents: Arc<Agents>,
-    pub(super) parked: Parked,
+    pub(super) offered: OnceLock<Offered>,
 }
 
 /// A client.
@@ -38,6 +39,8 @@ pub(super) struct Client {
     joined: OnceCell<Joined>,
     /// What it is told of when it changes.
     pub(super) watching: Watching,
+    /// Its calls that wait for a person's answer.
+    pub(super) parked: Parked,
     /// Is told when it has a session.
     pub(super) arrived: Notify,
     /// It is not there any more.
@@ -69,6 +72,14 @@ pub(super) enum JoinError {
     },
 }
 
+impl JoinError {
+    /// Whether the name is of no session, or of several.
+    pub(super) fn is_of_name(&self) -> bool {
+        let Self::Hub(HubError::Session(error)) = self else { return false };
+        matches!(error, SessionError::NotFound { .. } | SessionError::Ambiguous { .. })
+    }
+}
+
 impl From<SessionError> for JoinError {
     fn from(error: SessionError) -> Self {
         Self::Hub(error.into())
@@ -76,14 +87,16 @@ impl From<SessionError> for JoinError {
 }
 
 impl Client {
-    pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+    /// A client that is gone when the server ends, if not before.
+    pub(super) fn new(shared: &Arc<Shared>, end: &CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             wanted: OnceLock::new(),
             joined: OnceCell::new(),
             watching: Watching::default(),
+            parked: Parked::default(),
             arrived: Notify::new(),
-            gone: CancellationToken::new(),
+            gone: end.child_token(),
         })
     }
 
@@ -105,14 +118,22 @@ impl Client {
         drop(self.wanted.set(session));
     }
 
+    /// Whether it has a session.
+    pub(super) fn has_joined(&self) -> bool {
+        self.joined.initialized()
+    }
+
+    /// Under which name it works where nobody has that yet.
+    fn agent(&self, context: &RequestContext<RoleServer>) -> String {
+        self.options().agent.clone().unwrap_or_else(|| name_in(context))
+    }
+
     /// Its session; where it has none yet, that is begun, or joined.
     pub(super) async fn joined(&self, context: &RequestContext<RoleServer>) -> Result<&Joined, JoinError> {
         self.joined
             .get_or_try_init(|| async {
-                let client = context.client_info().map_or_else(|| "mcp".to_owned(), |info| info.name);
-                let open = self.join(&client).await?;
-                let wanted = self.options().agent.as_deref().unwrap_or(&client);
-                let agent = self.shared.agents.take(open.session().id(), wanted);
+                let open = self.join(&name_in(context)).await?;
+                let agent = self.shared.agents.take(open.session().id(), &self.agent(context));
                 let open = open.by(agent.as_str());
                 self.watching.has_joined(open.session(), &context.peer);
                 self.arrived.notify_waiters();
@@ -195,13 +216,18 @@ impl Client {
         if matches!(self.options().isolation, Some(Isolation::Fork | Isolation::Full)) {
             return None;
         }
+        self.found()
+    }
+
+    /// The session that was chosen, if it is there.
+    fn found(&self) -> Option<Session> {
         let id = self.find(self.chosen()?).ok().flatten()?;
         self.hub().sessions().session(id).ok()
     }
 
-    /// Where the commands of its session run, or would run.
+    /// Where the commands of its session run, or would run: a child's where its parent's do.
     pub(super) fn workspace(&self) -> WorkspaceSpec {
-        let session = self.known();
+        let session = self.known().or_else(|| self.found());
         let started = session.as_ref().and_then(Session::started);
         let recorded = started.and_then(|started| WorkspaceSpec::of_session(started).ok());
         recorded.or_else(|| self.options().workspace.clone()).unwrap_or_default()
@@ -226,19 +252,24 @@ impl Client {
         Ok(self.hub().sessions().session(entry.id)?)
     }
 
-    /// The same with its workspace, to work in.
+    /// The same with its workspace, to work in. For another session than its own it needs none.
     pub(super) async fn open(
         &self,
         wanted: Option<&str>,
         context: &RequestContext<RoleServer>,
     ) -> Result<OpenSession, JoinError> {
-        let own = self.joined(context).await?;
         let session = self.session(wanted, context).await?;
-        if session.id() == own.open.session().id() {
-            return Ok(own.open.clone());
+        match self.joined.get() {
+            Some(own) if own.open.session().id() == session.id() => Ok(own.open.clone()),
+            Some(own) => Ok(self.hub().open(session.id()).await?.by(own.open.session().agent())),
+            None => Ok(self.hub().open(session.id()).await?.by(&names::for_agent(&self.agent(context)))),
         }
-        Ok(self.hub().open(session.id()).await?.by(own.open.session().agent()))
     }
+}
+
+/// What a client calls itself.
+fn name_in(context: &RequestContext<RoleServer>) -> String {
+    context.client_info().map_or_else(|| "mcp".to_owned(), |info| info.name)
 }
 
 impl Drop for Client {

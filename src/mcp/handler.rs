@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CompleteRequestParams, CompleteResult, CustomRequest, CustomResult,
-    ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
-    ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse, Role, ServerCapabilities, ServerConfig,
-    SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    DiscoverResult, ErrorCode, ErrorData, GetPromptRequestParams, GetPromptResponse, GetPromptResult, Implementation,
+    InitializeRequestParams, InitializeResult, ListPromptsResult, ListResourceTemplatesResult, ListResourcesResult,
+    ListToolsResult, PaginatedRequestParams, Prompt, PromptMessage, ReadResourceRequestParams, ReadResourceResponse,
+    Role, ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
@@ -26,17 +26,20 @@ const WORKSPACE: &str = "workspace";
 pub(super) struct Handler {
     /// The client that speaks here, unless each request brings its own name.
     own: Arc<Client>,
-    stateless: Option<Arc<Stateless>>,
+    stateless: Option<(Arc<Stateless>, Counted)>,
 }
 
+/// One of those that there are at once.
+type Counted = Arc<()>;
+
 impl Handler {
-    pub(super) fn new(own: Arc<Client>, stateless: Option<Arc<Stateless>>) -> Self {
+    pub(super) fn new(own: Arc<Client>, stateless: Option<(Arc<Stateless>, Counted)>) -> Self {
         Self { own, stateless }
     }
 
     fn client(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Client>, ErrorData> {
         match &self.stateless {
-            Some(stateless) => stateless.client(context, &self.own),
+            Some((stateless, _)) => stateless.client(context, &self.own),
             None => Ok(Arc::clone(&self.own)),
         }
     }
@@ -61,6 +64,23 @@ impl ServerHandler for Handler {
         ServerConfig::new(capabilities).with_server_info(program).with_instructions(instructions::of(&self.own))
     }
 
+    async fn initialize(
+        &self,
+        request: InitializeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<InitializeResult, ErrorData> {
+        // What is told depends on the session that it asks for.
+        self.client(&context)?;
+        context.peer.set_peer_info(request.clone());
+        self.negotiate_initialize(&request)
+    }
+
+    async fn discover(&self, context: RequestContext<RoleServer>) -> Result<DiscoverResult, ErrorData> {
+        let mut told = self.get_info();
+        told.instructions = Some(instructions::of(&*self.client(&context)?));
+        Ok(DiscoverResult::from_server_info(self.supported_protocol_versions().into_owned(), told))
+    }
+
     async fn list_tools(
         &self,
         _: Option<PaginatedRequestParams>,
@@ -70,7 +90,7 @@ impl ServerHandler for Handler {
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        offer::tools(&self.own).into_iter().find(|tool| tool.name == name)
+        offer::tool(&self.own, name)
     }
 
     async fn call_tool(
@@ -102,7 +122,7 @@ impl ServerHandler for Handler {
             let told = Told::Peer(context.peer.clone());
             client.watching.has_listed(client.known().as_ref(), &told).map_err(refused)?;
         }
-        resources::list(&client, request)
+        resources::list(&client, request).await
     }
 
     async fn list_resource_templates(
@@ -126,7 +146,7 @@ impl ServerHandler for Handler {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        Ok(CompleteResult::new(resources::complete(&*self.client(&context)?, &request)))
+        Ok(CompleteResult::new(resources::complete(&*self.client(&context)?, &request).await?))
     }
 
     async fn subscribe(
@@ -254,10 +274,8 @@ async fn watch(
     told: &Told,
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
-    let address = Address::parse(uri).map_err(|error| ErrorData::resource_not_found(error.to_string(), None))?;
-    let session = client.session(Some(&address.session), context).await;
-    let session = session.map_err(|error| ErrorData::resource_not_found(error.to_string(), None))?;
-    watching.watch(&session, &address, uri, told).map_err(refused)
+    let (session, address) = resources::find(client, uri, context).await?;
+    watching.watch(&session, &address, uri, told).await.map_err(refused)
 }
 
 fn refused(error: WatchError) -> ErrorData {

@@ -1,5 +1,6 @@
 //! The server of the Model Context Protocol: a workspace with its tools, and all that is recorded of it, for any client.
 
+mod arriving;
 mod asking;
 mod calls;
 mod client;
@@ -16,10 +17,13 @@ mod resources;
 mod stateless;
 mod watching;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use rmcp::service::{QuitReason, ServerInitializeError, serve_server_with_ct};
+use axum::Router;
+use axum::body::Body;
+use axum::routing::RouterIntoService;
+use rmcp::service::{ServerInitializeError, serve_server_with_ct};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -34,8 +38,11 @@ use stateless::Stateless;
 
 /// Bytes of one message; a call's parameters have a limit of their own below that.
 const MESSAGE_MAX: usize = 8 << 20;
-/// How long a connection over HTTP lasts on which nothing is said: with it goes what its client has begun.
+/// How long a connection over HTTP lasts on which nothing is said: with it goes what its client has begun. A client without
+/// connections is forgotten after that, too.
 const UNUSED_MAX: Duration = Duration::from_secs(60 * 60);
+/// Connections over HTTP at once, and requests of clients without one.
+const CONNECTIONS_MAX: usize = 4096;
 
 /// Serves the sessions of a hub to clients of the Model Context Protocol, in the versions 2024-11-05 to 2026-07-28.
 ///
@@ -80,8 +87,7 @@ pub struct McpError(String);
 impl McpServer {
     /// A server with no client yet.
     pub fn new(hub: Hub, options: McpOptions) -> Self {
-        let (agents, parked) = (Arc::default(), parked::Parked::default());
-        Self { shared: Arc::new(Shared { hub, options, agents, parked }) }
+        Self { shared: Arc::new(Shared { hub, options, agents: Arc::default(), offered: OnceLock::new() }) }
     }
 
     /// The same over this process's standard input and output.
@@ -104,45 +110,44 @@ impl McpServer {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let client = Client::new(&self.shared);
+        let client = Client::new(&self.shared, &end);
         let gone = client.gone.clone();
         let lines = Lines::new(input, output, gone.clone());
         let handler = Handler::new(client, None);
-        let ending = end.clone();
-        // Calls under way are told at once, so that their ends are answered before the connection ends.
-        let watch = tokio::spawn(async move {
-            ending.cancelled().await;
-            gone.cancel();
-        });
+        // Calls under way are told of the end by their client, so that they are answered before the connection ends.
         let served = serve_server_with_ct(handler, lines, CancellationToken::new()).await;
-        let served = match served {
-            Ok(running) => running.waiting().await.map_err(|error| McpError(error.to_string())),
-            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => {
-                Ok(QuitReason::Closed)
-            }
+        match served {
+            Ok(running) => running.waiting().await.map(|_| ()).map_err(|error| McpError(error.to_string())),
+            Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
+            // It did not even read how it is greeted.
+            Err(_) if end.is_cancelled() => Ok(()),
             Err(error) => Err(McpError(names::shown(&error.to_string(), 1000))),
-        };
-        watch.abort();
-        served.map(|_| ())
+        }
     }
 
     /// Serves clients over HTTP: a `tower` service that can be nested at a path, until `end` is cancelled. It takes every
     /// `Host` and `Origin`, and asks for no token: who nests it sees to that.
     ///
     /// With `?session=NAME` a client asks for a session. Clients of versions without connections are told apart by what
-    /// they call themselves and what they ask for.
-    pub fn streamable_http(
-        &self,
-        end: CancellationToken,
-    ) -> StreamableHttpService<impl rmcp::ServerHandler + use<>, LocalSessionManager> {
-        let (shared, stateless) = (Arc::clone(&self.shared), Arc::new(Stateless::new(&self.shared)));
-        let make = move || Ok(Handler::new(Client::new(&shared), Some(Arc::clone(&stateless))));
+    /// they call themselves and what they ask for: two of one name that do not ask for sessions of their own are one. A
+    /// client that says nothing for an hour is forgotten; with `?session=NAME` it comes back to where it was.
+    pub fn streamable_http(&self, end: CancellationToken) -> RouterIntoService<Body> {
+        let (shared, stateless) = (Arc::clone(&self.shared), Stateless::new(&self.shared, &end));
+        let (ending, counted) = (end.clone(), Arc::new(()));
+        let make = move || {
+            if Arc::strong_count(&counted) > CONNECTIONS_MAX {
+                return Err(std::io::Error::other(format!("there are {CONNECTIONS_MAX} connections already")));
+            }
+            Ok(Handler::new(Client::new(&shared, &ending), Some((Arc::clone(&stateless), Arc::clone(&counted)))))
+        };
         let mut connections = LocalSessionManager::default();
         connections.session_config.keep_alive = Some(UNUSED_MAX);
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_cancellation_token(end)
             .with_max_request_body_bytes(MESSAGE_MAX);
-        StreamableHttpService::new(make, Arc::new(connections), config)
+        let service = StreamableHttpService::new(make, Arc::new(connections), config);
+        let router = Router::new().fallback_service(service).layer(axum::middleware::from_fn(arriving::whole));
+        router.into_service()
     }
 }

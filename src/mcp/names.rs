@@ -26,7 +26,7 @@ pub(super) fn for_session(client: &str) -> String {
 }
 
 /// A client's name as an agent's: nothing that a terminal obeys, and not too long.
-fn for_agent(client: &str) -> String {
+pub(super) fn for_agent(client: &str) -> String {
     let mut name = shown(client, MAX_AGENT_BYTES).replace('\n', " ");
     while name.len() > MAX_AGENT_BYTES - ROOM {
         name.pop();

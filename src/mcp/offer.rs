@@ -8,24 +8,49 @@ use schemars::Schema;
 use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::Value;
 
-use super::client::Client;
+use super::client::{Client, Shared};
 use super::{ToolGroup, orchestrate};
 use crate::backends::WorkspaceSpec;
 use crate::tools::{Effect, ToolDescription};
 
+/// All tools of a server with their schemas, which are the same for every client.
+pub(super) struct Offered {
+    workspace: Vec<Tool>,
+    sessions: Vec<Tool>,
+}
+
+impl Offered {
+    fn new(shared: &Shared) -> Self {
+        let known = shared.hub.options().tools.describe().into_iter();
+        let workspace = known.filter(|tool| shared.options.offers(tool.name)).map(of_workspace).collect();
+        let sessions = if shared.options.reaches_all() { orchestrate::tools() } else { Vec::new() };
+        Self { workspace, sessions }
+    }
+
+    fn of(client: &Client) -> &Self {
+        client.shared.offered.get_or_init(|| Self::new(&client.shared))
+    }
+}
+
 /// What a client may call: of the workspace's tools those that are offered and that its session may use, and those for
 /// sessions.
 pub(super) fn tools(client: &Client) -> Vec<Tool> {
-    let limited = limited(client);
-    let may_use = |name: &str| limited.as_ref().is_none_or(|names| names.contains(name));
-    let world = is_open(&client.workspace());
-    let known = client.hub().options().tools.describe();
-    let offered = known.into_iter().filter(|tool| client.options().offers(tool.name) && may_use(tool.name));
-    let mut tools: Vec<Tool> = offered.map(|tool| of_workspace(tool, world)).collect();
-    if client.options().reaches_all() {
-        tools.extend(orchestrate::tools().into_iter().filter(|tool| may_use(&tool.name)));
+    let (limited, offered) = (limited(client), Offered::of(client));
+    let may_use = |tool: &&Tool| limited.as_ref().is_none_or(|names| names.contains(&*tool.name));
+    let mut tools: Vec<Tool> = offered.workspace.iter().filter(may_use).cloned().collect();
+    if !is_open(&client.workspace()) {
+        for hints in tools.iter_mut().filter_map(|tool| tool.annotations.as_mut()) {
+            hints.open_world_hint = Some(false);
+        }
     }
+    tools.extend(offered.sessions.iter().filter(may_use).cloned());
     tools
+}
+
+/// The tool of that name, if it is offered.
+pub(super) fn tool(client: &Client, name: &str) -> Option<Tool> {
+    let offered = Offered::of(client);
+    offered.workspace.iter().chain(&offered.sessions).find(|tool| tool.name == name).cloned()
 }
 
 /// Whether a workspace's tool of that name is there and offered.
@@ -52,7 +77,7 @@ fn is_open(spec: &WorkspaceSpec) -> bool {
     }
 }
 
-fn of_workspace(tool: ToolDescription, world: bool) -> Tool {
+fn of_workspace(tool: ToolDescription) -> Tool {
     let group = ToolGroup::of(tool.name);
     let runs = !matches!(group, Some(ToolGroup::Files));
     // What can't be done twice fails the second time, and a failure changes nothing. An edit may fit again.
@@ -61,7 +86,7 @@ fn of_workspace(tool: ToolDescription, world: bool) -> Tool {
         .read_only(tool.effect == Effect::ReadOnly)
         .destructive(tool.effect == Effect::Destructive)
         .idempotent(is_idempotent)
-        .open_world(runs && world);
+        .open_world(runs);
     described(tool.name, tool.description, &tool.params, &tool.output, hints)
 }
 

@@ -3,6 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
@@ -16,6 +18,8 @@ use crate::engine::session::Session;
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of one message at most.
 const MESSAGE_MAX: usize = 8 << 10;
+/// Bytes that wait for the next messages.
+const WAITING_MAX: usize = 4 * MESSAGE_MAX;
 /// Bytes of all messages of a call; the call's result has what was kept of the rest.
 const ALL_MAX: usize = 1 << 20;
 
@@ -28,8 +32,10 @@ pub(super) struct Progress {
     call: Arc<OnceLock<Seq>>,
     ticks: Interval,
     waiting: Vec<u8>,
-    /// Bytes that the command has printed, which is how far it is.
-    printed: u64,
+    /// A message on its way to the client, which may not read.
+    sending: Option<BoxFuture<'static, ()>>,
+    /// Bytes that the client was told of, whether it was shown them or not. It rises with every message.
+    progress: u64,
     /// Bytes that were left out of the next message.
     left_out: u64,
     told: usize,
@@ -52,37 +58,47 @@ impl Progress {
             call: Arc::clone(call),
             ticks,
             waiting: Vec::new(),
-            printed: 0,
+            sending: None,
+            progress: 0,
             left_out: 0,
             told: 0,
         }
     }
 
-    /// Waits until there may be something to tell.
-    pub(super) async fn due(&mut self) {
-        self.ticks.tick().await;
-    }
-
-    /// Tells what has come since the last time.
-    pub(super) async fn tell(&mut self) {
-        let before = self.printed;
-        self.take();
-        if self.printed == before && self.waiting.is_empty() {
-            return;
-        }
-        let message = self.message();
-        let progress = u32::try_from(self.printed).map_or(f64::from(u32::MAX), f64::from);
-        let said = ProgressNotificationParam::new(self.token.clone(), progress).with_message(message);
-        if let Err(error) = self.peer.notify_progress(said).await {
-            tracing::debug!(%error, "a client could not be told of progress");
+    /// Tells what comes, on and on. Nothing is lost when this is dropped while it waits.
+    pub(super) async fn go_on(&mut self) {
+        loop {
+            self.sent().await;
+            self.ticks.tick().await;
+            self.take();
+            let length = whole(&self.waiting);
+            self.send(length);
         }
     }
 
     /// Tells the rest, before the result.
     pub(super) async fn end(&mut self) {
-        self.tell().await;
-        while !self.waiting.is_empty() {
-            self.tell().await;
+        self.sent().await;
+        self.take();
+        loop {
+            let length = match whole(&self.waiting) {
+                // What is left of a character is all that there will ever be of it.
+                0 => self.waiting.len(),
+                length => length,
+            };
+            self.send(length);
+            if self.sending.is_none() {
+                return;
+            }
+            self.sent().await;
+        }
+    }
+
+    /// Waits until the message on its way is there.
+    async fn sent(&mut self) {
+        if let Some(sending) = &mut self.sending {
+            sending.await;
+            self.sending = None;
         }
     }
 
@@ -91,30 +107,65 @@ impl Progress {
             if self.call.get() != Some(&piece.call) {
                 continue;
             }
-            self.printed += piece.bytes.len() as u64;
-            let room = (ALL_MAX - self.told).min(4 * MESSAGE_MAX).saturating_sub(self.waiting.len());
+            let room = (ALL_MAX - self.told).min(WAITING_MAX).saturating_sub(self.waiting.len());
             let fits = room.min(piece.bytes.len());
             self.waiting.extend_from_slice(&piece.bytes[..fits]);
             self.left_out += (piece.bytes.len() - fits) as u64;
         }
     }
 
-    /// The next piece of what waits. A character that has not come whole yet waits, unless it never does.
-    fn message(&mut self) -> String {
-        let mut end = self.waiting.len().min(MESSAGE_MAX);
-        if let Err(error) = std::str::from_utf8(&self.waiting[..end])
-            && error.error_len().is_none()
-            && error.valid_up_to() > 0
-        {
-            end = error.valid_up_to();
-        }
-        let piece: Vec<u8> = self.waiting.drain(..end).collect();
-        self.told += piece.len();
+    /// Sends so much of what waits, if there is anything to tell.
+    fn send(&mut self, length: usize) {
+        let piece: Vec<u8> = self.waiting.drain(..length).collect();
         let mut text = String::from_utf8_lossy(&piece).into_owned();
+        self.told += piece.len();
+        self.progress += piece.len() as u64;
         if self.left_out > 0 && self.waiting.is_empty() {
             text.push_str(&format!("\n[{} bytes of output are not shown here]\n", self.left_out));
-            self.left_out = 0;
+            self.progress += std::mem::take(&mut self.left_out);
         }
-        text
+        // More than that is never said: a number that does not rise must not be.
+        let Ok(progress) = u32::try_from(self.progress) else { return };
+        if text.is_empty() {
+            return;
+        }
+        let said = ProgressNotificationParam::new(self.token.clone(), f64::from(progress)).with_message(text);
+        let peer = self.peer.clone();
+        let sending = async move {
+            if let Err(error) = peer.notify_progress(said).await {
+                tracing::debug!(%error, "a client could not be told of progress");
+            }
+        };
+        self.sending = Some(sending.boxed());
+    }
+}
+
+/// How much of it the next message takes: no more than fits, and no character that has not come whole.
+fn whole(waiting: &[u8]) -> usize {
+    let fits = &waiting[..waiting.len().min(MESSAGE_MAX)];
+    let last = fits.iter().rposition(|byte| byte & 0xc0 != 0x80).unwrap_or(0);
+    let length = match fits.get(last) {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        _ => 0,
+    };
+    if last + length > fits.len() { last } else { fits.len() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters_come_whole() {
+        let cut = "aé€😀".as_bytes();
+        let lengths: Vec<usize> = (0..=cut.len()).map(|end| whole(&cut[..end])).collect();
+        assert_eq!(lengths, [0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10]);
+        let long = format!("{}é", "x".repeat(MESSAGE_MAX - 1));
+        assert_eq!(whole(long.as_bytes()), MESSAGE_MAX - 1);
+        for broken in [&[0xff][..], &[0x80, 0x80], &[0xc3, b'a'], &[0x80; 5]] {
+            assert_eq!(whole(broken), broken.len(), "{broken:?}");
+        }
     }
 }

@@ -11,20 +11,23 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::resources::{Address, What};
-use crate::engine::bus::{Filter, Watcher};
+use crate::engine::bus::{Filter, Subscription};
 use crate::engine::event::{DeleteEntry, Event, WriteFile, WriteMode};
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
+use crate::engine::store::StoreError;
 
 /// How long changes are gathered before they are told.
 const GATHER: Duration = Duration::from_millis(50);
 /// Addresses that a client may watch.
 const WATCHED_MAX: usize = 1000;
-/// Sessions that it may watch; each takes a thread.
+/// Sessions that it may watch.
 const SESSIONS_MAX: usize = 16;
+/// How long to wait for an event before looking whether there is one all the same.
+const LOOK: Duration = Duration::from_millis(500);
 
 /// Who is told.
 #[derive(Clone)]
@@ -74,9 +77,9 @@ struct Inner {
 }
 
 struct Watched {
-    session: Session,
     wishes: Arc<Mutex<Wishes>>,
-    _watcher: Watcher,
+    /// The task that follows the session; it ends with this.
+    _following: DropGuard,
 }
 
 /// What is to be told of one session.
@@ -106,17 +109,27 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Watching {
     /// Tells of changes at an address from now on.
-    pub(super) fn watch(&self, session: &Session, address: &Address, uri: &str, told: &Told) -> Result<(), WatchError> {
+    pub(super) async fn watch(
+        &self,
+        session: &Session,
+        address: &Address,
+        uri: &str,
+        told: &Told,
+    ) -> Result<(), WatchError> {
         if address.is_settled() {
             return Ok(());
         }
+        let before = match &address.what {
+            What::Slice { name, at: None } => digest_of(session, name).await,
+            _ => None,
+        };
         let mut inner = lock(&self.0);
         let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes).count()).sum();
         if count >= WATCHED_MAX {
             return Err(WatchError::TooMany);
         }
-        let wishes = inner.of(session, told)?;
-        let mut wishes = lock(&wishes);
+        let shared = inner.of(session, told)?;
+        let mut wishes = lock(&shared);
         match &address.what {
             // So many events ago is something else after each event.
             What::File { at: Some(_), .. } | What::Slice { at: Some(_), .. } | What::Log { .. } => {
@@ -126,8 +139,9 @@ impl Watching {
                 wishes.files.entry(path.clone()).or_default().insert(uri.to_owned());
             }
             What::Slice { name, at: None } => {
-                let now = digest_of(session, name);
-                wishes.slices.insert(uri.to_owned(), (name.clone(), now));
+                wishes.slices.insert(uri.to_owned(), (name.clone(), before));
+                // It may have changed before its events were followed.
+                inner.changes(told).look_at(session, &shared);
             }
         }
         Ok(())
@@ -177,13 +191,13 @@ impl Inner {
         if self.sessions.len() >= SESSIONS_MAX {
             return Err(WatchError::TooMany);
         }
-        let changes = self.changes(told);
         let wishes = Arc::new(Mutex::new(Wishes::default()));
-        let (known, of) = (Arc::clone(&wishes), session.clone());
-        let watch = move |event: &Recorded| changes.note(&of, &known, event);
-        let watcher = session.watch(session.head()? + 1, Filter::all(), watch)?;
-        let watched = Watched { session: session.clone(), wishes: Arc::clone(&wishes), _watcher: watcher };
-        self.sessions.insert(watched.session.id(), watched);
+        let follow = Follow { session: session.clone(), wishes: Arc::clone(&wishes), changes: self.changes(told) };
+        let (subscription, ended) = (session.subscribe(session.head()? + 1, Filter::all()), CancellationToken::new());
+        let stop = ended.clone();
+        tokio::spawn(async move { stop.run_until_cancelled(follow.run(subscription)).await });
+        let watched = Watched { wishes: Arc::clone(&wishes), _following: ended.drop_guard() };
+        self.sessions.insert(session.id(), watched);
         Ok(wishes)
     }
 
@@ -220,6 +234,49 @@ impl Wishes {
     }
 }
 
+/// Follows a session's events.
+#[derive(Clone)]
+struct Follow {
+    session: Session,
+    wishes: Arc<Mutex<Wishes>>,
+    changes: Arc<Changes>,
+}
+
+impl Follow {
+    async fn run(self, mut subscription: Subscription) {
+        loop {
+            let looked = match subscription.is_behind() {
+                false => Ok(self.look(subscription)),
+                // It has to be read from the store.
+                true => {
+                    let follow = self.clone();
+                    tokio::task::spawn_blocking(move || follow.look(subscription)).await
+                }
+            };
+            let Ok((mut back, outcome)) = looked else { return };
+            match outcome {
+                Ok(()) => {}
+                Err(StoreError::NoSession(_)) => return,
+                Err(error) => tracing::warn!(%error, "a session that is watched could not be read"),
+            }
+            back.announced(LOOK).await;
+            subscription = back;
+        }
+    }
+
+    /// Takes into account what there is.
+    fn look(&self, mut subscription: Subscription) -> (Subscription, Result<(), StoreError>) {
+        let outcome = loop {
+            match subscription.next_within(Duration::ZERO) {
+                Ok(Some(event)) => self.changes.note(&self.session, &self.wishes, &event),
+                Ok(None) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        (subscription, outcome)
+    }
+}
+
 impl Changes {
     /// Takes an event into account.
     fn note(&self, session: &Session, wishes: &Arc<Mutex<Wishes>>, event: &Recorded) {
@@ -245,13 +302,18 @@ impl Changes {
             _ => {}
         }
         if !known.slices.is_empty() {
-            lock(&self.slices).insert(session.id(), (session.clone(), Arc::clone(wishes)));
-            self.some.notify_one();
+            self.look_at(session, wishes);
         }
         if !uris.is_empty() {
             lock(&self.uris).extend(uris);
             self.some.notify_one();
         }
+    }
+
+    /// Looks soon whether slices of a session have changed.
+    fn look_at(&self, session: &Session, wishes: &Arc<Mutex<Wishes>>) {
+        lock(&self.slices).insert(session.id(), (session.clone(), Arc::clone(wishes)));
+        self.some.notify_one();
     }
 
     fn list_has_changed(&self) {
@@ -262,10 +324,15 @@ impl Changes {
     /// The slices that are not what they were.
     fn changed_slices(&self) -> Vec<String> {
         let mut changed = Vec::new();
-        for (session, wishes) in std::mem::take(&mut *lock(&self.slices)).into_values() {
-            let digests = digests(&session);
+        let sessions = std::mem::take(&mut *lock(&self.slices));
+        for (session, wishes) in sessions.into_values() {
+            let names: BTreeSet<String> = lock(&wishes).slices.values().map(|(name, _)| name.clone()).collect();
+            // The locks are not held meanwhile: that may take long.
+            let Ok(state) = session.state() else { continue };
+            let digests: BTreeMap<String, Option<Digest>> =
+                names.into_iter().map(|name| (name.clone(), state.digest(&name))).collect();
             for (uri, (name, before)) in &mut lock(&wishes).slices {
-                let now = digests.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, digest)| *digest);
+                let now = digests.get(name).copied().flatten();
                 if now.is_some() && now != *before {
                     *before = now;
                     changed.push(uri.clone());
@@ -276,12 +343,9 @@ impl Changes {
     }
 }
 
-fn digests(session: &Session) -> Vec<(&'static str, Digest)> {
-    session.state().ok().and_then(|state| state.digests().ok()).unwrap_or_default()
-}
-
-fn digest_of(session: &Session, name: &str) -> Option<Digest> {
-    digests(session).into_iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, digest)| digest)
+async fn digest_of(session: &Session, name: &str) -> Option<Digest> {
+    let (session, name) = (session.clone(), name.to_owned());
+    tokio::task::spawn_blocking(move || session.state().ok()?.digest(&name)).await.ok().flatten()
 }
 
 /// Tells what has changed, a moment after the first change, until nobody is there to be told.

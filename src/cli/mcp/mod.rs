@@ -3,11 +3,11 @@
 mod config;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use foldspace::{
-    Durability, Hub, HubOptions, Isolation, McpOptions, McpServer, MountSpec, NewSession, PodmanShellTool, ToolGroup,
-    Tools,
+    Durability, HubOptions, Isolation, McpOptions, McpServer, MountSpec, NewSession, PodmanShellTool, ToolGroup, Tools,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +40,9 @@ pub(super) struct Mcp {
     #[command(flatten)]
     mounts: MountArgs,
 }
+
+/// How long workspaces may take to close when the program is to end at once.
+const CLOSING: Duration = Duration::from_secs(3);
 
 /// What clients are offered.
 #[derive(Debug, clap::Args)]
@@ -105,7 +108,7 @@ impl Mcp {
         };
         let served = super::block_on(async {
             let desk = Desk::open(&opened.sessions, hub_options);
-            serve(&McpServer::new(desk.hub().clone(), options), desk.hub()).await
+            serve(&McpServer::new(desk.hub().clone(), options), &desk).await
         })?;
         served.map_err(|error| Failure::new(Exit::Failed, text::one_line(&error.to_string(), 1000)))?;
         Ok(Exit::Ok)
@@ -150,16 +153,32 @@ pub(super) fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
     Ok(all.only(&all.names().filter(wanted).map(str::to_owned).collect()))
 }
 
-/// Serves until the client says no more, or the program is told to end.
-async fn serve(server: &McpServer, hub: &Hub) -> Result<(), foldspace::McpError> {
+/// Serves until the client says no more, or the program is told to end. Told once more it ends at once.
+async fn serve(server: &McpServer, desk: &Desk) -> Result<(), foldspace::McpError> {
+    let mut signals = Signals::listen();
     let end = CancellationToken::new();
-    let ending = end.clone();
-    let watch = tokio::spawn(async move {
-        Signals::listen().next().await;
-        ending.cancel();
+    let mut serving = std::pin::pin!(async {
+        let served = server.serve_standard_streams(end.clone()).await;
+        if end.is_cancelled() {
+            desk.take_back().await;
+        }
+        desk.close().await;
+        served
     });
-    let served = server.serve_standard_streams(end).await;
-    watch.abort();
-    hub.close().await;
-    served
+    let told_twice = async {
+        signals.next().await;
+        end.cancel();
+        signals.next().await;
+    };
+    tokio::select! {
+        served = &mut serving => served,
+        () = told_twice => {
+            let closing = async {
+                desk.hub().close().await;
+                serving.await
+            };
+            drop(tokio::time::timeout(CLOSING, closing).await);
+            std::process::exit(i32::from(Exit::Interrupted.code()))
+        }
+    }
 }

@@ -6,29 +6,29 @@
 
 mod reader;
 mod under_way;
+mod writer;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use rmcp::RoleServer;
 use rmcp::model::{
-    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetMeta, JsonRpcMessage, ProtocolVersion,
-    RequestId,
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetExtensions, GetMeta, JsonRpcMessage,
+    ProtocolVersion, RequestId,
 };
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use serde_json::{Value, json};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
-use tokio::sync::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_MAX;
 use reader::{Line, LineReader};
-use under_way::UnderWay;
+use under_way::{Slot, UnderWay};
+use writer::LineWriter;
 
 /// Requests that are under way at once.
 const UNDER_WAY_MAX: usize = 64;
@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The lines from and to one client.
 pub(super) struct Lines<R, W> {
     reader: LineReader<R>,
-    writer: Arc<Mutex<W>>,
+    writer: LineWriter<W>,
     under_way: UnderWay,
     waiting: VecDeque<(ClientJsonRpcMessage, usize)>,
     waiting_bytes: usize,
@@ -59,7 +59,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
     pub(super) fn new(input: R, output: W, gone: CancellationToken) -> Self {
         Self {
             reader: LineReader::new(input, MESSAGE_MAX),
-            writer: Arc::new(Mutex::new(output)),
+            writer: LineWriter::new(output, gone.clone()),
             under_way: UnderWay::default(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -75,10 +75,11 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         if self.under_way.count() >= UNDER_WAY_MAX {
             return None;
         }
-        let (message, bytes) = self.waiting.pop_front()?;
+        let (mut message, bytes) = self.waiting.pop_front()?;
         self.waiting_bytes -= bytes;
-        if let JsonRpcMessage::Request(request) = &message {
-            self.under_way.begin(request.id.clone());
+        if let JsonRpcMessage::Request(request) = &mut message {
+            let slot = self.under_way.begin(request.id.clone());
+            request.request.extensions_mut().insert::<Slot>(slot);
         }
         Some(message)
     }
@@ -131,7 +132,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 self.waiting_bytes -= bytes;
                 return None;
             }
-            self.under_way.end(id);
+            self.under_way.cancel(id);
         }
         Some(message)
     }
@@ -164,15 +165,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         if let Some(id) = id {
             answer["id"] = json!(id);
         }
-        let (writer, gone) = (Arc::clone(&self.writer), self.gone.clone());
-        self.answering = Some(
-            async move {
-                if write(&writer, &answer).await.is_err() {
-                    gone.cancel();
-                }
-            }
-            .boxed(),
-        );
+        let writer = self.writer.clone();
+        // Where it fails the client is gone.
+        self.answering = Some(async move { drop(writer.write(&answer).await) }.boxed());
     }
 
     /// Waits for what the client has called before it said no more; false when it is over.
@@ -199,14 +194,6 @@ fn begins(request: &ClientRequest) -> bool {
     matches!(request, ClientRequest::InitializeRequest(_)) || is_whole()
 }
 
-async fn write<W: AsyncWrite + Unpin>(writer: &Mutex<W>, message: &impl serde::Serialize) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    let mut writer = writer.lock().await;
-    writer.write_all(&line).await?;
-    writer.flush().await
-}
-
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
     type Error = std::io::Error;
 
@@ -214,9 +201,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
         &mut self,
         item: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
-        let (writer, under_way, gone) = (Arc::clone(&self.writer), self.under_way.clone(), self.gone.clone());
+        let (writer, under_way) = (self.writer.clone(), self.under_way.clone());
         async move {
-            let written = write(&writer, &item).await;
+            let written = writer.write(&item).await;
             let answered = match &item {
                 JsonRpcMessage::Response(response) => Some(&response.id),
                 JsonRpcMessage::Error(error) => error.id.as_ref(),
@@ -224,10 +211,6 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
             };
             if let Some(id) = answered {
                 under_way.end(id);
-            }
-            // Who does not read any more does not wait for a call either.
-            if written.is_err() {
-                gone.cancel();
             }
             written
         }
@@ -263,7 +246,8 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
     }
 
     async fn close(&mut self) -> Result<(), Self::Error> {
-        self.gone.cancel();
-        self.writer.lock().await.shutdown().await
+        // It may be in the middle of a line, and is not gone on with any more.
+        self.answering = None;
+        self.writer.close().await
     }
 }

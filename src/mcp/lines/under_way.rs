@@ -12,35 +12,100 @@ pub(super) struct UnderWay(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     /// Few, and without an order of their own.
-    ids: Mutex<Vec<RequestId>>,
+    requests: Mutex<Vec<Request>>,
     fewer: Notify,
 }
 
+struct Request {
+    id: RequestId,
+    /// Whether somebody works on it.
+    is_worked_on: bool,
+    /// Whether nobody waits for its answer any more.
+    is_cancelled: bool,
+}
+
+/// Goes with a request; when the last is dropped nobody works on it any more.
+#[derive(Clone)]
+pub(super) struct Slot(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Work>);
+
+struct Work {
+    id: RequestId,
+    of: UnderWay,
+}
+
 impl UnderWay {
-    fn ids(&self) -> MutexGuard<'_, Vec<RequestId>> {
-        self.0.ids.lock().unwrap_or_else(PoisonError::into_inner)
+    fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
+        self.0.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn count(&self) -> usize {
-        self.ids().len()
+        self.requests().len()
     }
 
     pub(super) fn has(&self, id: &RequestId) -> bool {
-        self.ids().contains(id)
+        self.requests().iter().any(|known| known.id == *id)
     }
 
-    pub(super) fn begin(&self, id: RequestId) {
-        self.ids().push(id);
+    pub(super) fn begin(&self, id: RequestId) -> Slot {
+        self.requests().push(Request { id: id.clone(), is_worked_on: true, is_cancelled: false });
+        Slot(Arc::new(Work { id, of: self.clone() }))
     }
 
-    /// It is answered, or nobody waits for its answer.
+    /// It is answered.
     pub(super) fn end(&self, id: &RequestId) {
-        self.ids().retain(|known| known != id);
+        self.requests().retain(|known| known.id != *id);
         self.0.fewer.notify_one();
+    }
+
+    /// Nobody waits for its answer. It counts for as long as it is worked on all the same: else requests that are taken
+    /// back at once would be worked on without end.
+    pub(super) fn cancel(&self, id: &RequestId) {
+        self.settle(id, |request| request.is_cancelled = true);
+    }
+
+    fn settle(&self, id: &RequestId, note: impl FnOnce(&mut Request)) {
+        let mut requests = self.requests();
+        let Some(at) = requests.iter().position(|known| known.id == *id) else { return };
+        note(&mut requests[at]);
+        if requests[at].is_cancelled && !requests[at].is_worked_on {
+            requests.remove(at);
+            self.0.fewer.notify_one();
+        }
     }
 
     /// Waits until one has ended since this was last asked. Only one may wait.
     pub(super) async fn fewer(&self) {
         self.0.fewer.notified().await;
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        self.of.settle(&self.id, |request| request.is_worked_on = false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_back_counts_while_it_is_worked_on() {
+        let (under_way, id) = (UnderWay::default(), RequestId::Number(1));
+        let slot = under_way.begin(id.clone());
+        under_way.cancel(&id);
+        assert_eq!(under_way.count(), 1);
+        let other = slot.clone();
+        drop(slot);
+        assert_eq!(under_way.count(), 1);
+        drop(other);
+        assert_eq!(under_way.count(), 0);
+        drop(under_way.begin(id.clone()));
+        assert_eq!(under_way.count(), 1, "its answer is on its way");
+        under_way.cancel(&id);
+        assert_eq!(under_way.count(), 0);
+        let _slot = under_way.begin(id.clone());
+        under_way.end(&id);
+        assert_eq!(under_way.count(), 0);
     }
 }

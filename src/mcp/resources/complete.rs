@@ -1,33 +1,73 @@
 //! What may stand in a template, for who begins to type it.
 
-use rmcp::model::{CompleteRequestParams, CompletionInfo};
+use std::ops::Bound;
 
-use super::uri;
+use rmcp::model::{CompleteRequestParams, CompletionInfo, ErrorData};
+
+use super::{looking, uri};
 use crate::engine::session::Session;
 use crate::engine::sessions::name_of;
 use crate::mcp::client::Client;
 use crate::reducers::VirtualFileSystem;
 
 /// What an argument of a template may be that begins so. Nothing is begun or opened for this.
-pub(in crate::mcp) fn complete(client: &Client, request: &CompleteRequestParams) -> CompletionInfo {
+pub(in crate::mcp) async fn complete(
+    client: &Client,
+    request: &CompleteRequestParams,
+) -> Result<CompletionInfo, ErrorData> {
     let argument = &request.argument;
     let template = request.r#ref.as_resource_uri().unwrap_or_default();
     let wanted = request.context.as_ref().and_then(|context| context.get_argument("session"));
-    let values = match (template, argument.name.as_str()) {
-        (uri::FILES | uri::SLICES | uri::LOG, "session") => sessions(client),
-        (uri::FILES, "path") => session(client, wanted).map(|session| paths(&session)).unwrap_or_default(),
+    let mut fitting = Fitting { beginning: argument.value.clone(), values: Vec::new(), count: 0 };
+    match (template, argument.name.as_str()) {
+        (uri::FILES | uri::SLICES | uri::LOG, "session") => fitting.take(sessions(client)),
+        (uri::FILES, "path") => {
+            if let Some(session) = session(client, wanted) {
+                fitting = looking(move || fitting.with_paths(&session)).await?;
+            }
+        }
         (uri::SLICES, "slice") => {
             let slices = client.hub().sessions().registry().slices();
-            slices.into_iter().map(|slice| slice.name.to_owned()).collect()
+            fitting.take(slices.into_iter().map(|slice| slice.name.to_owned()));
         }
-        _ => Vec::new(),
-    };
-    let fitting = values.into_iter().filter(|value| value.starts_with(&argument.value));
-    let mut fitting: Vec<String> = fitting.collect();
-    let total = u32::try_from(fitting.len()).ok();
-    let has_more = fitting.len() > CompletionInfo::MAX_VALUES;
-    fitting.truncate(CompletionInfo::MAX_VALUES);
-    CompletionInfo::with_pagination(fitting, total, has_more).unwrap_or_default()
+        _ => {}
+    }
+    let has_more = fitting.count > fitting.values.len();
+    let total = u32::try_from(fitting.count).ok();
+    Ok(CompletionInfo::with_pagination(fitting.values, total, has_more).unwrap_or_default())
+}
+
+/// Values that begin so: the first of them, and how many there are.
+struct Fitting {
+    beginning: String,
+    values: Vec<String>,
+    count: usize,
+}
+
+impl Fitting {
+    fn take(&mut self, values: impl IntoIterator<Item = String>) {
+        for value in values.into_iter().filter(|value| value.starts_with(&self.beginning)) {
+            self.count += 1;
+            if self.values.len() < CompletionInfo::MAX_VALUES {
+                self.values.push(value);
+            }
+        }
+    }
+
+    fn with_paths(mut self, session: &Session) -> Self {
+        let Ok(state) = session.state() else { return self };
+        let files = VirtualFileSystem::of(&state);
+        let beginning = self.beginning.as_bytes();
+        let from = files.starting_at(Bound::Included(beginning.to_vec()));
+        let fitting = from.take_while(|(path, _)| path.as_bytes().starts_with(beginning));
+        for (path, _) in fitting.filter(|(_, entry)| !entry.is_directory()) {
+            self.count += 1;
+            if self.values.len() < CompletionInfo::MAX_VALUES {
+                self.values.push(path.to_string());
+            }
+        }
+        self
+    }
 }
 
 fn sessions(client: &Client) -> Vec<String> {
@@ -49,10 +89,4 @@ fn session(client: &Client, wanted: Option<&String>) -> Option<Session> {
     }
     let entry = client.hub().sessions().find(wanted).ok()?;
     client.hub().sessions().session(entry.id).ok()
-}
-
-fn paths(session: &Session) -> Vec<String> {
-    let Ok(state) = session.state() else { return Vec::new() };
-    let files = VirtualFileSystem::of(&state);
-    files.iter().filter(|(_, entry)| !entry.is_directory()).map(|(path, _)| path.to_string()).collect()
 }

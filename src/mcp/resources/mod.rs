@@ -17,7 +17,7 @@ use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
 pub(super) use complete::complete;
-pub(super) use read::read;
+pub(super) use read::{find, read};
 pub(super) use uri::{Address, Position, What};
 
 /// Resources of a page.
@@ -39,7 +39,10 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 }
 
 /// The resources of the client's own session. Where it has none yet there are none, and none is begun for this.
-pub(super) fn list(client: &Client, page: Option<PaginatedRequestParams>) -> Result<ListResourcesResult, ErrorData> {
+pub(super) async fn list(
+    client: &Client,
+    page: Option<PaginatedRequestParams>,
+) -> Result<ListResourcesResult, ErrorData> {
     let cursor = page.and_then(|page| page.cursor);
     let Some(session) = client.known() else { return Ok(ListResourcesResult::default()) };
     let after = match &cursor {
@@ -48,7 +51,14 @@ pub(super) fn list(client: &Client, page: Option<PaginatedRequestParams>) -> Res
             Some(read_cursor(cursor).ok_or_else(|| ErrorData::invalid_params("there is no such cursor", None))?)
         }
     };
-    list_of(&session, after.as_ref()).map_err(|error| ErrorData::internal_error(error.to_string(), None))
+    let listed = looking(move || list_of(&session, after.as_ref())).await?;
+    listed.map_err(|error| ErrorData::internal_error(error.to_string(), None))
+}
+
+/// Does what only looks where it holds up nobody.
+async fn looking<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -> Result<T, ErrorData> {
+    let looked = tokio::task::spawn_blocking(look).await;
+    looked.map_err(|_| ErrorData::internal_error("foldspace is ending", None))
 }
 
 /// A cursor is the address after which it goes on: what comes and goes meanwhile does not move it.
@@ -63,7 +73,7 @@ fn list_of(session: &Session, after: Option<&Address>) -> Result<ListResourcesRe
     let address = |what| Address { session: name.clone(), what };
     let mut resources = Vec::new();
     let from = match after.map(|address| &address.what) {
-        Some(What::File { path, .. }) => Bound::Excluded(path.clone()),
+        Some(What::File { path, .. }) => Bound::Excluded(path.as_bytes().to_vec()),
         _ => {
             let log = address(What::Log { from: None, limit: 0 }).to_string();
             resources.push(Resource::new(log, "log").with_title("Log").with_mime_type("application/x-ndjson"));
@@ -75,15 +85,8 @@ fn list_of(session: &Session, after: Option<&Address>) -> Result<ListResourcesRe
         }
     };
     let mut next_cursor = None;
-    for (path, entry) in files.iter() {
-        let is_after = match &from {
-            Bound::Excluded(after) => path > after,
-            _ => true,
-        };
+    for (path, entry) in files.starting_at(from) {
         let Node::File { size, .. } = &entry.node else { continue };
-        if !is_after {
-            continue;
-        }
         if resources.len() >= PAGE {
             next_cursor = resources.last().map(|last: &Resource| last.uri.clone());
             break;

@@ -10,8 +10,8 @@ use rmcp::model::{ErrorData, ReadResourceResult, ResourceContents};
 use rmcp::service::RequestContext;
 use serde_json::json;
 
-use super::types;
 use super::uri::{Address, Position, What};
+use super::{looking, types};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
@@ -23,8 +23,8 @@ use crate::mcp::names::shown;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view;
 
-/// Bytes of a file that can be read at once.
-const FILE_MAX: u64 = 4 << 20;
+/// Bytes of a resource that can be read at once.
+const RESOURCE_MAX: usize = 4 << 20;
 
 /// Reads what stands at an address.
 pub(in crate::mcp) async fn read(
@@ -32,15 +32,24 @@ pub(in crate::mcp) async fn read(
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResult, ErrorData> {
-    let address = Address::parse(uri).map_err(|error| ErrorData::resource_not_found(error.to_string(), None))?;
-    let session = client.session(Some(&address.session), context).await.map_err(|error| not_found(uri, &error))?;
+    let (session, address) = find(client, uri, context).await?;
     let (uri, gone) = (uri.to_owned(), uri.to_owned());
-    let read = tokio::task::spawn_blocking(move || contents(&session, &uri, &address.what)).await;
-    let contents = match read {
-        Ok(contents) => contents.map_err(|error| error.told(&gone))?,
-        Err(_) => return Err(ErrorData::internal_error("foldspace is ending", None)),
-    };
-    Ok(ReadResourceResult::new(vec![contents]))
+    let read = looking(move || contents(&session, &uri, &address.what)).await?;
+    Ok(ReadResourceResult::new(vec![read.map_err(|error| error.told(&gone))?]))
+}
+
+/// What an address names, and the session of which it is.
+pub(in crate::mcp) async fn find(
+    client: &Client,
+    uri: &str,
+    context: &RequestContext<RoleServer>,
+) -> Result<(Session, Address), ErrorData> {
+    let address = Address::parse(uri).map_err(|error| not_found(uri, &error))?;
+    match client.session(Some(&address.session), context).await {
+        Ok(session) => Ok((session, address)),
+        Err(error) if error.is_of_name() => Err(not_found(uri, &error)),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Why something can't be read.
@@ -86,8 +95,10 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
                 let what = format!("there is no slice {}; there are {}", shown(name, 80), known.join(", "));
                 return Err(ReadError::NotThere(what));
             };
-            let slice = view::slice(&state, name).map_err(SessionError::from)?;
-            Ok(ResourceContents::text(slice.to_string(), uri).with_mime_type("application/json"))
+            let slice = view::slice(&state, name).map_err(SessionError::from)?.to_string();
+            let hint = "`foldspace state` prints all of it";
+            check_fits(|| format!("slice {name}"), slice.len() as u64, hint)?;
+            Ok(ResourceContents::text(slice, uri).with_mime_type("application/json"))
         }
         What::Log { from, limit } => {
             let lines = log(session, *from, *limit)?;
@@ -109,6 +120,8 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
     if path.is_root() || entry.is_some_and(Entry::is_directory) {
         let listed: Vec<_> = files.children(path).map(|(path, entry)| view::entry(path, entry)).collect();
         let listed = serde_json::to_string(&listed).unwrap_or_default();
+        let hint = "the tool ls lists some of its entries";
+        check_fits(|| format!("the list of {}", named(path)), listed.len() as u64, hint)?;
         return Ok(ResourceContents::text(listed, uri).with_mime_type("inode/directory"));
     }
     let Some(entry) = entry else {
@@ -119,11 +132,8 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
         Node::File { incomplete: true, .. } => {
             Err(ReadError::Refused(format!("the contents of {} were not kept", named(path))))
         }
-        Node::File { size, .. } if *size > FILE_MAX => {
-            let what = format!("{} has {size} bytes, and a resource at most {FILE_MAX}", named(path));
-            Err(ReadError::Refused(format!("{what}; the tool read_file reads some of its lines")))
-        }
-        Node::File { content, .. } => {
+        Node::File { content, size, .. } => {
+            check_fits(|| named(path), *size, "the tool read_file reads some of its lines")?;
             let bytes = session.content(content)?;
             Ok(match std::str::from_utf8(&bytes) {
                 Ok(text) => ResourceContents::text(text, uri).with_mime_type(kind),
@@ -144,17 +154,35 @@ fn named(path: &EntryPath) -> String {
     shown(&path.rooted(), 300)
 }
 
-/// Events, a line for each.
+/// Refuses what is too long; the hint says how to have less of it.
+fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(), ReadError> {
+    if bytes <= RESOURCE_MAX as u64 {
+        return Ok(());
+    }
+    Err(ReadError::Refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
+}
+
+/// Events, a line for each: the last ones, or the first from a position on. Of those there are fewer where they are too
+/// long together.
 fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, SessionError> {
     let head = session.head()?;
-    let from: Seq = match from {
+    let first: Seq = match from {
         Some(position) => position.resolve(session)?,
         None => (head + 1).saturating_sub(limit as u64),
     };
-    let mut lines = VecDeque::new();
-    session.visit(from.max(1), &mut |event| {
-        lines.push_back(serde_json::to_string(&view::event(session, event)).unwrap_or_default());
+    let (mut lines, mut bytes) = (VecDeque::new(), 0);
+    session.visit(first.max(1), &mut |event| {
+        let line = serde_json::to_string(&view::event(session, event)).unwrap_or_default() + "\n";
+        bytes += line.len();
+        lines.push_back(line);
+        while bytes > RESOURCE_MAX && lines.len() > 1 {
+            let dropped = if from.is_some() { lines.pop_back() } else { lines.pop_front() };
+            bytes -= dropped.map_or(0, |line: String| line.len());
+            if from.is_some() {
+                return ControlFlow::Break(());
+            }
+        }
         if lines.len() < limit { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    Ok(lines.into_iter().map(|line| line + "\n").collect())
+    Ok(lines.into_iter().collect())
 }

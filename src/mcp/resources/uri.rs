@@ -18,6 +18,8 @@ pub(super) const LOG: &str = "foldspace://{session}/log{?from,limit}";
 /// Events that are given when nothing is said, and at most.
 const EVENTS: usize = 100;
 const EVENTS_MAX: usize = 1000;
+/// Bytes of an address at most: paths are shorter, also written as in an address.
+const ADDRESS_MAX: usize = 16 << 10;
 
 /// What an address names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,6 +94,9 @@ impl Address {
     pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, BadAddress> {
         let shown = super::super::names::shown(uri, 300);
         let wrong = |what: &str| BadAddress(format!("{shown}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
+        if uri.len() > ADDRESS_MAX {
+            return Err(wrong(&format!("it has {} bytes, and at most {ADDRESS_MAX} are allowed", uri.len())));
+        }
         let rest = uri.strip_prefix(SCHEME).ok_or_else(|| wrong("this is no address of anything here"))?;
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (session, below) = place.split_once('/').ok_or_else(|| wrong("after the session says what of it"))?;
@@ -99,15 +104,20 @@ impl Address {
         let query = Query::parse(query).ok_or_else(|| wrong("what follows the question mark can't be read"))?;
         let what = match below.split_once('/').unwrap_or((below, "")) {
             ("files", path) => {
+                query.check(&["at"])?;
                 let path = decoded_bytes(path).ok_or_else(|| wrong("its path can't be read"))?;
                 let path = EntryPath::from_bytes(&path).map_err(|error| wrong(&error.to_string()))?;
                 What::File { path, at: query.position("at")? }
             }
             ("state", name) => {
+                query.check(&["at"])?;
                 let name = decoded(name).filter(|name| !name.is_empty()).ok_or_else(|| wrong("it names no slice"))?;
                 What::Slice { name, at: query.position("at")? }
             }
-            ("log", "") => What::Log { from: query.position("from")?, limit: query.limit()? },
+            ("log", "") => {
+                query.check(&["from", "limit"])?;
+                What::Log { from: query.position("from")?, limit: query.limit()? }
+            }
             _ => return Err(wrong("there is nothing of that kind")),
         };
         Ok(Self { session, what })
@@ -153,6 +163,23 @@ impl Query {
             Some((decoded(name)?, decoded(value)?))
         };
         pairs.map(pair).collect::<Option<Vec<_>>>().map(Self)
+    }
+
+    /// What has no meaning, or two, is not passed over: it was meant to say something.
+    fn check(&self, known: &[&str]) -> Result<(), BadAddress> {
+        let what = known.join(" and ");
+        for (at, (name, _)) in self.0.iter().enumerate() {
+            if !known.contains(&name.as_str()) {
+                let shown = super::super::names::shown(name, 80);
+                return Err(BadAddress(format!(
+                    "there is no {shown:?} behind the question mark here; there is {what}"
+                )));
+            }
+            if self.0[..at].iter().any(|(before, _)| before == name) {
+                return Err(BadAddress(format!("{name} stands twice behind the question mark")));
+            }
+        }
+        Ok(())
     }
 
     fn value(&self, name: &str) -> Option<&str> {
@@ -229,6 +256,7 @@ mod tests {
     #[test]
     fn anything_else_is_refused() {
         let long = format!("foldspace://demo/nothing/{}", "x/".repeat(40_000));
+        let deep = format!("foldspace://demo/files/{}", "x/".repeat(9_000));
         let uris = [
             "",
             "file:///etc/passwd",
@@ -249,7 +277,14 @@ mod tests {
             "foldspace://demo/log/x",
             "foldspace://demo/state/",
             "foldspace://demo/files/a?at",
+            "foldspace://demo/files/a?At=5",
+            "foldspace://demo/files/a?position=5",
+            "foldspace://demo/files/a?at=5&at=6",
+            "foldspace://demo/state/Usage?limit=5",
+            "foldspace://demo/log?at=5",
+            "foldspace://demo/log?from=5&limit=1&from=5",
             &long,
+            &deep,
         ];
         for uri in uris {
             let error = Address::parse(uri).err().map(|error| error.to_string());

@@ -155,6 +155,11 @@ impl VirtualFileSystem {
         self.entries.range(from, until)
     }
 
+    /// The entries from a path on, in order; it may be the beginning of one.
+    pub(crate) fn starting_at(&self, from: Bound<Vec<u8>>) -> impl Iterator<Item = (&EntryPath, &Entry)> + use<'_> {
+        self.entries.range(from, Bound::Unbounded)
+    }
+
     /// The entries right in a directory, in order; each step costs a search, whatever lies deeper.
     pub fn children<'a>(&'a self, directory: &EntryPath) -> impl Iterator<Item = (&'a EntryPath, &'a Entry)> + use<'a> {
         let (mut from, until) = range_below(directory.as_bytes());

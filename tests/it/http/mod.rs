@@ -41,10 +41,10 @@ struct Served {
 
 /// What came back.
 #[derive(Debug)]
-struct Answer {
-    status: u16,
+pub(super) struct Answer {
+    pub(super) status: u16,
     headers: HeaderMap,
-    body: Bytes,
+    pub(super) body: Bytes,
 }
 
 impl Answer {
@@ -53,7 +53,7 @@ impl Answer {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {said}"))
     }
 
-    fn header(&self, name: &str) -> &str {
+    pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).map_or("", |value| value.to_str().unwrap())
     }
 }
@@ -129,7 +129,13 @@ impl Served {
     }
 }
 
-async fn sent<S>(io: TokioIo<S>, method: &str, path: &str, body: Bytes, headers: &[(&str, &str)]) -> Response<Incoming>
+pub(super) async fn sent<S>(
+    io: TokioIo<S>,
+    method: &str,
+    path: &str,
+    body: Bytes,
+    headers: &[(&str, &str)],
+) -> Response<Incoming>
 where
     S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
 {
@@ -145,7 +151,7 @@ where
     sender.send_request(request.body(Full::new(body)).unwrap()).await.unwrap()
 }
 
-async fn taken(response: Response<Incoming>) -> Answer {
+pub(super) async fn taken(response: Response<Incoming>) -> Answer {
     let (parts, body) = response.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     Answer { status: parts.status.as_u16(), headers: parts.headers, body }

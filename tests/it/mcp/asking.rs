@@ -120,10 +120,15 @@ fn who_can_not_be_asked_is_told_how_to_allow() {
 
 /// What a request of the newest version brings with it.
 pub(super) fn modern(extra: Value) -> Value {
+    modern_by("modern", extra)
+}
+
+/// The same of a client of that name.
+pub(super) fn modern_by(name: &str, extra: Value) -> Value {
     let mut params = extra;
     params["_meta"] = json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-        "io.modelcontextprotocol/clientInfo": { "name": "modern", "version": "1" },
+        "io.modelcontextprotocol/clientInfo": { "name": name, "version": "1" },
         "io.modelcontextprotocol/clientCapabilities": { "elicitation": { "form": {} } },
     });
     params

@@ -1,10 +1,12 @@
 //! What no client should say.
 
 use std::io::Write;
+use std::process::{Child, ChildStdin, ExitStatus, Stdio};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::World;
+use super::{PATIENCE, World};
 
 /// The code of an answer, and its id.
 fn code(answer: &Value) -> (i64, Option<&Value>) {
@@ -117,13 +119,9 @@ fn thousands_of_requests_are_all_answered() {
     assert!(client.child.wait().unwrap().success());
 }
 
-/// Requests whose answers nobody reads are not taken without end.
-#[test]
-fn a_client_that_does_not_read_is_read_no_more() {
-    let world = World::new();
-    let mut command = world.command(&["mcp"]);
-    let pipe = std::process::Stdio::piped;
-    let mut child = command.stdin(pipe()).stdout(pipe()).spawn().unwrap();
+/// A server whose client writes requests until no more are taken, or so many, and reads nothing.
+fn unread(world: &World, most: u64) -> (Child, ChildStdin) {
+    let mut child = world.command(&["mcp"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let input = child.stdin.take().unwrap();
     rustix::io::ioctl_fionbio(&input, true).unwrap();
     let hello =
@@ -132,7 +130,7 @@ fn a_client_that_does_not_read_is_read_no_more() {
     (&input).write_all(format!("{hello}\n").as_bytes()).unwrap();
     let (mut sent, mut refused) = (0_u64, 0);
     // A second without room is no coincidence.
-    while refused < 50 {
+    while refused < 50 && sent < most {
         // Atomic, since it is shorter than a page.
         let message =
             json!({ "jsonrpc": "2.0", "id": sent, "method": "tools/list", "params": { "pad": "x".repeat(2000) } });
@@ -140,13 +138,49 @@ fn a_client_that_does_not_read_is_read_no_more() {
             Ok(_) => (sent, refused) = (sent + 1, 0),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
                 refused += 1;
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                std::thread::sleep(Duration::from_millis(20));
             }
             Err(error) => panic!("{error}"),
         }
         assert!(sent < 100_000, "it reads on and on");
     }
+    (child, input)
+}
+
+/// Waits until the server has ended.
+fn ended(child: &mut Child) -> ExitStatus {
+    let since = std::time::Instant::now();
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status;
+        }
+        if since.elapsed() > PATIENCE {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Requests whose answers nobody reads are not taken without end.
+#[test]
+fn a_client_that_does_not_read_is_read_no_more() {
+    let world = World::new();
+    let (mut child, input) = unread(&world, u64::MAX);
     drop(child.stdout.take());
     drop(input);
-    assert!(child.wait().unwrap().success());
+    assert!(ended(&mut child).success());
+}
+
+#[test]
+fn who_does_not_read_does_not_keep_the_server() {
+    let world = World::new();
+    let (mut child, input) = unread(&world, u64::MAX);
+    let server = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(server, rustix::process::Signal::TERM).unwrap();
+    assert!(ended(&mut child).success(), "it is told to end");
+    drop(input);
+    let (mut child, input) = unread(&world, 200);
+    drop(input);
+    assert!(ended(&mut child).success(), "its client says no more");
 }

@@ -1,6 +1,8 @@
 //! Calls that take a while: what they print, and how they are taken back.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
+use std::process::Stdio;
 
 use serde_json::{Value, json};
 
@@ -45,16 +47,91 @@ fn output_comes_as_progress() {
     assert_eq!(last as usize, process.len() + "\nover\n".len());
 }
 
+/// What a call's progress says, after the call: each number with its text.
+fn told(client: &Client) -> Vec<(f64, String)> {
+    let of = |message: &&Value| message["method"] == "notifications/progress";
+    let told = client.aside.iter().filter(of).map(|message| {
+        let params = &message["params"];
+        (params["progress"].as_f64().unwrap(), params["message"].as_str().unwrap().to_owned())
+    });
+    told.collect()
+}
+
 #[test]
 fn much_output_is_told_in_part() {
     let world = World::new();
-    let mut client = world.on_host(&["--allow", "yes", "--allow", "head"]);
-    let arguments = json!({ "command": "yes | head -c 20000000" });
-    let params = json!({ "name": "shell_execute", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    for bytes in [64_usize << 10, 20_000_000] {
+        let mut client = world.on_host(&["--allow", "yes", "--allow", "head"]);
+        let arguments = json!({ "command": format!("yes | head -c {bytes}") });
+        let params = json!({ "name": "shell_execute", "arguments": arguments, "_meta": { "progressToken": 1 } });
+        let id = client.request("tools/call", params);
+        assert_eq!(client.answer(id)["result"]["structuredContent"]["exit_code"], 0);
+        let told = told(&client);
+        assert!(told.iter().map(|(_, text)| text.len()).sum::<usize>() <= (1 << 20) + 1000 * told.len());
+        assert!(told[0].1.starts_with("y\ny\n"));
+        assert!(told.is_sorted_by(|before, after| before.0 < after.0), "{told:?}");
+        // Who is told may miss some of what comes fast, and is told of no more than there is.
+        let last = told.last().unwrap().0 as usize;
+        assert!(told.len() > 1 && (32 << 10..=bytes).contains(&last), "{last}");
+        client.leave();
+    }
+}
+
+#[test]
+fn characters_are_told_whole() {
+    let world = World::new();
+    let mut client = world.on_host(&["--allow", "sleep"]);
+    let command = r"printf 'x\303'; while [ ! -e go ]; do sleep 0.02; done; printf '\251\342\202'";
+    let params =
+        json!({ "name": "shell_execute", "arguments": { "command": command }, "_meta": { "progressToken": 1 } });
     let id = client.request("tools/call", params);
-    assert_eq!(client.answer(id)["result"]["structuredContent"]["exit_code"], 0);
-    let told = client.aside.iter().filter_map(|message| message["params"]["message"].as_str());
-    assert!(told.map(str::len).sum::<usize>() <= (1 << 20) + 1000 * client.aside.len());
+    let first = client.wait_for(|message| message["method"] == "notifications/progress");
+    assert_eq!(first["params"]["message"], "x");
+    std::fs::write(world.files().join("go"), "").unwrap();
+    client.answer(id);
+    let text: String = told(&client).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(text, "é\u{fffd}");
+}
+
+/// A client that reads no more than it must to know the process.
+#[test]
+fn cancelling_kills_the_command_of_who_does_not_read() {
+    let world = World::new();
+    let files = world.files().to_string_lossy().into_owned();
+    let mut command = world.command(&["mcp", "--backend", "host", "--dir", &files, "--allow", "yes"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let mut say = |message: Value| input.write_all(format!("{message}\n").as_bytes()).unwrap();
+    let hello =
+        json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": { "name": "x", "version": "1" } });
+    say(json!({ "jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello }));
+    let arguments = json!({ "command": "echo $$; yes" });
+    let params = json!({ "name": "shell_execute", "arguments": arguments, "_meta": { "progressToken": 1 } });
+    say(json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params }));
+    // Nothing is read beyond a line.
+    let mut output = BufReader::with_capacity(1, child.stdout.take().unwrap());
+    let mut line = || {
+        let mut read = String::new();
+        output.read_line(&mut read).unwrap();
+        serde_json::from_str::<Value>(&read).unwrap()
+    };
+    assert_eq!(line()["id"], 1);
+    let first = line()["params"]["message"].as_str().unwrap().to_owned();
+    let process = first.lines().next().unwrap();
+    let (mut before, mut same) = (0, 0);
+    // A second in which nothing more came, though there is more.
+    while same < 50 || before < 40_000 {
+        let waiting = rustix::io::ioctl_fionread(output.get_ref()).unwrap();
+        same = if waiting == before { same + 1 } else { 0 };
+        before = waiting;
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    assert!(!is_gone(process));
+    say(json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": 2 } }));
+    wait_until("the command runs on", || is_gone(process));
+    drop(output);
+    drop(input);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

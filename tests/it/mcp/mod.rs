@@ -7,6 +7,7 @@ mod config;
 mod life;
 mod live;
 mod orchestrate;
+mod over_http;
 mod resources;
 mod together;
 mod tools;

@@ -57,8 +57,11 @@ fn a_clone_is_worked_in_and_merged() {
     worker.done("write_file", write("c.txt", "three\n"));
     worker.leave();
 
-    let mut client = world.client(&["--session", "s", "--tools", "sessions"]);
+    let mut client = world.client(&["--tools", "sessions"]);
     assert_eq!(client.done("session_merge", json!({ "child": "worker", "dry_run": true }))["seq"], Value::Null);
+    client.leave();
+    assert_eq!(world.sessions(), ["s", "worker"], "who only merges needs no session");
+    let mut client = world.client(&["--session", "s", "--tools", "sessions"]);
     let merged = client.done("session_merge", json!({ "child": "worker" }));
     assert_eq!((&merged["outcome"], &merged["into_name"]), (&json!("merged"), &json!("s")));
     assert_eq!(client.done("session_merge", json!({ "child": "worker" }))["outcome"], "nothing");

@@ -55,12 +55,43 @@ fn what_is_not_there_is_told() {
         ("foldspace://other/log", -32002),
         ("file:///etc/passwd", -32002),
         ("foldspace://s/files/../../etc/passwd", -32002),
+        ("foldspace://s/log?junk=5", -32002),
+        ("foldspace://s/files/..?At=5", -32002),
     ];
     for (uri, code) in uris {
-        assert_eq!(client.ask("resources/read", json!({ "uri": uri }))["error"]["code"], code, "{uri}");
+        for method in ["resources/read", "resources/subscribe"] {
+            // What is not there yet can be watched.
+            if method == "resources/subscribe" && uri.starts_with("foldspace://s/") && !uri.contains("..") {
+                continue;
+            }
+            let error = client.ask(method, json!({ "uri": uri }))["error"].clone();
+            assert_eq!((&error["code"], &error["data"]["uri"]), (&json!(code), &json!(uri)), "{method}");
+        }
     }
-    let subscribed = client.ask("resources/subscribe", json!({ "uri": "foldspace://other/log" }));
-    assert_eq!(subscribed["error"]["code"], -32002, "only who has the tools for sessions reaches others");
+}
+
+#[test]
+fn what_is_too_long_is_told_in_part_or_not() {
+    let world = World::new();
+    for number in 0..25_000 {
+        std::fs::write(world.files().join(format!("{number:060}.txt")), "").unwrap();
+    }
+    let mut client = world.on_host(&["--session", "s"]);
+    client.done("glob", json!({ "pattern": "none" }));
+    let refused = |client: &mut Client, uri: &str| {
+        let error = client.ask("resources/read", json!({ "uri": uri }))["error"].clone();
+        assert_eq!(error["code"], -32602, "{uri}: {error}");
+        error["message"].as_str().unwrap().to_owned()
+    };
+    assert!(refused(&mut client, "foldspace://s/files/").contains("a resource at most 4194304; the tool ls"));
+    assert!(refused(&mut client, "foldspace://s/state/VirtualFileSystem").contains("a resource at most 4194304"));
+    for uri in ["foldspace://s/log?from=1&limit=1000", "foldspace://s/log?limit=1000"] {
+        let log = read(&mut client, uri);
+        assert!(log["text"].as_str().unwrap().len() <= 4 << 20, "{uri}");
+    }
+    let long = format!("foldspace://s/log?limit={}", "0".repeat(20_000));
+    let error = client.ask("resources/subscribe", json!({ "uri": long }))["error"].clone();
+    assert!(error["message"].as_str().unwrap().contains("at most 16384 are allowed"), "{error}");
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Client {
     }
 }
 
-fn server(options: McpOptions) -> (tempfile::TempDir, Hub, McpServer) {
+pub(super) fn server(options: McpOptions) -> (tempfile::TempDir, Hub, McpServer) {
     let directory = tempfile::tempdir().unwrap();
     let sessions = Sessions::open(directory.path(), Registry::standard()).unwrap();
     let hub = Hub::new(sessions, HubOptions::new(directory.path()));
@@ -63,7 +63,7 @@ fn server(options: McpOptions) -> (tempfile::TempDir, Hub, McpServer) {
     (directory, hub, server)
 }
 
-fn names(hub: &Hub) -> Vec<String> {
+pub(super) fn names(hub: &Hub) -> Vec<String> {
     hub.sessions().list().unwrap().iter().map(foldspace::name_of).collect()
 }
 

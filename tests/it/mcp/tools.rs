@@ -63,6 +63,23 @@ fn annotations_say_what_is_so() {
 }
 
 #[test]
+fn a_child_runs_commands_where_its_parent_does() {
+    let world = World::new();
+    let mut client = world.on_host(&["--session", "main"]);
+    client.done("ls", json!({}));
+    client.leave();
+    for isolation in ["shared", "fork", "full"] {
+        let mut client = world.start(&["--session", "main", "--isolation", isolation]);
+        let info = json!({ "name": "x", "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info });
+        let told = client.ask("initialize", hello)["result"]["instructions"].clone();
+        assert!(told.as_str().unwrap().contains("Commands run on this machine"), "{isolation}: {told}");
+        let hints = hints(&mut client);
+        assert!(hints.iter().find(|(tool, _)| tool == "shell_execute").unwrap().1[3], "{isolation}");
+    }
+}
+
+#[test]
 fn every_tool_has_schemas_of_objects() {
     let world = World::new();
     let mut client = world.client(&["--tools", "all"]);

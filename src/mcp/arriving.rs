@@ -1,0 +1,51 @@
+//! Bodies of requests over HTTP, which have to arrive within a while.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::MESSAGE_MAX;
+
+/// How long a body may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(30);
+
+/// Passes a request on once its body is there: who stops in the middle of one does not hold a connection for good.
+pub(super) async fn whole(request: Request, next: Next) -> Response {
+    let (parts, body) = request.into_parts();
+    match arrived(body, ARRIVAL).await {
+        Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+async fn arrived(body: Body, within: Duration) -> Result<Bytes, (StatusCode, String)> {
+    match tokio::time::timeout(within, Limited::new(body, MESSAGE_MAX).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err((StatusCode::PAYLOAD_TOO_LARGE, format!("a message has at most {MESSAGE_MAX} bytes\n")))
+        }
+        Ok(Err(error)) => Err((StatusCode::BAD_REQUEST, format!("the body can't be read: {error}\n"))),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, format!("the body took more than {} s\n", within.as_secs()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bodies_arrive_in_time_and_have_a_bound() {
+        let whole = arrived(Body::from("{}"), ARRIVAL).await;
+        assert_eq!(whole.unwrap(), "{}");
+        let long = arrived(Body::from(vec![b' '; MESSAGE_MAX + 1]), ARRIVAL).await;
+        assert_eq!(long.unwrap_err().0, StatusCode::PAYLOAD_TOO_LARGE);
+        let never = Body::from_stream(futures_util::stream::pending::<std::io::Result<Bytes>>());
+        assert_eq!(arrived(never, Duration::ZERO).await.unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
+    }
+}

@@ -1,0 +1,205 @@
+//! Clients over HTTP, with connections and without.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use foldspace::http::{HttpServer, ServerLimits};
+use foldspace::{
+    CallStatus, CommandPolicy, HostOptions, Hub, McpOptions, McpServer, ShellRules, ToolCalls, WorkspaceSpec,
+};
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+
+use super::together::{names, server};
+use super::{PATIENCE, asking::modern_by};
+use crate::http::{Answer, sent, taken};
+
+/// A server of clients over HTTP.
+struct Served {
+    address: SocketAddr,
+    end: CancellationToken,
+}
+
+impl Served {
+    async fn begin(server: &McpServer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let (address, end) = (listener.local_addr().unwrap(), CancellationToken::new());
+        let router = Router::new().route_service("/mcp", server.streamable_http(end.clone()));
+        tokio::spawn(async move { HttpServer::new(ServerLimits::default()).serve_tcp(listener, router).await });
+        Self { address, end }
+    }
+
+    async fn post(&self, path: &str, message: &Value, more: &[(&str, &str)]) -> Answer {
+        let stream = TcpStream::connect(self.address).await.unwrap();
+        let accept = ("accept", "application/json, text/event-stream");
+        let headers = [&[accept, ("content-type", "application/json")], more].concat();
+        taken(sent(TokioIo::new(stream), "POST", path, message.to_string().into(), &headers).await).await
+    }
+
+    /// A request of a client of that name, which keeps no connection.
+    async fn ask(&self, name: &str, path: &str, method: &str, params: Value) -> Value {
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": modern_by(name, params) });
+        let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
+        let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
+        if !tool.is_empty() {
+            headers.push(("mcp-name", &tool));
+        }
+        answered(&self.post(path, &message, &headers).await)
+    }
+
+    async fn call(&self, name: &str, path: &str, tool: &str, arguments: Value) -> Value {
+        self.ask(name, path, "tools/call", json!({ "name": tool, "arguments": arguments })).await["result"].clone()
+    }
+}
+
+/// The last message of an answer, which is a stream of events or a document.
+fn answered(answer: &Answer) -> Value {
+    let text = String::from_utf8_lossy(&answer.body);
+    let last = text.lines().filter_map(|line| line.strip_prefix("data:")).rfind(|data| !data.trim().is_empty());
+    serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
+}
+
+/// A client that keeps a connection.
+struct Connected<'a> {
+    served: &'a Served,
+    id: String,
+}
+
+impl<'a> Connected<'a> {
+    async fn new(served: &'a Served, path: &str) -> (Self, Value) {
+        let info = json!({ "name": "cursor", "version": "1" });
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info });
+        let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
+        let answer = served.post(path, &hello, &[]).await;
+        let client = Self { served, id: answer.header("mcp-session-id").to_owned() };
+        (client, answered(&answer)["result"].clone())
+    }
+
+    async fn begin(&self, tool: &str, arguments: Value) -> Answer {
+        let params = json!({ "name": tool, "arguments": arguments });
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+        self.served.post("/mcp", &message, &[("mcp-session-id", &self.id)]).await
+    }
+
+    async fn call(&self, tool: &str, arguments: Value) -> Value {
+        answered(&self.begin(tool, arguments).await)["result"].clone()
+    }
+}
+
+fn written(content: &str) -> Value {
+    json!({ "file_path": "a.txt", "content": content })
+}
+
+fn read() -> Value {
+    json!({ "file_path": "a.txt" })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_with_connections_have_sessions_of_their_own() {
+    let (_directory, hub, server) = server(McpOptions::default());
+    let served = Served::begin(&server).await;
+    let ((first, _), (second, _)) = (Connected::new(&served, "/mcp").await, Connected::new(&served, "/mcp").await);
+    assert_eq!(first.call("write_file", written("one")).await["isError"], false);
+    assert_eq!(second.call("read_file", read()).await["isError"], true);
+    let (third, _) = Connected::new(&served, "/mcp?session=cursor").await;
+    assert_eq!(third.call("read_file", read()).await["structuredContent"]["content"], "one");
+    assert_eq!(names(&hub), ["cursor", "cursor-2"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_without_connections_are_told_apart_by_their_names() {
+    let (_directory, hub, server) = server(McpOptions::default());
+    let served = Served::begin(&server).await;
+    assert_eq!(served.call("one", "/mcp", "write_file", written("one")).await["isError"], false);
+    assert_eq!(served.call("one", "/mcp", "read_file", read()).await["structuredContent"]["content"], "one");
+    assert_eq!(served.call("two", "/mcp", "read_file", read()).await["isError"], true);
+    let other = "/mcp?session=other";
+    assert_eq!(served.call("one", other, "read_file", read()).await["isError"], true, "it asks for another session");
+    assert_eq!(served.call("two", "/mcp?session=one", "read_file", read()).await["isError"], false);
+    assert_eq!(names(&hub), ["one", "two", "other"]);
+}
+
+/// More clients than are known at once.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_comes_finds_room() {
+    let options = McpOptions { session: Some("shared".to_owned()), ..McpOptions::default() };
+    let (_directory, hub, server) = server(options);
+    let served = Served::begin(&server).await;
+    for number in 0..1100 {
+        let name = format!("asks {number}");
+        let listed = served.ask(&name, "/mcp", "tools/list", json!({})).await;
+        assert!(listed["result"]["tools"].is_array(), "{listed}");
+    }
+    assert!(names(&hub).is_empty());
+    for number in 0..1030 {
+        let result = served.call(&format!("works {number}"), "/mcp", "ls", json!({})).await;
+        assert_eq!(result["isError"], false, "{number}: {result}");
+    }
+}
+
+/// Options of a workspace on this machine, in which `sleep` may run.
+fn on_host(directory: &std::path::Path) -> McpOptions {
+    let workspace = Some(WorkspaceSpec::Host(HostOptions { directory: Some(directory.to_owned()) }));
+    let policy = CommandPolicy { allow: vec!["sleep".to_owned()], ..CommandPolicy::default() };
+    let rules = ShellRules { policy, ..ShellRules::default() };
+    McpOptions { workspace, rules, session: Some("host".to_owned()), ..McpOptions::default() }
+}
+
+/// How the last call ended, if there is one and it has.
+fn status(hub: &Hub, session: &str) -> Option<Option<CallStatus>> {
+    let entry = hub.sessions().find(session).ok()?;
+    let state = hub.sessions().session(entry.id).ok()?.state().ok()?;
+    state.slice::<ToolCalls>()?.iter().last().map(|call| call.status)
+}
+
+async fn wait_for(hub: &Hub, session: &str, wanted: Option<CallStatus>) {
+    let waiting = async {
+        while status(hub, session) != Some(wanted) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("no call is {wanted:?}"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_ends_takes_its_calls_back() {
+    let files = tempfile::tempdir().unwrap();
+    let (_directory, hub, server) = server(on_host(files.path()));
+    let served = Served::begin(&server).await;
+    let (client, told) = Connected::new(&served, "/mcp").await;
+    assert!(told["instructions"].as_str().unwrap().contains("on this machine"));
+    let sleep = json!({ "command": "sleep 1000" });
+    let ends = async {
+        wait_for(&hub, "host", None).await;
+        served.end.cancel();
+        wait_for(&hub, "host", Some(CallStatus::Interrupted)).await;
+    };
+    let call = async {
+        client.begin("shell_execute", sleep).await;
+        // What the connection's end looks like is no matter here.
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        () = ends => {}
+        () = call => {}
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_told_first_is_of_the_session_that_is_asked_for() {
+    let (_directory, hub, server) = server(McpOptions::default());
+    let files = tempfile::tempdir().unwrap();
+    let spec = WorkspaceSpec::Host(HostOptions { directory: Some(files.path().to_owned()) });
+    drop(hub.create(Some("host".to_owned()), &spec, &[]).await.unwrap());
+    let served = Served::begin(&server).await;
+    for (path, is_here) in [("/mcp", false), ("/mcp?session=host", true)] {
+        let (_, told) = Connected::new(&served, path).await;
+        let discovered = served.ask("one", path, "server/discover", json!({})).await["result"].clone();
+        for told in [told, discovered] {
+            assert_eq!(told["instructions"].as_str().unwrap().contains("on this machine"), is_here, "{path}: {told}");
+        }
+    }
+}
