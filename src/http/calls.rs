@@ -23,7 +23,7 @@ use crate::hub::{HubError, OpenSession};
 use crate::tools::{Asker, ToolCall, ToolOutcome};
 use crate::view::{self, EventDocument, status_word};
 
-/// How to allow a command whose call nobody streams: [`ShellRules::advice`] of a hub that is for HTTP first of all.
+/// How to allow a command whose call nobody streams: [`ShellRules::advice`](crate::ShellRules::advice) of a hub that is for HTTP first of all.
 pub const ADVICE: &str = "allow what is missing (`allow` in the request, or the server's --allow PROGRAM), stream the call \
                       (`Accept: text/event-stream`) and answer the question, or have every question answered with yes \
                       (`auto_confirm`)";

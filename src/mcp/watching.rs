@@ -245,22 +245,26 @@ struct Follow {
 impl Follow {
     async fn run(self, mut subscription: Subscription) {
         loop {
-            let looked = match subscription.is_behind() {
-                false => Ok(self.look(subscription)),
-                // It has to be read from the store.
-                true => {
-                    let follow = self.clone();
-                    tokio::task::spawn_blocking(move || follow.look(subscription)).await
-                }
-            };
-            let Ok((mut back, outcome)) = looked else { return };
+            while let Some(event) = subscription.next_at_hand() {
+                self.changes.note(&self.session, &self.wishes, &event);
+            }
+            if !subscription.is_behind() {
+                subscription.announced(LOOK).await;
+                continue;
+            }
+            // It has to be read from the store.
+            let follow = self.clone();
+            let looked = tokio::task::spawn_blocking(move || follow.look(subscription)).await;
+            let Ok((back, outcome)) = looked else { return };
+            subscription = back;
             match outcome {
                 Ok(()) => {}
                 Err(StoreError::NoSession(_)) => return,
-                Err(error) => tracing::warn!(%error, "a session that is watched could not be read"),
+                Err(error) => {
+                    tracing::warn!(%error, "a session that is watched could not be read");
+                    subscription.announced(LOOK).await;
+                }
             }
-            back.announced(LOOK).await;
-            subscription = back;
         }
     }
 

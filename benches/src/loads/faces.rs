@@ -90,7 +90,7 @@ impl Sockets {
     /// When that fails.
     pub fn write(&mut self) -> Result<Duration> {
         self.written += 1;
-        let params = json!({ "file_path": format!("{:04}.txt", self.written % 1_000), "content": "x".repeat(FILE) });
+        let params = json!({ "file_path": format!("{:02}/{:05}.txt", self.written % 100, self.written), "content": "x".repeat(FILE) });
         self.line.timed(&self.line.call("bench", "write_file", params))
     }
 

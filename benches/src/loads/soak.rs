@@ -34,19 +34,19 @@ fn next(line: &Line, noise: &mut Noise, session: u64) -> (Request, bool) {
     let get = |path: &str| line.request("GET", &format!("/v1/sessions/{name}{path}"), None);
     let call = |tool: &str, params: Value| line.call(&name, tool, params);
     match noise.below(100) {
-        0..30 => (call("write_file", json!({ "file_path": file, "content": noise.text(1_500) })), true),
-        30..60 => (call("read_file", json!({ "file_path": file })), true),
-        60..70 => (call("ls", json!({ "path": "/" })), true),
-        70..78 => (call("glob", json!({ "pattern": "src/*1.rs" })), true),
-        78..84 => (call("grep", json!({ "pattern": "session", "path": "/" })), true),
-        84..88 => (
+        0..22 => (call("write_file", json!({ "file_path": file, "content": noise.text(1_500) })), true),
+        22..52 => (call("read_file", json!({ "file_path": file })), true),
+        52..62 => (call("ls", json!({ "path": "/" })), true),
+        62..70 => (call("glob", json!({ "pattern": "src/*1.rs" })), true),
+        70..76 => (call("grep", json!({ "pattern": "session", "path": "/" })), true),
+        76..80 => (
             call(
                 "edit_file",
                 json!({ "file_path": file, "old_string": "let", "new_string": "var", "replace_all": true }),
             ),
             true,
         ),
-        88..90 => (call("rm", json!({ "path": file })), true),
+        80..90 => (call("rm", json!({ "path": file })), true),
         90..93 => (get("/files"), false),
         93..96 => (get("/events?from=1&limit=20"), false),
         96..98 => (get("/state/ToolCalls"), false),
