@@ -1,9 +1,13 @@
 //! Where measured data lies: on a real disk, below the build directory.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use rustix::fs::FallocateFlags;
 
 /// Names another place than `<target>/bench-data`.
 pub const PLACE: &str = "FOLDSPACE_BENCH_DATA";
@@ -38,6 +42,39 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // What is left over is only space below the build directory.
         drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// A preallocated file, the least that something can take which has to be on the disk.
+#[derive(Debug)]
+pub struct Bare {
+    file: File,
+    end: u64,
+}
+
+impl Bare {
+    /// Makes one of 64 MiB in a directory.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn new(directory: &Path) -> Result<Self> {
+        let file = File::create_new(directory.join("bare"))?;
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 64 << 20)?;
+        file.sync_all()?;
+        Ok(Self { file, end: 0 })
+    }
+
+    /// One write behind the last one, and one fdatasync; gives how long they took.
+    ///
+    /// # Errors
+    /// What the disk says.
+    pub fn write(&mut self, bytes: &[u8]) -> Result<Duration> {
+        let start = Instant::now();
+        self.file.write_all_at(bytes, self.end)?;
+        self.file.sync_data()?;
+        let took = start.elapsed();
+        self.end += bytes.len() as u64;
+        Ok(took)
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Served {
     address: String,
     token: String,
     scratch: Scratch,
+    /// It says more, and would end where nobody could read that.
+    _told: BufReader<ChildStdout>,
 }
 
 impl Served {
@@ -45,11 +47,12 @@ impl Served {
         let mut command = Command::new(program()?);
         command.arg("--data").arg(scratch.path()).args(["serve", "--http", "127.0.0.1:0"]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
-        let mut told = BufReader::new(child.stdout.take().context("no output")?).lines();
+        let mut told = BufReader::new(child.stdout.take().context("no output")?);
         let address = loop {
-            let line = told.next().context("the server ended")??;
+            let mut line = String::new();
+            ensure!(told.read_line(&mut line)? > 0, "the server ended");
             if let Some(address) = line.strip_prefix("serving on http://") {
-                break address.to_owned();
+                break address.trim().to_owned();
             }
         };
         let token = scratch.path().join("http.token");
@@ -61,7 +64,7 @@ impl Served {
                 _ => std::thread::sleep(Duration::from_millis(5)),
             }
         };
-        Ok(Self { child, address, token, scratch })
+        Ok(Self { child, address, token, scratch, _told: told })
     }
 
     /// Where the store is.

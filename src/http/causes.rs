@@ -1,6 +1,6 @@
 //! Which problem an error of the library is.
 
-use axum::extract::rejection::{BytesRejection, FailedToBufferBody, JsonRejection, PathRejection, QueryRejection};
+use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 
 use super::problem::{Kind, Problem};
 use crate::backends::BackendError;
@@ -195,9 +195,6 @@ impl From<JsonRejection> for Problem {
         let kind = match &rejection {
             JsonRejection::JsonDataError(_) => Kind::Unusable,
             JsonRejection::MissingJsonContentType(_) => Kind::MediaType,
-            JsonRejection::BytesRejection(BytesRejection::FailedToBufferBody(
-                FailedToBufferBody::LengthLimitError(_),
-            )) => Kind::TooLarge,
             _ => Kind::BadRequest,
         };
         Self::new(kind, rejection.body_text())

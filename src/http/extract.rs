@@ -2,19 +2,36 @@
 
 use std::time::Duration;
 
-use axum::extract::rejection::JsonRejection;
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::request::Parts;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
 use super::problem::{Kind, Problem};
 
-/// How long a body may take to arrive.
+/// Bounds of a body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Arrival(pub(super) Duration);
+pub(super) struct Arrival {
+    pub(super) bytes: usize,
+    /// How long it may take to arrive.
+    pub(super) time: Duration,
+}
+
+impl Default for Arrival {
+    fn default() -> Self {
+        let super::HttpOptions { body_bytes: bytes, body_time: time, .. } = super::HttpOptions::default();
+        Self { bytes, time }
+    }
+}
+
+/// Bytes of a body that is too large which are read all the same: a client that still writes would not hear the answer.
+const PASSED_OVER: usize = 64 << 20;
+/// How long such a client may send nothing before it is answered.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// The body, as JSON.
 pub(super) struct Body<T>(pub(super) T);
@@ -22,22 +39,45 @@ pub(super) struct Body<T>(pub(super) T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
         if !is_json(request.headers()) {
             return Err(Problem::new(Kind::MediaType, "send the body with `Content-Type: application/json`"));
         }
-        let arrival = request.extensions().get().map_or(super::BODY_TIME, |Arrival(time)| *time);
-        let arriving = Bytes::from_request(request, state);
-        let Ok(arrived) = tokio::time::timeout(arrival, arriving).await else {
-            return Err(Problem::new(Kind::TooSlow, format!("the body took more than {} s", arrival.as_secs_f32())));
+        let Arrival { bytes, time } = request.extensions().get().copied().unwrap_or_default();
+        let Ok(arrived) = tokio::time::timeout(time, arrived(request.into_body(), bytes)).await else {
+            return Err(Problem::new(Kind::TooSlow, format!("the body took more than {} s", time.as_secs_f32())));
         };
-        let bytes = arrived.map_err(JsonRejection::from)?;
+        let bytes = arrived?;
         // A list would be taken for the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|byte| *byte != b'{') {
             return Err(Problem::new(Kind::BadRequest, "the body must be a JSON object"));
         }
         Ok(Self(axum::Json::from_bytes(&bytes)?.0))
     }
+}
+
+async fn arrived(mut body: axum::body::Body, most: usize) -> Result<Bytes, Problem> {
+    let mut read = BytesMut::new();
+    let mut is_too_large = body.size_hint().lower() > most as u64;
+    while !is_too_large && let Some(frame) = body.frame().await {
+        let frame =
+            frame.map_err(|error| Problem::new(Kind::BadRequest, format!("the body can't be read: {error}")))?;
+        let Ok(data) = frame.into_data() else { continue };
+        is_too_large = read.len() + data.len() > most;
+        if !is_too_large {
+            read.extend_from_slice(&data);
+        }
+    }
+    if !is_too_large {
+        return Ok(read.freeze());
+    }
+    let mut left = PASSED_OVER;
+    while let Ok(Some(Ok(frame))) = tokio::time::timeout(PAUSE, body.frame()).await
+        && left > 0
+    {
+        left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
+    }
+    Err(Problem::new(Kind::TooLarge, format!("the body has more than {most} bytes")))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -30,7 +30,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use axum::extract::DefaultBodyLimit;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use tokio_util::sync::CancellationToken;
@@ -173,8 +172,8 @@ impl HttpFace {
             .method_not_allowed_fallback(health::wrong_method)
             .with_state(self.clone());
         let guard = Guard::new(self, options.access);
-        let body = DefaultBodyLimit::max(options.body_bytes);
-        let all = api.merge(others).layer(body).layer(Extension(Arrival(options.body_time)));
+        let arrival = Arrival { bytes: options.body_bytes, time: options.body_time };
+        let all = api.merge(others).layer(Extension(arrival));
         all.layer(axum::middleware::from_fn_with_state(guard, guard::pass))
     }
 

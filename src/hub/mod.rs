@@ -128,11 +128,16 @@ impl Hub {
             Ok(user) => Ok(OpenSession::of(user)),
             Err(error) => match error.holder() {
                 Some(LeaseHolder { address: Some(_), .. }) if self.options().forward.is_some() => {
-                    Ok(OpenSession::elsewhere(self, self.sessions().session(id)?))
+                    Ok(OpenSession::elsewhere(self, self.session(id).await?))
                 }
                 _ => Err(error),
             },
         }
+    }
+
+    async fn session(&self, id: SessionId) -> Result<Session, HubError> {
+        let sessions = self.sessions().clone();
+        Ok(blocking(move || sessions.session(id)).await??)
     }
 
     /// Opens a session's workspace in this process.
@@ -242,7 +247,7 @@ impl Hub {
         choices: &MergeChoices,
         dry_run: bool,
     ) -> Result<MergeReport, HubError> {
-        let session = self.sessions().session(child)?;
+        let session = self.session(child).await?;
         if dry_run {
             let (parent, choices) = (into.session().clone(), choices.clone());
             return Ok(blocking(move || preview_merge(&parent, &session, &choices)).await??);
@@ -268,7 +273,7 @@ impl Hub {
     /// # Errors
     /// [`HubError::Busy`] while somebody works in it.
     pub async fn remove(&self, id: SessionId) -> Result<(), HubError> {
-        let session = self.sessions().session(id)?;
+        let session = self.session(id).await?;
         let mut place = self.place(id).lock_owned().await;
         if let Some(kept) = &place.kept
             && kept.is_used()

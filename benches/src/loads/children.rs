@@ -1,19 +1,17 @@
 //! Forks of a session's log and state, however long it is, and what they take of memory and disk.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use foldspace::{Dispatcher, Durability, Isolation, NewChild, Session, Sessions, SnapshotPolicy, WorkspaceSpec};
-use rustix::fs::FallocateFlags;
 
 use super::Size;
 use super::commands::options;
 use super::grown::Grown;
-use crate::disk::Scratch;
+use crate::disk::{Bare, Scratch};
 use crate::journal::{self, Plan, Shape};
 use crate::sample::{micros, quantile};
 use crate::table::{Table, against, number};
@@ -27,7 +25,7 @@ const COMMITS: usize = 700;
 pub struct Parent {
     sessions: Sessions,
     session: Session,
-    bare: (File, u64),
+    bare: Bare,
     _scratch: Scratch,
 }
 
@@ -42,10 +40,8 @@ impl Parent {
         write(&store, events)?;
         let sessions = journal::open(&store, durability, true, SnapshotPolicy::default())?;
         let session = sessions.session(sessions.find("parent")?.id)?;
-        let file = File::create_new(scratch.path().join("bare"))?;
-        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, 64 << 20)?;
-        file.sync_all()?;
-        Ok(Self { sessions, session, bare: (file, 0), _scratch: scratch })
+        let bare = Bare::new(scratch.path())?;
+        Ok(Self { sessions, session, bare, _scratch: scratch })
     }
 
     /// Forks it at its end.
@@ -87,13 +83,7 @@ impl Parent {
     /// # Errors
     /// What the disk says.
     pub fn bare(&mut self) -> Result<Duration> {
-        let (file, end) = &mut self.bare;
-        let start = Instant::now();
-        file.write_all_at(&[7; COMMITS], *end)?;
-        file.sync_data()?;
-        let took = start.elapsed();
-        *end += COMMITS as u64;
-        Ok(took)
+        self.bare.write(&[7; COMMITS])
     }
 }
 

@@ -9,12 +9,15 @@ use anyhow::{Context, Result};
 use serde_json::json;
 
 use super::Size;
+use crate::disk::{Bare, Scratch};
 use crate::sample::{median, micros, quantile};
 use crate::served::{Line, Piped, Request, Served};
 use crate::table::{Table, against, number};
 
 /// Bytes of the file that is read.
 const FILE: usize = 1 << 10;
+/// Bytes of the commit that a call ends with, about.
+const RECORDED: usize = 480;
 /// Connections at once, as the target says.
 const CONNECTIONS: usize = 32;
 
@@ -184,11 +187,20 @@ impl Echo {
 /// When a call fails.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let (mut pipes, mut sockets, mut echo) = (Pipes::start()?, Sockets::start()?, Echo::start(FILE + 256)?);
-    let mut times: [Vec<Duration>; 6] = Default::default();
+    let scratch = Scratch::new("bare")?;
+    let mut bare = Bare::new(scratch.path())?;
+    let mut times: [Vec<Duration>; 7] = Default::default();
     for round in 0..size.of(5, 50) {
         for _ in 0..100 {
-            let taken =
-                [pipes.limit()?, pipes.read()?, echo.exchange()?, sockets.health()?, sockets.read()?, sockets.write()?];
+            let taken = [
+                bare.write(&[7; RECORDED])?,
+                pipes.limit()?,
+                pipes.read()?,
+                echo.exchange()?,
+                sockets.health()?,
+                sockets.read()?,
+                sockets.write()?,
+            ];
             // The first round only warms up.
             if round > 0 {
                 times.iter_mut().zip(taken).for_each(|(times, taken)| times.push(taken));
@@ -196,9 +208,10 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         }
     }
     let title = "faces: one call at a time, recorded, a memory workspace, a file of 1 KiB (targets: p50 500 us)";
-    let mut one = Table::new(title, &["what", "p50 us", "p90 us", "p99 us", "x the limit"]);
+    let mut one = Table::new(title, &["what", "p50 us", "p90 us", "p99 us", "x the way there and back, and the disk"]);
     let middles = times.clone().map(|mut times| quantile(&mut times, 0.5).map_or(f64::NAN, micros));
     let names = [
+        "a bare write and fdatasync of what a call records, the limit of the disk",
         "a message to `cat` and back, the limit of pipes",
         "MCP `read_file` over standard input and output",
         "bytes over TCP to a thread and back, the limit of sockets",
@@ -208,9 +221,11 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     ];
     for (at, (name, times)) in names.into_iter().zip(&mut times).enumerate() {
         let mut part = |part| quantile(times, part).map_or(f64::NAN, micros);
-        let (middle, limit) = (part(0.5), middles[if at < 2 { 0 } else { 2 }]);
-        let middle = if [1, 4].contains(&at) { against(middle, 500.0, false) } else { number(middle) };
-        one.row([name.to_owned(), middle, number(part(0.9)), number(part(0.99)), number(middles[at] / limit)]);
+        let (middle, way) = (part(0.5), middles[if at < 3 { 1 } else { 3 }]);
+        let limit = if [2, 5, 6].contains(&at) { middles[0] + way } else { way };
+        let middle = if [2, 5].contains(&at) { against(middle, 500.0, false) } else { number(middle) };
+        let ratio = if at == 0 { 1.0 } else { middles[at] / limit };
+        one.row([name.to_owned(), middle, number(part(0.9)), number(part(0.99)), number(ratio)]);
     }
     let title = format!("faces: {CONNECTIONS} connections at once, clients on the same cores (target: 5,000 calls/s)");
     let mut many = Table::new(title, &["what", "answers/s", "p50 us", "p99 us", "of the limit"]);
