@@ -85,7 +85,8 @@ pub(super) fn writing(globals: &Globals, durability: Durability) -> Result<Opene
 
 /// The store in a directory. What had to be repaired in it is told.
 pub(super) fn shared(directory: &Path, durability: Durability) -> Result<SharedStore, StoreError> {
-    let store = SharedStore::open(directory, LocalStoreOptions { durability, ..LocalStoreOptions::default() })?;
+    let options = LocalStoreOptions { durability, write_in_place: true, ..LocalStoreOptions::default() };
+    let store = SharedStore::open(directory, options)?;
     store.notes().iter().for_each(|words| output::note(words));
     Ok(store)
 }

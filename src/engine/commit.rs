@@ -148,18 +148,8 @@ impl Commit {
 
     /// Whether the bytes are as many events as it says, and nothing else.
     pub(crate) fn is_whole(&self) -> bool {
-        let view = CommitView {
-            session: self.session,
-            first: 1,
-            time: self.time,
-            id: self.id,
-            call: None,
-            count: self.count,
-            agent: self.agent(),
-            body: &self.body,
-        };
         let (mut bytes, mut count) = (0, 0);
-        for event in view.events().map_while(Result::ok) {
+        for event in self.view(1, self.time).events().map_while(Result::ok) {
             bytes += EVENT_HEAD + event.kind.len() + event.payload.len();
             count += 1;
         }
@@ -294,18 +284,23 @@ impl Commit {
 
     /// Appends the stored form to `out`, for events that begin at `first`.
     pub(crate) fn encode(&self, first: Seq, time: Timestamp, out: &mut Vec<u8>) {
+        self.view(first, time).encode(out);
+    }
+
+    /// Bytes of the stored form.
+    pub(crate) fn encoded_len(&self) -> usize {
+        self.view(1, self.time).encoded_len()
+    }
+
+    /// What is stored of it, for events that begin at `first`.
+    fn view(&self, first: Seq, time: Timestamp) -> CommitView<'_> {
         let call = match self.call {
             CallLink::None => None,
             CallLink::Opens => Some(first),
             CallLink::Of(seq) => Some(seq),
         };
         let (session, id, count) = (self.session, self.id, self.count);
-        CommitView { session, first, time, id, call, count, agent: self.agent(), body: &self.body }.encode(out);
-    }
-
-    /// Bytes of the stored form.
-    pub(crate) fn encoded_len(&self) -> usize {
-        CommitView::AGENT + self.agent().len() + self.body.len()
+        CommitView { session, first, time, id, call, count, agent: self.agent(), body: &self.body }
     }
 
     pub(crate) fn agent(&self) -> &str {

@@ -31,6 +31,9 @@ pub const ADVICE: &str = "allow what is missing (`allow` in the request, or the 
 /// Seconds that a call may take: the least and the most.
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
+/// Bytes that a call may ask to have kept: they are in memory together.
+const KEPT_MAX: u64 = 4 << 30;
+
 /// A tool call that is to be made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -53,6 +56,14 @@ pub struct CallRequest {
     /// Answers every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
+    /// Bytes that are kept of a file which its command wrote, at most 4 GiB; what the server keeps when nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 4_294_967_296_u64)]
+    pub keep_file_bytes: Option<u64>,
+    /// Bytes that are kept of all files which its command wrote, at most 4 GiB; what the server keeps when nothing is said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(maximum = 4_294_967_296_u64)]
+    pub keep_step_bytes: Option<u64>,
     /// Of a call that is streamed: its commands wait for a client that is behind, so that it misses no output. One that
     /// takes nothing for 30 seconds is taken for gone, as ever.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -94,6 +105,11 @@ impl CallRequest {
         if let Some(agent) = self.agent.as_ref().filter(|agent| agent.len() > MAX_AGENT_BYTES) {
             return unusable(format!("agent has {} bytes; at most {MAX_AGENT_BYTES} are allowed", agent.len()));
         }
+        for (name, kept) in [("keep_file_bytes", self.keep_file_bytes), ("keep_step_bytes", self.keep_step_bytes)] {
+            if let Some(bytes) = kept.filter(|bytes| *bytes > KEPT_MAX) {
+                return unusable(format!("{name} is {bytes}; at most {KEPT_MAX} are allowed"));
+            }
+        }
         let mut call = ToolCall::new(std::mem::take(&mut self.tool), Value::Object(std::mem::take(&mut self.params)));
         call.limit = seconds.map(Duration::from_secs_f64);
         Ok(call)
@@ -110,12 +126,16 @@ impl CallRequest {
             Some(agent) => open.by(agent),
             None => open,
         };
-        if asker.is_none() && self.allow.is_empty() && !self.auto_confirm && face.shared.are_hubs_rules {
+        let keeps_usual = self.keep_file_bytes.or(self.keep_step_bytes).is_none();
+        let has_no_rules = asker.is_none() && self.allow.is_empty() && !self.auto_confirm && keeps_usual;
+        if has_no_rules && face.shared.are_hubs_rules {
             return Ok(open);
         }
         let mut rules = face.rules().clone();
         rules.policy.allow.extend(self.allow.iter().cloned());
         rules.policy.auto_confirm |= self.auto_confirm;
+        rules.budget.file_bytes = self.keep_file_bytes.unwrap_or(rules.budget.file_bytes);
+        rules.budget.step_bytes = self.keep_step_bytes.unwrap_or(rules.budget.step_bytes);
         rules.asker = asker.or(rules.asker);
         open.ruled(rules)
     }

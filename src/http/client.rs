@@ -8,6 +8,7 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, Response, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -222,11 +223,8 @@ async fn whole(response: Response<Incoming>) -> Result<Bytes, ClientError> {
 }
 
 /// A part of a path, written so that nothing in it means anything.
-fn encoded(part: &str) -> String {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    part.bytes()
-        .map(|byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
-        .collect()
+fn encoded(part: &str) -> impl std::fmt::Display {
+    utf8_percent_encode(part, NON_ALPHANUMERIC)
 }
 
 /// Events as they come.

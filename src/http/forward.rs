@@ -192,6 +192,8 @@ fn request_of(session: &Session, call: ToolCall, rules: &ShellRules) -> CallRequ
         timeout_seconds: call.limit.map(|limit| limit.as_secs_f64().clamp(*SECONDS.start(), *SECONDS.end())),
         allow: rules.policy.allow.clone(),
         auto_confirm: rules.policy.auto_confirm,
+        keep_file_bytes: Some(rules.budget.file_bytes),
+        keep_step_bytes: Some(rules.budget.step_bytes),
         all_output: true,
     }
 }

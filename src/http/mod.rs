@@ -38,7 +38,7 @@ use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
 use crate::engine::store::StoreError;
-use crate::hub::{Hub, HubError, OpenSession};
+use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::ShellRules;
 
 use extract::Arrival;
@@ -241,14 +241,6 @@ impl HttpFace {
     fn known<T>(&self, look: impl FnOnce(&mut BTreeMap<String, SessionId>) -> T) -> T {
         look(&mut self.shared.known.lock().unwrap_or_else(PoisonError::into_inner))
     }
-}
-
-/// Does what may take a while where nobody waits for the thread.
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Problem> {
-    tokio::task::spawn_blocking(work).await.map_err(|error| match error.is_panic() {
-        true => Problem::new(problem::Kind::Broken, "the work for this request panicked"),
-        false => Problem::new(problem::Kind::Ending, "the server is ending"),
-    })
 }
 
 impl std::fmt::Debug for HttpFace {

@@ -306,13 +306,18 @@ impl OpenSession {
             Place::Here { dispatcher, user } => return Ok(Doer::Here(dispatcher.clone(), user.clone())),
             Place::There(there) => there,
         };
+        let elsewhere = |holder: LeaseHolder| {
+            let way = there.hub.options().forward.clone().filter(|_| holder.address.is_some())?;
+            Some(Doer::There(there, holder, way))
+        };
+        // As long as it is the other one's, a look costs less than to try to take it.
+        let holder = there.session.lease_holder().filter(|holder| holder.process != std::process::id());
+        if let Some(doer) = holder.and_then(elsewhere) {
+            return Ok(doer);
+        }
         let user = match there.hub.user(there.session.id()).await {
             Ok(user) => user,
-            Err(error) => {
-                let holder = error.holder().filter(|holder| holder.address.is_some()).cloned();
-                let Some((holder, way)) = holder.zip(there.hub.options().forward.clone()) else { return Err(error) };
-                return Ok(Doer::There(there, holder, way));
-            }
+            Err(error) => return error.holder().cloned().and_then(elsewhere).ok_or(error),
         };
         let agent = there.session.agent();
         let dispatcher = user.dispatcher().ruled(there.rules.clone())?;

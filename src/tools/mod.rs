@@ -45,8 +45,7 @@ pub use bisect::{
 pub use capture::CaptureBudget;
 pub use children::{ChildError, Nursery, mounts_of};
 pub use context::ToolContext;
-pub(crate) use decided::Decided;
-pub(crate) use decided::nobody as nobody_to_ask;
+pub(crate) use decided::{Decided, nobody as nobody_to_ask};
 pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
 pub use error::ToolError;
 pub use evaluate_python::PythonTool;

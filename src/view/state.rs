@@ -8,6 +8,7 @@ use utoipa::ToSchema;
 use crate::engine::clock::Timestamp;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
+use crate::engine::registry::SliceSummary;
 use crate::engine::slice::{OnRewind, SliceError};
 use crate::engine::state::State;
 
@@ -55,6 +56,13 @@ pub struct SliceDocument {
     pub digest: Digest,
 }
 
+impl SliceDocument {
+    fn of(known: &SliceSummary, digest: Digest, json: &Value) -> Self {
+        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
+        Self { slice, version, on_rewind, json_bytes: json.to_string().len(), digest }
+    }
+}
+
 /// A state as a document.
 ///
 /// # Errors
@@ -62,9 +70,8 @@ pub struct SliceDocument {
 pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
     let mut slices = Vec::new();
     for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {
-        let json_bytes = slice(state, known.name)?.to_string().len();
-        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
-        slices.push(SliceDocument { slice, version, on_rewind, json_bytes, digest });
+        let json = slice(state, known.name)?;
+        slices.push(SliceDocument::of(&known, digest, &json));
     }
     Ok(document(name, state, slices))
 }
@@ -75,12 +82,9 @@ pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
 /// As [`state`].
 pub fn state_with(name: &str, state: &State, (wanted, json): (&str, &Value)) -> Result<StateDocument, SliceError> {
     let all = state.registry().slices().into_iter().zip(state.digests()?);
-    let slices = all.filter(|(known, _)| known.name == wanted).map(|(known, (_, digest))| {
-        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
-        SliceDocument { slice, version, on_rewind, json_bytes: json.to_string().len(), digest }
-    });
-    let slices = slices.collect();
-    Ok(document(name, state, slices))
+    let slices = all.filter(|(known, _)| known.name == wanted);
+    let slices = slices.map(|(known, (_, digest))| SliceDocument::of(&known, digest, json));
+    Ok(document(name, state, slices.collect()))
 }
 
 fn document(name: &str, state: &State, slices: Vec<SliceDocument>) -> StateDocument {

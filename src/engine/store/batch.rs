@@ -72,9 +72,10 @@ impl EventBatch {
         Ok(batch)
     }
 
-    /// An empty batch, of about so many commits that lie in `bytes`.
-    pub(super) fn with_buffer(bytes: Vec<u8>, commits: usize) -> Self {
-        Self { bytes, commits: Vec::with_capacity(commits), events: Vec::with_capacity(commits), ..Self::default() }
+    /// Makes room for so many commits more, whose bytes are to come into the buffer.
+    pub(super) fn reserve(&mut self, commits: usize) {
+        self.commits.reserve(commits);
+        self.events.reserve(commits);
     }
 
     /// Adds a commit, if it is one.

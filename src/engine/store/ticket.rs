@@ -40,6 +40,11 @@ pub(super) enum Ticket {
 pub(super) trait GroupWait: Send + Sync {
     /// Returns when the commit of that number is durable; may do the writing itself.
     fn wait(&self, number: u64) -> Result<(), StoreError>;
+    /// Writes the commit of that number for a task that waits for it, where that may be; whether it is durable.
+    fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
+        let _ = number;
+        Ok(false)
+    }
     /// Where to be told of progress without blocking, after asking for it; none when there is nothing to
     /// wait for.
     fn progress(&self) -> Option<&Progress>;
@@ -87,9 +92,11 @@ impl Pending {
     /// Waits as [`durable`](Pending::durable) does; it may be dropped while it waits, and begun again.
     pub(crate) async fn settled(&self) -> Result<(), StoreError> {
         if let Ticket::Group { number, waits } = &self.ticket {
-            waits.nudge();
-            if let Some(progress) = waits.progress() {
-                progress.reached(*number).await?;
+            if !waits.write_in_place(*number)? {
+                waits.nudge();
+                if let Some(progress) = waits.progress() {
+                    progress.reached(*number).await?;
+                }
             }
             waits.outcome(*number)?;
         }
@@ -132,18 +139,28 @@ impl Progress {
         loop {
             // Looked at first: what changes from here on makes the wait return.
             let round = self.round.load(Ordering::Acquire);
-            if self.is_durable(number)? {
-                return Ok(Turn::Done);
+            if let Some(turn) = self.try_turn(number)? {
+                return Ok(turn);
             }
-            if self.writing.swap(true, Ordering::AcqRel) {
-                // An error is a change or a signal: it is looked at again.
-                let _ = futex::wait(&self.round, futex::Flags::PRIVATE, round, None);
-                continue;
-            }
-            // The last turn may have ended since.
-            match self.is_durable(number) {
-                Ok(false) => return Ok(Turn::Write),
-                _ => self.end_turn(),
+            // An error is a change or a signal: it is looked at again.
+            let _ = futex::wait(&self.round, futex::Flags::PRIVATE, round, None);
+        }
+    }
+
+    /// The same without blocking; none while another thread writes.
+    pub(super) fn try_turn(&self, number: u64) -> Result<Option<Turn>, StoreError> {
+        if self.is_durable(number)? {
+            return Ok(Some(Turn::Done));
+        }
+        if self.writing.swap(true, Ordering::AcqRel) {
+            return Ok(None);
+        }
+        // The last turn may have ended since.
+        match self.is_durable(number) {
+            Ok(false) => Ok(Some(Turn::Write)),
+            ended => {
+                self.end_turn();
+                ended.map(|_| Some(Turn::Done))
             }
         }
     }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -14,6 +16,10 @@ const SCHEME: &str = "foldspace://";
 pub(super) const FILES: &str = "foldspace://{session}/files/{+path}{?at}";
 pub(super) const SLICES: &str = "foldspace://{session}/state/{slice}{?at}";
 pub(super) const LOG: &str = "foldspace://{session}/log{?from,limit}";
+
+/// What is encoded in a part of an address, and in one whose slashes stay.
+const IN_PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+const IN_PATH: &AsciiSet = &IN_PART.remove(b'/');
 
 /// Events that are given when nothing is said, and at most.
 const EVENTS: usize = 100;
@@ -199,15 +205,7 @@ impl Query {
 
 /// A text with nothing in it that has a meaning in an address.
 fn encoded(bytes: &[u8], is_path: bool) -> String {
-    let mut encoded = String::new();
-    for &byte in bytes {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => encoded.push(char::from(byte)),
-            b'/' if is_path => encoded.push('/'),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
+    percent_encode(bytes, if is_path { IN_PATH } else { IN_PART }).to_string()
 }
 
 /// The text that was encoded; none where it is none.
@@ -217,17 +215,9 @@ fn decoded(text: &str) -> Option<String> {
 
 /// The bytes of it: a path may be no text.
 fn decoded_bytes(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        bytes.push(digit(rest.next())? << 4 | digit(rest.next())?);
-    }
-    Some(bytes)
+    let is_byte =
+        |after: &str| after.as_bytes().first_chunk::<2>().is_some_and(|two| two.iter().all(u8::is_ascii_hexdigit));
+    text.split('%').skip(1).all(is_byte).then(|| percent_decode_str(text).collect())
 }
 
 #[cfg(test)]

@@ -81,6 +81,22 @@ fn who_has_a_session_lets_end_what_others_do_there() {
 }
 
 #[test]
+fn what_a_call_is_to_keep_is_kept_wherever_it_is_done() {
+    let world = World::new();
+    world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
+    let (mut first, ends) = until(&world, "box", "first");
+    assert_eq!(line(&mut first), "begun\n");
+    let exec =
+        |more: &[&str]| world.spawn(&[&["exec", "box"], more, &["--", "sh", "-c", "printf %1000d 7 > f"]].concat());
+    let mut second = exec(&["--keep-file-bytes", "999"]);
+    eventually("it waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
+    std::fs::write(ends, "").unwrap();
+    assert!(second.0.wait().unwrap().success() && first.0.wait().unwrap().success());
+    let shown = world.run(&["cat", "box", "f"]);
+    assert!(shown.contains("were not kept"), "{shown}");
+}
+
+#[test]
 fn the_same_commands_work_beside_a_process_that_holds_the_store() {
     let world = World::with_story();
     let holder = sleeper(&world, "held");

@@ -94,6 +94,30 @@ async fn without_a_stream_a_question_is_refused_and_says_how_to_allow() {
     assert_eq!(served.ask("POST", "/v1/sessions/demo/calls", Some(&allowed)).await.json()["status"], "ok");
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_says_how_much_of_its_files_is_kept() {
+    let served = Served::begin().await;
+    hosted(&served).await;
+    let write = |file: &str| shell(&format!("printf %1000d 7 > {file}"));
+    for (file, file_bytes, step_bytes, is_kept) in [
+        ("a", None, None, true),
+        ("b", Some(999), None, false),
+        ("c", None, Some(999), false),
+        ("d", Some(1000), Some(1000), true),
+    ] {
+        let request = CallRequest { keep_file_bytes: file_bytes, keep_step_bytes: step_bytes, ..write(file) };
+        assert_eq!(events(&served, request, true).await.1["status"], "ok");
+        let kept = served.ask("GET", &format!("/v1/sessions/demo/files/{file}"), None).await;
+        assert_eq!(kept.status == 200, is_kept, "{file}: {kept:?}");
+        assert!(is_kept || String::from_utf8_lossy(&kept.body).contains("contents were not kept"), "{kept:?}");
+    }
+    let body = json!({ "tool": "shell_execute", "params": { "command": "true" }, "keep_step_bytes": 5_u64 << 30 });
+    let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&body)).await;
+    assert_eq!(refused.status, 422);
+    let detail = refused.json()["detail"].as_str().unwrap().to_owned();
+    assert_eq!(detail, "keep_step_bytes is 5368709120; at most 4294967296 are allowed");
+}
+
 async fn is_interrupted(served: &Served, call: u64) {
     let path = format!("/v1/sessions/demo/calls/{call}");
     let told = async {

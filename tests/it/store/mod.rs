@@ -23,14 +23,14 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use foldspace::{
-    Commit, Committed, Content, Digest, Durability, EventStore, LocalStore, LocalStoreOptions, Recorded, Seq,
-    SessionId, StoreError, Timestamp,
+    Commit, Committed, Content, Digest, EventStore, LocalStore, LocalStoreOptions, Recorded, Seq, SessionId,
+    StoreError, Timestamp,
 };
 use tempfile::TempDir;
 
 /// The smallest segments, unpacked: what most tests want.
 pub(crate) fn small() -> LocalStoreOptions {
-    LocalStoreOptions { segment_bytes: 1 << 20, pack: false, raw_segments: 0, durability: Durability::Synced }
+    LocalStoreOptions { segment_bytes: 1 << 20, pack: false, raw_segments: 0, ..LocalStoreOptions::default() }
 }
 
 pub(crate) fn open(directory: &Path) -> LocalStore {

@@ -64,7 +64,7 @@ fn a_damaged_block_costs_no_more_than_itself() {
         let store = open(copy.path());
         assert_beginning(&history(&store), &fixture.recording.originals, "repaired");
         // What lies before the block is all there.
-        let block = offset as usize / (256 << 10) * (256 << 10);
+        let block = offset as usize / (16 << 10) * (16 << 10);
         let early = frames_of(&fixture.raw.path().join("journal/00000002.seg"));
         let early = early.into_iter().filter(|frame| frame.end < block);
         let first = frames_of(&segments(fixture.raw.path())[0]).into_iter();

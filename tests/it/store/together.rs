@@ -140,6 +140,37 @@ fn what_nobody_waits_for_is_recorded_too() {
 }
 
 #[test]
+fn tasks_that_write_what_they_wait_for_lose_nothing() {
+    for workers in [0, 1, 2, 4] {
+        let directory = tempfile::tempdir().unwrap();
+        let options = LocalStoreOptions { write_in_place: true, ..small() };
+        let store = Arc::new(LocalStore::open(directory.path(), options).unwrap());
+        let runtime = match workers {
+            0 => tokio::runtime::Builder::new_current_thread().build().unwrap(),
+            _ => tokio::runtime::Builder::new_multi_thread().worker_threads(workers).build().unwrap(),
+        };
+        let task = |task: u64, store: Arc<LocalStore>| async move {
+            for round in 0..50 {
+                let commit = note(session(task % 3), format!("{task} {round}").as_bytes());
+                let committed = store.submit(commit).unwrap().durable().await.unwrap();
+                assert!(store.head(session(task % 3)).unwrap() >= committed.last);
+            }
+        };
+        let tasks: Vec<_> = (0..THREADS).map(|number| runtime.spawn(task(number, Arc::clone(&store)))).collect();
+        runtime.block_on(async {
+            task(0, Arc::clone(&store)).await;
+            for task in tasks {
+                task.await.unwrap();
+            }
+        });
+        let recorded = history(store.as_ref());
+        assert_eq!(recorded.values().map(Vec::len).sum::<usize>() as u64, (THREADS + 1) * 50);
+        drop(store);
+        assert_same(&history(&open(directory.path())), &recorded, &format!("{workers} workers"));
+    }
+}
+
+#[test]
 fn async_callers_need_no_thread_each() {
     let (_directory, store) = fresh();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

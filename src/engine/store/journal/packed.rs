@@ -1,33 +1,79 @@
 //! Packed segments: a sealed segment, compressed in blocks so that any position can be read.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+
+use lru::LruCache;
+use zstd::bulk::Decompressor;
 
 use super::segment::{Segment, sync_directory};
 use crate::engine::store::StoreError;
 
 const MAGIC: &[u8; 8] = b"FOLDPAK\n";
-/// Raw bytes of a block; the last may be shorter.
-const BLOCK: usize = 256 << 10;
+/// Raw bytes of a block; the last may be shorter. Where many sessions are recorded at once, the events of one lie far
+/// apart, and each takes the unpacking of a block: larger blocks save little space and cost as much more time.
+const BLOCK: usize = 16 << 10;
+/// Raw bytes of a block where the trailer does not say.
+const FIRST_BLOCK: usize = 256 << 10;
 const TRAILER: usize = 32;
-/// Blocks kept unpacked per segment.
-const KEPT: usize = 4;
+/// Bytes that a process keeps unpacked, of all segments.
+const KEPT_MAX: usize = 32 << 20;
 const LEVEL: i32 = 3;
 
 /// A packed segment, open for reading.
 ///
 /// Layout: the blocks, a table with one `u32` of compressed length per block, and a trailer of
-/// raw length (u64), number of blocks (u32), CRC-32C of the table (u32), four zero bytes, CRC-32C
-/// of the trailer so far (u32) and the magic bytes.
+/// raw length (u64), number of blocks (u32), CRC-32C of the table (u32), raw bytes of a block (u32),
+/// CRC-32C of the trailer so far (u32) and the magic bytes.
 pub(super) struct Packed {
     path: PathBuf,
     file: File,
     raw_len: u64,
+    /// Raw bytes of a block.
+    block: usize,
     /// Where each block begins, and where the last one ends.
     starts: Vec<u64>,
-    kept: Mutex<Vec<(usize, Arc<Vec<u8>>)>>,
+    /// What its blocks are kept under: a file that takes its place has another one.
+    id: u64,
+}
+
+/// Blocks that were unpacked last, those used longest ago first to go.
+struct Kept {
+    blocks: LruCache<(u64, usize), Arc<Vec<u8>>>,
+    bytes: usize,
+}
+
+static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(|| Mutex::new(Kept { blocks: LruCache::unbounded(), bytes: 0 }));
+
+impl Kept {
+    fn get(key: (u64, usize)) -> Option<Arc<Vec<u8>>> {
+        Self::lock().blocks.get(&key).cloned()
+    }
+
+    fn keep(key: (u64, usize), block: &Arc<Vec<u8>>) {
+        let mut kept = Self::lock();
+        kept.bytes += block.len();
+        let replaced = kept.blocks.put(key, Arc::clone(block));
+        kept.bytes -= replaced.map_or(0, |block| block.len());
+        while kept.bytes > KEPT_MAX
+            && let Some((_, block)) = kept.blocks.pop_lru()
+        {
+            kept.bytes -= block.len();
+        }
+    }
+
+    fn lock() -> MutexGuard<'static, Self> {
+        KEPT.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn fresh_id() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    LAST.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Packed {
@@ -45,7 +91,12 @@ impl Packed {
         }
         let raw_len = u64::from(word(0)) | u64::from(word(4)) << 32;
         let table_len = u64::from(word(8)) * 4;
-        if raw_len.div_ceil(BLOCK as u64) != u64::from(word(8)) || table_len > at {
+        let block = match word(16) {
+            0 => FIRST_BLOCK,
+            bytes => usize::try_from(bytes).map_err(|_| wrong("too large"))?,
+        };
+        let is_odd = block > FIRST_BLOCK || raw_len.div_ceil(block as u64) != u64::from(word(8));
+        if is_odd || table_len > at {
             return Err(wrong("the packed segment's trailer makes no sense"));
         }
         let mut table = vec![0; usize::try_from(table_len).map_err(|_| wrong("too large"))?];
@@ -62,7 +113,7 @@ impl Packed {
         if end != at - table_len {
             return Err(wrong("the packed segment's blocks don't fill it"));
         }
-        Ok(Self { path: path.to_owned(), file, raw_len, starts, kept: Mutex::new(Vec::new()) })
+        Ok(Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() })
     }
 
     /// Opens a segment whose trailer or table is damaged: its blocks tell themselves how long they are.
@@ -70,14 +121,16 @@ impl Packed {
     pub(super) fn salvage(path: &Path) -> Result<Self, StoreError> {
         let file = File::open(path).map_err(StoreError::io("open", path))?;
         let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
-        let (mut starts, mut end, mut raw_len) = (vec![0], 0, 0);
+        let (mut starts, mut end, mut lengths) = (vec![0], 0, Vec::new());
         while let Ok(length) = zstd::zstd_safe::find_frame_compressed_size(&bytes[end..]) {
-            let block = zstd::bulk::decompress(&bytes[end..end + length], BLOCK);
-            raw_len += block.map_or(BLOCK, |block| block.len()) as u64;
+            lengths.push(unpacked(&bytes[end..end + length], FIRST_BLOCK).map(|block| block.len()));
             end += length;
             starts.push(end as u64);
         }
-        Ok(Self { path: path.to_owned(), file, raw_len, starts, kept: Mutex::new(Vec::new()) })
+        // All but the last are of one length.
+        let block = lengths.iter().flatten().max().map_or(BLOCK, |length| *length);
+        let raw_len = lengths.iter().map(|length| length.unwrap_or(block) as u64).sum();
+        Ok(Self { path: path.to_owned(), file, raw_len, block, starts, id: fresh_id() })
     }
 
     pub(super) fn raw_len(&self) -> u64 {
@@ -88,8 +141,8 @@ impl Packed {
         let mut filled = 0;
         while filled < buffer.len() && offset + (filled as u64) < self.raw_len {
             let at = offset + filled as u64;
-            let number = usize::try_from(at / BLOCK as u64).unwrap_or(usize::MAX);
-            let within = usize::try_from(at % BLOCK as u64).unwrap_or(0);
+            let number = usize::try_from(at / self.block as u64).unwrap_or(usize::MAX);
+            let within = usize::try_from(at % self.block as u64).unwrap_or(0);
             let block = self.block(number)?;
             let part = block.get(within..).unwrap_or_default();
             let count = part.len().min(buffer.len() - filled);
@@ -103,9 +156,8 @@ impl Packed {
     }
 
     fn block(&self, number: usize) -> Result<Arc<Vec<u8>>, StoreError> {
-        let kept = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, block)) = kept().iter().find(|(kept, _)| *kept == number) {
-            return Ok(Arc::clone(block));
+        if let Some(block) = Kept::get((self.id, number)) {
+            return Ok(block);
         }
         let wrong = || StoreError::Format { path: self.path.clone(), what: format!("block {number} is damaged") };
         let (start, end) = match self.starts.get(number..number + 2) {
@@ -114,31 +166,46 @@ impl Packed {
         };
         let mut packed = vec![0; usize::try_from(end - start).map_err(|_| wrong())?];
         self.file.read_exact_at(&mut packed, start).map_err(StoreError::io("read", &self.path))?;
-        let length = (self.raw_len - (number * BLOCK) as u64).min(BLOCK as u64);
+        let length = self.raw_len.saturating_sub((number * self.block) as u64).min(self.block as u64);
         let length = usize::try_from(length).map_err(|_| wrong())?;
-        let block = zstd::bulk::decompress(&packed, BLOCK).ok().filter(|block| block.len() == length);
+        let block = unpacked(&packed, length).filter(|block| block.len() == length);
         // A damaged block reads as bytes that are no frames: it is found, named and repaired like any damage.
         let block = Arc::new(block.unwrap_or_else(|| vec![0xff; length]));
-        let mut kept = kept();
-        if kept.len() >= KEPT {
-            kept.remove(0);
-        }
-        kept.push((number, Arc::clone(&block)));
+        Kept::keep((self.id, number), &block);
         Ok(block)
     }
 }
 
+/// The bytes of a zstd frame, at most `length`; none where it is damaged.
+fn unpacked(packed: &[u8], length: usize) -> Option<Vec<u8>> {
+    thread_local! {
+        /// Making one takes as long as unpacking a block.
+        static READY: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+    }
+    READY.with_borrow_mut(|kept| {
+        let decompressor = match kept {
+            Some(decompressor) => decompressor,
+            None => kept.insert(Decompressor::new().ok()?),
+        };
+        decompressor.decompress(packed, length).ok()
+    })
+}
+
 /// Packs the first `end` bytes of a sealed segment into `target`, durable before it has its name.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 pub(crate) fn pack(segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
+    pack_in(BLOCK, segment, end, target)
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn pack_in(block: usize, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
     let unfinished = target.with_extension("tmp");
     let file = File::create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
     let mut written = 0;
     let mut table = Vec::new();
-    let mut raw = vec![0; BLOCK];
+    let mut raw = vec![0; block];
     let mut offset = 0;
     while offset < end {
-        let want = usize::try_from((end - offset).min(BLOCK as u64)).unwrap_or(BLOCK);
+        let want = usize::try_from((end - offset).min(block as u64)).unwrap_or(block);
         if segment.read_at(offset, &mut raw[..want])? < want {
             let what = format!("ends before byte {end}");
             return Err(StoreError::Format { path: segment.path.clone(), what });
@@ -155,7 +222,7 @@ pub(crate) fn pack(segment: &Segment, end: u64, target: &Path) -> Result<(), Sto
     tail.extend_from_slice(&end.to_le_bytes());
     tail.extend_from_slice(&blocks.to_le_bytes());
     tail.extend_from_slice(&crc32c::crc32c(&table).to_le_bytes());
-    tail.extend_from_slice(&[0; 4]);
+    tail.extend_from_slice(&u32::try_from(block).unwrap_or(u32::MAX).to_le_bytes());
     let crc = crc32c::crc32c(&tail[trailer_at..]);
     tail.extend_from_slice(&crc.to_le_bytes());
     tail.extend_from_slice(MAGIC);
@@ -163,4 +230,42 @@ pub(crate) fn pack(segment: &Segment, end: u64, target: &Path) -> Result<(), Sto
     file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
     std::fs::rename(&unfinished, target).map_err(StoreError::io("rename", &unfinished))?;
     target.parent().map_or(Ok(()), sync_directory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::segment::SegmentHead;
+    use super::*;
+
+    /// Blocks of the first size, whose trailer did not say so.
+    #[test]
+    fn segments_are_read_whatever_the_size_of_their_blocks() {
+        let directory = tempfile::tempdir().unwrap();
+        let head = SegmentHead { number: 1, journal: [7; 16] };
+        let raw: Vec<u8> = (0..600_000_u32).flat_map(|n| (n / 3).to_le_bytes()).collect();
+        let segment = Segment::create(directory.path(), head, raw.len() as u64 + 100).unwrap();
+        segment.write(100, &raw).unwrap();
+        let end = raw.len() as u64 + 100;
+        for (block, is_told) in [(BLOCK, true), (4 << 10, true), (FIRST_BLOCK, true), (FIRST_BLOCK, false)] {
+            let target = directory.path().join("packed");
+            pack_in(block, &segment, end, &target).unwrap();
+            if !is_told {
+                let mut bytes = std::fs::read(&target).unwrap();
+                let trailer = bytes.len() - TRAILER;
+                bytes[trailer + 16..trailer + 20].fill(0);
+                let crc = crc32c::crc32c(&bytes[trailer..trailer + 20]);
+                bytes[trailer + 20..trailer + 24].copy_from_slice(&crc.to_le_bytes());
+                std::fs::write(&target, bytes).unwrap();
+            }
+            for packed in [Packed::open(&target).unwrap(), Packed::salvage(&target).unwrap()] {
+                assert_eq!(packed.raw_len(), end);
+                for (at, count) in [(0, 1), (0, raw.len()), (300_000, 70_000), (raw.len() - 3, 3)] {
+                    let mut read = vec![0; count];
+                    assert_eq!(packed.read_at(at as u64 + 100, &mut read).unwrap(), count);
+                    assert!(read == raw[at..at + count], "{count} bytes at {at} in blocks of {block}");
+                }
+                assert_eq!(packed.read_at(end, &mut [0; 9]).unwrap(), 0);
+            }
+        }
+    }
 }

@@ -8,6 +8,8 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use tokio::runtime::Handle;
+
 use super::frame::{self, Header, Kind};
 use super::segment::{self, Place, Segment, SegmentHead};
 use super::segments::Segments;
@@ -64,6 +66,8 @@ pub(crate) struct Writer<T> {
     io: Mutex<Io>,
     progress: Arc<Progress>,
     told: Told<T>,
+    /// Whether a task that waits for its commit may write it on its own thread.
+    in_place: bool,
     wake: (Mutex<Wake>, Condvar),
     /// Whether the background thread has been told that there is work.
     busy: AtomicBool,
@@ -122,6 +126,7 @@ impl<T: Send + Sync> Writer<T> {
         end: Place,
         group: u64,
         capacity: u64,
+        in_place: bool,
         told: Told<T>,
     ) -> Self {
         let staging = Staging {
@@ -143,6 +148,7 @@ impl<T: Send + Sync> Writer<T> {
             io: Mutex::new(io),
             progress: Arc::default(),
             told,
+            in_place,
             wake: Default::default(),
             busy: AtomicBool::new(false),
         }
@@ -330,7 +336,25 @@ impl Io {
 impl<T: Send + Sync> Writer<T> {
     /// Returns when the commit of that number is durable; writes it where nobody else does.
     pub(crate) fn wait(&self, number: u64) -> Result<(), StoreError> {
-        match self.progress.turn(number)? {
+        self.take(self.progress.turn(number)?)
+    }
+
+    /// Writes the commit of that number for a task that waits for it, where that may be and nobody else writes; whether
+    /// it is durable.
+    pub(crate) fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
+        // The only thread of a runtime has others to serve meanwhile.
+        let has_more_threads = || Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1);
+        if !self.in_place || !has_more_threads() {
+            return Ok(false);
+        }
+        match self.progress.try_turn(number)? {
+            Some(turn) => self.take(turn).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn take(&self, turn: Turn) -> Result<(), StoreError> {
+        match turn {
             Turn::Done => Ok(()),
             Turn::Write => {
                 let outcome = self.write_group();

@@ -111,7 +111,7 @@ impl LocalStore {
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
         let capacity = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
         let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
-        let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, told);
+        let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, options.write_in_place, told);
         let shared = Arc::new(Shared {
             directory: directory.to_owned(),
             durability: options.durability,

@@ -63,7 +63,7 @@ impl Shared {
         Ok(batch)
     }
 
-    /// Reads stored commits that lie near each other, in one go.
+    /// Reads stored commits, those that lie near each other in one go.
     fn read_stored(
         &self,
         session: SessionId,
@@ -72,27 +72,56 @@ impl Shared {
         written: Seq,
         bytes: usize,
     ) -> Result<EventBatch, StoreError> {
-        let Some((_, start)) = positions.first().filter(|(first, _)| *first <= from).copied() else {
+        if positions.first().is_none_or(|(first, _)| *first > from) {
             return Err(StoreError::Index(format!("session {session} has no position for event {from}")));
-        };
-        let near = together(positions, written, bytes);
+        }
+        // What is wanted may have been written since.
+        let written = written.max(from);
+        let (mut batch, mut rest) = (EventBatch::default(), positions);
+        while (batch.is_empty() || batch.len() < bytes)
+            && let Some((near, behind)) = together(rest, written, bytes.saturating_sub(batch.len()))
+        {
+            let is_first = batch.is_empty();
+            match self.read_near(session, near, &mut batch) {
+                Ok(true) => rest = behind,
+                // Told when what comes next is read.
+                Err(_) if !is_first => break,
+                ended => return ended.map(|_| batch),
+            }
+        }
+        Ok(batch)
+    }
+
+    /// Adds commits to a batch; gives whether all of them are in it. The first one is.
+    fn read_near(&self, session: SessionId, near: &[(Seq, Place)], batch: &mut EventBatch) -> Result<bool, StoreError> {
+        let (Some((_, start)), Some((_, last))) = (near.first(), near.last()) else { return Ok(true) };
         let segment = self.segments.get(start.segment)?;
-        let reach = near.last().map_or(0, |(_, last)| last.offset - start.offset);
-        let buffer = segment.read_up_to(u64::from(start.offset), usize::try_from(reach).unwrap_or(0) + BEHIND)?;
-        let mut batch = EventBatch::with_buffer(buffer, near.len());
+        let reach = usize::try_from(last.offset - start.offset).unwrap_or(0);
+        let base = batch.len();
+        batch.reserve(near.len());
+        match base {
+            0 => *batch.buffer() = segment.read_up_to(u64::from(start.offset), reach + BEHIND)?,
+            _ => {
+                batch.buffer().resize(base + reach + BEHIND, 0);
+                let filled = segment.read_at(u64::from(start.offset), &mut batch.buffer()[base..])?;
+                batch.buffer().truncate(base + filled);
+            }
+        }
+        let mut end = base;
         for (first, place) in near {
-            let at = usize::try_from(place.offset - start.offset).unwrap_or(usize::MAX);
+            let at = base + usize::try_from(place.offset - start.offset).unwrap_or(0);
             let damaged = damage(&segment, *place);
             let header = batch.buffer().get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse_known);
             let header = header.and_then(|header| Some((header, header.kind.commit_at()?)));
             let (header, commit_at) = header.ok_or_else(|| damaged("no commit begins there"))?;
             let range = at + frame::HEADER..at + frame::HEADER + header.length;
             if range.end > batch.buffer().len() {
-                if !batch.is_empty() {
-                    break;
+                if end > base {
+                    batch.buffer().truncate(end);
+                    return Ok(false);
                 }
                 batch.buffer().resize(range.end, 0);
-                segment.read_at(u64::from(start.offset), batch.buffer())?;
+                segment.read_at(u64::from(start.offset), &mut batch.buffer()[base..])?;
             }
             if !batch.buffer().get(range.clone()).is_some_and(|payload| header.fits(payload)) {
                 return Err(damaged("its checksum does not fit its contents"));
@@ -106,8 +135,10 @@ impl Shared {
                 let elsewhere = || StoreError::Index("a position leads to another commit".to_owned());
                 return Err(if other { elsewhere() } else { damaged("it is no commit") });
             }
+            end = range.end;
         }
-        Ok(batch)
+        batch.buffer().truncate(end);
+        Ok(true)
     }
 
     /// Positions of the session's commits from the one that holds `seq` on.
@@ -170,9 +201,9 @@ fn name(commit: CommitView<'_>) -> Option<(CommitId, Seq, Seq)> {
     Some((commit.id?, commit.first, commit.last()))
 }
 
-/// The first positions, as far as their commits are written and lie near each other in one segment.
-fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> &[(Seq, Place)] {
-    let Some((_, start)) = positions.first() else { return positions };
+/// The first positions, as far as their commits are written and lie near each other in one segment; and those behind.
+fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> Option<(&[(Seq, Place)], &[(Seq, Place)])> {
+    let (_, start) = positions.first().filter(|(first, _)| *first <= written)?;
     let reach = u32::try_from(bytes).unwrap_or(u32::MAX);
     let mut before = start.offset;
     let count = positions.iter().take_while(|(first, place)| {
@@ -181,7 +212,7 @@ fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> &[(Seq, P
         before = place.offset;
         near && *first <= written && place.offset - start.offset <= reach
     });
-    &positions[..count.count().max(1)]
+    Some(positions.split_at(count.count()))
 }
 
 fn damage(segment: &Segment, place: Place) -> impl Fn(&'static str) -> StoreError + use<> {

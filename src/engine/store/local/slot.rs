@@ -56,6 +56,11 @@ impl GroupWait for Slot {
         }
     }
 
+    fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
+        let writer = self.writes.get().and_then(|writes| writes.writer.upgrade());
+        writer.map_or(Ok(false), |writer| writer.write_in_place(number))
+    }
+
     fn progress(&self) -> Option<&Progress> {
         self.writes.get().map(|writes| &*writes.progress)
     }
