@@ -36,7 +36,15 @@ pub struct Plan {
 /// # Errors
 /// What the store says.
 pub fn open(directory: &Path, durability: Durability, pack: bool, policy: SnapshotPolicy) -> Result<Sessions> {
-    let store = LocalStore::open(directory, LocalStoreOptions { durability, pack, ..LocalStoreOptions::default() })?;
+    open_with(directory, LocalStoreOptions { durability, pack, ..LocalStoreOptions::default() }, policy)
+}
+
+/// The same by options.
+///
+/// # Errors
+/// What the store says.
+pub fn open_with(directory: &Path, options: LocalStoreOptions, policy: SnapshotPolicy) -> Result<Sessions> {
+    let store = LocalStore::open(directory, options)?;
     let store: Arc<dyn EventStore> = Arc::new(store);
     Ok(Sessions::new(store, Registry::standard(), Arc::new(SystemClock::default()), policy)?)
 }
@@ -51,36 +59,73 @@ pub fn path(number: u64) -> String {
 /// # Errors
 /// What the store says.
 pub fn write(sessions: &Sessions, name: &str, plan: Plan) -> Result<Session> {
-    let session = sessions.create(NewSession::named(name))?.as_agent("agent-1");
-    let paths: Result<Vec<EntryPath>, _> =
-        (0..plan.paths).map(|number| EntryPath::for_creation(&path(number))).collect();
-    let paths = paths?;
-    let mut head = session.head()?;
-    let mut number = 0;
-    while head < plan.events {
+    let mut author = Author::new(sessions, name, plan)?;
+    while author.writes_more()? {}
+    Ok(author.session)
+}
+
+/// Writes so many sessions, each by the plan, a step of each in turn: no two of one stand together.
+///
+/// # Errors
+/// What the store says.
+pub fn write_in_turn(sessions: &Sessions, count: usize, plan: Plan) -> Result<Vec<Session>> {
+    let authors = (0..count).map(|number| Author::new(sessions, &format!("in-turn-{number}"), plan));
+    let mut authors: Vec<Author> = authors.collect::<Result<_>>()?;
+    let mut writes = true;
+    while writes {
+        for author in &mut authors {
+            writes = author.writes_more()?;
+        }
+    }
+    Ok(authors.into_iter().map(|author| author.session).collect())
+}
+
+/// Who writes a session, step by step.
+struct Author {
+    session: Session,
+    plan: Plan,
+    paths: Vec<EntryPath>,
+    number: u64,
+    head: u64,
+}
+
+impl Author {
+    fn new(sessions: &Sessions, name: &str, plan: Plan) -> Result<Self> {
+        let session = sessions.create(NewSession::named(name))?.as_agent("agent-1");
+        let paths = (0..plan.paths).map(|number| EntryPath::for_creation(&path(number)));
+        let paths = paths.collect::<Result<_, _>>()?;
+        Ok(Self { head: session.head()?, session, plan, paths, number: 0 })
+    }
+
+    /// Writes a step, unless it is done.
+    fn writes_more(&mut self) -> Result<bool> {
+        let Self { session, plan, paths, number, head } = self;
+        if *head >= plan.events {
+            return Ok(false);
+        }
         // 7,919 is a prime: every path has its turn.
-        let path = &paths[(number * 7_919 % plan.paths) as usize];
-        let mode = if number < plan.paths { WriteMode::Create } else { WriteMode::Overwrite };
+        let path = &paths[(*number * 7_919 % plan.paths) as usize];
+        let mode = if *number < plan.paths { WriteMode::Create } else { WriteMode::Overwrite };
         let digest = Digest::of(&number.to_le_bytes());
         let node = Node::File {
             content: digest,
-            size: 1_000 + number % 1_000,
+            size: 1_000 + *number % 1_000,
             executable: false,
             text: true,
             incomplete: false,
         };
         let written = WriteFile { path: path.clone(), mode, node };
-        head = match plan.shape {
+        *head = match plan.shape {
             Shape::Writes => {
                 let mut commit = session.commit();
                 commit.push(&written)?;
                 session.submit(commit)?.last()
             }
-            Shape::Calls => call(&session, &written, digest)?,
+            Shape::Calls => call(session, &written, digest)?,
         };
-        number += 1;
+        *number += 1;
+        Ok(true)
     }
-    Ok(session)
 }
 
 fn call(session: &Session, written: &WriteFile, digest: Digest) -> Result<u64> {

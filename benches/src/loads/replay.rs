@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
-use foldspace::{Durability, Keep, Session, Sessions, SnapshotPolicy};
+use anyhow::{Result, bail, ensure};
+use foldspace::{Durability, Keep, LocalStoreOptions, Session, Sessions, SnapshotPolicy};
 
 use super::Size;
 use crate::disk::Scratch;
@@ -31,10 +31,10 @@ impl Journal {
     /// What the store says.
     pub fn new(plan: Plan, pack: bool) -> Result<Self> {
         let scratch = Scratch::new("replay")?;
-        let sessions = journal::open(scratch.path(), Durability::Buffered, pack, OFF)?;
+        let sessions = open(scratch.path(), pack)?;
         drop(journal::write(&sessions, "long", plan)?);
         sessions.close();
-        let sessions = journal::open(scratch.path(), Durability::Buffered, pack, OFF)?;
+        let sessions = open(scratch.path(), pack)?;
         if pack {
             wait_until_packed(scratch.path())?;
         }
@@ -60,22 +60,32 @@ impl Journal {
     /// # Errors
     /// When a file can't be read.
     pub fn floor(&self) -> Result<Duration> {
-        let start = Instant::now();
-        let mut buffer = vec![0; 1 << 20];
-        for entry in std::fs::read_dir(self.scratch.path().join("journal"))? {
-            let mut file = std::fs::File::open(entry?.path())?;
-            let mut crc = 0;
-            loop {
-                let count = std::io::Read::read(&mut file, &mut buffer)?;
-                if count == 0 {
-                    break;
-                }
-                crc = crc32c::crc32c_append(crc, &buffer[..count]);
-            }
-            std::hint::black_box(crc);
-        }
-        Ok(start.elapsed())
+        floor_of(self.scratch.path())
     }
+}
+
+fn floor_of(directory: &Path) -> Result<Duration> {
+    let start = Instant::now();
+    let mut buffer = vec![0; 1 << 20];
+    for entry in std::fs::read_dir(directory.join("journal"))? {
+        let mut file = std::fs::File::open(entry?.path())?;
+        let mut crc = 0;
+        loop {
+            let count = std::io::Read::read(&mut file, &mut buffer)?;
+            if count == 0 {
+                break;
+            }
+            crc = crc32c::crc32c_append(crc, &buffer[..count]);
+        }
+        std::hint::black_box(crc);
+    }
+    Ok(start.elapsed())
+}
+
+/// Opens a store without snapshots, in which all full segments are packed or none.
+fn open(directory: &Path, pack: bool) -> Result<Sessions> {
+    let options = LocalStoreOptions { durability: Durability::Buffered, pack, raw_segments: 0, ..Default::default() };
+    journal::open_with(directory, options, OFF)
 }
 
 /// Full segments are packed in the background; that must not run beside a measurement.
@@ -88,7 +98,7 @@ fn wait_until_packed(directory: &Path) -> Result<()> {
         }
         std::thread::sleep(Duration::from_millis(100));
     }
-    Ok(())
+    bail!("the segments are not packed after a minute")
 }
 
 /// Measures both shapes of journals.
@@ -115,5 +125,36 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         let rate = against(journal.events as f64 / fold, 5e6, true);
         table.row([name.to_owned(), rate, number(fold * 1e3), number(floor * 1e3), number(fold / floor)]);
     }
+    in_turn(size, &mut table)?;
     Ok(vec![table])
+}
+
+/// Sessions that are recorded at once.
+const SESSIONS: usize = 200;
+
+/// One session of many that were recorded in turn: its events lie far apart.
+fn in_turn(size: Size, table: &mut Table) -> Result<()> {
+    let plan = Plan { shape: Shape::Calls, events: size.of(1_000, 5_000), paths: 100 };
+    for (name, pack) in [("one of 200, recorded in turn", false), ("the same, full segments packed", true)] {
+        let scratch = Scratch::new("in-turn")?;
+        let sessions = open(scratch.path(), pack)?;
+        drop(journal::write_in_turn(&sessions, SESSIONS, plan)?);
+        sessions.close();
+        let sessions = open(scratch.path(), pack)?;
+        if pack {
+            wait_until_packed(scratch.path())?;
+        }
+        let (mut folds, mut events) = (Vec::new(), 0);
+        for number in 0..11 {
+            let session = sessions.session(sessions.find(&format!("in-turn-{}", number * 17))?.id)?;
+            let start = Instant::now();
+            let state = session.state()?;
+            folds.push(start.elapsed().as_secs_f64());
+            events = state.seq();
+        }
+        let (fold, floor) = (median(&folds), floor_of(scratch.path())?.as_secs_f64() / SESSIONS as f64);
+        let rate = number(events as f64 / fold);
+        table.row([name.to_owned(), rate, number(fold * 1e3), number(floor * 1e3), number(fold / floor)]);
+    }
+    Ok(())
 }

@@ -13,6 +13,7 @@ use tokio::runtime::Handle;
 use super::frame::{self, Header, Kind};
 use super::segment::{self, Place, Segment, SegmentHead};
 use super::segments::Segments;
+use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::recorded::Seq;
 use crate::engine::store::StoreError;
 use crate::engine::store::ticket::{Progress, Turn};
@@ -21,6 +22,9 @@ use crate::engine::store::ticket::{Progress, Turn};
 const STAGED_MAX: usize = 16 << 20;
 /// Staged bytes above which the background thread is woken early.
 const STAGED_SOON: usize = 1 << 20;
+/// How long a task's thread may be away to write. On a disk that takes longer a change of threads hardly counts, and what
+/// else that thread has to do would wait.
+const QUICK_MICROS: u64 = 2_000;
 
 /// A session with commits in a group.
 pub(crate) struct Note<T> {
@@ -68,6 +72,9 @@ pub(crate) struct Writer<T> {
     told: Told<T>,
     /// Whether a task that waits for its commit may write it on its own thread.
     in_place: bool,
+    clock: SystemClock,
+    /// Whether the last write took no longer than a task's thread may be away.
+    is_quick: AtomicBool,
     wake: (Mutex<Wake>, Condvar),
     /// Whether the background thread has been told that there is work.
     busy: AtomicBool,
@@ -149,6 +156,8 @@ impl<T: Send + Sync> Writer<T> {
             progress: Arc::default(),
             told,
             in_place,
+            clock: SystemClock::default(),
+            is_quick: AtomicBool::new(true),
             wake: Default::default(),
             busy: AtomicBool::new(false),
         }
@@ -344,7 +353,7 @@ impl<T: Send + Sync> Writer<T> {
     pub(crate) fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
         // The only thread of a runtime has others to serve meanwhile.
         let has_more_threads = || Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1);
-        if !self.in_place || !has_more_threads() {
+        if !self.in_place || !self.is_quick.load(Ordering::Relaxed) || !has_more_threads() {
             return Ok(false);
         }
         match self.progress.try_turn(number)? {
@@ -357,7 +366,10 @@ impl<T: Send + Sync> Writer<T> {
         match turn {
             Turn::Done => Ok(()),
             Turn::Write => {
+                let begun = self.clock.monotonic_micros();
                 let outcome = self.write_group();
+                let took = self.clock.monotonic_micros().saturating_sub(begun);
+                self.is_quick.store(took <= QUICK_MICROS, Ordering::Relaxed);
                 self.progress.finish(outcome.clone());
                 outcome.map(drop)
             }

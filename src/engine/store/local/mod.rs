@@ -59,7 +59,8 @@ pub struct LocalStoreOptions {
     pub raw_segments: u32,
     /// Whether a task that waits for its commit writes it itself when nobody else writes, and does not leave that to the
     /// background thread; false by default. A commit then changes threads twice less often, which is most of what it
-    /// takes beside the disk; the task's thread does nothing else meanwhile. In a runtime of one thread it is never so.
+    /// takes beside the disk; the task's thread does nothing else meanwhile. It is never so in a runtime of one thread, nor
+    /// while the disk takes more than 2 ms.
     pub write_in_place: bool,
 }
 
