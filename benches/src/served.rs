@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -202,7 +203,7 @@ pub struct Piped {
     from: BufReader<ChildStdout>,
     sent: u64,
     line: String,
-    _scratch: Scratch,
+    scratch: Arc<Scratch>,
 }
 
 impl Piped {
@@ -211,9 +212,20 @@ impl Piped {
     /// # Errors
     /// When it does not answer.
     pub fn start() -> Result<Self> {
-        let scratch = Scratch::new("piped")?;
+        Self::with(Arc::new(Scratch::new("piped")?))
+    }
+
+    /// Another one for the same session, which the one has that was called first.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn beside(&self) -> Result<Self> {
+        Self::with(Arc::clone(&self.scratch))
+    }
+
+    fn with(scratch: Arc<Scratch>) -> Result<Self> {
         let mut command = Command::new(program()?);
-        command.arg("--data").arg(scratch.path()).arg("mcp");
+        command.arg("--data").arg(scratch.path()).args(["mcp", "--session", "bench"]);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut piped = Self::over(child, scratch)?;
         let client = json!({ "name": "bench", "version": "1" });
@@ -229,12 +241,12 @@ impl Piped {
     /// When there is none.
     pub fn echo() -> Result<Self> {
         let child = Command::new("cat").arg("-u").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-        Self::over(child, Scratch::new("echo")?)
+        Self::over(child, Arc::new(Scratch::new("echo")?))
     }
 
-    fn over(mut child: Child, scratch: Scratch) -> Result<Self> {
+    fn over(mut child: Child, scratch: Arc<Scratch>) -> Result<Self> {
         let (to, from) = (child.stdin.take().context("no input")?, child.stdout.take().context("no output")?);
-        Ok(Self { child, to, from: BufReader::new(from), sent: 0, line: String::new(), _scratch: scratch })
+        Ok(Self { child, to, from: BufReader::new(from), sent: 0, line: String::new(), scratch })
     }
 
     fn exchange(&mut self, message: &str) -> Result<Duration> {

@@ -24,6 +24,8 @@ const CONNECTIONS: usize = 32;
 /// A server over pipes, with a file in its workspace, and the least that such a server could take.
 pub struct Pipes {
     ours: Piped,
+    /// Another server for the same session, which passes its calls on to the first.
+    beside: Piped,
     echo: Piped,
 }
 
@@ -35,7 +37,7 @@ impl Pipes {
     pub fn start() -> Result<Self> {
         let (mut ours, echo) = (Piped::start()?, Piped::echo()?);
         ours.call("write_file", json!({ "file_path": "file.txt", "content": "x".repeat(FILE) }))?;
-        Ok(Self { ours, echo })
+        Ok(Self { beside: ours.beside()?, ours, echo })
     }
 
     /// Reads the file.
@@ -44,6 +46,14 @@ impl Pipes {
     /// When that fails.
     pub fn read(&mut self) -> Result<Duration> {
         self.ours.call("read_file", json!({ "file_path": "file.txt" }))
+    }
+
+    /// Has the file read by the first server through the second.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn read_beside(&mut self) -> Result<Duration> {
+        self.beside.call("read_file", json!({ "file_path": "file.txt" }))
     }
 
     /// Has as many bytes said again as the last answer had.
@@ -189,7 +199,7 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
     let (mut pipes, mut sockets, mut echo) = (Pipes::start()?, Sockets::start()?, Echo::start(FILE + 256)?);
     let scratch = Scratch::new("bare")?;
     let mut bare = Bare::new(scratch.path())?;
-    let mut times: [Vec<Duration>; 7] = Default::default();
+    let mut times: [Vec<Duration>; 8] = Default::default();
     for round in 0..size.of(5, 50) {
         for _ in 0..100 {
             let taken = [
@@ -200,6 +210,7 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
                 sockets.health()?,
                 sockets.read()?,
                 sockets.write()?,
+                pipes.read_beside()?,
             ];
             // The first round only warms up.
             if round > 0 {
@@ -218,11 +229,12 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
         "HTTP `GET /healthz`",
         "HTTP `read_file`",
         "HTTP `write_file`",
+        "MCP `read_file`, passed on to the process that has the session",
     ];
     for (at, (name, times)) in names.into_iter().zip(&mut times).enumerate() {
         let mut part = |part| quantile(times, part).map_or(f64::NAN, micros);
-        let (middle, way) = (part(0.5), middles[if at < 3 { 1 } else { 3 }]);
-        let limit = if [2, 5, 6].contains(&at) { middles[0] + way } else { way };
+        let (middle, way) = (part(0.5), middles[if at < 3 || at == 7 { 1 } else { 3 }]);
+        let limit = if [2, 5, 6, 7].contains(&at) { middles[0] + way } else { way };
         let middle = if [2, 5].contains(&at) { against(middle, 500.0, false) } else { number(middle) };
         let ratio = if at == 0 { 1.0 } else { middles[at] / limit };
         one.row([name.to_owned(), middle, number(part(0.9)), number(part(0.99)), number(ratio)]);

@@ -78,9 +78,11 @@ impl Shared {
         // What is wanted may have been written since.
         let written = written.max(from);
         let (mut batch, mut rest) = (EventBatch::default(), positions);
-        while (batch.is_empty() || batch.len() < bytes)
-            && let Some((near, behind)) = together(rest, written, bytes.saturating_sub(batch.len()))
-        {
+        while batch.is_empty() || batch.len() < bytes {
+            let (near, behind) = rest.split_at(together(rest, written, bytes.saturating_sub(batch.len())));
+            if near.is_empty() {
+                break;
+            }
             let is_first = batch.is_empty();
             match self.read_near(session, near, &mut batch) {
                 Ok(true) => rest = behind,
@@ -201,18 +203,18 @@ fn name(commit: CommitView<'_>) -> Option<(CommitId, Seq, Seq)> {
     Some((commit.id?, commit.first, commit.last()))
 }
 
-/// The first positions, as far as their commits are written and lie near each other in one segment; and those behind.
-fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> Option<(&[(Seq, Place)], &[(Seq, Place)])> {
-    let (_, start) = positions.first().filter(|(first, _)| *first <= written)?;
+/// How many of the positions, from the first on, are of commits that are written and lie near each other in one segment.
+fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> usize {
+    let Some((_, start)) = positions.first() else { return 0 };
     let reach = u32::try_from(bytes).unwrap_or(u32::MAX);
     let mut before = start.offset;
-    let count = positions.iter().take_while(|(first, place)| {
+    let near = positions.iter().take_while(|(first, place)| {
         let distance = place.offset.checked_sub(before);
         let near = place.segment == start.segment && distance.is_some_and(|distance| distance <= NEAR);
         before = place.offset;
         near && *first <= written && place.offset - start.offset <= reach
     });
-    Some(positions.split_at(count.count()))
+    near.count()
 }
 
 fn damage(segment: &Segment, place: Place) -> impl Fn(&'static str) -> StoreError + use<> {
