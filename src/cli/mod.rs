@@ -211,7 +211,7 @@ impl Command {
 /// How long what nobody waits for any more may take to end.
 const LAST: Duration = Duration::from_secs(1);
 
-/// Makes calls. The watcher of Ctrl-C has a thread for itself, also while another writes what its task waits for.
+/// Makes calls, on threads of which one is free while another writes what its task waits for.
 fn block_on<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;

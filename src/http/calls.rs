@@ -32,7 +32,7 @@ pub const ADVICE: &str = "allow what is missing (`allow` in the request, or the 
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 
 /// Bytes that a call may ask to have kept: they are in memory together.
-const KEPT_MAX: u64 = 4 << 30;
+pub(super) const KEPT_MAX: u64 = 4 << 30;
 
 /// A tool call that is to be made.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]
@@ -56,11 +56,13 @@ pub struct CallRequest {
     /// Answers every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
-    /// Bytes that are kept of a file which its command wrote, at most 4 GiB; what the server keeps when nothing is said.
+    /// Bytes that are kept of a file which its command wrote, at most 4 GiB, and of a server at most what that keeps; that, too, when
+    /// nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 4_294_967_296_u64)]
     pub keep_file_bytes: Option<u64>,
-    /// Bytes that are kept of all files which its command wrote, at most 4 GiB; what the server keeps when nothing is said.
+    /// Bytes that are kept of all files which its command wrote, at most 4 GiB, and of a server at most what that keeps; that, too, when
+    /// nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 4_294_967_296_u64)]
     pub keep_step_bytes: Option<u64>,
@@ -134,8 +136,11 @@ impl CallRequest {
         let mut rules = face.rules().clone();
         rules.policy.allow.extend(self.allow.iter().cloned());
         rules.policy.auto_confirm |= self.auto_confirm;
-        rules.budget.file_bytes = self.keep_file_bytes.unwrap_or(rules.budget.file_bytes);
-        rules.budget.step_bytes = self.keep_step_bytes.unwrap_or(rules.budget.step_bytes);
+        // Rules that somebody gave the server bound what a request may ask for.
+        let most = |usual: u64| if face.shared.are_hubs_rules { usual } else { KEPT_MAX };
+        let kept = |wanted: Option<u64>, usual| wanted.map_or(usual, |wanted| wanted.min(most(usual)));
+        rules.budget.file_bytes = kept(self.keep_file_bytes, rules.budget.file_bytes);
+        rules.budget.step_bytes = kept(self.keep_step_bytes, rules.budget.step_bytes);
         rules.asker = asker.or(rules.asker);
         open.ruled(rules)
     }

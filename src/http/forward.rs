@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::calls::{CallOutcome, CallRequest, SECONDS};
+use super::calls::{CallOutcome, CallRequest, KEPT_MAX, SECONDS};
 use super::client::{CallEvent, Client, ClientError};
 use super::problem::{Kind, Problem};
 use super::sessions::SectionDocument;
@@ -192,8 +192,8 @@ fn request_of(session: &Session, call: ToolCall, rules: &ShellRules) -> CallRequ
         timeout_seconds: call.limit.map(|limit| limit.as_secs_f64().clamp(*SECONDS.start(), *SECONDS.end())),
         allow: rules.policy.allow.clone(),
         auto_confirm: rules.policy.auto_confirm,
-        keep_file_bytes: Some(rules.budget.file_bytes),
-        keep_step_bytes: Some(rules.budget.step_bytes),
+        keep_file_bytes: Some(rules.budget.file_bytes.min(KEPT_MAX)),
+        keep_step_bytes: Some(rules.budget.step_bytes.min(KEPT_MAX)),
         all_output: true,
     }
 }

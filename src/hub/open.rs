@@ -306,6 +306,7 @@ impl OpenSession {
             Place::Here { dispatcher, user } => return Ok(Doer::Here(dispatcher.clone(), user.clone())),
             Place::There(there) => there,
         };
+        there.hub.still_going()?;
         let elsewhere = |holder: LeaseHolder| {
             let way = there.hub.options().forward.clone().filter(|_| holder.address.is_some())?;
             Some(Doer::There(there, holder, way))

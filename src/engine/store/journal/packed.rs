@@ -17,8 +17,9 @@ const MAGIC: &[u8; 8] = b"FOLDPAK\n";
 /// Raw bytes of a block; the last may be shorter. Where many sessions are recorded at once, the events of one lie far
 /// apart, and each takes the unpacking of a block: larger blocks save little space and cost as much more time.
 const BLOCK: usize = 16 << 10;
-/// Raw bytes of a block where the trailer does not say.
+/// Raw bytes of a block where the trailer does not say; none has more, and none fewer than the least.
 const FIRST_BLOCK: usize = 256 << 10;
+const LEAST_BLOCK: usize = 4 << 10;
 const TRAILER: usize = 32;
 /// Bytes that a process keeps unpacked, of all segments.
 const KEPT_MAX: usize = 32 << 20;
@@ -95,7 +96,8 @@ impl Packed {
             0 => FIRST_BLOCK,
             bytes => usize::try_from(bytes).map_err(|_| wrong("too large"))?,
         };
-        let is_odd = block > FIRST_BLOCK || raw_len.div_ceil(block as u64) != u64::from(word(8));
+        let is_odd =
+            !(LEAST_BLOCK..=FIRST_BLOCK).contains(&block) || raw_len.div_ceil(block as u64) != u64::from(word(8));
         if is_odd || table_len > at {
             return Err(wrong("the packed segment's trailer makes no sense"));
         }
@@ -247,7 +249,7 @@ mod tests {
         let segment = Segment::create(directory.path(), head, raw.len() as u64 + 100).unwrap();
         segment.write(100, &raw).unwrap();
         let end = raw.len() as u64 + 100;
-        for (block, is_told) in [(BLOCK, true), (4 << 10, true), (FIRST_BLOCK, true), (FIRST_BLOCK, false)] {
+        for (block, is_told) in [(BLOCK, true), (LEAST_BLOCK, true), (FIRST_BLOCK, true), (FIRST_BLOCK, false)] {
             let target = directory.path().join("packed");
             pack_in(block, &segment, end, &target).unwrap();
             if !is_told {

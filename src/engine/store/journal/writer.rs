@@ -5,7 +5,7 @@
 //! change of threads, with many they share a sync. A background thread does the same for commits that
 //! nobody waits for.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
@@ -24,7 +24,9 @@ const STAGED_MAX: usize = 16 << 20;
 const STAGED_SOON: usize = 1 << 20;
 /// How long a task's thread may be away to write. On a disk that takes longer a change of threads hardly counts, and what
 /// else that thread has to do would wait.
-const QUICK_MICROS: u64 = 2_000;
+const QUICK_MICROS: u64 = 5_000;
+/// How many quick writes show that the disk is quick again.
+const STEADY: u32 = 32;
 
 /// A session with commits in a group.
 pub(crate) struct Note<T> {
@@ -73,8 +75,8 @@ pub(crate) struct Writer<T> {
     /// Whether a task that waits for its commit may write it on its own thread.
     in_place: bool,
     clock: SystemClock,
-    /// Whether the last write took no longer than a task's thread may be away.
-    is_quick: AtomicBool,
+    /// How many quick writes are to come before a task's thread may write again.
+    unsteady: AtomicU32,
     wake: (Mutex<Wake>, Condvar),
     /// Whether the background thread has been told that there is work.
     busy: AtomicBool,
@@ -157,7 +159,7 @@ impl<T: Send + Sync> Writer<T> {
             told,
             in_place,
             clock: SystemClock::default(),
-            is_quick: AtomicBool::new(true),
+            unsteady: AtomicU32::new(0),
             wake: Default::default(),
             busy: AtomicBool::new(false),
         }
@@ -353,7 +355,7 @@ impl<T: Send + Sync> Writer<T> {
     pub(crate) fn write_in_place(&self, number: u64) -> Result<bool, StoreError> {
         // The only thread of a runtime has others to serve meanwhile.
         let has_more_threads = || Handle::try_current().is_ok_and(|runtime| runtime.metrics().num_workers() > 1);
-        if !self.in_place || !self.is_quick.load(Ordering::Relaxed) || !has_more_threads() {
+        if !self.in_place || self.unsteady.load(Ordering::Relaxed) > 0 || !has_more_threads() {
             return Ok(false);
         }
         match self.progress.try_turn(number)? {
@@ -366,11 +368,14 @@ impl<T: Send + Sync> Writer<T> {
         match turn {
             Turn::Done => Ok(()),
             Turn::Write => {
+                let mut writing = Writing { progress: &self.progress, outcome: Err(panicked()) };
                 let begun = self.clock.monotonic_micros();
-                let outcome = self.write_group();
-                let took = self.clock.monotonic_micros().saturating_sub(begun);
-                self.is_quick.store(took <= QUICK_MICROS, Ordering::Relaxed);
-                self.progress.finish(outcome.clone());
+                writing.outcome = self.write_group();
+                let is_quick = self.clock.monotonic_micros().saturating_sub(begun) <= QUICK_MICROS;
+                let before = self.unsteady.load(Ordering::Relaxed);
+                self.unsteady.store(if is_quick { before.saturating_sub(1) } else { STEADY }, Ordering::Relaxed);
+                let outcome = writing.outcome.clone();
+                drop(writing);
                 outcome.map(drop)
             }
         }
@@ -386,6 +391,22 @@ impl<T: Send + Sync> Writer<T> {
         self.lock_wake().soon = true;
         self.wake.1.notify_one();
     }
+}
+
+/// A turn to write, which ends with this: with an error where the writing panicked, so that nobody waits for ever.
+struct Writing<'a> {
+    progress: &'a Progress,
+    outcome: Result<u64, StoreError>,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        self.progress.finish(std::mem::replace(&mut self.outcome, Ok(0)));
+    }
+}
+
+fn panicked() -> StoreError {
+    StoreError::Poisoned("the writing panicked, which is a fault of foldspace".to_owned())
 }
 
 /// The staging buffer, locked.
@@ -440,5 +461,26 @@ impl<T> Stage<'_, T> {
     /// How many bytes are staged.
     pub(crate) fn staged(&self) -> usize {
         self.staging.bytes.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::*;
+
+    #[test]
+    fn a_turn_that_panics_ends_with_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let segments = Arc::new(Segments::new(directory.path(), true));
+        let told: Told<()> = Box::new(|_| panic!("nobody hears of this group"));
+        let writer = Writer::new(segments, [7; 16], Place { segment: 1, offset: 0 }, 0, 1 << 20, false, told);
+        let number = writer.stage().unwrap().frame(Kind::Close, b"", crc32c::crc32c(b"")).number;
+        assert!(catch_unwind(AssertUnwindSafe(|| writer.wait(number))).is_err());
+        for _ in 0..2 {
+            let error = writer.wait(number).unwrap_err();
+            assert!(matches!(&error, StoreError::Poisoned(why) if why.contains("panicked")), "{error}");
+        }
     }
 }

@@ -60,7 +60,7 @@ pub struct LocalStoreOptions {
     /// Whether a task that waits for its commit writes it itself when nobody else writes, and does not leave that to the
     /// background thread; false by default. A commit then changes threads twice less often, which is most of what it
     /// takes beside the disk; the task's thread does nothing else meanwhile. It is never so in a runtime of one thread, nor
-    /// while the disk takes more than 2 ms.
+    /// for a while after a write that took more than 5 ms.
     pub write_in_place: bool,
 }
 

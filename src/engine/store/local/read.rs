@@ -19,6 +19,8 @@ const LOOKED_UP: usize = 8192;
 const NEAR: u32 = 32 << 10;
 /// Bytes read behind the beginning of the last commit, in the hope that it ends there.
 const BEHIND: usize = 4 << 10;
+/// Bytes that are read at once, whatever is asked for.
+const BATCH_MAX: usize = 256 << 20;
 /// Bytes of a small commit in the journal, to guess how many positions are wanted.
 const SMALL: usize = 96;
 
@@ -77,24 +79,26 @@ impl Shared {
         }
         // What is wanted may have been written since.
         let written = written.max(from);
-        let (mut batch, mut rest) = (EventBatch::default(), positions);
-        while batch.is_empty() || batch.len() < bytes {
-            let (near, behind) = rest.split_at(together(rest, written, bytes.saturating_sub(batch.len())));
+        let (mut batch, mut rest, mut left) = (EventBatch::default(), positions, bytes.min(BATCH_MAX));
+        while batch.is_empty() || left > 0 {
+            let (near, behind) = rest.split_at(together(rest, written, left));
             if near.is_empty() {
                 break;
             }
-            let is_first = batch.is_empty();
+            let before = batch.len();
             match self.read_near(session, near, &mut batch) {
                 Ok(true) => rest = behind,
                 // Told when what comes next is read.
-                Err(_) if !is_first => break,
+                Err(_) if before > 0 => break,
                 ended => return ended.map(|_| batch),
             }
+            // Who wants little, perhaps one event, does not wait for much that lies elsewhere.
+            left = left.saturating_sub((batch.len() - before).max(BEHIND));
         }
         Ok(batch)
     }
 
-    /// Adds commits to a batch; gives whether all of them are in it. The first one is.
+    /// Adds commits to a batch; gives whether all of them are in it. Of one that is not empty none may be.
     fn read_near(&self, session: SessionId, near: &[(Seq, Place)], batch: &mut EventBatch) -> Result<bool, StoreError> {
         let (Some((_, start)), Some((_, last))) = (near.first(), near.last()) else { return Ok(true) };
         let segment = self.segments.get(start.segment)?;
@@ -118,12 +122,13 @@ impl Shared {
             let (header, commit_at) = header.ok_or_else(|| damaged("no commit begins there"))?;
             let range = at + frame::HEADER..at + frame::HEADER + header.length;
             if range.end > batch.buffer().len() {
-                if end > base {
+                // The first one of all is wanted, however long it is.
+                if end > 0 {
                     batch.buffer().truncate(end);
                     return Ok(false);
                 }
                 batch.buffer().resize(range.end, 0);
-                segment.read_at(u64::from(start.offset), &mut batch.buffer()[base..])?;
+                segment.read_at(u64::from(start.offset), batch.buffer())?;
             }
             if !batch.buffer().get(range.clone()).is_some_and(|payload| header.fits(payload)) {
                 return Err(damaged("its checksum does not fit its contents"));
