@@ -13,7 +13,7 @@ use super::recorded::Seq;
 use super::sessions::{SessionError, Shared, name_of};
 use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
 use super::state::State;
-use super::store::{EventBatch, Lease, LeaseHolder, READ_MAX, SessionEntry, StoreError};
+use super::store::{EventBatch, Lease, READ_MAX, SessionEntry, StoreError};
 
 /// Bytes of a common event in the journal, to guess how much is to be read.
 const EVENT_BYTES: usize = 256;
@@ -258,8 +258,7 @@ impl Core {
         if let Some(lease) = held.upgrade() {
             return Ok(lease);
         }
-        let holder = LeaseHolder::this_process(self.shared.address());
-        let lease = Arc::new(self.shared.store.lease(self.id, &holder)?);
+        let lease = Arc::new(self.shared.store.lease(self.id, &self.shared.holder())?);
         *held = Arc::downgrade(&lease);
         Ok(lease)
     }

@@ -312,6 +312,11 @@ impl Session {
         self.core.lease()
     }
 
+    /// How this process is noted where it has a session's workspace.
+    pub(crate) fn own_holder(&self) -> LeaseHolder {
+        self.core.shared.holder()
+    }
+
     /// The process that has the session's workspace open; none where nobody has. A call that has no outcome runs there.
     pub fn lease_holder(&self) -> Option<LeaseHolder> {
         self.core.shared.store.lease_holder(self.core.id)

@@ -17,7 +17,7 @@ use super::registry::Registry;
 use super::session::Session;
 use super::slice::SliceError;
 use super::snapshot::SnapshotPolicy;
-use super::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
+use super::store::{EventStore, LeaseHolder, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
 
 /// Characters that a session's name may have.
 pub const MAX_NAME_CHARS: usize = 80;
@@ -383,8 +383,9 @@ impl Sessions {
 }
 
 impl Shared {
-    pub(super) fn address(&self) -> Option<PathBuf> {
-        lock(&self.address).clone()
+    /// How this process is noted where it has a session's workspace.
+    pub(super) fn holder(&self) -> LeaseHolder {
+        LeaseHolder::this_process(lock(&self.address).clone())
     }
 
     /// Asks for a snapshot; false when too many wait.

@@ -56,12 +56,12 @@ pub struct CallRequest {
     /// Answers every question about a command with yes.
     #[serde(default)]
     pub auto_confirm: bool,
-    /// Bytes that are kept of a file which its command wrote, at most 4 GiB, and of a server at most what that keeps; that, too, when
+    /// Bytes that are kept of a file which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
     /// nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 4_294_967_296_u64)]
     pub keep_file_bytes: Option<u64>,
-    /// Bytes that are kept of all files which its command wrote, at most 4 GiB, and of a server at most what that keeps; that, too, when
+    /// Bytes that are kept of all files which its command wrote, at most 4 GiB. A server keeps no more than it keeps when
     /// nothing is said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(maximum = 4_294_967_296_u64)]

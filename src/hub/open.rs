@@ -312,7 +312,7 @@ impl OpenSession {
             Some(Doer::There(there, holder, way))
         };
         // As long as it is the other one's, a look costs less than to try to take it.
-        let holder = there.session.lease_holder().filter(|holder| holder.process != std::process::id());
+        let holder = there.session.lease_holder().filter(|holder| *holder != there.session.own_holder());
         if let Some(doer) = holder.and_then(elsewhere) {
             return Ok(doer);
         }

@@ -138,7 +138,7 @@ fn in_turn(size: Size, table: &mut Table) -> Result<()> {
     for (name, pack) in [("one of 200, recorded in turn", false), ("the same, full segments packed", true)] {
         let scratch = Scratch::new("in-turn")?;
         let sessions = open(scratch.path(), pack)?;
-        drop(journal::write_in_turn(&sessions, SESSIONS, plan)?);
+        journal::write_in_turn(&sessions, SESSIONS, plan)?;
         sessions.close();
         let sessions = open(scratch.path(), pack)?;
         if pack {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use serde::Deserialize;
 
 /// How long `podman` may take to tell its connections.
@@ -28,8 +30,7 @@ impl Connection {
     pub(crate) fn user(&self) -> Option<u32> {
         let path = self.url.strip_prefix("unix://")?;
         let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
-        let peer = rustix::net::sockopt::socket_peercred(&stream).ok()?;
-        Some(peer.uid.as_raw())
+        Some(getsockopt(&stream, PeerCredentials).ok()?.uid())
     }
 }
 

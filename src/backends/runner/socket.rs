@@ -6,8 +6,10 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
-use rustix::net::sockopt::{Timeout, set_socket_timeout, socket_peercred};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::connection::{Connection, MARGIN, now};
@@ -56,8 +58,8 @@ impl Address {
     pub(super) fn connect(&self, patience: Duration) -> Result<(Connection, u32), RunnerError> {
         let stream = open_socket(&self.socket, patience).map_err(RunnerError::connect(&self.socket))?;
         if let Some(expected) = self.process {
-            let peer = socket_peercred(&stream).map_err(io::Error::from).map_err(RunnerError::Gone)?;
-            let actual = peer.pid.as_raw_nonzero().get();
+            let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from).map_err(RunnerError::Gone)?;
+            let actual = peer.pid();
             if u32::try_from(actual) != Ok(expected) {
                 return Err(RunnerError::Stranger { socket: self.socket.clone(), expected, actual });
             }

@@ -7,9 +7,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::StoreError;
+use super::decompress::decompressed;
 use super::index::Index;
 use super::journal::frame::Kind;
 use super::journal::{Place, Segments, scan};
+use super::weight::ByBytes;
 use crate::engine::commit::Content;
 use crate::engine::id::Digest;
 
@@ -120,7 +122,7 @@ fn piece_bytes(payload: &[u8]) -> Option<(Digest, Bytes)> {
     let raw_len = usize::try_from(u32::from_le_bytes(*raw_len)).ok()?;
     let bytes = match codec {
         0 => Bytes::copy_from_slice(stored),
-        1 if raw_len <= WHOLE_MAX => Bytes::from(zstd::bulk::decompress(stored, raw_len).ok()?),
+        1 if raw_len <= WHOLE_MAX => Bytes::from(decompressed(stored, raw_len)?),
         _ => return None,
     };
     let digest = Digest::from_bytes(*digest);
@@ -155,15 +157,6 @@ struct Fresh {
 enum Held {
     Whole(Bytes),
     Manifest(Bytes),
-}
-
-#[derive(Clone)]
-struct ByBytes;
-
-impl quick_cache::Weighter<Digest, Bytes> for ByBytes {
-    fn weight(&self, _: &Digest, bytes: &Bytes) -> u64 {
-        bytes.len() as u64 + 64
-    }
 }
 
 impl Contents {

@@ -106,7 +106,8 @@ impl Lease {
                     if is_looked_at {
                         drop(file.unlock());
                     }
-                    let is_ours = found.process == std::process::id();
+                    // By more than its number, which a process in another container may have, too.
+                    let is_ours = found == *holder;
                     let error = StoreError::InUse { session, holder: Arc::new(found) };
                     if !is_looked_at && !is_ours {
                         return Err(error);

@@ -2,6 +2,7 @@
 
 mod batch;
 mod content;
+mod decompress;
 mod error;
 mod index;
 mod journal;
@@ -12,6 +13,7 @@ mod memory;
 mod naming;
 mod shared;
 mod ticket;
+mod weight;
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;

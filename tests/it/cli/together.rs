@@ -46,12 +46,18 @@ fn line(child: &mut Running) -> String {
     String::from_utf8(line).unwrap()
 }
 
-#[test]
-fn who_has_a_session_lets_end_what_others_do_there() {
+/// A world with a session, and the process that has it until the file is there.
+fn had() -> (World, Running, std::path::PathBuf) {
     let world = World::new();
     world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
-    let (mut first, first_ends) = until(&world, "box", "first");
+    let (mut first, ends) = until(&world, "box", "first");
     assert_eq!(line(&mut first), "begun\n");
+    (world, first, ends)
+}
+
+#[test]
+fn who_has_a_session_lets_end_what_others_do_there() {
+    let (world, mut first, first_ends) = had();
     let (mut second, second_ends) = until(&world, "box", "second");
     eventually("the second call waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
     // Rules of a person who types are not those of others, who come through the person's process.
@@ -80,15 +86,42 @@ fn who_has_a_session_lets_end_what_others_do_there() {
     assert!(calls[2]["message"].as_str().unwrap().contains("strace"), "{}", calls[2]);
 }
 
+/// The same program where it has a number of its own, and sees none of the others'.
+fn contained(world: &World, arguments: &[&str]) -> Command {
+    let inner = world.command(arguments);
+    let mut command = Command::new("unshare");
+    command.args(["--pid", "--fork", "--kill-child", "--mount-proc"]).arg(inner.get_program()).args(inner.get_args());
+    command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.current_dir(inner.get_current_dir().unwrap()).stdin(Stdio::null()).stdout(Stdio::piped());
+    command
+}
+
 #[test]
-fn what_a_call_is_to_keep_is_kept_wherever_it_is_done() {
+fn processes_that_have_one_number_in_two_containers_share_a_store_and_a_session() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
     let world = World::new();
     world.printed(&["run", &world.file("box.jsonl", ""), "--session", "box", "--backend", "host"]);
-    let (mut first, ends) = until(&world, "box", "first");
+    let ends = world.data().join("first");
+    let until = format!("echo begun; while [ ! -e {} ]; do sleep 0.02; done; echo ended", ends.display());
+    let first = contained(&world, &["exec", "box", "--timeout", "120", "--", "sh", "-c", &until]).spawn();
+    let mut first = Running(first.unwrap());
     assert_eq!(line(&mut first), "begun\n");
-    let exec =
-        |more: &[&str]| world.spawn(&[&["exec", "box"], more, &["--", "sh", "-c", "printf %1000d 7 > f"]].concat());
-    let mut second = exec(&["--keep-file-bytes", "999"]);
+    let seen = contained(&world, &["sessions"]).output().unwrap();
+    assert!(seen.status.success() && String::from_utf8_lossy(&seen.stdout).contains("box"), "{seen:?}");
+    let mut second = Running(contained(&world, &["exec", "box", "--", "echo", "second"]).spawn().unwrap());
+    eventually("it waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
+    std::fs::write(ends, "").unwrap();
+    assert_eq!((line(&mut first), line(&mut second)), ("ended\n".to_owned(), "second\n".to_owned()));
+    assert!(first.0.wait().unwrap().success() && second.0.wait().unwrap().success());
+}
+
+#[test]
+fn what_a_call_is_to_keep_is_kept_wherever_it_is_done() {
+    let (world, mut first, ends) = had();
+    let write = ["exec", "box", "--keep-file-bytes", "999", "--", "sh", "-c", "printf %1000d 7 > f"];
+    let mut second = world.spawn(&write);
     eventually("it waits for the first", || world.json_lines(&["log", "box", "--calls"]).len() == 2);
     std::fs::write(ends, "").unwrap();
     assert!(second.0.wait().unwrap().success() && first.0.wait().unwrap().success());

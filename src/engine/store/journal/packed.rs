@@ -1,17 +1,19 @@
 //! Packed segments: a sealed segment, compressed in blocks so that any position can be read.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
-use lru::LruCache;
-use zstd::bulk::Decompressor;
+use bytes::Bytes;
+use quick_cache::sync::Cache;
+use zstd::bulk::Compressor;
 
 use super::segment::{Segment, sync_directory};
 use crate::engine::store::StoreError;
+use crate::engine::store::decompress::decompressed;
+use crate::engine::store::weight::ByBytes;
 
 const MAGIC: &[u8; 8] = b"FOLDPAK\n";
 /// Raw bytes of a block; the last may be shorter. Where many sessions are recorded at once, the events of one lie far
@@ -22,7 +24,7 @@ const FIRST_BLOCK: usize = 256 << 10;
 const LEAST_BLOCK: usize = 4 << 10;
 const TRAILER: usize = 32;
 /// Bytes that a process keeps unpacked, of all segments.
-const KEPT_MAX: usize = 32 << 20;
+const KEPT_BYTES: u64 = 32 << 20;
 const LEVEL: i32 = 3;
 
 /// A packed segment, open for reading.
@@ -42,35 +44,9 @@ pub(super) struct Packed {
     id: u64,
 }
 
-/// Blocks that were unpacked last, those used longest ago first to go.
-struct Kept {
-    blocks: LruCache<(u64, usize), Arc<Vec<u8>>>,
-    bytes: usize,
-}
-
-static KEPT: LazyLock<Mutex<Kept>> = LazyLock::new(|| Mutex::new(Kept { blocks: LruCache::unbounded(), bytes: 0 }));
-
-impl Kept {
-    fn get(key: (u64, usize)) -> Option<Arc<Vec<u8>>> {
-        Self::lock().blocks.get(&key).cloned()
-    }
-
-    fn keep(key: (u64, usize), block: &Arc<Vec<u8>>) {
-        let mut kept = Self::lock();
-        kept.bytes += block.len();
-        let replaced = kept.blocks.put(key, Arc::clone(block));
-        kept.bytes -= replaced.map_or(0, |block| block.len());
-        while kept.bytes > KEPT_MAX
-            && let Some((_, block)) = kept.blocks.pop_lru()
-        {
-            kept.bytes -= block.len();
-        }
-    }
-
-    fn lock() -> MutexGuard<'static, Self> {
-        KEPT.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// Blocks that were unpacked, by the segment and their number.
+static KEPT: LazyLock<Cache<(u64, usize), Bytes, ByBytes>> =
+    LazyLock::new(|| Cache::with_weighter(KEPT_BYTES as usize / BLOCK, KEPT_BYTES, ByBytes));
 
 fn fresh_id() -> u64 {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -125,7 +101,7 @@ impl Packed {
         let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
         let (mut starts, mut end, mut lengths) = (vec![0], 0, Vec::new());
         while let Ok(length) = zstd::zstd_safe::find_frame_compressed_size(&bytes[end..]) {
-            lengths.push(unpacked(&bytes[end..end + length], FIRST_BLOCK).map(|block| block.len()));
+            lengths.push(decompressed(&bytes[end..end + length], FIRST_BLOCK).map(|block| block.len()));
             end += length;
             starts.push(end as u64);
         }
@@ -157,8 +133,8 @@ impl Packed {
         Ok(filled)
     }
 
-    fn block(&self, number: usize) -> Result<Arc<Vec<u8>>, StoreError> {
-        if let Some(block) = Kept::get((self.id, number)) {
+    fn block(&self, number: usize) -> Result<Bytes, StoreError> {
+        if let Some(block) = KEPT.get(&(self.id, number)) {
             return Ok(block);
         }
         let wrong = || StoreError::Format { path: self.path.clone(), what: format!("block {number} is damaged") };
@@ -170,27 +146,12 @@ impl Packed {
         self.file.read_exact_at(&mut packed, start).map_err(StoreError::io("read", &self.path))?;
         let length = self.raw_len.saturating_sub((number * self.block) as u64).min(self.block as u64);
         let length = usize::try_from(length).map_err(|_| wrong())?;
-        let block = unpacked(&packed, length).filter(|block| block.len() == length);
+        let block = decompressed(&packed, length).filter(|block| block.len() == length);
         // A damaged block reads as bytes that are no frames: it is found, named and repaired like any damage.
-        let block = Arc::new(block.unwrap_or_else(|| vec![0xff; length]));
-        Kept::keep((self.id, number), &block);
+        let block = Bytes::from(block.unwrap_or_else(|| vec![0xff; length]));
+        KEPT.insert((self.id, number), block.clone());
         Ok(block)
     }
-}
-
-/// The bytes of a zstd frame, at most `length`; none where it is damaged.
-fn unpacked(packed: &[u8], length: usize) -> Option<Vec<u8>> {
-    thread_local! {
-        /// Making one takes as long as unpacking a block.
-        static READY: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
-    }
-    READY.with_borrow_mut(|kept| {
-        let decompressor = match kept {
-            Some(decompressor) => decompressor,
-            None => kept.insert(Decompressor::new().ok()?),
-        };
-        decompressor.decompress(packed, length).ok()
-    })
 }
 
 /// Packs the first `end` bytes of a sealed segment into `target`, durable before it has its name.
@@ -202,6 +163,7 @@ pub(crate) fn pack(segment: &Segment, end: u64, target: &Path) -> Result<(), Sto
 fn pack_in(block: usize, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
     let unfinished = target.with_extension("tmp");
     let file = File::create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
+    let mut compressor = Compressor::new(LEVEL).map_err(StoreError::io("compress", &unfinished))?;
     let mut written = 0;
     let mut table = Vec::new();
     let mut raw = vec![0; block];
@@ -212,7 +174,7 @@ fn pack_in(block: usize, segment: &Segment, end: u64, target: &Path) -> Result<(
             let what = format!("ends before byte {end}");
             return Err(StoreError::Format { path: segment.path.clone(), what });
         }
-        let packed = zstd::bulk::compress(&raw[..want], LEVEL).map_err(StoreError::io("compress", &unfinished))?;
+        let packed = compressor.compress(&raw[..want]).map_err(StoreError::io("compress", &unfinished))?;
         file.write_all_at(&packed, written).map_err(StoreError::io("write", &unfinished))?;
         written += packed.len() as u64;
         table.extend_from_slice(&u32::try_from(packed.len()).unwrap_or(u32::MAX).to_le_bytes());

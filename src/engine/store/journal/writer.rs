@@ -465,22 +465,4 @@ impl<T> Stage<'_, T> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use super::*;
-
-    #[test]
-    fn a_turn_that_panics_ends_with_an_error() {
-        let directory = tempfile::tempdir().unwrap();
-        let segments = Arc::new(Segments::new(directory.path(), true));
-        let told: Told<()> = Box::new(|_| panic!("nobody hears of this group"));
-        let writer = Writer::new(segments, [7; 16], Place { segment: 1, offset: 0 }, 0, 1 << 20, false, told);
-        let number = writer.stage().unwrap().frame(Kind::Close, b"", crc32c::crc32c(b"")).number;
-        assert!(catch_unwind(AssertUnwindSafe(|| writer.wait(number))).is_err());
-        for _ in 0..2 {
-            let error = writer.wait(number).unwrap_err();
-            assert!(matches!(&error, StoreError::Poisoned(why) if why.contains("panicked")), "{error}");
-        }
-    }
-}
+mod tests;

@@ -58,8 +58,8 @@ pub struct LocalStoreOptions {
     /// reads faster so.
     pub raw_segments: u32,
     /// Whether a task that waits for its commit writes it itself when nobody else writes, and does not leave that to the
-    /// background thread; false by default. A commit then changes threads twice less often, which is most of what it
-    /// takes beside the disk; the task's thread does nothing else meanwhile. It is never so in a runtime of one thread, nor
+    /// background thread; false by default. A commit then takes one or two changes of threads less; the task's thread
+    /// does nothing else meanwhile. It is never so in a runtime of one thread, nor
     /// for a while after a write that took more than 5 ms.
     pub write_in_place: bool,
 }

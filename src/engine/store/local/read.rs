@@ -82,9 +82,6 @@ impl Shared {
         let (mut batch, mut rest, mut left) = (EventBatch::default(), positions, bytes.min(BATCH_MAX));
         while batch.is_empty() || left > 0 {
             let (near, behind) = rest.split_at(together(rest, written, left));
-            if near.is_empty() {
-                break;
-            }
             let before = batch.len();
             match self.read_near(session, near, &mut batch) {
                 Ok(true) => rest = behind,
@@ -98,9 +95,9 @@ impl Shared {
         Ok(batch)
     }
 
-    /// Adds commits to a batch; gives whether all of them are in it. Of one that is not empty none may be.
+    /// Adds commits to a batch; gives whether they are all in it, and there are any. The first one of a batch always is.
     fn read_near(&self, session: SessionId, near: &[(Seq, Place)], batch: &mut EventBatch) -> Result<bool, StoreError> {
-        let (Some((_, start)), Some((_, last))) = (near.first(), near.last()) else { return Ok(true) };
+        let (Some((_, start)), Some((_, last))) = (near.first(), near.last()) else { return Ok(false) };
         let segment = self.segments.get(start.segment)?;
         let reach = usize::try_from(last.offset - start.offset).unwrap_or(0);
         let base = batch.len();

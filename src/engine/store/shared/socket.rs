@@ -1,12 +1,14 @@
 //! The unix socket in the store's directory, and who is at its other end.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use nix::sys::socket::getsockopt;
+use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{Mode, OFlags};
 
 use super::super::StoreError;
@@ -93,8 +95,8 @@ pub(super) fn connect(directory: &Path) -> Result<UnixStream, Unreached> {
 
 /// The user at the other end, where it is not that of this process.
 pub(super) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
-    let peer = rustix::net::sockopt::socket_peercred(stream.as_fd())?;
-    Ok((peer.uid != rustix::process::geteuid()).then(|| peer.uid.as_raw()))
+    let user = getsockopt(stream, PeerCredentials)?.uid();
+    Ok((user != rustix::process::geteuid().as_raw()).then_some(user))
 }
 
 /// Says hello, and whether the other end says the same.
