@@ -79,7 +79,8 @@ fn hang_up_is_ignored() -> bool {
 }
 
 /// Cancels the token at the first signal: the call under way is recorded as interrupted. A second one
-/// ends the program at once; the next run records the interruption then.
+/// ends the program at once; the next run records the interruption, unless the end of the container was
+/// quick enough for this one.
 pub(super) fn watch(token: CancellationToken, workspace: &Arc<dyn Workspace>) {
     let (mut signals, workspace) = (Signals::listen(), Arc::downgrade(workspace));
     tokio::spawn(async move {
