@@ -92,7 +92,7 @@ pub use engine::store::{
     StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
-pub use hub::{Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
+pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
@@ -108,7 +108,7 @@ pub use tools::{
     MountError, MountSpec, NormalRules, Nursery, PodmanShellTool, Predicate, PredicateError, Probe, ProbeRecord,
     PythonTool, ReadTool, RemoveTool, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound, RulesError,
     Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome, SubagentResult, Subagents, Tool, ToolCall,
-    ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError, WhatIf, WorkspaceSection,
-    WriteTool, bisect, bisect_slices, changed_positions, dispatch_subagents, first_position, hydrate, lift, lower,
-    materialise, materialise_into, merge_child, mounts_of, preview_merge, previews, rewind,
+    ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError, TraceContext, WhatIf,
+    WorkspaceSection, WriteTool, bisect, bisect_slices, changed_positions, dispatch_subagents, first_position, hydrate,
+    lift, lower, materialise, materialise_into, merge_child, mounts_of, preview_merge, previews, rewind,
 };

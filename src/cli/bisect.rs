@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anstyle::Style;
 use clap::ValueEnum;
+use foldspace::view::Position;
 use foldspace::{
     BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions, Predicate,
     PredicateError, ProbeRecord, Seq, Session, ShellCommand, Verdict, VirtualFileSystem, WorkspaceSpec, bisect,
@@ -17,7 +18,6 @@ use super::exit::{Exit, Failure};
 use super::interrupt::Signals;
 use super::output::{self, BAD, BOLD, DIM, GOOD, ODD, Out};
 use super::outside::Home;
-use super::position::Position;
 use super::{Globals, diffs, events, open, text, workspace};
 
 /// Finds the first change of a session after which a command fails

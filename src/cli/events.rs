@@ -7,7 +7,6 @@ use foldspace::{
     CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
     DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, MountHydrated, Node, PolicyDecision, Recorded,
     Seq, Session, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile, WriteMode,
-    view::status_word,
 };
 use serde_json::Value;
 
@@ -197,13 +196,13 @@ pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     match (status, timed_out, exit_code) {
         (CallStatus::Ok, true, _) => "timed out".to_owned(),
         (CallStatus::Ok, false, Some(code)) if code != 0 => format!("exit {code}"),
-        _ => status_word(status).to_owned(),
+        _ => status.word().to_owned(),
     }
 }
 
 /// Whether a call did well, and its command too, if it ran one.
 pub(crate) fn did_well(status: CallStatus, result: &Value) -> bool {
-    ending(status, result) == status_word(CallStatus::Ok)
+    ending(status, result) == CallStatus::Ok.word()
 }
 
 /// The style of how a call ended.

@@ -1,5 +1,6 @@
 //! Exit codes, and what stops a command.
 
+use foldspace::view::PositionError;
 use foldspace::{
     BackendError, CommitError, DispatchError, PathError, PortableError, SessionError, SliceError, StoreError,
 };
@@ -111,6 +112,15 @@ impl From<StoreError> for Failure {
             StoreError::Conflict { .. } | StoreError::Buried(_) | StoreError::Commit(_) => Exit::Failed,
         };
         Self::of(exit, &error, error.hint())
+    }
+}
+
+impl From<PositionError> for Failure {
+    fn from(error: PositionError) -> Self {
+        match error {
+            PositionError::NothingBack { .. } => Self::new(Exit::NotFound, error.to_string()),
+            PositionError::Session(error) => error.into(),
+        }
     }
 }
 

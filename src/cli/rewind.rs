@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use foldspace::http::OverHttp;
 use foldspace::view;
+use foldspace::view::Position;
 use foldspace::{
     CaptureBudget, Change, EntryPath, Forward, HubError, RewindError, RewindOptions, Rewound, Seq, Session,
     SessionError, StoreError, rewind,
@@ -14,7 +15,6 @@ use super::Globals;
 use super::exit::{Exit, Failure};
 use super::open::{self, Found};
 use super::output::{self, BAD, BOLD, GOOD, ODD, Out};
-use super::position::Position;
 use super::{text, workspace};
 
 /// Entries that are shown of a list.

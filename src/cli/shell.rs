@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foldspace::view::Position;
 use foldspace::{
     CallStatus, CommandResult, Durability, OpenSession, Session, Sessions, ToolCall, ToolOutcome, Workspace,
 };
@@ -13,7 +14,6 @@ use super::exit::{Exit, Failure};
 use super::interrupt::{Signals, minding};
 use super::live::Live;
 use super::output::Out;
-use super::position::Position;
 use super::prompt::{Place, Prompt, Ran, Typed};
 use super::workspace::{self, RuleArgs};
 use super::{events, open, outside, text};

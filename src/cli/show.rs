@@ -1,5 +1,6 @@
 //! `foldspace show`: an event, or a call with everything that belongs to it.
 
+use foldspace::view::Position;
 use foldspace::view::{self, Call};
 use foldspace::{CallStarted, Change, DeleteEntry, Event, Recorded, Session, VirtualFileSystem, WriteFile};
 use serde_json::{Value, json};
@@ -7,7 +8,6 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, DIM, NOTED, Out};
-use super::position::Position;
 use super::{calls, diffs, events, open, text};
 
 /// Shows an event; or, for the number of a call, the call with its parameters, result and changes

@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
+use foldspace::view::Position;
 use foldspace::{CallStatus, CallVerdict, RerunReport, ScriptedCall, Seq, Session};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, Out};
-use super::position::Position;
 use super::rerun::{Place, RuleFileArgs, asked, opened, roots_of};
 use super::run::{Expect, Script, Step};
 use super::workspace::{self, RuleArgs, WorkspaceArgs};
@@ -92,7 +92,7 @@ impl WhatIf {
     /// Where it begins.
     fn at(&self, session: &Session) -> Result<Seq, Failure> {
         match (&self.at, self.replace.iter().min()) {
-            (Some(at), _) => at.resolve(session),
+            (Some(at), _) => Ok(at.resolve(session)?),
             (None, Some(first)) => {
                 // There must be such an event.
                 session.event(*first)?;

@@ -12,10 +12,9 @@ use super::extract::{Body, Path};
 use super::problem::{Kind, Problem};
 use super::{HttpFace, blocking};
 use crate::backends::ShellCommand;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::tools::{Bisection, CommandPolicy, Predicate, ShellRules, bisect, bisect_slices};
-use crate::view::{self, BisectDocument};
+use crate::view::{self, BisectDocument, Position};
 
 /// Probes at once at most.
 const JOBS: usize = 64;
@@ -36,10 +35,10 @@ pub(super) struct BisectRequest {
     command: Option<String>,
     /// A good position; before the first call, with `slice` before the first event, when nothing is said.
     #[serde(default)]
-    good: Option<Seq>,
+    good: Option<Position>,
     /// A bad position after it; the last one when nothing is said.
     #[serde(default)]
-    bad: Option<Seq>,
+    bad: Option<Position>,
     /// How many probes run at once, from 1 to 64.
     #[serde(default = "one")]
     jobs: usize,
@@ -87,9 +86,10 @@ async fn by_slice(
     request: &BisectRequest,
 ) -> Result<BisectDocument, Problem> {
     let predicate = Predicate::parse(&predicate, face.hub().sessions().registry())?;
-    let (good, bad) = (request.good.unwrap_or(0), request.bad);
+    let (good, bad) = (request.good, request.bad);
     let looked = blocking(move || {
-        let bad = bad.map_or_else(|| session.head(), Ok)?;
+        let good = good.map_or(Ok(0), |good| good.resolve(&session))?;
+        let bad = bad.unwrap_or(Position::Back(0)).resolve(&session)?;
         let found = bisect_slices(&session, &predicate, good, bad)?;
         Ok::<_, Problem>(view::bisected_by_slice(&session, &predicate, (good, bad), &found)?)
     });
@@ -116,7 +116,12 @@ async fn by_command(
     command.check().map_err(|error| unusable(error.to_string()))?;
     let policy = policy_of(face.rules(), &request);
     let (home, jobs, ends) = (face.hub().options().home.clone(), request.jobs, (request.good, request.bad));
-    let bisection = blocking(move || Bisection::of_session(session, command, policy, ends, home, jobs)).await??;
+    let bisection = blocking(move || {
+        let end = |end: Option<Position>| end.map(|end| end.resolve(&session)).transpose();
+        let ends = (end(ends.0)?, end(ends.1)?);
+        Ok::<_, Problem>(Bisection::of_session(session, command, policy, ends, home, jobs)?)
+    });
+    let bisection = bisection.await??;
     // Dropped with the request, it takes the probes back; so it does when the server ends.
     let cancel = face.shared.ending.child_token();
     let _stop = cancel.clone().drop_guard();

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::extract::{Body, Path, accepts};
+use super::extract::{Body, Path, accepts, trace_of};
 use super::frames::EVENTS;
 use super::problem::{Kind, Problem};
 use super::running::Begun;
@@ -21,7 +21,7 @@ use crate::engine::recorded::Seq;
 use crate::engine::sessions::SessionError;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{Asker, ToolCall, ToolOutcome};
-use crate::view::{self, EventDocument, status_word};
+use crate::view::{self, EventDocument};
 
 /// How to allow a command whose call nobody streams: [`ShellRules::advice`](crate::ShellRules::advice) of a hub that is for HTTP first of all.
 pub const ADVICE: &str = "allow what is missing (`allow` in the request, or the server's --allow PROGRAM), stream the call \
@@ -92,7 +92,7 @@ pub struct CallOutcome {
 impl From<ToolOutcome> for CallOutcome {
     fn from(outcome: ToolOutcome) -> Self {
         let ToolOutcome { call, finished, status, result, text, micros } = outcome;
-        Self { call, finished, status: status_word(status).to_owned(), result, text, micros }
+        Self { call, finished, status: status.word().to_owned(), result, text, micros }
     }
 }
 
@@ -160,7 +160,8 @@ pub(super) async fn make(
     headers: HeaderMap,
     Body(mut request): Body<CallRequest>,
 ) -> Result<Response, Problem> {
-    let call = request.call()?;
+    let mut call = request.call()?;
+    call.trace = trace_of(&headers);
     let open = face.open(wanted).await?;
     if accepts(&headers, EVENTS) {
         return stream::make(face, open, &request, call);
@@ -170,29 +171,20 @@ pub(super) async fn make(
     Ok(axum::Json(CallOutcome::from(outcome)).into_response())
 }
 
-/// Makes a call that can be taken back by its name meanwhile, which is told, and counts it.
+/// Makes a call that can be taken back by its name meanwhile, which is told.
 pub(super) async fn call_noted(
     face: &HttpFace,
     open: &OpenSession,
     call: ToolCall,
     tell: impl FnOnce(Seq) + Send,
 ) -> Result<ToolOutcome, HubError> {
-    use tracing::Instrument;
-    let (session, tool, cancel) = (open.session().id(), call.tool.clone(), call.cancel.clone());
-    let span = tracing::debug_span!(
-        "tool_call", session = %session, agent = %open.session().agent(), tool = %tool,
-        call = tracing::field::Empty, status = tracing::field::Empty, micros = tracing::field::Empty,
-    );
+    let (session, cancel) = (open.session().id(), call.cancel.clone());
     let mut begun: Option<Begun> = None;
     let calling = open.call_telling(call, |seq| {
         begun = Some(face.running().begin(session, seq, cancel));
         tell(seq);
     });
-    let outcome = calling.instrument(span.clone()).await?;
-    let (call, status, micros) = (outcome.call, status_word(outcome.status), outcome.micros);
-    span.record("call", call).record("status", status).record("micros", micros);
-    span.in_scope(|| tracing::debug!("tool call"));
-    face.metrics().called(&tool, open.tools(), &outcome);
+    let outcome = calling.await?;
     drop(begun);
     Ok(outcome)
 }

@@ -10,6 +10,7 @@ use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
 use crate::hub::{ForwardError, HubError};
 use crate::tools::{BisectError, ChildError, DispatchError, MergeError, MountError, PredicateError, RewindError};
+use crate::view::PositionError;
 
 impl From<HubError> for Problem {
     fn from(error: HubError) -> Self {
@@ -63,6 +64,15 @@ impl From<SessionError> for Problem {
         };
         let hint = error.hint();
         Self { hint, ..Self::new(kind, error.to_string()) }
+    }
+}
+
+impl From<PositionError> for Problem {
+    fn from(error: PositionError) -> Self {
+        match error {
+            PositionError::NothingBack { .. } => Self::new(Kind::NotFound, error.to_string()),
+            PositionError::Session(error) => error.into(),
+        }
     }
 }
 

@@ -8,17 +8,15 @@ use serde::Deserialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::HttpFace;
 use super::extract::{Body, Path};
 use super::problem::{Kind, Problem};
+use super::{HttpFace, blocking};
 use crate::engine::children::NewChild;
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::event::{ChildLimits, Isolation};
-use crate::engine::recorded::Seq;
-use crate::engine::sessions::SessionError;
 use crate::reducers::MergeChoices;
 use crate::tools::RewindOptions;
-use crate::view::{self, ChildDocument, MergeDocument, RewoundDocument};
+use crate::view::{self, ChildDocument, MergeDocument, Position, RewoundDocument};
 
 /// A child that is to begin.
 #[derive(Debug, Clone, Deserialize, JsonSchema, ToSchema)]
@@ -32,7 +30,7 @@ pub(super) struct ChildRequest {
     isolation: Isolation,
     /// Up to where a fork has the session's history; to its end when nothing is said.
     #[serde(default)]
-    at: Option<Seq>,
+    at: Option<Position>,
     /// Its name; the session's with a number when nothing is said.
     #[serde(default)]
     name: Option<String>,
@@ -76,7 +74,7 @@ pub(super) struct MergeRequest {
 #[serde(deny_unknown_fields)]
 pub(super) struct RewindRequest {
     /// The position to go back to.
-    to: Seq,
+    to: Position,
     /// Goes on where something was changed from outside, which is recorded first, or was never kept, which is left.
     #[serde(default)]
     force: bool,
@@ -117,6 +115,8 @@ pub(super) async fn begin(
         _ => {}
     }
     let parent = face.session(wanted).await?;
+    let looked = parent.clone();
+    let at = blocking(move || at.map(|at| at.resolve(&looked)).transpose()).await??;
     let new = NewChild { at, name, agent, limits, ..NewChild::new(isolation) };
     let child = face.hub().start_child(parent.id(), new).await?;
     let document = view::child(&parent, child.session(), isolation, at);
@@ -155,11 +155,9 @@ pub(super) async fn rewind(
     Body(request): Body<RewindRequest>,
 ) -> Result<axum::Json<RewoundDocument>, Problem> {
     let session = face.session(wanted).await?;
-    let head = session.head()?;
-    if request.to > head {
-        return Err(SessionError::NoPosition { seq: request.to, head }.into());
-    }
+    let looked = session.clone();
+    let to = blocking(move || request.to.resolve(&looked)).await??;
     let options = RewindOptions { force: request.force, dry_run: request.dry_run };
-    let rewound = face.hub().rewind(session.id(), request.to, options).await?;
+    let rewound = face.hub().rewind(session.id(), to, options).await?;
     Ok(axum::Json(view::rewound(&session, &rewound, request.dry_run)))
 }

@@ -18,6 +18,7 @@ use super::frames::EVENTS;
 use super::server::connect_unix;
 use super::{CallOutcome, CallRequest, Problem};
 use crate::engine::live::OutputStream;
+use crate::tools::TraceContext;
 
 /// Bytes of an answer that is taken whole, and of one event.
 const ANSWER_MAX: usize = 256 << 20;
@@ -74,12 +75,19 @@ pub enum CallEvent {
 #[derive(Debug, Clone)]
 pub struct Client {
     path: PathBuf,
+    trace: Option<TraceContext>,
 }
 
 impl Client {
     /// A client of the server at that socket.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into() }
+        Self { path: path.into(), trace: None }
+    }
+
+    /// The same, whose requests belong to that trace.
+    #[must_use]
+    pub fn in_trace(self, trace: Option<TraceContext>) -> Self {
+        Self { trace, ..self }
     }
 
     /// The socket.
@@ -184,6 +192,9 @@ impl Client {
         let mut request = Request::builder().method(method).uri(path).header(header::HOST, "localhost");
         if let Some(accept) = accept {
             request = request.header(header::ACCEPT, accept);
+        }
+        if let Some(trace) = &self.trace {
+            request = request.header("traceparent", trace.traceparent()).header("tracestate", trace.tracestate());
         }
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(bytes)));
         let response = exchange(stream, request.map_err(|error| odd(&error))?).await?;

@@ -11,7 +11,7 @@ use super::extract::{Path, Query};
 use super::problem::{Kind, Problem};
 use super::{HttpFace, blocking};
 use crate::engine::recorded::Seq;
-use crate::view::{self, EventDocument};
+use crate::view::{self, EventDocument, Position};
 
 /// Events of a page at most.
 const LIMIT: usize = 1000;
@@ -25,7 +25,8 @@ const BYTES: usize = 4 << 20;
 pub(super) struct Wanted {
     /// The first position; 1 when nothing is said.
     #[serde(default)]
-    from: Seq,
+    #[param(value_type = Option<String>, example = "1")]
+    from: Option<Position>,
     /// How many events at most, from 1 to 1000; 100 when nothing is said.
     #[serde(default)]
     #[param(minimum = 1, maximum = 1000)]
@@ -60,7 +61,8 @@ pub(super) async fn page(
     let page = blocking(move || {
         let head = session.head()?;
         let (mut events, mut bytes) = (Vec::new(), 0);
-        session.visit(from.max(1), &mut |event| {
+        let from = from.map_or(Ok(1), |from| from.first_read(&session))?;
+        session.visit(from, &mut |event| {
             events.push(view::event(&session, event));
             bytes += event.payload.len();
             match events.len() < limit && bytes < BYTES {

@@ -12,6 +12,7 @@ use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
 use super::problem::{Kind, Problem};
+use crate::tools::TraceContext;
 
 /// Bounds of a body.
 #[derive(Debug, Clone, Copy)]
@@ -106,6 +107,12 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
         Ok(Self(axum::extract::Path::from_request_parts(parts, state).await?.0))
     }
+}
+
+/// The trace that the request belongs to.
+pub(super) fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    TraceContext::read(text("traceparent")?, text("tracestate"))
 }
 
 /// Whether the client asks for a media type before all others.

@@ -16,10 +16,9 @@ use super::states::{At, state_at};
 use super::{HttpFace, blocking};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem};
-use crate::view::{self, EntryDocument};
+use crate::view::{self, EntryDocument, Position};
 
 /// Which entries.
 #[derive(Debug, Clone, Deserialize, IntoParams)]
@@ -28,7 +27,8 @@ use crate::view::{self, EntryDocument};
 pub(super) struct Listed {
     /// The position; the last one when nothing is said.
     #[serde(default)]
-    at: Option<Seq>,
+    #[param(value_type = Option<String>, example = "42")]
+    at: Option<Position>,
     /// Only what is below this directory; the root when nothing is said.
     #[serde(default)]
     below: Option<String>,

@@ -20,7 +20,7 @@ use crate::engine::bus::{Filter, Subscription};
 use crate::engine::recorded::{Recorded, Seq};
 use crate::engine::session::Session;
 use crate::engine::store::StoreError;
-use crate::view;
+use crate::view::{self, Position};
 
 /// How long to wait for an announcement before looking whether there is something all the same, or the session is gone.
 const LOOK: Duration = Duration::from_millis(200);
@@ -34,7 +34,8 @@ const HOLD: Duration = Duration::from_secs(1);
 pub(super) struct From {
     /// The first position; 1 when nothing is said. `Last-Event-ID` goes before it.
     #[serde(default)]
-    from: Option<Seq>,
+    #[param(value_type = Option<String>, example = "1")]
+    from: Option<Position>,
 }
 
 /// Follows a session's events as server-sent events, from any position on: first those that are there, then those that
@@ -54,11 +55,12 @@ pub(super) async fn stream(
     let seen = headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
     let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse::<Seq>).transpose();
     let seen = seen.map_err(|_| Problem::new(Kind::BadRequest, "Last-Event-ID must be a position"))?;
-    let from = seen.map(|seen| seen.saturating_add(1)).or(from).unwrap_or(1);
+    let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(from);
     let session = face.session(wanted).await?;
+    let looked = session.clone();
+    let next = blocking(move || from.map_or(Ok(1), |from| from.first_read(&looked))).await??;
     let (frames, response) = frames::open();
-    let follow =
-        Follow { session, frames, next: from.max(1), spoken: Instant::now(), follower: face.metrics().follower() };
+    let follow = Follow { session, frames, next, spoken: Instant::now(), follower: face.metrics().follower() };
     tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));
     Ok(response)
 }

@@ -42,6 +42,7 @@ impl Forward for OverHttp {
     ) -> Forwarding<'a, ToolOutcome> {
         Box::pin(async move {
             let (client, name, cancel) = (client_of(holder)?, session.id().to_string(), call.cancel.clone());
+            let client = client.in_trace(call.trace.clone());
             let request = request_of(session, call, rules);
             let (questions, mut asked) = mpsc::unbounded_channel();
             let (tell, mut told) = mpsc::unbounded_channel();

@@ -35,7 +35,7 @@ pub(super) async fn metrics(State(face): State<HttpFace>) -> Result<impl IntoRes
     let asked = face.clone();
     let entries = blocking(move || asked.hub().sessions().list()).await??;
     let events = entries.iter().map(own_events).sum();
-    let text = face.metrics().text(face.hub().open_count(), entries.len(), events, face.hub().calls_under_way());
+    let text = face.metrics().text(face.hub(), entries.len(), events);
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text))
 }
 

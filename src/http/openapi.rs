@@ -12,8 +12,9 @@ use super::{answers, bisect, calls, children, events, files, follow, health, pro
     info(
         title = "foldspace",
         description = "Sessions of AI agents' sandboxes: tool calls, their events, and every state that follows from \
-                       them. A session stands in a path by its name or by the beginning of its id. On the unix socket \
-                       no token is needed."
+                       them. A session stands in a path by its name or by the beginning of its id. A position is an \
+                       event's number (12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), or how long \
+                       ago (10m, 2h, 1h30m); 0 is before the first event. On the unix socket no token is needed."
     ),
     paths(
         tools::list, sessions::list, sessions::create, sessions::one, sessions::remove, sessions::section, calls::make, calls::one,

@@ -13,16 +13,17 @@ use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::state::State as Folded;
 use crate::engine::verify::VerifyReport;
-use crate::view::{self, ChangeDocument, StateDocument};
+use crate::view::{self, ChangeDocument, Position, StateDocument};
 
 /// At which position.
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct At {
-    /// The position; the last one when nothing is said, 0 is before the first event.
+    /// The position; the last one when nothing is said.
     #[serde(default)]
-    pub(super) at: Option<Seq>,
+    #[param(value_type = Option<String>, example = "42")]
+    pub(super) at: Option<Position>,
 }
 
 /// Between which positions.
@@ -32,16 +33,18 @@ pub(super) struct At {
 pub(super) struct Between {
     /// The position to start from; 0, before everything, when nothing is said.
     #[serde(default)]
-    from: Seq,
+    #[param(value_type = Option<String>, example = "0")]
+    from: Option<Position>,
     /// The position to come to, which may be an earlier one; the last one when nothing is said.
     #[serde(default)]
-    to: Option<Seq>,
+    #[param(value_type = Option<String>, example = "42")]
+    to: Option<Position>,
 }
 
 /// The state at a position, or now.
-pub(super) fn state_at(session: &Session, at: Option<Seq>) -> Result<Folded, Problem> {
+pub(super) fn state_at(session: &Session, at: Option<Position>) -> Result<Folded, Problem> {
     Ok(match at {
-        Some(at) => session.state_at(at)?,
+        Some(at) => session.state_at(at.resolve(session)?)?,
         None => session.state()?,
     })
 }
@@ -109,7 +112,8 @@ pub(super) async fn diff(
 ) -> Result<axum::Json<Diff>, Problem> {
     let session = face.session(wanted).await?;
     let diff = blocking(move || {
-        let to = to.map_or_else(|| session.head(), Ok)?;
+        let from = from.map_or(Ok(0), |from| from.resolve(&session))?;
+        let to = to.unwrap_or(Position::Back(0)).resolve(&session)?;
         Ok::<_, Problem>(Diff { from, to, changes: view::changes_between(&session, from, to)? })
     });
     Ok(axum::Json(diff.await??))

@@ -1,8 +1,10 @@
 //! The open workspaces of a store's sessions: what a server works through.
 
 mod error;
+mod figures;
 mod forward;
 mod open;
+mod span;
 mod under_way;
 
 use std::collections::BTreeMap;
@@ -27,6 +29,7 @@ use crate::tools::{
 };
 
 pub use error::HubError;
+pub use figures::CallFigures;
 pub use forward::{Forward, ForwardError, Forwarding};
 pub use open::OpenSession;
 use open::{Kept, User};
@@ -334,6 +337,11 @@ impl Hub {
     /// How many calls, rewinds and merges are under way, here or through it in other processes.
     pub fn calls_under_way(&self) -> usize {
         self.shared.under_way.count()
+    }
+
+    /// How many calls have ended, here or through it in other processes, by tool and status.
+    pub fn call_figures(&self) -> Vec<CallFigures> {
+        self.shared.under_way.figures.all()
     }
 
     /// Takes back the calls that are under way: they are recorded as interrupted. Rewinds and merges go on to their

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
 
 use super::forward::{Forward, ForwardError};
 use super::under_way::{Going, UnderWay};
-use super::{Hub, HubError, blocking};
+use super::{Hub, HubError, blocking, span};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
@@ -216,8 +217,20 @@ impl OpenSession {
     ///
     /// # Errors
     /// [`HubError`].
-    pub async fn call_telling(&self, call: ToolCall, begun: impl FnOnce(Seq) + Send) -> Result<ToolOutcome, HubError> {
-        let _going = self.begin(call.cancel.clone())?;
+    pub async fn call_telling(
+        &self,
+        mut call: ToolCall,
+        begun: impl FnOnce(Seq) + Send,
+    ) -> Result<ToolOutcome, HubError> {
+        let going = self.begin(call.cancel.clone())?;
+        let (tool, span) = (call.tool.clone(), span::begin(self.session(), &mut call));
+        let outcome = self.make(call, begun).instrument(span.clone()).await?;
+        span::end(&span, &outcome);
+        going.called(&tool, self.tools(), &outcome);
+        Ok(outcome)
+    }
+
+    async fn make(&self, call: ToolCall, begun: impl FnOnce(Seq) + Send) -> Result<ToolOutcome, HubError> {
         // Who can't take it on does not tell that it has begun.
         let begun = Mutex::new(Some(begun));
         let tell = |seq| {

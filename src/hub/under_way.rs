@@ -7,12 +7,16 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use super::HubError;
+use super::figures::Figures;
+use crate::tools::{ToolOutcome, Tools};
 
 /// Calls, rewinds and merges that are under way.
 #[derive(Default)]
 pub(super) struct UnderWay {
     work: Mutex<Work>,
     ended: Notify,
+    /// Of the calls that have ended.
+    pub(super) figures: Figures,
 }
 
 #[derive(Default)]
@@ -73,6 +77,13 @@ impl UnderWay {
 
     fn lock(&self) -> MutexGuard<'_, Work> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Going {
+    /// Counts a call that has ended.
+    pub(super) fn called(&self, tool: &str, tools: &Tools, outcome: &ToolOutcome) {
+        self.under_way.figures.ended(tool, tools, outcome);
     }
 }
 

@@ -21,7 +21,7 @@ use super::parked::{PARKED_MAX, Waiting};
 use super::progress::Progress;
 use crate::engine::recorded::Seq;
 use crate::hub::{HubError, OpenSession};
-use crate::tools::{Answer, ShellRules, ToolCall, ToolOutcome};
+use crate::tools::{Answer, ShellRules, ToolCall, ToolOutcome, TraceContext};
 
 /// How long a call may take whose command a person may have to allow first. The command has a limit of its own.
 const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
@@ -39,8 +39,7 @@ pub(super) struct Running {
 
 impl Running {
     /// Begins a call that asks nobody.
-    fn begin(cancel: CancellationToken, open: OpenSession, tool: &str, params: Value) -> Self {
-        let mut call = ToolCall::new(tool, params);
+    fn begin(cancel: CancellationToken, open: OpenSession, mut call: ToolCall) -> Self {
         call.cancel = cancel.clone();
         call.limit = Some(ASKING_MAX);
         let position = Arc::new(OnceLock::new());
@@ -50,9 +49,10 @@ impl Running {
             // Where another process takes over, the call is made anew, and has a name already.
             let _ = cell.set(seq);
         };
+        let tool = call.tool.clone();
         let outcome = tokio::spawn(async move { open.call_telling(call, begun).await });
         let taken_back = cancel.clone().drop_guard();
-        Self { tool: tool.to_owned(), outcome, questions, cancel, _taken_back: taken_back, position }
+        Self { tool, outcome, questions, cancel, _taken_back: taken_back, position }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -96,7 +96,8 @@ async fn look(
     params: Value,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let call = ToolCall::new(tool, params);
+    let mut call = ToolCall::new(tool, params);
+    call.trace = trace_of(context);
     let cancel = call.cancel.clone();
     let mut work = std::pin::pin!(joined.open.call(call));
     let outcome = tokio::select! {
@@ -117,15 +118,22 @@ fn begin(
     context: &RequestContext<RoleServer>,
 ) -> Result<Running, HubError> {
     let (rules, cancel) = (&client.options().rules, client.gone.child_token());
+    let mut call = ToolCall::new(tool, params);
+    call.trace = trace_of(context);
     if !can_ask(context) {
         let open = joined.open.ruled(rules.clone())?;
-        return Ok(Running::begin(cancel, open, tool, params));
+        return Ok(Running::begin(cancel, open, call));
     }
     let (asks, questions) = mpsc::channel(1);
     let asker = AsksClient { to_client: asks, cancelled: cancel.clone() };
     let rules = ShellRules { asker: Some(Arc::new(asker)), ..rules.clone() };
-    let running = Running::begin(cancel, joined.open.ruled(rules)?, tool, params);
+    let running = Running::begin(cancel, joined.open.ruled(rules)?, call);
     Ok(Running { questions, ..running })
+}
+
+/// The trace that a request belongs to.
+fn trace_of(context: &RequestContext<RoleServer>) -> Option<TraceContext> {
+    TraceContext::read(context.meta.get_traceparent()?, context.meta.get_tracestate())
 }
 
 /// Goes on with a call whose question is answered now.

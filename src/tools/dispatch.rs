@@ -16,6 +16,7 @@ use super::machine::{DispatchError, Machine, ShellRules};
 use super::open_call::{OpenCall, PARAMS_MAX, interrupted};
 use super::tool::{Answer, Answering, Effect};
 use super::toolset::Tools;
+use super::trace::TraceContext;
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
 use crate::engine::event::CallStatus;
@@ -41,12 +42,15 @@ pub struct ToolCall {
     /// Takes the call back.
     #[serde(skip)]
     pub cancel: CancellationToken,
+    /// The trace that it belongs to; one of its own when nothing is said.
+    #[serde(skip)]
+    pub trace: Option<TraceContext>,
 }
 
 impl ToolCall {
     /// A call of that tool.
     pub fn new(tool: impl Into<String>, params: Value) -> Self {
-        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new() }
+        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new(), trace: None }
     }
 }
 

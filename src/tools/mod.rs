@@ -35,6 +35,7 @@ mod standard;
 mod subagents;
 mod tool;
 mod toolset;
+mod trace;
 mod words;
 
 pub use asking::{Answer, Asker, Asking, CommandQuestion};
@@ -72,3 +73,4 @@ pub use shell_execute::ShellTool;
 pub use subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use tool::{Effect, Tool, ToolDescription};
 pub use toolset::{Tools, ToolsError};
+pub use trace::TraceContext;

@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{CallFinished, CallStarted, CallStatus, DeleteEntry, Event, WriteFile};
+use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 use crate::engine::session::Session;
@@ -90,7 +90,7 @@ impl Call {
     /// How it stands: a call without an outcome runs, or was cut off when nobody is there to run it.
     pub fn status(&self, may_run: bool) -> &'static str {
         match &self.outcome {
-            Some(outcome) => status_word(outcome.end.status),
+            Some(outcome) => outcome.end.status.word(),
             None if may_run => "running",
             None => "interrupted",
         }
@@ -120,15 +120,6 @@ impl Call {
             events: self.events.clone(),
             paths: self.paths.iter().map(ToString::to_string).collect(),
         }
-    }
-}
-
-/// What a call's status is called.
-pub fn status_word(status: CallStatus) -> &'static str {
-    match status {
-        CallStatus::Ok => "ok",
-        CallStatus::Error => "error",
-        CallStatus::Interrupted => "interrupted",
     }
 }
 

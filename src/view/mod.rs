@@ -6,6 +6,7 @@ mod child;
 mod entry;
 mod event;
 mod patch;
+mod position;
 mod question;
 mod rewound;
 mod session;
@@ -13,13 +14,14 @@ mod state;
 mod text;
 
 pub use bisect::{BadChange, BisectDocument, BisectEnds, ProbeDocument, SliceLook, bisected, bisected_by_slice};
-pub use call::{Call, CallDocument, CallOutcome, Calls, call_at, path_of, status_word, whole};
+pub use call::{Call, CallDocument, CallOutcome, Calls, call_at, path_of, whole};
 pub use child::{ChildDocument, MergeDocument, child, merged};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
 pub use patch::{
     ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
 };
+pub use position::{BadPosition, Position, PositionError};
 pub use question::{allowed_by_session, question};
 pub use rewound::{PositionRange, RewoundDocument, rewound};
 pub use session::{SessionDocument, listed, session, sessions};

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foldspace::view::Position;
 use foldspace::{
     AllowedRoots, CallReport, CallWatch, Fresh, HostOptions, NewChild, NewSession, NormalRules, Nursery, Registry,
     RerunError, RerunReport, RulesError, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools,
@@ -18,7 +19,6 @@ use super::Globals;
 use super::exit::{Exit, Failure};
 use super::open::{self, Opened};
 use super::output::Out;
-use super::position::Position;
 use super::workspace::{self, RuleArgs, WorkspaceArgs};
 use super::{files, interrupt, text};
 pub(super) use report::Report;

@@ -64,7 +64,7 @@ impl Report {
     fn divergence(&self, divergence: &Divergence, out: &mut Out) -> Result<(), Failure> {
         match divergence {
             Divergence::Call { was, is } => pair("call", &shown_call(was), &shown_call(is), out),
-            Divergence::Status { was, is } => pair("status", view::status_word(*was), view::status_word(*is), out),
+            Divergence::Status { was, is } => pair("status", was.word(), is.word(), out),
             Divergence::Message { was, is } => texts("message", was, is, out),
             Divergence::Result { at, was, is } => {
                 let name = at.trim_start_matches('/');

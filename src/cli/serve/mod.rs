@@ -73,7 +73,8 @@ pub(super) struct Serve {
     /// Connections at once on each way in
     #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true)]
     max_connections: u32,
-    /// Sends a span of each tool call to this OTLP collector, over HTTP without TLS; else OTEL_EXPORTER_OTLP_ENDPOINT says where
+    /// Sends a span of each tool call to this OTLP collector, over HTTP without TLS; else OTEL_EXPORTER_OTLP_ENDPOINT says
+    /// where. A call with a `traceparent` is in that trace
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 }

@@ -30,7 +30,7 @@ pub struct CallFinished {
 }
 
 /// How a call ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallStatus {
     /// It did what was asked.
@@ -39,6 +39,17 @@ pub enum CallStatus {
     Error,
     /// It was cut off: cancelled, or the process that ran it ended.
     Interrupted,
+}
+
+impl CallStatus {
+    /// The word for it in documents.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Error => "error",
+            Self::Interrupted => "interrupted",
+        }
+    }
 }
 
 /// `CallStarted`, version 1, as it lies in a journal. Frozen.

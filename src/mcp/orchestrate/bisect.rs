@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::shorten::Shortened;
-use super::{Done, Kind, Place, Refused, Request, allowing};
+use super::{Done, Kind, Refused, Request, allowing};
 use crate::backends::ShellCommand;
 use crate::tools::{BisectError, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
-use crate::view::{self, BisectDocument};
+use crate::view::{self, BisectDocument, Position};
 
 pub(super) const NAME: &str = "session_bisect";
 
@@ -32,9 +32,9 @@ pub(super) struct Params {
     /// In place of a command: a predicate over slices, such as "count(VirtualFileSystem) > 10".
     predicate: Option<String>,
     /// A good position; by default before the first call, with a predicate before the first event.
-    good: Option<Place>,
+    good: Option<Position>,
     /// A bad position after it; by default the last one.
-    bad: Option<Place>,
+    bad: Option<Position>,
     /// How long the command may run each time, 0.1 to 600 seconds; 120 by default.
     timeout_seconds: Option<f64>,
 }
@@ -68,10 +68,10 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
 async fn by_slice(request: &Request<'_>, params: &Params, text: &str) -> Result<BisectDocument, Refused> {
     let session = request.session(params.session.as_deref()).await?;
     let predicate = Predicate::parse(text, request.client.hub().sessions().registry())?;
-    let (good, bad) = (params.good.clone(), params.bad.clone());
+    let (good, bad) = (params.good, params.bad);
     super::reading(move || {
-        let good = super::position(&session, good.as_ref(), 0)?;
-        let bad = super::position(&session, bad.as_ref(), session.head()?)?;
+        let good = super::position(&session, good, 0)?;
+        let bad = super::position(&session, bad, session.head()?)?;
         let found = bisect_slices(&session, &predicate, good, bad)?;
         Ok(view::bisected_by_slice(&session, &predicate, (good, bad), &found)?)
     })
@@ -96,10 +96,10 @@ async fn by_command(request: &Request<'_>, params: &Params, command: ShellComman
     let session = request.session(params.session.as_deref()).await?;
     let own = request.client.joined(request.context).await?.open.session().clone();
     let (policy, home) = (request.client.options().rules.policy.clone(), request.client.hub().options().home.clone());
-    let (client, good, bad) = (own.clone(), params.good.clone(), params.bad.clone());
+    let (client, good, bad) = (own.clone(), params.good, params.bad);
     let wanted = super::reading(move || {
-        let end = |place: Option<&Place>| place.map(|place| super::position(&session, Some(place), 0)).transpose();
-        let ends = (end(good.as_ref())?, end(bad.as_ref())?);
+        let end = |end: Option<Position>| end.map(|end| end.resolve(&session)).transpose();
+        let ends = (end(good)?, end(bad)?);
         allowing::wanted(&client, session, command, policy, ends, home)
     });
     let bisection = allowing::decided(request, &own, wanted.await?).await?;

@@ -6,10 +6,10 @@ use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Done, Kind, Place, Refused, Request};
+use super::{Done, Kind, Refused, Request};
 use crate::engine::children::NewChild;
 use crate::engine::event::{ChildLimits, Isolation};
-use crate::view::{self, ChildDocument};
+use crate::view::{self, ChildDocument, Position};
 
 pub(super) const NAME: &str = "session_clone";
 
@@ -35,7 +35,7 @@ pub(super) struct Params {
     #[serde(default)]
     isolation: How,
     /// Forks the session as it was at this position; as it is now by default.
-    at: Option<Place>,
+    at: Option<Position>,
     /// The clone's name; by default the session's with a number.
     name: Option<String>,
     /// Who is to work in it; a shared clone needs one.
@@ -75,10 +75,7 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
         let names = known.names().collect::<Vec<_>>().join(", ");
         return Err(Refused(format!("there is no tool {unknown:?}; there are {names}")));
     }
-    let at = match &params.at {
-        Some(place) => Some(place.position()?.resolve(&parent)?),
-        None => None,
-    };
+    let at = params.at.map(|at| at.resolve(&parent)).transpose()?;
     let isolation = match params.isolation {
         How::Fork => Isolation::Fork,
         How::Full => Isolation::Full,

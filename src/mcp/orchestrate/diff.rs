@@ -4,13 +4,13 @@ use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Done, Kind, Place, Refused, Request};
+use super::{Done, Kind, Refused, Request};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::reducers::{Change, VirtualFileSystem};
-use crate::view::{self, ChangeDocument};
+use crate::view::{self, ChangeDocument, Position};
 
 pub(super) const NAME: &str = "session_diff";
 
@@ -20,9 +20,9 @@ pub(super) struct Params {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The earlier position; by default 0, before the first event.
-    from: Option<Place>,
+    from: Option<Position>,
     /// The later position; by default the last one.
-    to: Option<Place>,
+    to: Option<Position>,
     /// Only what is there or below it.
     path: Option<String>,
 }
@@ -55,8 +55,8 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
 
 fn diff(session: &Session, params: &Params) -> Result<Done, Refused> {
     let path = params.path.as_deref().map(EntryPath::lookup).transpose()?;
-    let from = super::position(session, params.from.as_ref(), 0)?;
-    let to = super::position(session, params.to.as_ref(), session.head()?)?;
+    let from = super::position(session, params.from, 0)?;
+    let to = super::position(session, params.to, session.head()?)?;
     let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
     let mut changes = files(from)?.diff(&files(to)?);
     let concerns = |path: &EntryPath, change: &Change| change.path() == path || change.path().is_below(path);

@@ -8,11 +8,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shorten::Shortened;
-use super::{Done, Kind, Place, RESULT_MAX, Refused, Request};
+use super::{Done, Kind, RESULT_MAX, Refused, Request};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::view::{self, Call, CallDocument, Calls, EventDocument};
+use crate::view::{self, Call, CallDocument, Calls, EventDocument, Position};
 
 pub(super) const NAME: &str = "session_log";
 
@@ -26,7 +26,7 @@ pub(super) struct Params {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The first position to look at; by default so far back that the last ones are shown.
-    from: Option<Place>,
+    from: Option<Position>,
     /// How many are given, 1 to 1000; 50 by default.
     limit: Option<usize>,
     /// Gives events one by one, and not put together to calls.
@@ -66,7 +66,7 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     if !(1..=COUNT_MAX).contains(&limit) {
         return Err(Refused(format!("limit is a number from 1 to {COUNT_MAX}")));
     }
-    let from = params.from.as_ref().map(|place| Ok::<_, Refused>(place.position()?.resolve(&session)?)).transpose()?;
+    let from = params.from.map(|from| from.first_read(&session)).transpose()?;
     super::reading(move || match params.events {
         true => events(&session, from, limit),
         false => calls(&session, from, limit),

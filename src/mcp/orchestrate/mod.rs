@@ -21,9 +21,9 @@ use serde_json::Value;
 use super::calls::{failed, succeeded};
 use super::client::Client;
 use super::offer::described;
-use super::resources::Position;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
+use crate::view::Position;
 
 /// Bytes of a result at most, so that it fits into a model's memory.
 const RESULT_MAX: usize = 1 << 20;
@@ -97,29 +97,8 @@ async fn reading<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + 
 }
 
 /// The position that is meant; another one when nothing is said.
-fn position(session: &Session, given: Option<&Place>, otherwise: Seq) -> Result<Seq, Refused> {
-    match given {
-        Some(place) => Ok(place.position()?.resolve(session)?),
-        None => Ok(otherwise),
-    }
-}
-
-/// A position: an event's number (12), or so many events ago (-5). 0 is before the first.
-#[derive(Debug, Clone, serde::Deserialize, JsonSchema)]
-#[serde(untagged)]
-enum Place {
-    Number(i64),
-    Text(String),
-}
-
-impl Place {
-    fn position(&self) -> Result<Position, Refused> {
-        Ok(match self {
-            Self::Number(number) if *number < 0 => Position::Back(number.unsigned_abs()),
-            Self::Number(number) => Position::Seq(number.unsigned_abs()),
-            Self::Text(text) => Position::parse(text)?,
-        })
-    }
+fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Result<Seq, Refused> {
+    Ok(given.map_or(Ok(otherwise), |given| given.resolve(session))?)
 }
 
 /// What such a tool does to sessions and the world.

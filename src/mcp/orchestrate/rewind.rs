@@ -5,9 +5,9 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shorten::Shortened;
-use super::{Done, Kind, Place, Refused, Request};
+use super::{Done, Kind, Refused, Request};
 use crate::tools::RewindOptions;
-use crate::view::{self, RewoundDocument};
+use crate::view::{self, Position, RewoundDocument};
 
 pub(super) const NAME: &str = "session_rewind";
 
@@ -17,7 +17,7 @@ pub(super) struct Params {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The position to which it goes back.
-    to: Place,
+    to: Position,
     /// Goes on where it would refuse: what was changed from outside is recorded first, what can't be made again stays.
     #[serde(default)]
     force: bool,
@@ -34,7 +34,7 @@ pub(super) fn tool() -> Tool {
 
 pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
     let open = request.client.open(params.session.as_deref(), request.context).await?;
-    let to = params.to.position()?.resolve(open.session())?;
+    let to = params.to.resolve(open.session())?;
     let options = RewindOptions { force: params.force, dry_run: params.dry_run };
     let rewound = open.rewind(to, options).await?;
     let document = view::rewound(open.session(), &rewound, params.dry_run);

@@ -5,11 +5,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{Done, Kind, Place, Refused, Request};
+use super::{Done, Kind, Refused, Request};
 use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::mcp::names::shown;
-use crate::view::{self, StateDocument};
+use crate::view::{self, Position, StateDocument};
 
 pub(super) const NAME: &str = "session_state";
 
@@ -23,7 +23,7 @@ pub(super) struct Params {
     /// A JSON pointer to a part of the slice, such as "/src~1main.rs" in VirtualFileSystem.
     pointer: Option<String>,
     /// Shows the state as it was at this position; as it is now by default.
-    at: Option<Place>,
+    at: Option<Position>,
 }
 
 /// A state, and of one slice what it says.
@@ -46,7 +46,7 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     let session = request.session(params.session.as_deref()).await?;
     super::reading(move || {
         let head = session.head()?;
-        let at = super::position(&session, params.at.as_ref(), head)?;
+        let at = super::position(&session, params.at, head)?;
         let state = if at == head { session.state()? } else { session.state_at(at)? };
         show(&session, &state, &params)
     })

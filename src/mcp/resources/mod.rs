@@ -16,9 +16,10 @@ use crate::engine::event::Node;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
+use crate::view::Position;
 pub(super) use complete::complete;
 pub(super) use read::{find, read};
-pub(super) use uri::{Address, Position, What};
+pub(super) use uri::{Address, What};
 
 /// Resources of a page.
 const PAGE: usize = 200;

@@ -10,7 +10,7 @@ use rmcp::model::{ErrorData, ReadResourceResult, ResourceContents};
 use rmcp::service::RequestContext;
 use serde_json::json;
 
-use super::uri::{Address, Position, What};
+use super::uri::{Address, What};
 use super::{looking, types};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -21,7 +21,7 @@ use crate::engine::state::State;
 use crate::mcp::client::{Client, JoinError};
 use crate::mcp::names::shown;
 use crate::reducers::{Entry, VirtualFileSystem};
-use crate::view;
+use crate::view::{self, Position, PositionError};
 
 /// Bytes of a resource that can be read at once.
 const RESOURCE_MAX: usize = 4 << 20;
@@ -57,6 +57,8 @@ pub(in crate::mcp) async fn find(
 enum ReadError {
     #[error(transparent)]
     Session(#[from] SessionError),
+    #[error(transparent)]
+    Position(#[from] PositionError),
     /// It is not there.
     #[error("{0}")]
     NotThere(String),
@@ -68,9 +70,10 @@ enum ReadError {
 impl ReadError {
     fn told(&self, uri: &str) -> ErrorData {
         match self {
-            Self::Session(SessionError::NoPosition { .. }) | Self::NotThere(_) => not_found(uri, self),
+            Self::NotThere(_) => not_found(uri, self),
+            Self::Position(error) if error.is_not_there() => not_found(uri, self),
             Self::Refused(_) => ErrorData::invalid_params(self.to_string(), None),
-            Self::Session(_) => ErrorData::internal_error(self.to_string(), None),
+            Self::Session(_) | Self::Position(_) => ErrorData::internal_error(self.to_string(), None),
         }
     }
 }
@@ -107,11 +110,11 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
     }
 }
 
-fn state(session: &Session, at: Option<Position>) -> Result<State, SessionError> {
-    match at {
-        None => session.state(),
-        Some(position) => session.state_at(position.resolve(session)?),
-    }
+fn state(session: &Session, at: Option<Position>) -> Result<State, ReadError> {
+    Ok(match at {
+        None => session.state()?,
+        Some(position) => session.state_at(position.resolve(session)?)?,
+    })
 }
 
 fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result<ResourceContents, ReadError> {
@@ -167,7 +170,7 @@ fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(
 fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, SessionError> {
     let head = session.head()?;
     let first: Seq = match from {
-        Some(position) => position.resolve(session)?,
+        Some(position) => position.first_read(session)?,
         None => (head + 1).saturating_sub(limit as u64),
     };
     let (mut lines, mut bytes) = (VecDeque::new(), 0);

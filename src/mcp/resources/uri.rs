@@ -5,9 +5,7 @@ use std::fmt;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
-use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::view::{BadPosition, Position};
 
 /// What every address begins with.
 const SCHEME: &str = "foldspace://";
@@ -46,53 +44,14 @@ pub(in crate::mcp) enum What {
     Log { from: Option<Position>, limit: usize },
 }
 
-/// A position in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::mcp) enum Position {
-    /// The event with that number; 0 is before the first.
-    Seq(Seq),
-    /// So many events before the last one.
-    Back(u64),
-}
-
 /// Why a text is no address of anything here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(in crate::mcp) struct BadAddress(String);
 
-impl Position {
-    /// The forms of a position, for models.
-    pub(in crate::mcp) const FORMS: &'static str = "an event's number (12), or so many events ago (-5)";
-
-    pub(in crate::mcp) fn parse(text: &str) -> Result<Self, BadAddress> {
-        let number = |digits: &str| {
-            let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-            if is_number { digits.parse::<u64>().ok() } else { None }
-        };
-        let parsed = match text.strip_prefix('-') {
-            Some(digits) => number(digits).map(Self::Back),
-            None => number(text.strip_prefix('@').unwrap_or(text)).map(Self::Seq),
-        };
-        parsed.ok_or_else(|| BadAddress(format!("a position is {}", Self::FORMS)))
-    }
-
-    /// The position that is meant in a session.
-    pub(in crate::mcp) fn resolve(self, session: &Session) -> Result<Seq, SessionError> {
-        let head = session.head()?;
-        match self {
-            Self::Seq(seq) if seq <= head => Ok(seq),
-            Self::Seq(seq) => Err(SessionError::NoPosition { seq, head }),
-            Self::Back(count) => head.checked_sub(count).ok_or(SessionError::NoPosition { seq: count, head }),
-        }
-    }
-}
-
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Seq(seq) => write!(f, "{seq}"),
-            Self::Back(count) => write!(f, "-{count}"),
-        }
+impl From<BadPosition> for BadAddress {
+    fn from(error: BadPosition) -> Self {
+        Self(error.to_string())
     }
 }
 
@@ -193,7 +152,7 @@ impl Query {
     }
 
     fn position(&self, name: &str) -> Result<Option<Position>, BadAddress> {
-        self.value(name).map(Position::parse).transpose()
+        Ok(self.value(name).map(str::parse::<Position>).transpose()?)
     }
 
     fn limit(&self) -> Result<usize, BadAddress> {
@@ -230,6 +189,8 @@ mod tests {
             "foldspace://demo/files/src/main.rs",
             "foldspace://demo/files/a%20b%25%3F.txt?at=12",
             "foldspace://demo/state/Usage?at=-5",
+            "foldspace://demo/state/Usage?at=2025-01-31T12:00:00.000Z",
+            "foldspace://demo/state/Usage?at=600000ms",
             "foldspace://demo/log",
             "foldspace://demo/log?from=3&limit=10",
             "foldspace://demo/files/",

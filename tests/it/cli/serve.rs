@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -69,7 +70,7 @@ fn asked(mut stream: impl Read + Write, method: &str, path: &str, body: Option<&
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-    (status, serde_json::from_str(body).unwrap_or(Value::Null))
+    (status, serde_json::from_str(body).unwrap_or_else(|_| Value::String(body.to_owned())))
 }
 
 #[test]
@@ -165,35 +166,95 @@ fn calls_under_way_are_given_a_while_and_then_taken_back() {
     assert_eq!((&calls[0]["status"], calls[0]["finished"].is_u64()), (&json!("interrupted"), true));
 }
 
-#[test]
-fn each_call_is_a_span_for_the_collector() {
-    let world = World::new();
-    let collector = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let url = format!("http://{}", collector.local_addr().unwrap());
-    let taken = std::thread::spawn(move || {
-        let (mut stream, _) = collector.accept().unwrap();
-        let mut sent = Vec::new();
-        let mut piece = [0; 4096];
-        while !String::from_utf8_lossy(&sent).contains("tool_call") {
-            let length = stream.read(&mut piece).unwrap();
-            assert!(length > 0, "{}", String::from_utf8_lossy(&sent));
-            sent.extend_from_slice(&piece[..length]);
+/// Takes traces: its URL, and all that it is sent.
+fn collector() -> (String, Arc<Mutex<Vec<u8>>>) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let sent = Arc::new(Mutex::new(Vec::new()));
+    let taken = Arc::clone(&sent);
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = BufReader::new(stream.unwrap());
+            let (mut head, mut length) = (String::new(), 0);
+            while !head.ends_with("\r\n\r\n") {
+                let from = head.len();
+                assert!(stream.read_line(&mut head).unwrap() > 0, "{head}");
+                let line = head[from..].to_ascii_lowercase();
+                length = line.strip_prefix("content-length:").map_or(length, |length| length.trim().parse().unwrap());
+            }
+            let mut body = vec![0; length];
+            stream.read_exact(&mut body).unwrap();
+            taken.lock().unwrap().extend([head.as_bytes(), &body].concat());
+            stream.get_mut().write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
         }
-        stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").unwrap();
-        String::from_utf8_lossy(&sent).into_owned()
     });
-    let serving = Serving::begin(&world, &["--otlp", &url], |_| ());
+    (url, sent)
+}
+
+#[test]
+fn each_call_is_a_span_for_the_collector_in_the_trace_of_who_makes_it() {
+    let world = World::new();
+    let (url, sent) = collector();
+    let mut serving = Serving::begin(&world, &["--otlp", &url, "--http", "127.0.0.1:0"], |_| ());
+    let address = serving.line().strip_prefix("serving on http://").unwrap().to_owned();
     assert_eq!(serving.ask("POST", "/v1/sessions", Some(&json!({ "name": "demo" }))).0, 201);
-    assert_eq!(
-        serving
-            .ask("POST", "/v1/sessions/demo/calls", Some(&json!({ "tool": "glob", "params": { "pattern": "*" } })))
-            .0,
-        200
+    let path = "/v1/sessions/demo/calls";
+    let call = |headers: &str| {
+        let stream = UnixStream::connect(&serving.socket).unwrap();
+        let call = json!({ "tool": "glob", "params": { "pattern": "*" } });
+        assert_eq!(asked(stream, "POST", path, Some(&call), headers).0, 200, "{headers}");
+    };
+    let trace = "0af7651916cd43dd8448eb211c80319c";
+    let within = |parent: u8, flags: &str| format!("00-{trace}-{}-{flags}", format!("{parent:02x}").repeat(8));
+    call("");
+    call(&format!("traceparent: {}\r\ntracestate: vendor=one\r\n", within(0xa1, "01")));
+    call(&format!("traceparent: {}\r\n", within(0xa2, "00")));
+    call("traceparent: nothing of the kind\r\n");
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": { "name": "tracing", "version": "1" },
+        "io.modelcontextprotocol/clientCapabilities": {},
+        "traceparent": within(0xa3, "01"),
+    });
+    let params = json!({ "name": "read_file", "arguments": { "file_path": "none" }, "_meta": meta });
+    let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params });
+    let token = std::fs::read_to_string(world.data().join("http.token")).unwrap();
+    let headers = format!(
+        "authorization: Bearer {}\r\naccept: application/json, text/event-stream\r\n\
+         mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: read_file\r\n",
+        token.trim()
     );
+    let stream = std::net::TcpStream::connect(&address).unwrap();
+    let (status, answer) = asked(stream, "POST", "/mcp", Some(&message), &headers);
+    assert_eq!(status, 200, "{answer}");
+    // Of a process without a collector, for the session that the server has.
+    let input = [
+        json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": { "protocolVersion": "2025-06-18",
+            "capabilities": {}, "clientInfo": { "name": "c", "version": "1" } } }),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": { "name": "ls", "arguments": {},
+            "_meta": { "traceparent": within(0xa4, "01") } } }),
+    ];
+    let mut client = world.command(&["mcp", "--session", "demo"]);
+    let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let lines: String = input.iter().map(|message| format!("{message}\n")).collect();
+    client.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
+    let output = client.wait_with_output().unwrap();
+    assert!(String::from_utf8_lossy(&output.stdout).contains("\"entries\":[]"), "{output:?}");
+    let figures = serving.ask("GET", "/metrics", None).1;
+    for (tool, status, count) in [("glob", "ok", 4), ("ls", "ok", 1), ("read_file", "error", 1)] {
+        let line = format!("foldspace_tool_call_duration_seconds_count{{tool=\"{tool}\",status=\"{status}\"}} {count}");
+        assert!(figures.as_str().unwrap().lines().any(|found| found == line), "{line} is not in\n{figures}");
+    }
     assert_eq!(serving.end().0, Some(0));
-    let sent = taken.join().unwrap();
-    assert!(sent.starts_with("POST /v1/traces HTTP/1.1") && sent.contains("application/x-protobuf"), "{sent}");
-    assert!(sent.contains("glob") && sent.contains("foldspace"), "{sent}");
+    let sent = sent.lock().unwrap();
+    let has = |bytes: &[u8]| sent.windows(bytes.len()).filter(|found| *found == bytes).count();
+    for text in ["POST /v1/traces HTTP/1.1", "application/x-protobuf", "foldspace", "vendor=one"] {
+        assert!(has(text.as_bytes()) > 0, "{text}");
+    }
+    assert_eq!(has(b"tool_call"), 5, "all but the one that is not to be recorded");
+    assert_eq!(has(&u128::from_str_radix(trace, 16).unwrap().to_be_bytes()), 3);
+    assert_eq!([0xa1, 0xa2, 0xa3, 0xa4].map(|parent| has(&[parent; 8])), [1, 0, 1, 1]);
     let refused = world.run(&["serve", "--otlp", "https://collector.example"]);
     assert!(refused.contains("http://") && refused.ends_with("[exit 2]"), "{refused}");
 }

@@ -61,6 +61,8 @@ async fn figures_count_what_was_done() {
         "foldspace_open_workspaces 1",
         "foldspace_events 4",
         "foldspace_http_requests_total{status=\"201\"} 1",
+        "foldspace_tool_call_duration_seconds_bucket{tool=\"write_file\",status=\"ok\",le=\"60\"} 1",
+        "foldspace_tool_call_duration_seconds_bucket{tool=\"write_file\",status=\"ok\",le=\"+Inf\"} 1",
         "foldspace_tool_call_duration_seconds_count{tool=\"write_file\",status=\"ok\"} 1",
     ] {
         assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");

@@ -59,7 +59,7 @@ async fn who_comes_again_misses_nothing() {
 async fn what_is_no_position_is_refused() {
     let served = Served::begin().await;
     served.session("demo").await;
-    for (query, header) in [("?from=x", ""), ("?from=-1", ""), ("?form=1", ""), ("", "1.5"), ("", "x")] {
+    for (query, header) in [("?from=x", ""), ("?from=--1", ""), ("?form=1", ""), ("", "1.5"), ("", "x")] {
         let headers: &[(&str, &str)] = if header.is_empty() { &[] } else { &[("last-event-id", header)] };
         let refused = served.ask_with("GET", &format!("{STREAM}{query}"), None, headers).await;
         assert_eq!((refused.status, &refused.json()["kind"]), (400, &json!("bad_request")), "{query} {header}");

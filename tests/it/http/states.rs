@@ -41,6 +41,17 @@ async fn states_and_files_are_given_at_any_position() {
     assert_eq!(paths(get("/files?below=/dir".into()).await.json()), ["dir/b c.txt"]);
     assert_eq!(paths(get(format!("/files?at={first}")).await.json()), ["a.txt"]);
     assert_eq!(paths(get("/files?at=0".into()).await.json()), [""; 0]);
+    let began = get("/events?limit=1".into()).await.json()["events"][0]["time"].as_str().unwrap().to_owned();
+    for (at, expected) in [("-3", 1), ("@4", 1), ("-0", 3), ("0s", 3), ("1h", 0), ("2999-01-01T00:00:00Z", 3)] {
+        assert_eq!(paths(get(format!("/files?at={at}")).await.json()).len(), expected, "{at}");
+    }
+    let since = get(format!("/events?from={began}")).await.json()["events"][0]["seq"].clone();
+    assert_eq!((since, &get("/events?from=-1".into()).await.json()["events"][0]["seq"]), (json!(1), &json!(6)));
+    for (at, status, words) in [("soon", 400, "so many events ago"), ("-99", 404, "99 events ago"), ("99", 404, "99")] {
+        let refused = get(format!("/files?at={at}")).await;
+        let told = refused.json()["detail"].as_str().unwrap().to_owned();
+        assert!(refused.status == status && told.contains(words), "{at}: {} {told}", refused.status);
+    }
     let file = get("/files/dir/b%20c.txt".into()).await;
     assert_eq!((file.header("content-disposition"), &file.body[..]), ("attachment", &b"one\n"[..]));
     let missing = get(format!("/files/dir/b%20c.txt?at={first}")).await;

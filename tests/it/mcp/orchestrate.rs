@@ -31,6 +31,9 @@ fn a_session_is_looked_at_at_any_position() {
 
     let state = client.done("session_state", json!({ "slice": "Usage", "at": 4 }));
     assert_eq!((&state["value"]["calls"], &state["seq"]), (&json!(1), &json!(4)));
+    let began = client.done("session_state", json!({ "slice": "Usage", "at": "1h ago" }));
+    assert_eq!(began["seq"], 0);
+    assert_eq!(client.done("session_log", json!({ "events": true, "from": -999 }))["events"][0]["seq"], 1);
     let part = json!({ "slice": "virtualfilesystem", "pointer": "/a.txt/size" });
     assert_eq!(client.done("session_state", part)["value"], 5);
     assert!(client.done("session_state", json!({}))["slices"].as_array().unwrap().len() > 5);

@@ -1,0 +1,98 @@
+//! How many calls have ended, and how long they took.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use crate::engine::event::CallStatus;
+use crate::tools::{ToolOutcome, Tools};
+
+/// Upper ends of the classes of durations, in microseconds.
+const ENDS: [u64; 12] =
+    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000, 10_000_000, 60_000_000];
+
+/// The calls of a tool that ended in one way.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallFigures {
+    /// The tool; `unknown` for all names that are no tool's.
+    pub tool: String,
+    /// How they ended.
+    pub status: CallStatus,
+    /// How many they were.
+    pub count: u64,
+    /// How long they took together, in microseconds.
+    pub micros: u64,
+    /// How many took at most so many microseconds, for each of some durations that rise.
+    pub within: Vec<(u64, u64)>,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Figures {
+    /// By tool and status.
+    calls: Mutex<BTreeMap<String, BTreeMap<CallStatus, Durations>>>,
+}
+
+#[derive(Default)]
+struct Durations {
+    classes: [u64; ENDS.len()],
+    count: u64,
+    micros: u64,
+}
+
+impl Figures {
+    /// Counts a call. Names that are no tool's are one name here: clients choose them.
+    pub(super) fn ended(&self, tool: &str, tools: &Tools, outcome: &ToolOutcome) {
+        let name = if tools.names().any(|known| known == tool) { tool } else { "unknown" };
+        let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        if !calls.contains_key(name) {
+            calls.insert(name.to_owned(), BTreeMap::new());
+        }
+        let Some(by_status) = calls.get_mut(name) else { return };
+        let durations = by_status.entry(outcome.status).or_default();
+        durations.count += 1;
+        durations.micros += outcome.micros;
+        if let Some(class) = ENDS.iter().position(|end| outcome.micros <= *end) {
+            durations.classes[class] += 1;
+        }
+    }
+
+    /// By tool and status.
+    pub(super) fn all(&self) -> Vec<CallFigures> {
+        let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
+        let each = calls.iter().flat_map(|(tool, by_status)| by_status.iter().map(move |found| (tool, found)));
+        let figures = each.map(|(tool, (status, found))| {
+            let below = found.classes.iter().scan(0, |below, count| {
+                *below += count;
+                Some(*below)
+            });
+            CallFigures {
+                tool: tool.clone(),
+                status: *status,
+                count: found.count,
+                micros: found.micros,
+                within: ENDS.into_iter().zip(below).collect(),
+            }
+        });
+        figures.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_in_its_class_and_all_above() {
+        let figures = Figures::default();
+        let (result, text) = (serde_json::Value::Null, String::new());
+        let outcome = ToolOutcome { call: 1, finished: 2, status: CallStatus::Ok, result, text, micros: 300 };
+        figures.ended("ls", &Tools::standard(), &outcome);
+        figures.ended("ls", &Tools::standard(), &ToolOutcome { micros: u64::MAX >> 1, ..outcome.clone() });
+        figures.ended("\"} 1\nx", &Tools::standard(), &ToolOutcome { status: CallStatus::Error, ..outcome });
+        let all = figures.all();
+        let told: Vec<_> = all.iter().map(|one| (one.tool.as_str(), one.status, one.count)).collect();
+        assert_eq!(told, [("ls", CallStatus::Ok, 2), ("unknown", CallStatus::Error, 1)]);
+        assert_eq!(all[0].within[1..3], [(250, 0), (500, 1)]);
+        assert_eq!(all[0].within.last(), Some(&(60_000_000, 1)));
+    }
+}

@@ -1,0 +1,327 @@
+//! Positions as people and models give them: `12`, `@12`, `-5`, a moment, or how long ago.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::str::FromStr;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::de::{self, Visitor};
+use serde::{Deserialize, Deserializer};
+use utoipa::openapi::{self, RefOr};
+use utoipa::{PartialSchema, ToSchema};
+
+use crate::engine::clock::Timestamp;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::sessions::SessionError;
+
+/// Why a session has nothing at a position.
+#[derive(Debug, thiserror::Error)]
+pub enum PositionError {
+    /// It has fewer events.
+    #[error("there is nothing {count} events ago: the session has {head}")]
+    NothingBack {
+        /// How many events ago.
+        count: u64,
+        /// How many there are.
+        head: Seq,
+    },
+    /// It has no such event, or can't be read.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+}
+
+impl PositionError {
+    /// Whether the session is all right, and just has no such position.
+    pub fn is_not_there(&self) -> bool {
+        matches!(self, Self::NothingBack { .. } | Self::Session(SessionError::NoPosition { .. }))
+    }
+}
+
+/// A text that names no position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a position is {}", Position::FORMS)]
+pub struct BadPosition;
+
+/// A position in a session, as it was given.
+///
+/// ```
+/// use foldspace::view::Position;
+/// assert_eq!("-5".parse(), Ok(Position::Back(5)));
+/// assert_eq!("1h30m".parse(), Ok(Position::Ago(5_400_000)));
+/// assert!("yesterday".parse::<Position>().is_err());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Position {
+    /// The event with that number; 0 is before the first.
+    Seq(Seq),
+    /// So many events before the last one.
+    Back(u64),
+    /// The last event at or before that moment.
+    Moment(Timestamp),
+    /// The last event so many milliseconds ago or earlier.
+    Ago(i64),
+}
+
+impl FromStr for Position {
+    type Err = BadPosition;
+
+    fn from_str(text: &str) -> Result<Self, BadPosition> {
+        let text = text.trim();
+        let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) {
+            true => digits.parse::<u64>().ok(),
+            false => None,
+        };
+        let digits = text.strip_prefix('@').unwrap_or(text);
+        let known = number(digits).map(Self::Seq);
+        let known = known.or_else(|| text.strip_prefix('-').and_then(number).map(Self::Back));
+        let known = known.or_else(|| milliseconds(text).map(Self::Ago));
+        known.or_else(|| moment(text).map(Self::Moment)).ok_or(BadPosition)
+    }
+}
+
+/// A moment with its offset from UTC, or without one in this machine's time zone.
+fn moment(text: &str) -> Option<Timestamp> {
+    if let Ok(exact) = text.parse() {
+        return Some(exact);
+    }
+    let local: jiff::civil::DateTime = text.parse().ok()?;
+    let zoned = local.to_zoned(jiff::tz::TimeZone::system()).ok()?;
+    Some(Timestamp(zoned.timestamp().as_millisecond()))
+}
+
+/// A length of time such as `90s`, `10m` or `1h30m`.
+fn milliseconds(text: &str) -> Option<i64> {
+    let mut rest = text.strip_suffix(" ago").unwrap_or(text);
+    let mut sum: i64 = 0;
+    while !rest.is_empty() {
+        let unit_at = rest.find(|c: char| !c.is_ascii_digit())?;
+        let number: i64 = rest[..unit_at].parse().ok()?;
+        let after = &rest[unit_at..];
+        let unit_len = after.find(|c: char| c.is_ascii_digit()).unwrap_or(after.len());
+        let unit = match &after[..unit_len] {
+            "ms" => 1,
+            "s" => 1000,
+            "m" | "min" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            "w" => 604_800_000,
+            _ => return None,
+        };
+        sum = sum.checked_add(number.checked_mul(unit)?)?;
+        rest = &after[unit_len..];
+    }
+    (!text.is_empty()).then_some(sum)
+}
+
+impl Position {
+    /// The forms that are understood, in words.
+    pub const FORMS: &str = "an event's number (12 or @12), so many events ago (-5), a moment \
+                             (2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m)";
+
+    /// The event that is meant in a session.
+    ///
+    /// # Errors
+    /// When the session has none there, and what the session says.
+    pub fn resolve(self, session: &Session) -> Result<Seq, PositionError> {
+        let head = session.head()?;
+        match self {
+            Self::Seq(seq) if seq > head => Err(SessionError::NoPosition { seq, head }.into()),
+            Self::Seq(seq) => Ok(seq),
+            Self::Back(count) => head.checked_sub(count).ok_or(PositionError::NothingBack { count, head }),
+            Self::Moment(time) => Ok(last_at(session, head, time)?),
+            Self::Ago(millis) => Ok(last_at(session, head, ago(session, millis))?),
+        }
+    }
+
+    /// The event with which who reads a session's log from there on begins: of a moment the first one at or after it.
+    /// There may be none yet, and who asks for more of the past than there is gets all of it.
+    ///
+    /// # Errors
+    /// What the session says.
+    pub fn first_read(self, session: &Session) -> Result<Seq, SessionError> {
+        let since = |Timestamp(millis)| {
+            let before = Timestamp(millis.saturating_sub(1));
+            Ok::<_, SessionError>(last_at(session, session.head()?, before)? + 1)
+        };
+        let first = match self {
+            Self::Seq(seq) => seq,
+            Self::Back(count) => session.head()?.saturating_sub(count),
+            Self::Moment(time) => since(time)?,
+            Self::Ago(millis) => since(ago(session, millis))?,
+        };
+        Ok(first.max(1))
+    }
+}
+
+fn ago(session: &Session, millis: i64) -> Timestamp {
+    Timestamp(session.now().0.saturating_sub(millis))
+}
+
+/// The last event at or before a moment; 0 when there is none. Times never go back in a session.
+fn last_at(session: &Session, head: Seq, time: Timestamp) -> Result<Seq, SessionError> {
+    let (mut after, mut until) = (0, head);
+    while after < until {
+        let middle = after + (until - after).div_ceil(2);
+        if session.event(middle)?.time <= time {
+            after = middle;
+        } else {
+            until = middle - 1;
+        }
+    }
+    Ok(after)
+}
+
+/// From a number, which is less than 0 for so many events ago, or from a text.
+impl<'de> Deserialize<'de> for Position {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Given)
+    }
+}
+
+struct Given;
+
+impl Visitor<'_> for Given {
+    type Value = Position;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a position: {}", Position::FORMS)
+    }
+
+    fn visit_u64<E>(self, number: u64) -> Result<Position, E> {
+        Ok(Position::Seq(number))
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Position, E> {
+        let size = number.unsigned_abs();
+        Ok(if number < 0 { Position::Back(size) } else { Position::Seq(size) })
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Position, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
+/// What a position is, for who reads a schema.
+const SCHEMA: &str = "A position: an event's number (12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), or \
+                      how long ago (10m, 2h, 1h30m). 0 is before the first.";
+
+impl JsonSchema for Position {
+    fn schema_name() -> Cow<'static, str> {
+        "Position".into()
+    }
+
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        schemars::json_schema!({ "description": SCHEMA, "anyOf": [{ "type": "integer" }, { "type": "string" }] })
+    }
+}
+
+impl ToSchema for Position {}
+
+impl PartialSchema for Position {
+    fn schema() -> RefOr<openapi::Schema> {
+        let one = |kind| openapi::Object::with_type(kind);
+        let any = openapi::schema::AnyOf::builder().item(one(openapi::Type::Integer)).item(one(openapi::Type::String));
+        openapi::Schema::AnyOf(any.description(Some(SCHEMA)).build()).into()
+    }
+}
+
+impl fmt::Display for Position {
+    /// So that it is understood again.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seq(seq) => write!(f, "{seq}"),
+            Self::Back(count) => write!(f, "-{count}"),
+            Self::Moment(time) => write!(f, "{time}"),
+            Self::Ago(millis) => write!(f, "{millis}ms"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::engine::clock::StepClock;
+    use crate::engine::event::DeleteEntry;
+    use crate::engine::path::EntryPath;
+    use crate::engine::registry::Registry;
+    use crate::engine::sessions::{NewSession, Sessions};
+    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::store::MemoryStore;
+
+    #[test]
+    fn every_form_is_understood() {
+        let read = |text: &str| text.parse::<Position>();
+        assert_eq!(read("12"), Ok(Position::Seq(12)));
+        assert_eq!(read("@0"), Ok(Position::Seq(0)));
+        assert_eq!(read("-5"), Ok(Position::Back(5)));
+        assert_eq!(read("10m"), Ok(Position::Ago(600_000)));
+        assert_eq!(read("1h30m ago"), Ok(Position::Ago(5_400_000)));
+        assert_eq!(read("500ms"), Ok(Position::Ago(500)));
+        assert_eq!(read("2023-11-14T22:13:20.120Z"), Ok(Position::Moment(Timestamp(1_700_000_000_120))));
+        assert_eq!(read("2023-11-14T23:13:20.120+01:00"), Ok(Position::Moment(Timestamp(1_700_000_000_120))));
+        assert!(matches!(read("2023-11-14 22:13"), Ok(Position::Moment(_))));
+    }
+
+    #[test]
+    fn documents_have_numbers_or_texts() {
+        let read = |json: &str| serde_json::from_str::<Position>(json).map_err(|error| error.to_string());
+        assert_eq!(read("12"), Ok(Position::Seq(12)));
+        assert_eq!(read("-5"), Ok(Position::Back(5)));
+        assert_eq!(read("\"-5\""), Ok(Position::Back(5)));
+        assert_eq!(read("18446744073709551615"), Ok(Position::Seq(u64::MAX)));
+        assert_eq!(read("-9223372036854775808"), Ok(Position::Back(1 << 63)));
+        for json in ["1.5", "1e30", "null", "true", "[]", "{}", "\"soon\"", "\"\""] {
+            assert!(read(json).is_err_and(|error| error.contains("so many events ago")), "{json}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused() {
+        let huge = "9".repeat(30);
+        for text in ["", "@", "-", "@-5", "--5", "+5", "1x", "m", "1h30", "yesterday", "0x10", "1.5", "@@1", &huge] {
+            assert!(text.parse::<Position>().is_err(), "{text}");
+        }
+        let far = format!("{}w", "9".repeat(18));
+        assert!(far.parse::<Position>().is_err());
+    }
+
+    /// Five events, at 1000, 1010, 1020, ... milliseconds, more or less: the first reading is the id's.
+    fn five_events() -> Session {
+        let clock = Arc::new(StepClock::new(Timestamp(1000), 10));
+        let store = Arc::new(MemoryStore::default());
+        let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
+        let session = sessions.create(NewSession::named("five")).unwrap();
+        for _ in 0..4 {
+            let mut commit = session.commit();
+            commit.push(&DeleteEntry { path: EntryPath::lookup("a").unwrap() }).unwrap();
+            session.record(commit).unwrap();
+        }
+        session
+    }
+
+    #[test]
+    fn positions_are_found() {
+        let session = five_events();
+        let found = |text: &str| text.parse::<Position>().unwrap().resolve(&session).ok();
+        assert_eq!([found("0"), found("5"), found("6")], [Some(0), Some(5), None]);
+        assert_eq!([found("-0"), found("-5"), found("-6")], [Some(5), Some(0), None]);
+        let times: Vec<_> = session.events(1, 9).unwrap().iter().map(|event| event.time).collect();
+        for (seq, time) in (1..).zip(&times) {
+            assert_eq!(Position::Moment(*time).resolve(&session).ok(), Some(seq));
+            assert_eq!(Position::Moment(Timestamp(time.0 - 1)).resolve(&session).ok(), Some(seq - 1));
+        }
+        let first = |text: &str| text.parse::<Position>().unwrap().first_read(&session).unwrap();
+        assert_eq!(["0", "1", "9", "-0", "-4", "-99", "1w", "0s"].map(first), [1, 1, 9, 5, 1, 1, 1, 6]);
+        for (seq, time) in (1..).zip(&times) {
+            assert_eq!(Position::Moment(*time).first_read(&session).unwrap(), seq);
+            assert_eq!(Position::Moment(Timestamp(time.0 + 1)).first_read(&session).unwrap(), seq + 1);
+        }
+        assert_eq!(found("1w"), Some(0));
+        assert_eq!(found("0s"), Some(5));
+        let error = "-6".parse::<Position>().unwrap().resolve(&session).unwrap_err().to_string();
+        assert_eq!(error, "there is nothing 6 events ago: the session has 5");
+    }
+}
