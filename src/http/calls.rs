@@ -151,7 +151,9 @@ impl CallRequest {
 /// taken back), `question` `{call, command, programs, ...}` (answer it with `POST .../calls/{call}/answer`), at last
 /// `outcome`, or `problem`. A client that goes away takes its call back.
 #[utoipa::path(post, path = "/v1/sessions/{session}/calls", tag = "calls", request_body = CallRequest,
-    params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
+        ("traceparent" = Option<String>, Header, description = "The span that is the parent of the call's, as W3C Trace Context has it"),
+        ("tracestate" = Option<String>, Header, description = "What belongs to it")),
     responses((status = 200, content((CallOutcome = "application/json"), (String = "text/event-stream"))),
         (status = "4XX", body = Problem, content_type = "application/problem+json")))]
 pub(super) async fn make(

@@ -194,7 +194,11 @@ impl Client {
             request = request.header(header::ACCEPT, accept);
         }
         if let Some(trace) = &self.trace {
-            request = request.header("traceparent", trace.traceparent()).header("tracestate", trace.tracestate());
+            request = request.header("traceparent", trace.traceparent());
+            let state = trace.tracestate();
+            if !state.is_empty() {
+                request = request.header("tracestate", state);
+            }
         }
         let request = request.header(header::CONTENT_TYPE, "application/json").body(Full::new(Bytes::from(bytes)));
         let response = exchange(stream, request.map_err(|error| odd(&error))?).await?;

@@ -111,8 +111,10 @@ impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T>
 
 /// The trace that the request belongs to.
 pub(super) fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
-    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
-    TraceContext::read(text("traceparent")?, text("tracestate"))
+    let mut parents = headers.get_all("traceparent").iter();
+    let parent = parents.next().filter(|_| parents.next().is_none())?;
+    let states: Vec<_> = headers.get_all("tracestate").iter().filter_map(|value| value.to_str().ok()).collect();
+    TraceContext::read(parent.to_str().ok()?, Some(&states.join(",")))
 }
 
 /// Whether the client asks for a media type before all others.

@@ -6,15 +6,15 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
 use super::{answers, bisect, calls, children, events, files, follow, health, problem, sessions, states, tools};
+use crate::view::Position;
 
 #[derive(OpenApi)]
 #[openapi(
     info(
         title = "foldspace",
         description = "Sessions of AI agents' sandboxes: tool calls, their events, and every state that follows from \
-                       them. A session stands in a path by its name or by the beginning of its id. A position is an \
-                       event's number (12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), or how long \
-                       ago (10m, 2h, 1h30m); 0 is before the first event. On the unix socket no token is needed."
+                       them. A session stands in a path by its name or by the beginning of its id. On the unix socket \
+                       no token is needed."
     ),
     paths(
         tools::list, sessions::list, sessions::create, sessions::one, sessions::remove, sessions::section, calls::make, calls::one,
@@ -23,7 +23,7 @@ use super::{answers, bisect, calls, children, events, files, follow, health, pro
         health::healthz, health::metrics, serve,
     ),
     components(schemas(problem::Problem)),
-    modifiers(&Token),
+    modifiers(&Token, &Positions),
     security(("token" = []))
 )]
 struct Description;
@@ -35,6 +35,15 @@ impl Modify for Token {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = openapi.components.get_or_insert_default();
         components.add_security_scheme("token", SecurityScheme::Http(scheme));
+    }
+}
+
+struct Positions;
+
+impl Modify for Positions {
+    fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
+        let description = openapi.info.description.get_or_insert_default();
+        *description = format!("{description} {}", Position::meaning());
     }
 }
 

@@ -9,8 +9,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::forward::{Forward, ForwardError};
+use super::span::Noted;
 use super::under_way::{Going, UnderWay};
-use super::{Hub, HubError, blocking, span};
+use super::{Hub, HubError, blocking};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
@@ -223,10 +224,13 @@ impl OpenSession {
         begun: impl FnOnce(Seq) + Send,
     ) -> Result<ToolOutcome, HubError> {
         let going = self.begin(call.cancel.clone())?;
-        let (tool, span) = (call.tool.clone(), span::begin(self.session(), &mut call));
-        let outcome = self.make(call, begun).instrument(span.clone()).await?;
-        span::end(&span, &outcome);
-        going.called(&tool, self.tools(), &outcome);
+        let noted = Noted::begin(self.session(), self.tools(), going, &mut call);
+        let begun = |seq| {
+            noted.begun(seq);
+            begun(seq);
+        };
+        let outcome = self.make(call, begun).instrument(noted.span()).await?;
+        noted.end(&outcome);
         Ok(outcome)
     }
 

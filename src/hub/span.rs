@@ -1,30 +1,73 @@
-//! The span of a call, for who traces.
+//! What is noted of a call, for who traces and who counts.
 
+use std::sync::OnceLock;
+
+use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
+use super::under_way::Going;
+use crate::engine::event::CallStatus;
+use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::tools::{ToolCall, ToolOutcome, TraceContext};
+use crate::tools::{ToolCall, ToolOutcome, Tools, TraceContext};
 
-/// A span for a call, in the trace that the call belongs to. The call goes on in it: what another process does for it
-/// there is a child of this span, where somebody traces here.
-pub(super) fn begin(session: &Session, call: &mut ToolCall) -> Span {
-    let span = tracing::debug_span!(
-        "tool_call", session = %session.id(), agent = %session.agent(), tool = %call.tool,
-        call = Empty, status = Empty, micros = Empty,
-    );
-    if let Some(trace) = &call.trace {
-        // Nobody traces, as a rule.
-        let _ = span.set_parent(trace.context());
-    }
-    call.trace = TraceContext::of(&span.context()).or(call.trace.take());
-    span
+/// A call that is made. Dropped before its outcome is there, it is noted as interrupted, once it has begun.
+pub(super) struct Noted<'a> {
+    span: Span,
+    going: Going,
+    tool: String,
+    tools: &'a Tools,
+    since: Instant,
+    call: OnceLock<Seq>,
+    has_ended: bool,
 }
 
-/// Notes what came of it.
-pub(super) fn end(span: &Span, outcome: &ToolOutcome) {
-    let status = outcome.status.word();
-    span.record("call", outcome.call).record("status", status).record("micros", outcome.micros);
-    span.in_scope(|| tracing::debug!("tool call"));
+impl<'a> Noted<'a> {
+    /// Begins the span of a call, in the trace that the call belongs to. The call goes on in it: what another process
+    /// does for it there is a child of this span, where somebody traces here.
+    pub(super) fn begin(session: &Session, tools: &'a Tools, going: Going, call: &mut ToolCall) -> Self {
+        let span = tracing::debug_span!(
+            "tool_call", session = %session.id(), agent = %session.agent(), tool = %call.tool,
+            call = Empty, status = Empty, micros = Empty,
+        );
+        if let Some(trace) = &call.trace {
+            // Nobody traces, as a rule.
+            let _ = span.set_parent(trace.context());
+        }
+        call.trace = TraceContext::of(&span.context()).or(call.trace.take());
+        let (tool, since) = (call.tool.clone(), Instant::now());
+        Self { span, going, tool, tools, since, call: OnceLock::new(), has_ended: false }
+    }
+
+    pub(super) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// It has that name.
+    pub(super) fn begun(&self, call: Seq) {
+        // It has one for good.
+        let _ = self.call.set(call);
+    }
+
+    pub(super) fn end(mut self, outcome: &ToolOutcome) {
+        self.has_ended = true;
+        self.note(outcome.call, outcome.status, outcome.micros);
+    }
+
+    fn note(&self, call: Seq, status: CallStatus, micros: u64) {
+        self.span.record("call", call).record("status", status.word()).record("micros", micros);
+        self.span.in_scope(|| tracing::debug!("tool call"));
+        self.going.called(&self.tool, self.tools, status, micros);
+    }
+}
+
+impl Drop for Noted<'_> {
+    fn drop(&mut self) {
+        if let (false, Some(call)) = (self.has_ended, self.call.get()) {
+            let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);
+            self.note(*call, CallStatus::Interrupted, micros);
+        }
+    }
 }

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::HubError;
 use super::figures::Figures;
-use crate::tools::{ToolOutcome, Tools};
+use crate::engine::event::CallStatus;
+use crate::tools::Tools;
 
 /// Calls, rewinds and merges that are under way.
 #[derive(Default)]
@@ -82,8 +83,8 @@ impl UnderWay {
 
 impl Going {
     /// Counts a call that has ended.
-    pub(super) fn called(&self, tool: &str, tools: &Tools, outcome: &ToolOutcome) {
-        self.under_way.figures.ended(tool, tools, outcome);
+    pub(super) fn called(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
+        self.under_way.figures.ended(tool, tools, status, micros);
     }
 }
 

@@ -116,7 +116,7 @@ impl Watching {
         uri: &str,
         told: &Told,
     ) -> Result<(), WatchError> {
-        if address.is_settled() {
+        if address.is_settled(session.now()) {
             return Ok(());
         }
         let before = match &address.what {
@@ -131,7 +131,7 @@ impl Watching {
         let shared = inner.of(session, told)?;
         let mut wishes = lock(&shared);
         match &address.what {
-            // So many events ago is something else after each event.
+            // So many events ago, or so long, is something else after each event. That the time passes is not told.
             What::File { at: Some(_), .. } | What::Slice { at: Some(_), .. } | What::Log { .. } => {
                 wishes.logs.insert(uri.to_owned());
             }

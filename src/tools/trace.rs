@@ -30,8 +30,12 @@ impl TraceContext {
     /// What the two say. None where the first can't be read: the call has a trace of its own then, as the standard asks.
     /// The second is left out where it can't be read or has more than 2048 bytes.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
+        let traceparent = traceparent.trim();
+        if !is_parent(traceparent) {
+            return None;
+        }
         // Else no header could have it.
-        let is_header = |state: &&str| state.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+        let is_header = |state: &&str| state.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         let tracestate = tracestate.filter(|state| state.len() <= STATE_MAX).filter(is_header);
         let told = Told { traceparent, tracestate };
         let context = TraceContextPropagator::new().extract_with_context(&opentelemetry::Context::new(), &told);
@@ -60,6 +64,15 @@ impl TraceContext {
     pub fn tracestate(&self) -> String {
         self.0.trace_state().header()
     }
+}
+
+/// Whether it has the standard's form, which the propagator does not look at closely. What a later version has behind
+/// that is passed over.
+fn is_parent(text: &str) -> bool {
+    let parts: Vec<&str> = text.splitn(5, '-').collect();
+    let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    let lengths = parts.iter().map(|part| part.len()).take(4);
+    lengths.eq([2, 32, 16, 2]) && parts[..4].iter().all(|part| is_hex(part)) && (parts.len() == 4 || parts[0] != "00")
 }
 
 struct Told<'a> {
@@ -98,9 +111,20 @@ mod tests {
             format!("00-{trace}-{span}-01-more"),
             format!("00-{}-{span}-01", trace.to_uppercase()),
             format!("00-{trace}é-{span}-01"),
+            format!("00-{trace}-{span}-01-"),
+            format!("00-{trace}-{span}-+1"),
+            "00-abcd-1111-01".to_owned(),
+            "+0-+dcba-+2222-+1".to_owned(),
         ] {
             assert_eq!(TraceContext::read(&text, None), None, "{text}");
         }
+    }
+
+    #[test]
+    fn later_versions_may_say_more() {
+        let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
+        let read = TraceContext::read(&format!(" cc-{trace}-{span}-01-what-else "), Some("a=1,\tb=2")).unwrap();
+        assert_eq!((read.traceparent(), read.tracestate().as_str()), (format!("00-{trace}-{span}-01"), "a=1,b=2"));
     }
 
     #[test]

@@ -85,6 +85,11 @@ fn moment(text: &str) -> Option<Timestamp> {
     if let Ok(exact) = text.parse() {
         return Some(exact);
     }
+    // Without its zone it would be another moment.
+    if text.contains('[') {
+        let zoned: jiff::Zoned = text.parse().ok()?;
+        return Some(Timestamp(zoned.timestamp().as_millisecond()));
+    }
     let local: jiff::civil::DateTime = text.parse().ok()?;
     let zoned = local.to_zoned(jiff::tz::TimeZone::system()).ok()?;
     Some(Timestamp(zoned.timestamp().as_millisecond()))
@@ -135,7 +140,8 @@ impl Position {
     }
 
     /// The event with which who reads a session's log from there on begins: of a moment the first one at or after it.
-    /// There may be none yet, and who asks for more of the past than there is gets all of it.
+    /// Where there is none yet it is the next one that comes, and who asks for more of the past than there is gets all
+    /// of it.
     ///
     /// # Errors
     /// What the session says.
@@ -202,9 +208,15 @@ impl Visitor<'_> for Given {
     }
 }
 
-/// What a position is, for who reads a schema.
-const SCHEMA: &str = "A position: an event's number (12), so many events ago (-5), a moment (2025-01-31T12:00:00Z), or \
-                      how long ago (10m, 2h, 1h30m). 0 is before the first.";
+impl Position {
+    /// What a position is, for who reads a schema.
+    pub(crate) fn meaning() -> String {
+        let forms = Self::FORMS;
+        format!(
+            "A position: {forms}. 0 is before the first event; a moment without an offset is in the machine's time zone."
+        )
+    }
+}
 
 impl JsonSchema for Position {
     fn schema_name() -> Cow<'static, str> {
@@ -212,7 +224,7 @@ impl JsonSchema for Position {
     }
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        schemars::json_schema!({ "description": SCHEMA, "anyOf": [{ "type": "integer" }, { "type": "string" }] })
+        schemars::json_schema!({ "description": Self::meaning(), "anyOf": [{ "type": "integer" }, { "type": "string" }] })
     }
 }
 
@@ -222,12 +234,12 @@ impl PartialSchema for Position {
     fn schema() -> RefOr<openapi::Schema> {
         let one = |kind| openapi::Object::with_type(kind);
         let any = openapi::schema::AnyOf::builder().item(one(openapi::Type::Integer)).item(one(openapi::Type::String));
-        openapi::Schema::AnyOf(any.description(Some(SCHEMA)).build()).into()
+        openapi::Schema::AnyOf(any.description(Some(Self::meaning())).build()).into()
     }
 }
 
 impl fmt::Display for Position {
-    /// So that it is understood again.
+    /// As it can be parsed again, if it was.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Seq(seq) => write!(f, "{seq}"),
@@ -262,6 +274,7 @@ mod tests {
         assert_eq!(read("500ms"), Ok(Position::Ago(500)));
         assert_eq!(read("2023-11-14T22:13:20.120Z"), Ok(Position::Moment(Timestamp(1_700_000_000_120))));
         assert_eq!(read("2023-11-14T23:13:20.120+01:00"), Ok(Position::Moment(Timestamp(1_700_000_000_120))));
+        assert_eq!(read("2023-11-14T23:13:20.120[Europe/Paris]"), Ok(Position::Moment(Timestamp(1_700_000_000_120))));
         assert!(matches!(read("2023-11-14 22:13"), Ok(Position::Moment(_))));
     }
 
@@ -281,7 +294,23 @@ mod tests {
     #[test]
     fn anything_else_is_refused() {
         let huge = "9".repeat(30);
-        for text in ["", "@", "-", "@-5", "--5", "+5", "1x", "m", "1h30", "yesterday", "0x10", "1.5", "@@1", &huge] {
+        for text in [
+            "",
+            "@",
+            "-",
+            "@-5",
+            "--5",
+            "+5",
+            "1x",
+            "m",
+            "1h30",
+            "yesterday",
+            "0x10",
+            "1.5",
+            "@@1",
+            "2023-11-14T12:00[x]",
+            &huge,
+        ] {
             assert!(text.parse::<Position>().is_err(), "{text}");
         }
         let far = format!("{}w", "9".repeat(18));

@@ -74,7 +74,7 @@ pub(super) struct Serve {
     #[arg(long, value_name = "N", default_value_t = 1024, hide_short_help = true)]
     max_connections: u32,
     /// Sends a span of each tool call to this OTLP collector, over HTTP without TLS; else OTEL_EXPORTER_OTLP_ENDPOINT says
-    /// where. A call with a `traceparent` is in that trace
+    /// where. A call with a `traceparent` is in that trace, or in none where that is not recorded
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 }

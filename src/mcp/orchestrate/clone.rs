@@ -75,7 +75,8 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
         let names = known.names().collect::<Vec<_>>().join(", ");
         return Err(Refused(format!("there is no tool {unknown:?}; there are {names}")));
     }
-    let at = params.at.map(|at| at.resolve(&parent)).transpose()?;
+    let looked = parent.clone();
+    let at = super::reading(move || Ok(params.at.map(|at| at.resolve(&looked)).transpose()?)).await?;
     let isolation = match params.isolation {
         How::Fork => Isolation::Fork,
         How::Full => Isolation::Full,

@@ -12,6 +12,7 @@ use super::{Done, Kind, RESULT_MAX, Refused, Request};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
+use crate::mcp::resources::first_read;
 use crate::view::{self, Call, CallDocument, Calls, EventDocument, Position};
 
 pub(super) const NAME: &str = "session_log";
@@ -66,10 +67,12 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     if !(1..=COUNT_MAX).contains(&limit) {
         return Err(Refused(format!("limit is a number from 1 to {COUNT_MAX}")));
     }
-    let from = params.from.map(|from| from.first_read(&session)).transpose()?;
-    super::reading(move || match params.events {
-        true => events(&session, from, limit),
-        false => calls(&session, from, limit),
+    super::reading(move || {
+        let from = params.from.map(|from| first_read(&session, from)).transpose()?;
+        match params.events {
+            true => events(&session, from, limit),
+            false => calls(&session, from, limit),
+        }
     })
     .await
 }

@@ -34,7 +34,8 @@ pub(super) fn tool() -> Tool {
 
 pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
     let open = request.client.open(params.session.as_deref(), request.context).await?;
-    let to = params.to.resolve(open.session())?;
+    let session = open.session().clone();
+    let to = super::reading(move || Ok(params.to.resolve(&session)?)).await?;
     let options = RewindOptions { force: params.force, dry_run: params.dry_run };
     let rewound = open.rewind(to, options).await?;
     let document = view::rewound(open.session(), &rewound, params.dry_run);

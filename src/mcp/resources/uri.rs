@@ -4,6 +4,7 @@ use std::fmt;
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
+use crate::engine::clock::Timestamp;
 use crate::engine::path::EntryPath;
 use crate::view::{BadPosition, Position};
 
@@ -88,13 +89,17 @@ impl Address {
         Ok(Self { session, what })
     }
 
-    /// Whether it is of a moment that is past, so that it never changes.
-    pub(in crate::mcp) fn is_settled(&self) -> bool {
+    /// Whether it is of a moment that is past now, so that it never changes.
+    pub(in crate::mcp) fn is_settled(&self, now: Timestamp) -> bool {
         let at = match &self.what {
             What::File { at, .. } | What::Slice { at, .. } => *at,
             What::Log { .. } => None,
         };
-        matches!(at, Some(Position::Seq(_)))
+        match at {
+            Some(Position::Seq(_)) => true,
+            Some(Position::Moment(time)) => time < now,
+            Some(Position::Back(_) | Position::Ago(_)) | None => false,
+        }
     }
 }
 
@@ -201,7 +206,13 @@ mod tests {
         }
         let decoded = Address::parse("foldspace://demo/files/%C3%A9/x?at=@7").unwrap();
         assert_eq!(decoded.to_string(), "foldspace://demo/files/%C3%A9/x?at=7");
-        assert!(decoded.is_settled());
+        let is_settled = |at: &str| {
+            Address::parse(&format!("foldspace://demo/files/x?at={at}"))
+                .unwrap()
+                .is_settled(Timestamp(1_700_000_000_000))
+        };
+        let settled = ["7", "-1", "10m", "2023-11-14T00:00:00Z", "2023-11-15T00:00:00Z"].map(is_settled);
+        assert_eq!(settled, [true, false, false, true, false]);
     }
 
     #[test]

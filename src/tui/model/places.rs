@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use foldspace::view::PositionError;
 use foldspace::{Seq, SessionError};
 
 use super::{Model, Place, Tone, Trouble};
@@ -76,8 +77,8 @@ impl Model {
 }
 
 fn before_head(head: Seq, back: u64) -> Result<Seq, Trouble> {
-    let words = || format!("there is nothing {back} events ago: the session has {head}");
-    head.checked_sub(back).ok_or_else(|| Trouble::Nowhere(words()))
+    let nothing = PositionError::NothingBack { count: back, head };
+    head.checked_sub(back).ok_or_else(|| Trouble::Nowhere(nothing.to_string()))
 }
 
 fn letter(text: &str) -> Result<char, Trouble> {

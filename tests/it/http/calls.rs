@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use foldspace::CallStatus;
 use foldspace::http::{CallEvent, CallRequest, ClientError};
 use serde_json::{Value, json};
 
@@ -165,6 +166,10 @@ async fn a_client_that_goes_away_takes_its_call_back() {
     };
     plain.abort();
     is_interrupted(&served, calls.last().unwrap()["call"].as_u64().unwrap()).await;
+    served.face.hub().calls_ended().await;
+    let figures = served.face.hub().call_figures();
+    let counted: Vec<_> = figures.iter().map(|one| (one.tool.as_str(), one.status, one.count)).collect();
+    assert_eq!(counted, [("shell_execute", CallStatus::Interrupted, 2)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

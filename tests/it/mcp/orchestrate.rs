@@ -111,6 +111,7 @@ fn wrong_parameters_are_told() {
         ("session_log", json!({ "session": "nobody" }), "no session is called \"nobody\""),
         ("session_log", json!({ "limit": 0 }), "from 1 to 1000"),
         ("session_log", json!({ "from": "yesterday" }), "a position is"),
+        ("session_log", json!({ "from": 999 }), "no position 999"),
         ("session_log", json!({ "what": 1 }), "unknown field `what`"),
         ("session_state", json!({ "slice": "Nope" }), "there are VirtualFileSystem"),
         ("session_state", json!({ "at": -999 }), "999"),
