@@ -43,7 +43,7 @@ def fill(server: Server) -> dict[str, list]:
     there = {
         "sessions": ["first", "second"], "spare": [f"spare-{number}" for number in range(50)],
         "files": ["a.txt", "b/c.txt"], "slices": ["VirtualFileSystem", "ToolCalls", "Usage"],
-        "positions": list(range(8)), "calls": [], "children": ["first-1"],
+        "positions": [*range(8), "-1", "0s", "10m", "2020-01-01"], "calls": [], "children": ["first-1"],
     }  # fmt: skip
     for name in there["sessions"] + there["spare"]:
         post("", {"name": name})
