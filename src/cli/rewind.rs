@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use foldspace::http::OverHttp;
-use foldspace::view;
-use foldspace::view::Position;
+use foldspace::view::{self, Position};
 use foldspace::{
     CaptureBudget, Change, EntryPath, Forward, HubError, RewindError, RewindOptions, Rewound, Seq, Session,
     SessionError, StoreError, rewind,
@@ -34,9 +33,8 @@ Examples:
 pub(super) struct Rewind {
     /// The session, by name or by the beginning of its id
     session: String,
-    /// Goes back to POSITION: an event's number (12 or @12), so many events ago (-5), a moment
-    /// (2025-01-31T12:00:00Z), or how long ago (10m, 2h, 1h30m)
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
+    #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
     to: Position,
     /// Records what was changed from outside and goes on; leaves what can't be brought back
     #[arg(long)]

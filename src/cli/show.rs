@@ -1,7 +1,6 @@
 //! `foldspace show`: an event, or a call with everything that belongs to it.
 
-use foldspace::view::Position;
-use foldspace::view::{self, Call};
+use foldspace::view::{self, Call, Position};
 use foldspace::{CallStarted, Change, DeleteEntry, Event, Recorded, Session, VirtualFileSystem, WriteFile};
 use serde_json::{Value, json};
 

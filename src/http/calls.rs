@@ -186,9 +186,9 @@ pub(super) async fn call_noted(
         begun = Some(face.running().begin(session, seq, cancel));
         tell(seq);
     });
-    let outcome = calling.await?;
+    let outcome = calling.await;
     drop(begun);
-    Ok(outcome)
+    outcome
 }
 
 /// A call with all that belongs to it.

@@ -29,7 +29,7 @@ pub struct CallFigures {
 #[derive(Default)]
 pub(super) struct Figures {
     /// By tool and status.
-    calls: Mutex<BTreeMap<String, BTreeMap<CallStatus, Durations>>>,
+    calls: Mutex<BTreeMap<(String, CallStatus), Durations>>,
 }
 
 #[derive(Default)]
@@ -44,11 +44,7 @@ impl Figures {
     pub(super) fn ended(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
         let name = if tools.names().any(|known| known == tool) { tool } else { "unknown" };
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        if !calls.contains_key(name) {
-            calls.insert(name.to_owned(), BTreeMap::new());
-        }
-        let Some(by_status) = calls.get_mut(name) else { return };
-        let durations = by_status.entry(status).or_default();
+        let durations = calls.entry((name.to_owned(), status)).or_default();
         durations.count += 1;
         durations.micros = durations.micros.saturating_add(micros);
         if let Some(class) = ENDS.iter().position(|end| micros <= *end) {
@@ -59,8 +55,7 @@ impl Figures {
     /// By tool and status.
     pub(super) fn all(&self) -> Vec<CallFigures> {
         let calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-        let each = calls.iter().flat_map(|(tool, by_status)| by_status.iter().map(move |found| (tool, found)));
-        let figures = each.map(|(tool, (status, found))| {
+        let figures = calls.iter().map(|((tool, status), found)| {
             let below = found.classes.iter().scan(0, |below, count| {
                 *below += count;
                 Some(*below)

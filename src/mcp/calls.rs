@@ -96,8 +96,7 @@ async fn look(
     params: Value,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
-    let mut call = ToolCall::new(tool, params);
-    call.trace = trace_of(context);
+    let call = call_of(tool, params, context);
     let cancel = call.cancel.clone();
     let mut work = std::pin::pin!(joined.open.call(call));
     let outcome = tokio::select! {
@@ -118,8 +117,7 @@ fn begin(
     context: &RequestContext<RoleServer>,
 ) -> Result<Running, HubError> {
     let (rules, cancel) = (&client.options().rules, client.gone.child_token());
-    let mut call = ToolCall::new(tool, params);
-    call.trace = trace_of(context);
+    let call = call_of(tool, params, context);
     if !can_ask(context) {
         let open = joined.open.ruled(rules.clone())?;
         return Ok(Running::begin(cancel, open, call));
@@ -131,9 +129,12 @@ fn begin(
     Ok(Running { questions, ..running })
 }
 
-/// The trace that a request belongs to.
-fn trace_of(context: &RequestContext<RoleServer>) -> Option<TraceContext> {
-    TraceContext::read(context.meta.get_traceparent()?, context.meta.get_tracestate())
+/// A call in the trace that the request belongs to.
+fn call_of(tool: &str, params: Value, context: &RequestContext<RoleServer>) -> ToolCall {
+    let (parent, state) = (context.meta.get_traceparent(), context.meta.get_tracestate());
+    let mut call = ToolCall::new(tool, params);
+    call.trace = parent.and_then(|parent| TraceContext::read(parent, state));
+    call
 }
 
 /// Goes on with a call whose question is answered now.
