@@ -50,25 +50,37 @@ impl<D: Disk + ?Sized> Capture for OnDisk<D> {
     }
 
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
-        let observed = self.lock().tree().and_then(|tree| tree.observe(path));
+        let mut disk = self.lock();
+        let observed = disk.tree().and_then(|tree| tree.observe(path));
         let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
+        disk.found(path, observed.as_ref().map(|observed| &observed.identity));
         Ok(observed.map(|observed| observed.kind))
     }
 
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
         let mut entries = Vec::new();
-        let mut take = |path, observed: Found| entries.push((path, observed.kind));
-        let walked = self.lock().tree().and_then(|tree| tree.walk(path, &mut take));
+        let mut disk = self.lock();
+        let mut take = |path, found: Found| entries.push((path, found));
+        let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
-        Ok(Below { entries, closed })
+        disk.found_below(path, &entries, closed.is_empty());
+        Ok(Below { entries: entries.into_iter().map(|(path, found)| (path, found.kind)).collect(), closed })
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
-        let opened = self.lock().tree().and_then(|tree| tree.open(path));
+        let mut disk = self.lock();
+        let opened = disk.tree().and_then(|tree| tree.open(path));
         match opened {
-            Ok(file) => Ok(Some(Box::new(file))),
+            Ok((file, stamp)) => {
+                disk.found(path, Some(&stamp));
+                Ok(Some(Box::new(file)))
+            }
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
-            Err(error) => Err(self.failed("read", Some(path), &error)),
+            Err(error) => {
+                // Who asks may go on without it.
+                disk.found(path, None);
+                Err(self.failed("read", Some(path), &error))
+            }
         }
     }
 }

@@ -10,7 +10,7 @@ use super::beneath::{leads_nowhere, open_directory};
 use super::forms::Forms;
 use super::listing::look;
 use super::stamp::{Made, Stamp};
-use crate::backends::{FileChange, Touched};
+use crate::backends::FileChange;
 use crate::engine::path::EntryPath;
 
 /// No listing.
@@ -72,35 +72,20 @@ impl Listing {
         self.entries.push(Known { name_end, ..known });
     }
 
-    fn find(&self, name: &[u8]) -> Option<usize> {
+    pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
         (0..self.entries.len()).find(|at| self.name(*at) == name)
     }
-}
 
-/// Paths at which something else than what was made is known right afterwards, which no look would name.
-#[derive(Debug, Default)]
-pub(super) struct Missing {
-    paths: Vec<EntryPath>,
-    /// How many of them the last look has named.
-    named: usize,
-}
-
-impl Missing {
-    pub(super) fn add(&mut self, paths: Vec<EntryPath>) {
-        self.paths.extend(paths);
+    /// The entries in the order of their names.
+    pub(super) fn by_name(&self) -> Vec<u32> {
+        let mut order: Vec<u32> = (0..u32::try_from(self.entries.len()).unwrap_or(u32::MAX)).collect();
+        order.sort_unstable_by(|a, b| self.name(*a as usize).cmp(self.name(*b as usize)));
+        order
     }
 
-    pub(super) fn name(&mut self, touched: &mut Vec<Touched>) {
-        self.named = self.paths.len();
-        touched.extend(self.places());
-    }
-
-    pub(super) fn places(&self) -> impl Iterator<Item = Touched> {
-        self.paths.iter().cloned().map(Touched::Entry)
-    }
-
-    pub(super) fn settle(&mut self) {
-        self.paths.drain(..std::mem::take(&mut self.named));
+    /// Where in that order a name is.
+    pub(super) fn find_in(&self, by_name: &[u32], name: &[u8]) -> Option<usize> {
+        by_name.binary_search_by(|at| self.name(*at as usize).cmp(name)).ok()
     }
 }
 

@@ -15,6 +15,7 @@ mod making;
 mod overlay;
 mod plain;
 mod scan;
+mod seen;
 mod stamp;
 #[cfg(test)]
 mod tests;
@@ -23,11 +24,13 @@ mod tree;
 use std::io;
 
 use crate::backends::{BackendError, FileChange, Touched};
+use crate::engine::path::EntryPath;
 
 pub(crate) use anchor::Anchor;
 pub(crate) use aside::{Aside, WITHIN};
 pub(crate) use overlay::{Kin, Overlay, OverlayDisk, OverlayOptions, SealError};
 pub(crate) use plain::PlainDisk;
+pub(crate) use stamp::Stamp;
 pub(crate) use tree::{Found, Tree};
 
 /// Bytes of a directory's path beyond which nobody looks into it, as into one that may not be read. No program can name
@@ -56,6 +59,13 @@ pub(crate) trait Disk: Send {
     ///
     /// It may name too much, never too little. Look at what it names afterwards, not before.
     fn touched(&mut self) -> io::Result<Vec<Touched>>;
+
+    /// Takes up what was found at a path that `touched` named, or none where nothing was. What is not as that look saw
+    /// it is named by the next: it may be by then as it was, and known otherwise.
+    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>);
+
+    /// The same of what was found below a directory; with `is_all` that is everything there.
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool);
 
     /// What `touched` saw is known from now on. What came after that look will be seen by the next.
     fn settle(&mut self) -> io::Result<()>;

@@ -4,10 +4,11 @@ use std::io;
 use std::os::fd::AsFd;
 
 use super::forms::Forms;
-use super::index::{Index, Missing, with_paths};
+use super::index::{Index, with_paths};
 use super::scan::{Look, scan};
-use super::stamp::Made;
-use super::{Disk, Touched, Tree};
+use super::seen::{Seen, Stamps, Unsure};
+use super::stamp::{Made, Stamp};
+use super::{Disk, Found, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 
@@ -16,8 +17,8 @@ use crate::engine::path::EntryPath;
 pub(crate) struct PlainDisk {
     tree: Tree,
     known: Index,
-    seen: Option<Index>,
-    missing: Missing,
+    seen: Option<Seen>,
+    unsure: Unsure,
     /// What was laid out since the last look, and is not known yet.
     laid_out: Vec<(EntryPath, Made)>,
 }
@@ -29,13 +30,13 @@ impl PlainDisk {
     /// When what an interrupted process left aside can't be removed.
     pub(crate) fn new(tree: Tree) -> io::Result<Self> {
         tree.empty_aside()?;
-        Ok(Self { tree, known: Index::default(), seen: None, missing: Missing::default(), laid_out: Vec::new() })
+        Ok(Self { tree, known: Index::default(), seen: None, unsure: Unsure::default(), laid_out: Vec::new() })
     }
 
     fn learn(&mut self, made: &[(EntryPath, Made)]) {
-        for index in std::iter::once(&mut self.known).chain(&mut self.seen) {
+        for index in std::iter::once(&mut self.known).chain(self.seen.as_mut().map(Seen::index_mut)) {
             match index.learn(self.tree.root.as_fd(), made, Forms::Plain) {
-                Ok(missing) => self.missing.add(missing),
+                Ok(missing) => self.unsure.add(missing.into_iter().map(Touched::Entry)),
                 Err(error) => tracing::debug!(%error, "what was made will be looked at again"),
             }
         }
@@ -68,16 +69,28 @@ impl Disk for PlainDisk {
         if is_first {
             index.listings.iter_mut().for_each(|listing| listing.walked = true);
         }
-        self.seen = Some(index);
-        self.missing.name(&mut touched);
+        self.seen = Some(Seen::new(index, Stamps::Same));
+        self.unsure.name(&mut touched);
         // Others may know of entries that are gone.
         Ok(if is_first { vec![Touched::Subtree(EntryPath::root())] } else { touched })
     }
 
+    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+        if self.seen.as_mut().is_some_and(|seen| !seen.agrees(path, found)) {
+            self.unsure.add([Touched::Entry(path.clone())]);
+        }
+    }
+
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
+        if self.seen.as_mut().is_some_and(|seen| !seen.agrees_below(path, found, is_all)) {
+            self.unsure.add([Touched::Subtree(path.clone())]);
+        }
+    }
+
     fn settle(&mut self) -> io::Result<()> {
         if let Some(seen) = self.seen.take() {
-            self.known = seen;
-            self.missing.settle();
+            self.known = seen.index;
+            self.unsure.settle();
         }
         Ok(())
     }
@@ -85,7 +98,7 @@ impl Disk for PlainDisk {
     fn adopt(&mut self) -> io::Result<()> {
         self.touched()?;
         if let Some(seen) = &mut self.seen {
-            seen.trust();
+            seen.index_mut().trust();
         }
         self.settle()
     }

@@ -378,7 +378,7 @@ impl<'s> Matching<'s> {
         }
         let (listing, next) = (self.listing, self.next);
         let by_name = self.by_name.get_or_insert_with(|| ByName::new(listing, next));
-        let place = by_name.sorted.binary_search_by(|at| listing.name(*at as usize).cmp(name)).ok()?;
+        let place = listing.find_in(&by_name.sorted, name)?;
         let at = by_name.sorted[place] as usize;
         by_name.found[at] = true;
         Some(listing.entries[at])
@@ -393,10 +393,8 @@ impl<'s> Matching<'s> {
 
 impl ByName {
     fn new(listing: &Listing, found_in_order: usize) -> Self {
-        let mut sorted: Vec<u32> = (0..u32::try_from(listing.entries.len()).unwrap_or(u32::MAX)).collect();
-        sorted.sort_unstable_by(|a, b| listing.name(*a as usize).cmp(listing.name(*b as usize)));
         let found = (0..listing.entries.len()).map(|at| at < found_in_order).collect();
-        Self { sorted, found }
+        Self { sorted: listing.by_name(), found }
     }
 }
 

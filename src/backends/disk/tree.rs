@@ -145,24 +145,25 @@ impl Tree {
         }
     }
 
-    /// Opens a regular file for reading. Nothing else is opened, not even for a moment.
+    /// Opens a regular file for reading, and tells which. Nothing else is opened, not even for a moment.
     ///
     /// # Errors
     /// When nothing is there, or no regular file.
-    pub(crate) fn open(&self, path: &EntryPath) -> io::Result<File> {
+    pub(crate) fn open(&self, path: &EntryPath) -> io::Result<(File, Stamp)> {
         let open = || {
             if self.is_hidden(path) {
                 return Err(Errno::NOENT);
             }
             let name = if path.is_root() { &b"."[..] } else { path.name() };
             let handle = open_in(self.parent(path)?, name, OFlags::PATH)?;
-            if kind_of(&look_at(&handle)?) != FileType::RegularFile {
+            let stat = look_at(&handle)?;
+            if kind_of(&stat) != FileType::RegularFile {
                 return Err(Errno::INVAL);
             }
-            read_again(&handle)
+            Ok((read_again(&handle)?, Stamp::of(&stat)))
         };
         match open() {
-            Ok(file) => Ok(file),
+            Ok(opened) => Ok(opened),
             Err(Errno::INVAL) => {
                 let words = format!("cannot open {}: it is no regular file", path.rooted());
                 Err(io::Error::new(io::ErrorKind::InvalidInput, words))

@@ -27,6 +27,9 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Held {
     sessions: BTreeMap<SessionId, Vec<Recorded>>,
+    /// How many sessions began before each.
+    begun: BTreeMap<SessionId, u64>,
+    last_begun: u64,
     named: BTreeMap<(SessionId, CommitId), Committed>,
     contents: BTreeMap<Digest, Bytes>,
     snapshots: BTreeMap<(SessionId, Seq), Snapshot>,
@@ -94,6 +97,11 @@ impl EventStore for MemoryStore {
         let time = last.map_or(commit.time, |last| last.max(commit.time));
         let mut encoded = Vec::new();
         commit.encode(actual + past.len() as u64 + 1, time, &mut encoded);
+        if actual == 0 {
+            held.last_begun += 1;
+            let begun = held.last_begun;
+            held.begun.insert(session, begun);
+        }
         let view = CommitView::parse(&encoded).map_err(|e| StoreError::Index(e.to_string()))?;
         let added: Vec<Recorded> = view.events().map_while(Result::ok).map(|event| event.to_recorded()).collect();
         let committed = Committed { first: view.first, last: view.last(), repeated: false };
@@ -121,7 +129,7 @@ impl EventStore for MemoryStore {
     fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
         let held = self.held();
         let mut entries: Vec<_> = held.sessions.values().filter_map(|events| held.entry(events)).collect();
-        entries.sort_by_key(|entry| (entry.origin.time, entry.id));
+        entries.sort_by_key(|entry| (entry.origin.time, held.begun.get(&entry.id)));
         Ok(entries)
     }
 

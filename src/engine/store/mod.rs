@@ -66,7 +66,7 @@ pub trait EventStore: Send + Sync + 'static {
     /// The session's entry as it is visible now; none when there is no such session.
     fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError>;
 
-    /// All sessions, the oldest first.
+    /// All sessions, the oldest first; those of one millisecond as they were begun.
     fn entries(&self) -> Result<Vec<SessionEntry>, StoreError>;
 
     /// Reads visible events from the commit that holds position `from` on, up to the one that holds

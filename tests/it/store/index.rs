@@ -239,3 +239,31 @@ fn an_index_that_is_damaged_while_it_is_open_harms_nothing() {
     drop(store);
     fixture.check_open(&open(copy.path()), "opened again");
 }
+
+/// Their ids say nothing of their order, and neither do their times.
+#[test]
+fn sessions_of_one_moment_are_listed_as_they_were_begun() {
+    let (directory, store) = fresh();
+    let begun: Vec<_> = (0..40).map(|number| session(number * 7 % 41)).collect();
+    for (at, id) in begun.iter().enumerate() {
+        record(&store, note(*id, b"begun"));
+        if at == 20 {
+            store.settle().unwrap();
+        }
+    }
+    let listed = |store: &LocalStore| -> Vec<_> { store.entries().unwrap().iter().map(|entry| entry.id).collect() };
+    assert_eq!(listed(&store), begun);
+    let times: std::collections::BTreeSet<_> = store.entries().unwrap().iter().map(|e| e.origin.time).collect();
+    assert_eq!(times.len(), 1);
+    store.remove(begun[3]).unwrap();
+    record(&store, note(begun[3], b"begun again"));
+    let begun: Vec<_> = begun.iter().copied().filter(|id| *id != begun[3]).chain([begun[3]]).collect();
+    assert_eq!(listed(&store), begun);
+    drop(store);
+    assert_eq!(listed(&open(directory.path())), begun, "as the index knows it");
+    std::fs::remove_dir_all(directory.path().join("index")).unwrap();
+    assert_eq!(listed(&open(directory.path())), begun, "as the journal has it");
+    LocalStore::collect(directory.path(), false).unwrap();
+    assert_eq!(listed(&open(directory.path())), begun, "as it was collected");
+    assert_eq!(listed(&LocalStore::open_reading(directory.path()).unwrap()), begun, "as others read it");
+}

@@ -7,8 +7,9 @@ use std::sync::OnceLock;
 use super::heir::Heir;
 use super::list::List;
 use super::{OverlayDisk, OverlayOptions, SealError};
-use crate::backends::disk::{Disk, Tree};
+use crate::backends::disk::{Disk, Found, Stamp, Tree};
 use crate::backends::{BackendError, FileChange, Touched};
+use crate::engine::path::EntryPath;
 
 /// An overlay; one that another has shared its files with has nothing of its own, neither a directory nor a mount, until
 /// something is done in it.
@@ -112,6 +113,18 @@ impl Disk for Overlay {
                 Ok(shared.touched.clone())
             }
             None => self.disk_mut()?.touched(),
+        }
+    }
+
+    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+        if let Some(disk) = self.disk.get_mut() {
+            disk.found(path, found);
+        }
+    }
+
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
+        if let Some(disk) = self.disk.get_mut() {
+            disk.found_below(path, found, is_all);
         }
     }
 

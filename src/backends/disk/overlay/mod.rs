@@ -22,10 +22,11 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::open_in;
-use super::index::{Index, Missing, with_paths};
+use super::index::{Index, with_paths};
 use super::scan::{Look, scan};
-use super::stamp::Made;
-use super::{Disk, Touched, Tree};
+use super::seen::{Seen, Stamps, Unsure};
+use super::stamp::{Made, Stamp};
+use super::{Disk, Found, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 use attach::Place;
@@ -76,10 +77,10 @@ pub(crate) struct OverlayDisk {
     stack: Stack,
     mounted: Mounted,
     known: Index,
-    seen: Option<Seen>,
+    pending: Option<Pending>,
     /// What was touched in layers that are sealed by now.
     carried: Vec<Touched>,
-    missing: Missing,
+    unsure: Unsure,
     /// Whether the upper layer was copied since the last change to it that is known.
     is_copied: bool,
     pub(super) places: Vec<Place>,
@@ -117,8 +118,8 @@ struct Mounted {
 }
 
 #[derive(Debug)]
-struct Seen {
-    index: Index,
+struct Pending {
+    seen: Seen,
     /// Whether anything was touched.
     news: bool,
 }
@@ -172,9 +173,9 @@ impl OverlayDisk {
         let upper = stack.add()?;
         let mounted = Mounted::new(&options, &stack, upper)?;
         stack.commit(&mounted.upper)?;
-        let (known, seen, carried, places) = (Index::default(), None, Vec::new(), Vec::new());
-        let (missing, is_copied, removing) = (Missing::default(), false, None);
-        Ok(Self { options, stack, mounted, known, seen, carried, missing, is_copied, places, removing })
+        let (known, pending, carried, places) = (Index::default(), None, Vec::new(), Vec::new());
+        let (unsure, is_copied, removing) = (Unsure::default(), false, None);
+        Ok(Self { options, stack, mounted, known, pending, carried, unsure, is_copied, places, removing })
     }
 
     /// Shows the files at `at` in the mount namespace of a running process, on top of what is there.
@@ -238,7 +239,7 @@ impl OverlayDisk {
         }
         self.carried.extend(late);
         self.known = Index::default();
-        (self.seen, self.is_copied) = (None, false);
+        (self.pending, self.is_copied) = (None, false);
         self.stack = stack;
         let mounted = std::mem::replace(&mut self.mounted, mounted);
         Ok((Replaced { mounted, layers: replaced, stack: self.stack.clone() }, placed))
@@ -273,7 +274,7 @@ impl OverlayDisk {
                 false => self.seal_soon()?,
             }
         }
-        let touched = self.carried.iter().cloned().chain(self.missing.places()).chain(unseen).collect();
+        let touched = self.carried.iter().cloned().chain(self.unsure.places()).chain(unseen).collect();
         heir.give(&self.stack.lower, touched)?;
         self.is_copied |= has_copy;
         Ok(true)
@@ -318,9 +319,10 @@ impl OverlayDisk {
 
     fn try_learn(&mut self, made: &[(EntryPath, Made)]) -> Result<(), Errno> {
         let Some(upper) = self.mounted.changed()? else { return Ok(()) };
-        let seen = self.seen.as_mut().map(|seen| &mut seen.index);
+        let seen = self.pending.as_mut().map(|pending| pending.seen.index_mut());
         for index in std::iter::once(&mut self.known).chain(seen) {
-            self.missing.add(index.learn(upper, made, self.stack.notes.forms())?);
+            let missing = index.learn(upper, made, self.stack.notes.forms())?;
+            self.unsure.add(missing.into_iter().map(Touched::Entry));
         }
         Ok(())
     }
@@ -377,17 +379,35 @@ impl Disk for OverlayDisk {
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {
         let Look { index, mut touched } = self.look()?;
-        self.seen = Some(Seen { index, news: !touched.is_empty() });
+        self.pending = Some(Pending { seen: Seen::new(index, Stamps::Upper), news: !touched.is_empty() });
         touched.extend(self.carried.iter().cloned());
-        self.missing.name(&mut touched);
+        self.unsure.name(&mut touched);
         Ok(touched)
     }
 
+    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+        let Some(pending) = &mut self.pending else { return };
+        // Where the look saw nothing there is what a layer below has.
+        let agrees = match found {
+            Some(_) if !pending.seen.has(path) => self.mounted.tree.is_in_lower(path),
+            found => pending.seen.agrees(path, found),
+        };
+        if !agrees {
+            self.unsure.add([Touched::Entry(path.clone())]);
+        }
+    }
+
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
+        if self.pending.as_mut().is_some_and(|pending| !pending.seen.agrees_below(path, found, is_all)) {
+            self.unsure.add([Touched::Subtree(path.clone())]);
+        }
+    }
+
     fn settle(&mut self) -> io::Result<()> {
-        let Some(Seen { index, news }) = self.seen.take() else { return Ok(()) };
-        self.known = index;
+        let Some(Pending { seen, news }) = self.pending.take() else { return Ok(()) };
+        self.known = seen.index;
         self.is_copied &= !news;
-        self.missing.settle();
+        self.unsure.settle();
         // Who looked at a subtree of a sealed layer may have seen entries there that have come and gone since.
         self.carried.retain(|carried| news && matches!(carried, Touched::Subtree(_)));
         Ok(())
@@ -395,8 +415,8 @@ impl Disk for OverlayDisk {
 
     fn adopt(&mut self) -> io::Result<()> {
         self.touched()?;
-        if let Some(seen) = &mut self.seen {
-            seen.index.trust();
+        if let Some(pending) = &mut self.pending {
+            pending.seen.index_mut().trust();
         }
         self.settle()?;
         self.carried.clear();

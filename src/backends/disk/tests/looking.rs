@@ -6,7 +6,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags, mkdirat};
 
@@ -15,7 +14,6 @@ use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::forms::Forms;
 use crate::backends::disk::index::{Index, with_paths};
 use crate::backends::disk::scan::scan;
-use crate::backends::disk::tree::Found;
 use crate::backends::disk::{Disk, PlainDisk, Tree};
 use crate::backends::{Observed, Touched};
 use crate::engine::event::Special;
@@ -332,78 +330,6 @@ fn ten_thousand_files_and_one_change() {
         rig.watch(|top| fs::remove_dir_all(top.join("d8")).unwrap());
         rig.watch(|top| fs::remove_file(top.join("d9/f99")).unwrap());
     });
-}
-
-/// Somebody changes files all the time. In the end a caller that looked at what was named knows all.
-#[test]
-fn changes_during_the_look_are_not_lost() {
-    on_each_with(&some_files, |rig| {
-        if rig.kind == SEALED {
-            // Nothing may run while a layer is sealed.
-            return;
-        }
-        let mut known = rig.world();
-        let done = AtomicBool::new(false);
-        let view = rig.view();
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for round in 0..300 {
-                    let directory = view.join(format!("busy{}", round % 7));
-                    let _ = fs::remove_dir_all(&directory);
-                    let _ = fs::create_dir(&directory);
-                    let _ = fs::write(directory.join("file"), format!("{round}"));
-                    let _ = fs::rename(&directory, view.join(format!("moved{}", round % 3)));
-                    let _ = fs::remove_dir_all(view.join(format!("moved{}", round % 2)));
-                    let _ = fs::write(view.join("top"), format!("{round}"));
-                }
-                done.store(true, Ordering::Release);
-            });
-            while !done.load(Ordering::Acquire) {
-                learn(&mut known, rig);
-            }
-        });
-        learn(&mut known, rig);
-        assert_eq!(known, rig.world(), "{}", rig.kind);
-    });
-}
-
-/// What a caller does: it looks at what is named, some time after.
-fn learn(known: &mut World, rig: &mut super::rig::Rig) {
-    let touched = rig.disk.touched().unwrap();
-    let tree = rig.disk.tree().unwrap();
-    for one in &touched {
-        let (Touched::Entry(path) | Touched::Subtree(path)) = one;
-        let found = tree.observe(path).unwrap();
-        let is_directory = found.as_ref().is_some_and(|found| found.kind == Observed::Directory);
-        if !is_directory || matches!(one, Touched::Subtree(_)) {
-            known.retain(|other, _| !other.is_below(path));
-        }
-        put(known, tree, path, found.map(|found| found.kind));
-        if matches!(one, Touched::Subtree(_)) && is_directory {
-            let mut found: Vec<(EntryPath, Found)> = Vec::new();
-            tree.walk(path, &mut |path, seen| found.push((path, seen))).unwrap();
-            found.into_iter().for_each(|(path, seen)| put(known, tree, &path, Some(seen.kind)));
-        }
-    }
-    rig.disk.settle().unwrap();
-}
-
-fn put(known: &mut World, tree: &crate::backends::disk::Tree, path: &EntryPath, kind: Option<Observed>) {
-    let seen = match kind {
-        None => None,
-        Some(Observed::File { executable, .. }) => tree.open(path).ok().map(|mut file| {
-            let mut bytes = Vec::new();
-            std::io::Read::read_to_end(&mut file, &mut bytes).unwrap();
-            Seen::File { bytes, executable }
-        }),
-        Some(Observed::Symlink { target }) => Some(Seen::Link(target)),
-        Some(Observed::Directory) => Some(Seen::Directory),
-        Some(_) => Some(Seen::Other),
-    };
-    match seen {
-        Some(seen) => known.insert(path.clone(), seen),
-        None => known.remove(path),
-    };
 }
 
 #[test]

@@ -8,5 +8,6 @@ mod lazy;
 mod looking;
 mod model;
 mod overlays;
+mod racing;
 mod rig;
 mod sharing;

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use crate::backends::disk::{Disk, OverlayDisk, OverlayOptions, PlainDisk, Touched, Tree};
+use crate::backends::disk::{Disk, Found, OverlayDisk, OverlayOptions, PlainDisk, Stamp, Touched, Tree};
+use crate::backends::on_disk::OnDisk;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 
@@ -73,6 +74,14 @@ impl Disk for Sealing {
         self.0.touched()
     }
 
+    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+        self.0.found(path, found);
+    }
+
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
+        self.0.found_below(path, found, is_all);
+    }
+
     fn settle(&mut self) -> std::io::Result<()> {
         self.0.settle()?;
         self.0.seal().map_err(std::io::Error::other)
@@ -116,7 +125,7 @@ fn overlay_in(directory: tempfile::TempDir, fill: &dyn Fn(&Path)) -> Option<(Ove
     Some((OverlayDisk::create(options, fill).unwrap(), directory))
 }
 
-fn plain(fill: &dyn Fn(&Path)) -> Rig {
+pub(super) fn plain(fill: &dyn Fn(&Path)) -> Rig {
     let directory = tempfile::tempdir().unwrap();
     let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
     fs::create_dir(&files).unwrap();
@@ -140,6 +149,11 @@ impl Rig {
         self.view().join(path)
     }
 
+    /// The disk as workspaces have it; this rig has another one from then on, beside the directory.
+    pub(super) fn capture(&mut self) -> OnDisk {
+        OnDisk::new(self.kind, std::mem::replace(&mut self.disk, plain(&|_| {}).disk))
+    }
+
     /// What is touched now; the disk knows it afterwards.
     pub(super) fn take(&mut self) -> Vec<Touched> {
         let touched = self.disk.touched().unwrap();
@@ -159,9 +173,7 @@ impl Rig {
     }
 
     pub(super) fn world(&self) -> World {
-        let mut world = World::new();
-        walk(&self.view(), &EntryPath::root(), &mut world);
-        world
+        world(&self.view())
     }
 
     /// Does something and checks that what is touched covers it. Gives what was touched.
@@ -204,6 +216,13 @@ pub(super) fn assert_covered(kind: &str, before: &World, after: &World, touched:
             after.get(path)
         );
     }
+}
+
+/// What is in a directory.
+pub(super) fn world(top: &Path) -> World {
+    let mut world = World::new();
+    walk(top, &EntryPath::root(), &mut world);
+    world
 }
 
 pub(super) fn walk(directory: &Path, at: &EntryPath, world: &mut World) {

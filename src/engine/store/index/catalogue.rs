@@ -3,12 +3,17 @@
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, ForkPoint};
 use crate::engine::id::SessionId;
+use crate::engine::store::journal::Place;
 use crate::engine::store::{SessionEntry, StoreError};
+
+use super::{place_bytes, place_of};
 
 /// What the catalogue knows of a session.
 #[derive(Debug, Clone)]
 pub(in crate::engine::store) struct Row {
     pub(in crate::engine::store) entry: SessionEntry,
+    /// Where its first own commit is.
+    pub(in crate::engine::store) begun: Place,
     /// Where it was forked.
     pub(in crate::engine::store) base: Option<ForkPoint>,
     /// Whether it was removed, and is kept for its children.
@@ -16,11 +21,12 @@ pub(in crate::engine::store) struct Row {
 }
 
 impl Row {
-    /// Head, time of the head, whether it is buried, its base (16 zeros for none), and its first event as a
+    /// Head, time of the head, where it begins, whether it is buried, its base (16 zeros for none), and its first event as a
     /// commit of its own.
     pub(super) fn encode(&self) -> Result<Vec<u8>, StoreError> {
         let mut value = self.entry.head.to_le_bytes().to_vec();
         value.extend_from_slice(&self.entry.updated.0.to_le_bytes());
+        value.extend_from_slice(&place_bytes(self.begun));
         value.push(u8::from(self.buried));
         value.extend_from_slice(self.base.as_ref().map_or(&[0; 16], |base| base.session.as_bytes()));
         value.extend_from_slice(&self.base.map_or(0, |base| base.seq).to_le_bytes());
@@ -34,6 +40,7 @@ impl Row {
     pub(super) fn decode(value: &[u8]) -> Option<Self> {
         let (head, rest) = value.split_first_chunk::<8>()?;
         let (updated, rest) = rest.split_first_chunk::<8>()?;
+        let (begun, rest) = rest.split_first_chunk::<8>()?;
         let ([buried], rest) = rest.split_first_chunk::<1>()?;
         let (session, rest) = rest.split_first_chunk::<16>()?;
         let (seq, rest) = rest.split_first_chunk::<8>()?;
@@ -47,6 +54,6 @@ impl Row {
             origin,
         };
         let base = (seq > 0).then(|| ForkPoint { session: SessionId::from_bytes(*session), seq });
-        Some(Self { entry, base, buried: *buried == 1 })
+        Some(Self { entry, begun: place_of(begun)?, base, buried: *buried == 1 })
     }
 }

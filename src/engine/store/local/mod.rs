@@ -217,7 +217,7 @@ impl Shared {
         if inner.origin.is_none()
             && let Ok(view) = CommitView::parse(&bytes)
         {
-            inner.begin(&view);
+            inner.begin(&view, staged.place);
         }
         inner.keep(TailCommit { first, last, bytes }, slot.written());
         if self.durability == Durability::Buffered {
@@ -315,9 +315,10 @@ impl EventStore for LocalStore {
 
     fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
         self.shared.refresh()?;
-        let mut entries: Vec<_> = self.shared.slots.all().iter().filter_map(|slot| slot.entry()).collect();
-        entries.sort_by_key(|entry| (entry.origin.time, entry.id));
-        Ok(entries)
+        let slots = self.shared.slots.all();
+        let mut entries: Vec<_> = slots.iter().filter_map(|slot| Some((slot.entry()?, slot.begun()))).collect();
+        entries.sort_by_key(|(entry, begun)| (entry.origin.time, *begun));
+        Ok(entries.into_iter().map(|(entry, _)| entry).collect())
     }
 
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {

@@ -79,6 +79,8 @@ pub(super) struct SlotInner {
     pub(super) head: Seq,
     pub(super) time: Timestamp,
     pub(super) origin: Option<Recorded>,
+    /// Where its first own commit is.
+    begun: Place,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, Place)>,
     pub(super) noted: Noted,
@@ -118,7 +120,7 @@ impl Slot {
         self.writes.get_or_init(|| Writes { progress: writer.progress(), writer: Arc::downgrade(writer) });
     }
 
-    pub(super) fn of_row(Row { entry, base, buried }: &Row) -> Self {
+    pub(super) fn of_row(Row { entry, begun, base, buried }: &Row) -> Self {
         let slot = Self::new(entry.id);
         base.iter().for_each(|base| slot.fork_at(*base));
         slot.show(entry.head);
@@ -128,6 +130,7 @@ impl Slot {
             inner.head = entry.head;
             inner.time = entry.updated;
             inner.origin = Some(entry.origin.clone());
+            inner.begun = *begun;
             inner.removed = buried.then(Place::default);
         }
         slot
@@ -184,6 +187,11 @@ impl Slot {
         Some(SessionEntry { id: self.id, head: visible, updated: inner.time, origin: inner.origin.clone()? })
     }
 
+    /// What the order of sessions goes by that began in the same millisecond.
+    pub(super) fn begun(&self) -> Place {
+        self.lock().begun
+    }
+
     /// Takes up a commit that a scan of the journal found; false when it does not follow.
     pub(super) fn found(&self, commit: &CommitView<'_>, place: Place) -> bool {
         let mut inner = self.lock();
@@ -213,6 +221,7 @@ impl Slot {
         let origin = inner.origin.clone().filter(|_| head >= self.own_from());
         let row = origin.map(|origin| Row {
             entry: SessionEntry { id: self.id, head, updated: inner.time, origin },
+            begun: inner.begun,
             base: self.base(),
             buried: removed,
         });
@@ -225,7 +234,7 @@ impl SlotInner {
     fn advance(&mut self, commit: &CommitView<'_>, place: Place) {
         self.take(commit.first, commit.last(), commit.time, place);
         if self.origin.is_none() {
-            self.begin(commit);
+            self.begin(commit, place);
         }
     }
 
@@ -237,7 +246,8 @@ impl SlotInner {
     }
 
     /// Remembers how the session began.
-    pub(super) fn begin(&mut self, commit: &CommitView<'_>) {
+    pub(super) fn begin(&mut self, commit: &CommitView<'_>, place: Place) {
+        self.begun = place;
         self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
     }
 

@@ -1,0 +1,200 @@
+//! Files that others change between a look and the finding out of what is there.
+
+use std::fs;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
+use super::rig::{Rig, SEALED, Seen, World, names, on_each_with, plain, world};
+use crate::backends::on_disk::OnDisk;
+use crate::backends::{Capture, Observed, Touched};
+use crate::engine::path::EntryPath;
+
+/// Two directories that have nothing in common but the names in them.
+fn pair(top: &Path) {
+    for (directory, text) in [("one", "of one"), ("two", "of the other")] {
+        fs::create_dir_all(top.join(directory).join("sub")).unwrap();
+        for file in ["a", "b", "sub/c"] {
+            fs::write(top.join(directory).join(file), format!("{file} {text}")).unwrap();
+        }
+    }
+    fs::write(top.join("two/sub/only"), "").unwrap();
+}
+
+fn exchange(top: &Path) {
+    renameat_with(CWD, top.join("one"), CWD, top.join("two"), RenameFlags::EXCHANGE).unwrap();
+}
+
+/// Takes up what is at these places, as whoever looked does.
+fn take_up(disk: &OnDisk, touched: &[Touched], known: &mut World) {
+    for one in touched {
+        let (Touched::Entry(at) | Touched::Subtree(at)) = one;
+        let mut found = Vec::new();
+        if !at.is_root() {
+            let observed = disk.observe(at).unwrap();
+            if observed != Some(Observed::Directory) {
+                known.retain(|other, _| !other.is_below(at));
+            }
+            found.push((at.clone(), observed));
+        }
+        if matches!(one, Touched::Subtree(_)) {
+            known.retain(|other, _| !other.is_below(at));
+            found.extend(disk.below(at).unwrap().entries.into_iter().map(|(path, observed)| (path, Some(observed))));
+        }
+        for (path, observed) in found {
+            match observed.and_then(|observed| seen(disk, &path, observed)) {
+                Some(seen) => known.insert(path, seen),
+                None => known.remove(&path),
+            };
+        }
+    }
+}
+
+fn seen(disk: &OnDisk, path: &EntryPath, observed: Observed) -> Option<Seen> {
+    Some(match observed {
+        Observed::Directory => Seen::Directory,
+        Observed::Symlink { target } => Seen::Link(target),
+        Observed::Special(_) => Seen::Other,
+        Observed::File { executable, .. } => {
+            let mut bytes = Vec::new();
+            // When it is gone, that is what was found.
+            let file = disk.open(path).or_else(|_| disk.observe(path).map(|_| None));
+            file.unwrap()?.read_to_end(&mut bytes).unwrap();
+            Seen::File { bytes, executable }
+        }
+    })
+}
+
+/// A look, and what comes of it; between both something may happen.
+fn look(disk: &OnDisk, known: &mut World, meanwhile: impl FnOnce()) -> Vec<Touched> {
+    let touched = disk.touched().unwrap();
+    meanwhile();
+    take_up(disk, &touched, known);
+    disk.settle().unwrap();
+    touched
+}
+
+/// Runs a test on a disk of each kind. Nothing may run while a layer is sealed.
+fn on_each_capture(fill: &dyn Fn(&Path), test: impl Fn(&OnDisk, &Path, &mut World)) {
+    on_each_with(fill, |rig| {
+        if rig.kind != SEALED {
+            on_capture(rig, &test)
+        }
+    });
+}
+
+fn on_capture(rig: &mut Rig, test: impl Fn(&OnDisk, &Path, &mut World)) {
+    let (mut known, top) = (rig.world(), rig.view());
+    test(&rig.capture(), &top, &mut known);
+}
+
+/// Of an overlay no directory can be moved that is in a lower layer.
+fn make_pair(disk: &OnDisk, top: &Path, known: &mut World) {
+    pair(top);
+    still(disk, known);
+}
+
+/// Looks until nothing was changed in the moment of the look.
+fn still(disk: &OnDisk, known: &mut World) {
+    look(disk, known, || {});
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    look(disk, known, || {});
+}
+
+#[test]
+fn what_is_elsewhere_while_it_is_looked_at_is_named_again() {
+    on_each_capture(&|_| {}, |disk, top, known| {
+        make_pair(disk, top, known);
+        fs::write(top.join("one/a"), "new").unwrap();
+        fs::write(top.join("one/sub/new"), "new").unwrap();
+        fs::remove_file(top.join("two/b")).unwrap();
+        exchange(top);
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        let touched = look(disk, known, || exchange(top));
+        for place in ["one/b", "two/a", "two/sub/new"] {
+            assert!(names(&touched, place) || names(&touched, "one") && names(&touched, "two"), "{touched:?}");
+        }
+        exchange(top);
+        // Now all is as it was at that look.
+        look(disk, known, || {});
+        assert_eq!(*known, world(top));
+    });
+}
+
+#[test]
+fn what_flickers_is_known_when_it_stands_still() {
+    on_capture(&mut plain(&pair), |disk, top, known| {
+        for round in 0..30 {
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let flickering = scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        exchange(top);
+                    }
+                });
+                for step in 0..4 {
+                    // Through one of both, whichever it is by then.
+                    drop(fs::write(top.join("one/a"), format!("{round} {step}")));
+                    drop(fs::write(top.join("two/sub/c"), format!("{round} {step}.")));
+                    look(disk, known, || {});
+                }
+                done.store(true, Ordering::Relaxed);
+                flickering.join().unwrap();
+            });
+            look(disk, known, || {});
+            assert_eq!(*known, world(top), "round {round}");
+        }
+    });
+}
+
+#[test]
+fn where_nobody_else_is_nothing_is_named_again() {
+    let fill = |top: &Path| {
+        pair(top);
+        std::os::unix::fs::symlink("a", top.join("one/link")).unwrap();
+    };
+    on_each_capture(&fill, |disk, top, known| {
+        let acts: [&dyn Fn(&Path); 6] = [
+            &|top| fs::write(top.join("one/a"), "new").unwrap(),
+            &|top| fs::remove_file(top.join("one/link")).unwrap(),
+            &|top| fs::remove_dir_all(top.join("two")).unwrap(),
+            &|top| fs::create_dir_all(top.join("two/x/y")).unwrap(),
+            &|top| (0..20).for_each(|n| fs::write(top.join(format!("two/x/{n}")), [n]).unwrap()),
+            &|top| drop(std::os::unix::net::UnixListener::bind(top.join("one/socket")).unwrap()),
+        ];
+        for act in acts {
+            act(top);
+            still(disk, known);
+            assert_eq!(look(disk, known, || {}), []);
+            assert_eq!(*known, world(top));
+        }
+    });
+}
+
+/// Somebody changes files all the time. In the end a caller that looked at what was named knows all.
+#[test]
+fn changes_during_the_look_are_not_lost() {
+    on_each_capture(&pair, |disk, top, known| {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 0..300 {
+                    let directory = top.join(format!("busy{}", round % 7));
+                    let _ = fs::remove_dir_all(&directory);
+                    let _ = fs::create_dir(&directory);
+                    let _ = fs::write(directory.join("file"), format!("{round}"));
+                    let _ = fs::rename(&directory, top.join(format!("moved{}", round % 3)));
+                    let _ = fs::remove_dir_all(top.join(format!("moved{}", round % 2)));
+                    let _ = fs::write(top.join("one/a"), format!("{round}"));
+                }
+                done.store(true, Ordering::Release);
+            });
+            while !done.load(Ordering::Acquire) {
+                look(disk, known, || {});
+            }
+        });
+        look(disk, known, || {});
+        assert_eq!(*known, world(top));
+    });
+}
