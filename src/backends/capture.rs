@@ -13,6 +13,10 @@ pub trait Capture: Send + Sync {
     /// Where the disk may differ from what was last settled. It may name too much, never too little;
     /// and only looks, so that it may be asked again.
     ///
+    /// Others may change the files afterwards. What [`observe`](Capture::observe), [`below`](Capture::below) and
+    /// [`open`](Capture::open) find then, until it is settled, counts: the next look names what was found otherwise than
+    /// this one saw it.
+    ///
     /// # Errors
     /// [`BackendError`] when the disk can't be read.
     fn touched(&self) -> Result<Vec<Touched>, BackendError>;

@@ -63,24 +63,19 @@ impl<D: Disk + ?Sized> Capture for OnDisk<D> {
         let mut take = |path, found: Found| entries.push((path, found));
         let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
-        disk.found_below(path, &entries, closed.is_empty());
+        disk.found_below(path, &entries, &closed);
         Ok(Below { entries: entries.into_iter().map(|(path, found)| (path, found.kind)).collect(), closed })
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let mut disk = self.lock();
-        let opened = disk.tree().and_then(|tree| tree.open(path));
-        match opened {
-            Ok((file, stamp)) => {
-                disk.found(path, Some(&stamp));
-                Ok(Some(Box::new(file)))
-            }
+        let found = disk.tree().and_then(|tree| tree.regular_file(path));
+        // Who asks may go on without a file that is not there.
+        disk.found(path, found.as_ref().ok().map(|(stamp, _)| stamp));
+        match found.and_then(|(_, file)| file.open(path)) {
+            Ok(file) => Ok(Some(Box::new(file))),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
-            Err(error) => {
-                // Who asks may go on without it.
-                disk.found(path, None);
-                Err(self.failed("read", Some(path), &error))
-            }
+            Err(error) => Err(self.failed("read", Some(path), &error)),
         }
     }
 }

@@ -64,8 +64,8 @@ pub(crate) trait Disk: Send {
     /// it is named by the next: it may be by then as it was, and known otherwise.
     fn found(&mut self, path: &EntryPath, found: Option<&Stamp>);
 
-    /// The same of what was found below a directory; with `is_all` that is everything there.
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool);
+    /// The same of everything that was found below a directory, but for what is in those that are `closed`.
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]);
 
     /// What `touched` saw is known from now on. What came after that look will be seen by the next.
     fn settle(&mut self) -> io::Result<()>;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use super::forms::Forms;
 use super::index::{Index, with_paths};
 use super::scan::{Look, scan};
-use super::seen::{Seen, Stamps, Unsure};
+use super::seen::{Place, Seen, Unsure};
 use super::stamp::{Made, Stamp};
 use super::{Disk, Found, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
@@ -69,22 +69,20 @@ impl Disk for PlainDisk {
         if is_first {
             index.listings.iter_mut().for_each(|listing| listing.walked = true);
         }
-        self.seen = Some(Seen::new(index, Stamps::Same));
+        self.seen = Some(Seen::new(index, Place::Tree));
         self.unsure.name(&mut touched);
         // Others may know of entries that are gone.
         Ok(if is_first { vec![Touched::Subtree(EntryPath::root())] } else { touched })
     }
 
     fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
-        if self.seen.as_mut().is_some_and(|seen| !seen.agrees(path, found)) {
-            self.unsure.add([Touched::Entry(path.clone())]);
-        }
+        let differing = self.seen.as_mut().and_then(|seen| seen.differs(path, found, || false));
+        self.unsure.add(differing);
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
-        if self.seen.as_mut().is_some_and(|seen| !seen.agrees_below(path, found, is_all)) {
-            self.unsure.add([Touched::Subtree(path.clone())]);
-        }
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
+        let differing = self.seen.as_mut().map(|seen| seen.differ_below(path, found, closed));
+        self.unsure.add(differing.unwrap_or_default());
     }
 
     fn settle(&mut self) -> io::Result<()> {

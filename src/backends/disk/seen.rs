@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::index::{Index, Known, NONE};
+use super::PATH_BYTES_MAX;
+use super::index::{Index, Known, Listing, NONE};
 use super::stamp::Stamp;
 use super::tree::Found;
 use crate::backends::Touched;
@@ -11,13 +12,13 @@ use crate::engine::path::EntryPath;
 /// Entries of one directory from which on they are put in order to find several.
 const MANY: usize = 8;
 
-/// How the stamps of a look compare with those of the tree.
+/// What a look was at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stamps {
-    /// The look was at the tree itself.
-    Same,
-    /// The look was at the upper layer: it names other devices and inodes, has marks of what is gone, and not what
-    /// lies below.
+pub(super) enum Place {
+    /// The tree itself.
+    Tree,
+    /// The upper layer of an overlay: it says other devices and inodes than the tree, has marks of what is gone, and not
+    /// what lies below. So not every difference from the tree shows.
     Upper,
 }
 
@@ -25,70 +26,138 @@ pub(super) enum Stamps {
 #[derive(Debug)]
 pub(super) struct Seen {
     pub(super) index: Index,
-    stamps: Stamps,
-    /// The entries of a listing, by name.
+    place: Place,
+    /// The entries of large listings, by name.
     orders: BTreeMap<u32, Vec<u32>>,
+    /// The directory that was asked about last, and its listing.
+    last: Option<(Vec<u8>, u32)>,
 }
 
 impl Seen {
-    pub(super) fn new(index: Index, stamps: Stamps) -> Self {
-        Self { index, stamps, orders: BTreeMap::new() }
+    pub(super) fn new(index: Index, place: Place) -> Self {
+        Self { index, place, orders: BTreeMap::new(), last: None }
     }
 
     /// The index, which may change.
     pub(super) fn index_mut(&mut self) -> &mut Index {
         self.orders.clear();
+        self.last = None;
         &mut self.index
     }
 
-    /// Whether the look saw anything at a path.
-    pub(super) fn has(&mut self, path: &EntryPath) -> bool {
-        path.is_root() || self.at(path).is_some()
-    }
-
-    /// Whether what was found at a path is what the look saw there. If it is not, and the file is later as it was at the
-    /// look, no look would name it.
-    pub(super) fn agrees(&mut self, path: &EntryPath, found: Option<&Stamp>) -> bool {
-        let Some(seen) = self.at(path) else { return path.is_root() || found.is_none() };
-        match found {
-            Some(found) => self.is_same(&seen.stamp, found),
-            None => seen.stamp.is_mark(),
+    /// What the next look must name, where something else was found at a path than this one saw: it may be by then as
+    /// it was seen, and known otherwise. `is_below` tells whether what is there lies below the layer that was looked at.
+    pub(super) fn differs(
+        &mut self,
+        path: &EntryPath,
+        found: Option<&Stamp>,
+        is_below: impl FnOnce() -> bool,
+    ) -> Option<Touched> {
+        if path.is_root() {
+            return None;
         }
+        let seen = self.at(path).map(|known| known.stamp).filter(|seen| !self.is_nothing(seen));
+        let agrees = match (&seen, found) {
+            (None, None) => true,
+            (None, Some(_)) => self.place == Place::Upper && is_below(),
+            (Some(_), None) => false,
+            (Some(seen), Some(found)) => self.is_same(seen, found),
+        };
+        // With a directory goes, and comes, what is below it, and of that a look names nothing that is as it was.
+        let is_deep = [seen.as_ref(), found].into_iter().flatten().any(Stamp::is_directory);
+        (!agrees).then(|| if is_deep { Touched::Subtree(path.clone()) } else { Touched::Entry(path.clone()) })
     }
 
-    /// The same for everything below a directory; with `is_all` nothing else is there.
-    pub(super) fn agrees_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) -> bool {
-        let mut matched = 0;
+    /// The same for everything that was found below a directory, but for what is in those that are `closed`.
+    pub(super) fn differ_below(
+        &mut self,
+        path: &EntryPath,
+        found: &[(EntryPath, Found)],
+        closed: &[EntryPath],
+    ) -> Vec<Touched> {
+        let mut differing = Vec::new();
+        let mut count = 0;
         for (path, found) in found {
-            match (self.at(path), self.stamps) {
-                (Some(seen), _) if self.is_same(&seen.stamp, &found.identity) => matched += 1,
-                // It is of a layer below.
-                (None, Stamps::Upper) => {}
-                _ => return false,
+            match self.differs(path, Some(&found.identity), || true) {
+                Some(touched) => differing.push(touched),
+                None => count += usize::from(self.at(path).is_some()),
             }
         }
-        !is_all || matched == self.count_below(path)
+        for closed in closed {
+            let is_closed = self.listing(closed.as_bytes()).is_none_or(|listing| listing.doubtful);
+            if !is_closed && closed.as_bytes().len() <= PATH_BYTES_MAX {
+                differing.push(Touched::Subtree(closed.clone()));
+            }
+        }
+        if !closed.is_empty() || count != self.count_below(path) {
+            self.find_missing(path, found, closed, &mut differing);
+        }
+        differing
+    }
+
+    /// Adds what was seen below a directory and not found.
+    fn find_missing(
+        &mut self,
+        top: &EntryPath,
+        found: &[(EntryPath, Found)],
+        closed: &[EntryPath],
+        missing: &mut Vec<Touched>,
+    ) {
+        let place = self.place;
+        let found: BTreeSet<&EntryPath> = found.iter().map(|(path, _)| path).collect();
+        let mut left = vec![top.clone()];
+        while let Some(directory) = left.pop() {
+            let Some(listing) = self.listing(directory.as_bytes()).filter(|_| !closed.contains(&directory)) else {
+                continue;
+            };
+            for (at, known) in listing.entries.iter().enumerate() {
+                let Ok(path) = directory.join(listing.name(at)) else { continue };
+                if found.contains(&path) {
+                    left.extend((known.child != NONE).then_some(path));
+                } else if place == Place::Tree || !known.stamp.is_mark() {
+                    let is_deep = known.stamp.is_directory();
+                    missing.push(if is_deep { Touched::Subtree(path) } else { Touched::Entry(path) });
+                }
+            }
+        }
+    }
+
+    /// Whether what was seen is a mark of something that is gone.
+    fn is_nothing(&self, seen: &Stamp) -> bool {
+        self.place == Place::Upper && seen.is_mark()
     }
 
     fn is_same(&self, seen: &Stamp, found: &Stamp) -> bool {
-        match self.stamps {
-            _ if seen.is_directory() && found.is_directory() => {
-                self.stamps == Stamps::Upper || seen.is_same_entry(found)
-            }
-            Stamps::Same => seen == found,
-            Stamps::Upper => seen.has_same_times(found),
+        match self.place {
+            Place::Tree if seen.is_directory() => seen.is_same_entry(found),
+            Place::Tree => seen == found,
+            Place::Upper if seen.is_directory() => found.is_directory(),
+            Place::Upper => seen.has_same_times(found),
         }
     }
 
     fn at(&mut self, path: &EntryPath) -> Option<Known> {
-        let mut listing = 0;
-        let mut known = None;
-        for segment in path.segments() {
-            let found = self.find(listing, segment)?;
-            listing = found.child;
-            known = Some(found);
+        let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
+        let number = self.number(directory)?;
+        self.find(number, path.name())
+    }
+
+    fn listing(&mut self, directory: &[u8]) -> Option<&Listing> {
+        let number = self.number(directory)?;
+        self.index.listings.get(number as usize)
+    }
+
+    /// The listing of a directory.
+    fn number(&mut self, directory: &[u8]) -> Option<u32> {
+        if let Some((_, number)) = self.last.as_ref().filter(|(last, _)| last == directory) {
+            return Some(*number);
         }
-        known
+        let mut number = 0;
+        for segment in directory.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
+            number = self.find(number, segment)?.child;
+        }
+        self.last = Some((directory.to_vec(), number));
+        Some(number)
     }
 
     fn find(&mut self, number: u32, name: &[u8]) -> Option<Known> {
@@ -100,13 +169,12 @@ impl Seen {
         listing.find_in(order, name).map(|place| listing.entries[order[place] as usize])
     }
 
-    /// The entries that the look saw below a directory; marks are none.
+    /// How many entries the look saw below a directory.
     fn count_below(&mut self, path: &EntryPath) -> usize {
-        let top = if path.is_root() { 0 } else { self.at(path).map_or(NONE, |known| known.child) };
-        let (mut count, mut left) = (0, vec![top]);
+        let (mut count, mut left) = (0, Vec::from_iter(self.number(path.as_bytes())));
         while let Some(number) = left.pop() {
             let entries = self.index.listings.get(number as usize).map_or(&[][..], |listing| &listing.entries);
-            count += entries.iter().filter(|known| !known.stamp.is_mark()).count();
+            count += entries.iter().filter(|known| !self.is_nothing(&known.stamp)).count();
             left.extend(entries.iter().map(|known| known.child).filter(|child| *child != NONE));
         }
         count

@@ -145,12 +145,20 @@ impl Tree {
         }
     }
 
-    /// Opens a regular file for reading, and tells which. Nothing else is opened, not even for a moment.
+    /// Opens a regular file for reading. Nothing else is opened, not even for a moment.
+    ///
+    /// # Errors
+    /// When nothing is there, or no regular file, or this process may not read it.
+    pub(crate) fn open(&self, path: &EntryPath) -> io::Result<File> {
+        self.regular_file(path)?.1.open(path)
+    }
+
+    /// A regular file, which may not be open to this process.
     ///
     /// # Errors
     /// When nothing is there, or no regular file.
-    pub(crate) fn open(&self, path: &EntryPath) -> io::Result<(File, Stamp)> {
-        let open = || {
+    pub(crate) fn regular_file(&self, path: &EntryPath) -> io::Result<(Stamp, RegularFile)> {
+        let find = || {
             if self.is_hidden(path) {
                 return Err(Errno::NOENT);
             }
@@ -160,10 +168,10 @@ impl Tree {
             if kind_of(&stat) != FileType::RegularFile {
                 return Err(Errno::INVAL);
             }
-            Ok((read_again(&handle)?, Stamp::of(&stat)))
+            Ok((Stamp::of(&stat), RegularFile(handle)))
         };
-        match open() {
-            Ok(opened) => Ok(opened),
+        match find() {
+            Ok(found) => Ok(found),
             Err(Errno::INVAL) => {
                 let words = format!("cannot open {}: it is no regular file", path.rooted());
                 Err(io::Error::new(io::ErrorKind::InvalidInput, words))
@@ -251,6 +259,19 @@ impl Tree {
         let kept = format!("{KEPT}{}-{name}", std::process::id());
         let renamed = renameat_with(&self.aside, name, &self.aside, kept.as_str(), RenameFlags::NOREPLACE);
         self.aside_place.join(if renamed.is_ok() { kept.as_str() } else { name })
+    }
+}
+
+/// A handle of a regular file, by which it can't be read yet.
+pub(crate) struct RegularFile(OwnedFd);
+
+impl RegularFile {
+    /// Opens it for reading.
+    ///
+    /// # Errors
+    /// When this process may not read it.
+    pub(crate) fn open(self, path: &EntryPath) -> io::Result<File> {
+        read_again(&self.0).map_err(context("open", &path.rooted()))
     }
 }
 

@@ -27,7 +27,7 @@ pub struct MemoryStore {
 #[derive(Debug, Default)]
 struct Held {
     sessions: BTreeMap<SessionId, Vec<Recorded>>,
-    /// How many sessions began before each.
+    /// Which session each is, in the order in which they were begun.
     begun: BTreeMap<SessionId, u64>,
     last_begun: u64,
     named: BTreeMap<(SessionId, CommitId), Committed>,
@@ -188,6 +188,7 @@ impl EventStore for MemoryStore {
         let events = held.sessions.remove(&session).ok_or(StoreError::NoSession(session))?;
         held.named.retain(|(of, _), _| *of != session);
         held.buried.insert(session, events);
+        held.begun.remove(&session);
         let mut next = Some(session);
         while let Some(session) = next.filter(|session| !held.has_children(*session)) {
             held.buried.remove(&session);

@@ -122,9 +122,9 @@ impl Disk for Overlay {
         }
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
         if let Some(disk) = self.disk.get_mut() {
-            disk.found_below(path, found, is_all);
+            disk.found_below(path, found, closed);
         }
     }
 

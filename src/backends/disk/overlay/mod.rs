@@ -24,7 +24,7 @@ use rustix::io::Errno;
 use super::beneath::open_in;
 use super::index::{Index, with_paths};
 use super::scan::{Look, scan};
-use super::seen::{Seen, Stamps, Unsure};
+use super::seen::{self, Seen, Unsure};
 use super::stamp::{Made, Stamp};
 use super::{Disk, Found, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
@@ -379,28 +379,21 @@ impl Disk for OverlayDisk {
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {
         let Look { index, mut touched } = self.look()?;
-        self.pending = Some(Pending { seen: Seen::new(index, Stamps::Upper), news: !touched.is_empty() });
+        self.pending = Some(Pending { seen: Seen::new(index, seen::Place::Upper), news: !touched.is_empty() });
         touched.extend(self.carried.iter().cloned());
         self.unsure.name(&mut touched);
         Ok(touched)
     }
 
     fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
-        let Some(pending) = &mut self.pending else { return };
-        // Where the look saw nothing there is what a layer below has.
-        let agrees = match found {
-            Some(_) if !pending.seen.has(path) => self.mounted.tree.is_in_lower(path),
-            found => pending.seen.agrees(path, found),
-        };
-        if !agrees {
-            self.unsure.add([Touched::Entry(path.clone())]);
-        }
+        let is_below = || self.mounted.tree.is_in_lower(path);
+        let differing = self.pending.as_mut().and_then(|pending| pending.seen.differs(path, found, is_below));
+        self.unsure.add(differing);
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
-        if self.pending.as_mut().is_some_and(|pending| !pending.seen.agrees_below(path, found, is_all)) {
-            self.unsure.add([Touched::Subtree(path.clone())]);
-        }
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
+        let differing = self.pending.as_mut().map(|pending| pending.seen.differ_below(path, found, closed));
+        self.unsure.add(differing.unwrap_or_default());
     }
 
     fn settle(&mut self) -> io::Result<()> {

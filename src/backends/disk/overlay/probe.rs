@@ -61,7 +61,7 @@ fn attempt(root: &Path) -> Result<(), String> {
     disk.tree().map_err(words)?.apply(&changes).map_err(|error| error.reason)?;
     let mut text = String::new();
     let kept = path("directory/kept")?;
-    let read = disk.tree().and_then(|tree| tree.open(&kept)).and_then(|(mut file, _)| file.read_to_string(&mut text));
+    let read = disk.tree().and_then(|tree| tree.open(&kept)).and_then(|mut file| file.read_to_string(&mut text));
     read.map_err(words)?;
     let touched = disk.touched().map_err(words)?;
     for change in &changes {

@@ -98,7 +98,7 @@ pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<(
         let stat = look(&from, path.name())?;
         match kind {
             Observed::Directory => drop(copy_directory(&from, path.name(), &to)?),
-            Observed::File { .. } => copy_file(tree.open(&path)?.0, &stat, &to, path.name())?,
+            Observed::File { .. } => copy_file(tree.open(&path)?, &stat, &to, path.name())?,
             Observed::Symlink { .. } | Observed::Special(_) => copy_other(&from, &stat, &to, path.name())?,
         }
     }

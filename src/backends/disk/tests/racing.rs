@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::rig::{Rig, SEALED, Seen, World, names, on_each_with, plain, world};
+use super::rig::{IN_NAMESPACE, Rig, SEALED, Seen, World, names, on_each_with, path, plain, unknown, world};
 use crate::backends::on_disk::OnDisk;
 use crate::backends::{Capture, Observed, Touched};
 use crate::engine::path::EntryPath;
@@ -29,7 +29,7 @@ fn exchange(top: &Path) {
 /// Takes up what is at these places, as whoever looked does.
 fn take_up(disk: &OnDisk, touched: &[Touched], known: &mut World) {
     for one in touched {
-        let (Touched::Entry(at) | Touched::Subtree(at)) = one;
+        let at = named(one);
         let mut found = Vec::new();
         if !at.is_root() {
             let observed = disk.observe(at).unwrap();
@@ -122,12 +122,88 @@ fn what_is_elsewhere_while_it_is_looked_at_is_named_again() {
     });
 }
 
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_directory_that_is_away_while_it_is_looked_at_comes_back_with_all_in_it() {
+    on_each_capture(&|_| {}, |disk, top, known| {
+        make_pair(disk, top, known);
+        // Another directory, with entries of which no look sees that they are new there.
+        fs::create_dir(top.join("other")).unwrap();
+        fs::rename(top.join("one/sub"), top.join("other/sub")).unwrap();
+        for file in ["a", "b"] {
+            fs::hard_link(top.join("one").join(file), top.join("other").join(file)).unwrap();
+        }
+        fs::remove_dir_all(top.join("one")).unwrap();
+        fs::rename(top.join("other"), top.join("one")).unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        look(disk, known, || fs::rename(top.join("one"), top.join("away")).unwrap());
+        assert!(!known.keys().any(|known| known.is_below(&path("one"))));
+        fs::rename(top.join("away"), top.join("one")).unwrap();
+        look(disk, known, || {});
+        assert_eq!(*known, world(top));
+    });
+}
+
+#[test]
+fn a_busy_file_has_nothing_else_named_again() {
+    let busy = |top: &Path| fs::write(top.join("one/a"), "written all the time").unwrap();
+    let mut rig = unknown(&pair);
+    let (top, disk, mut known) = (rig.view(), rig.capture(), World::new());
+    assert_eq!(look(&disk, &mut known, || busy(&top)), [Touched::Subtree(EntryPath::root())]);
+    // By the time of its second look nothing else can have changed in the moment of the first.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    for _ in 0..3 {
+        still(&disk, &mut known);
+        busy(&top);
+        let touched = look(&disk, &mut known, || busy(&top));
+        assert!(touched.iter().all(|one| *one == Touched::Entry(path("one/a"))), "{touched:?}");
+    }
+    assert_eq!(known, world(&top));
+}
+
+#[test]
+fn special_files_are_not_named_for_ever() {
+    let mut rig = unknown(&pair);
+    let (top, disk, mut known) = (rig.view(), rig.capture(), World::new());
+    let device = rustix::fs::mknodat(
+        CWD,
+        top.join("zero"),
+        rustix::fs::FileType::CharacterDevice,
+        rustix::fs::Mode::RUSR,
+        rustix::fs::makedev(0, 0),
+    );
+    assert!(device.is_ok() || !rustix::process::geteuid().is_root() || std::env::var_os(IN_NAMESPACE).is_some());
+    std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
+    for _ in 0..2 {
+        let touched = disk.touched().unwrap();
+        touched.iter().for_each(|one| drop(disk.below(named(one)).unwrap()));
+        disk.settle().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    still(&disk, &mut known);
+    assert_eq!(look(&disk, &mut known, || {}), []);
+}
+
+fn named(touched: &Touched) -> &EntryPath {
+    let (Touched::Entry(path) | Touched::Subtree(path)) = touched;
+    path
+}
+
 #[test]
 fn what_flickers_is_known_when_it_stands_still() {
     on_capture(&mut plain(&pair), |disk, top, known| {
         for round in 0..30 {
             let done = AtomicBool::new(false);
             std::thread::scope(|scope| {
+                // Also when a look fails: else the thread would be waited for without end.
+                let ends = Ends(&done);
                 let flickering = scope.spawn(|| {
                     while !done.load(Ordering::Relaxed) {
                         exchange(top);
@@ -139,7 +215,7 @@ fn what_flickers_is_known_when_it_stands_still() {
                     drop(fs::write(top.join("two/sub/c"), format!("{round} {step}.")));
                     look(disk, known, || {});
                 }
-                done.store(true, Ordering::Relaxed);
+                drop(ends);
                 flickering.join().unwrap();
             });
             look(disk, known, || {});

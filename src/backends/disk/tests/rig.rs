@@ -78,8 +78,8 @@ impl Disk for Sealing {
         self.0.found(path, found);
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], is_all: bool) {
-        self.0.found_below(path, found, is_all);
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
+        self.0.found_below(path, found, closed);
     }
 
     fn settle(&mut self) -> std::io::Result<()> {
@@ -126,17 +126,21 @@ fn overlay_in(directory: tempfile::TempDir, fill: &dyn Fn(&Path)) -> Option<(Ove
 }
 
 pub(super) fn plain(fill: &dyn Fn(&Path)) -> Rig {
+    let mut rig = unknown(fill);
+    rig.take();
+    rig.rest();
+    rig
+}
+
+/// A plain directory of which nothing is known yet.
+pub(super) fn unknown(fill: &dyn Fn(&Path)) -> Rig {
     let directory = tempfile::tempdir().unwrap();
     let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
     fs::create_dir(&files).unwrap();
     fs::create_dir(&aside).unwrap();
     fill(&files);
-    let mut disk = PlainDisk::new(Tree::beneath("host", &files, &aside, None).unwrap()).unwrap();
-    disk.touched().unwrap();
-    disk.settle().unwrap();
-    let mut rig = Rig { kind: "plain", disk: Box::new(disk), directory };
-    rig.rest();
-    rig
+    let disk = PlainDisk::new(Tree::beneath("host", &files, &aside, None).unwrap()).unwrap();
+    Rig { kind: "plain", disk: Box::new(disk), directory }
 }
 
 impl Rig {

@@ -21,8 +21,8 @@ pub(in crate::engine::store) struct Row {
 }
 
 impl Row {
-    /// Head, time of the head, where it begins, whether it is buried, its base (16 zeros for none), and its first event as a
-    /// commit of its own.
+    /// Head, time of the head, where it begins, whether it is buried, its base (16 zeros for none), and its first event as
+    /// a commit of its own.
     pub(super) fn encode(&self) -> Result<Vec<u8>, StoreError> {
         let mut value = self.entry.head.to_le_bytes().to_vec();
         value.extend_from_slice(&self.entry.updated.0.to_le_bytes());
