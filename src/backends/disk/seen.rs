@@ -105,6 +105,7 @@ impl Seen {
     ) {
         let place = self.place;
         let found: BTreeSet<&EntryPath> = found.iter().map(|(path, _)| path).collect();
+        let closed: BTreeSet<&EntryPath> = closed.iter().collect();
         let mut left = vec![top.clone()];
         while let Some(directory) = left.pop() {
             let Some(listing) = self.listing(directory.as_bytes()).filter(|_| !closed.contains(&directory)) else {
