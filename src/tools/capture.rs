@@ -13,6 +13,8 @@ use crate::reducers::VirtualFileSystem;
 
 /// Bytes that are read at once of a file that is not kept.
 const PIECE: usize = 256 << 10;
+/// Attempts at opening a file that is there again each time.
+const RACES_MAX: usize = 64;
 
 /// How much of what commands write is kept. What is over it is recorded with its digest and size, and
 /// marked `incomplete`; what is over `digest_bytes`, too, with its size only and a digest of zeros.
@@ -160,16 +162,10 @@ impl Comparison<'_> {
         executable: bool,
         known: Option<&Node>,
     ) -> Result<Option<Node>, BackendError> {
-        let mut reader = match self.disk.open(path) {
-            Ok(Some(reader)) => reader,
-            Ok(None) => return Ok(Some(unseen(size, executable))),
-            // Gone, or another kind of entry by now: what is there then is the answer.
-            Err(error) => {
-                return match self.disk.observe(path)? {
-                    Some(Observed::File { .. }) => Err(error),
-                    _ => Ok(None),
-                };
-            }
+        let mut reader = match self.open(path)? {
+            Opened::File(reader) => reader,
+            Opened::Closed => return Ok(Some(unseen(size, executable))),
+            Opened::Gone => return Ok(None),
         };
         let limit = self.budget.file_bytes.min(self.left);
         if size > limit && size > self.unread {
@@ -199,9 +195,33 @@ impl Comparison<'_> {
         Ok(Some(node))
     }
 
+    /// Opens a file. Whoever replaces one may take it away for a moment, so one that is there is tried again.
+    fn open(&self, path: &EntryPath) -> Result<Opened, BackendError> {
+        let mut tries = 0;
+        loop {
+            match self.disk.open(path) {
+                Ok(Some(reader)) => return Ok(Opened::File(reader)),
+                Ok(None) => return Ok(Opened::Closed),
+                // Gone, or another kind of entry by now: what is there then is the answer.
+                Err(error) => match self.disk.observe(path)? {
+                    Some(Observed::File { .. }) if tries < RACES_MAX => tries += 1,
+                    Some(Observed::File { .. }) => return Err(error),
+                    _ => return Ok(Opened::Gone),
+                },
+            }
+        }
+    }
+
     fn unreadable(&self, path: &EntryPath, reason: &str) -> BackendError {
         BackendError { backend: "capture of the", reason: format!("{} could not be read: {reason}", path.rooted()) }
     }
+}
+
+enum Opened {
+    File(Box<dyn Read + Send>),
+    /// This process may not read it.
+    Closed,
+    Gone,
 }
 
 /// A file that may not, or can't, be read: nobody knows whether it is still what it was. Whoever allows it to be
@@ -267,5 +287,56 @@ impl Captured {
             let is_new = write.node == Node::Directory && write.mode == WriteMode::Create;
             !is_new || !above.contains(&write.path)
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::backends::Below;
+
+    /// One file, which can't be opened the first times, and is there whenever it is looked at.
+    struct Flickering {
+        away: AtomicUsize,
+    }
+
+    impl Capture for Flickering {
+        fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+            Ok(vec![Touched::Entry(EntryPath::lookup("a").unwrap())])
+        }
+
+        fn settle(&self) -> Result<(), BackendError> {
+            Ok(())
+        }
+
+        fn observe(&self, _: &EntryPath) -> Result<Option<Observed>, BackendError> {
+            Ok(Some(Observed::File { size: 3, executable: false }))
+        }
+
+        fn below(&self, _: &EntryPath) -> Result<Below, BackendError> {
+            Ok(Below::default())
+        }
+
+        fn open(&self, _: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+            let less = |away: usize| away.checked_sub(1);
+            match self.away.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+                Ok(_) => Err(BackendError { backend: "test", reason: "No such file".to_owned() }),
+                Err(_) => Ok(Some(Box::new(&b"new"[..]))),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_away_for_a_moment_is_opened_again() {
+        let compared = |away| {
+            let disk = Flickering { away: AtomicUsize::new(away) };
+            compare(&disk, disk.touched()?, &VirtualFileSystem::default(), CaptureBudget::default())
+        };
+        for away in [0, 1, RACES_MAX] {
+            assert_eq!(compared(away).unwrap().written.len(), 1, "{away}");
+        }
+        assert!(compared(RACES_MAX + 1).unwrap_err().reason.contains("No such file"), "it can't be opened at all");
     }
 }
