@@ -35,6 +35,8 @@ pub(super) fn begin(verbose: u8) {
         _ => "trace",
     };
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter(usual)).with_writer(std::io::stderr);
+    // It would say on the error stream that the error stream takes nothing, and panic.
+    let subscriber = subscriber.log_internal_errors(false);
     // Nobody else has set one.
     drop(subscriber.with_ansi(ansi()).finish().try_init());
 }
@@ -55,7 +57,7 @@ pub(super) fn serving(format: LogFormat, verbose: u8, traces: TraceLayer) -> Wor
     };
     let writer = NonBlockingBuilder::default().lossy(true).buffered_lines_limit(WAITING_MAX);
     let (writer, guard) = writer.thread_name("foldspace-log").finish(std::io::stderr());
-    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(ansi());
+    let lines = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(ansi()).log_internal_errors(false);
     let lines = match format {
         LogFormat::Text => lines.boxed(),
         LogFormat::Json => lines.json().with_ansi(false).boxed(),

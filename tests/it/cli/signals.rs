@@ -51,6 +51,29 @@ fn output_that_has_no_place_is_an_error() {
 }
 
 #[test]
+fn error_stream_that_takes_nothing_ends_no_command() {
+    let world = World::with_work();
+    let full = || std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let closed = || {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        Stdio::from(writer)
+    };
+    for verbose in ["-v", "-vv"] {
+        for stream in [Stdio::from(full()), closed()] {
+            let mut exec = world.command(&[verbose, "exec", "work", "--", "echo", "hello"]);
+            let ended = exec.stdout(Stdio::piped()).stderr(stream).spawn().unwrap().wait_with_output().unwrap();
+            assert_eq!((ended.status.code(), ended.stdout.as_slice()), (Some(0), &b"hello\n"[..]), "{verbose}");
+        }
+    }
+    // What panics leaves an index that has to be made again, which is said.
+    assert_eq!(told(&world.output(&["verify"])).matches("index").count(), 0);
+    // A failure is told by its exit code where nothing else can be.
+    let missing = world.command(&["-v", "log", "none"]).stderr(closed()).output().unwrap();
+    assert_eq!(missing.status.code(), Some(3));
+}
+
+#[test]
 fn a_reader_that_takes_nothing_does_not_keep_a_command() {
     let world = World::with_work();
     let mut exec = world.spawn(&["exec", "work", "--", "yes"]);
