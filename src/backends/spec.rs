@@ -172,6 +172,17 @@ impl WorkspaceSpec {
         Ok(spec)
     }
 
+    /// Reads what a new session asks for: an image that it does not name is the environment's.
+    pub(crate) fn asked_for(backend: &str, options: &Value) -> Result<Self, BackendError> {
+        let mut spec = Self::parse(backend, options)?;
+        if let Self::Podman(podman) = &mut spec
+            && options.get("image").is_none()
+        {
+            podman.image = PodmanOptions::of_environment().image;
+        }
+        Ok(spec)
+    }
+
     /// Beyond these ranges an engine would take a limit for none.
     fn check(&self) -> Result<(), BackendError> {
         let Self::Podman(options) = self else { return Ok(()) };

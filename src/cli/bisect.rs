@@ -137,11 +137,7 @@ impl Bisect {
             Some(Backend::Host) => WorkspaceSpec::Host(HostOptions::default()),
             // Its own limits and image, where it has some.
             Some(Backend::Podman) if matches!(own, WorkspaceSpec::Podman(_)) => own,
-            Some(Backend::Podman) => {
-                let defaults = PodmanOptions::default();
-                let image = workspace::environment_image().unwrap_or_else(|| defaults.image.clone());
-                WorkspaceSpec::Podman(PodmanOptions { image, ..defaults })
-            }
+            Some(Backend::Podman) => WorkspaceSpec::Podman(PodmanOptions::of_environment()),
         })
     }
 }

@@ -19,8 +19,8 @@ pub(super) struct Doctor {
 
 impl Doctor {
     pub(super) fn run(&self, out: &mut Out) -> Result<Exit, Failure> {
-        let defaults = PodmanOptions::default();
-        let image = self.image.clone().or_else(super::workspace::environment_image).unwrap_or(defaults.image.clone());
+        let defaults = PodmanOptions::of_environment();
+        let image = self.image.clone().unwrap_or_else(|| defaults.image.clone());
         let findings = diagnose(&PodmanOptions { image, connection: self.engine.clone(), ..defaults });
         let well = findings.iter().all(|finding| finding.state != Health::Missing);
         let exit = if well { Exit::Ok } else { Exit::Failed };

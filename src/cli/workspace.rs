@@ -195,9 +195,9 @@ impl WorkspaceArgs {
     }
 
     fn podman(&self) -> PodmanOptions {
-        let defaults = PodmanOptions::default();
+        let defaults = PodmanOptions::of_environment();
         let mut options = PodmanOptions {
-            image: self.image.clone().or_else(environment_image).unwrap_or(defaults.image),
+            image: self.image.clone().unwrap_or(defaults.image),
             pull: self.pull,
             cpus: self.cpus.unwrap_or(defaults.cpus),
             pids: self.pids.unwrap_or(defaults.pids),
@@ -224,11 +224,6 @@ impl WorkspaceArgs {
         })?;
         Ok(MockOptions { answers })
     }
-}
-
-/// The image that the environment names.
-pub(super) fn environment_image() -> Option<String> {
-    std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty())
 }
 
 impl RuleArgs {

@@ -32,8 +32,8 @@ pub(super) struct NewSession {
     /// `memory` (the default, where nothing can run), `host`, `podman` or `mock`.
     #[serde(default)]
     backend: Option<String>,
-    /// What the backend is told of the workspace: of `podman` image, limits and so on. A directory of `host` must be
-    /// below one that the server allows.
+    /// What the backend is told of the workspace: of `podman` image (else the server's FOLDSPACE_IMAGE), limits and so
+    /// on. A directory of `host` must be below one that the server allows.
     #[serde(default)]
     #[schema(value_type = Object)]
     options: Map<String, Value>,
@@ -83,7 +83,7 @@ impl NewMount {
 impl NewSession {
     /// What its workspace is to be. A directory is looked for on the disk.
     fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, Problem> {
-        let spec = WorkspaceSpec::parse(backend.unwrap_or("memory"), &options);
+        let spec = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
         let mut spec = spec.map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
         if let WorkspaceSpec::Host(HostOptions { directory: Some(directory) }) = &mut spec {
             *directory = roots.place_of(directory).map_err(|error| match error {

@@ -57,6 +57,15 @@ pub enum RunnerUse {
     Never,
 }
 
+impl PodmanOptions {
+    /// Gives the defaults, with the image that `FOLDSPACE_IMAGE` names where it names one.
+    pub fn of_environment() -> Self {
+        let image = std::env::var("FOLDSPACE_IMAGE").ok().filter(|image| !image.is_empty());
+        let defaults = Self::default();
+        Self { image: image.unwrap_or(defaults.image), ..defaults }
+    }
+}
+
 impl Default for PodmanOptions {
     fn default() -> Self {
         Self {

@@ -354,3 +354,19 @@ fn the_systems_manager_is_told_and_logs_are_json_when_asked_for() {
     );
     while heard() != "STOPPING=1" {}
 }
+
+#[test]
+fn image_of_the_environment_counts_for_sessions_of_the_api() {
+    let world = World::new();
+    let serving = Serving::begin(&world, &[], |command| _ = command.env("FOLDSPACE_IMAGE", "localhost/own:1"));
+    let image = |name: &str, backend: &str, options: Value| {
+        let asked = json!({ "name": name, "backend": backend, "options": options });
+        let (status, answer) = serving.ask("POST", "/v1/sessions", Some(&asked));
+        assert_eq!(status, 201, "{answer}");
+        let events = serving.ask("GET", &format!("/v1/sessions/{name}/events"), None).1;
+        events["events"][0]["event"]["options"]["image"].clone()
+    };
+    assert_eq!(image("unnamed", "podman", json!({ "pids": 64 })), "localhost/own:1");
+    assert_eq!(image("named", "podman", json!({ "image": "localhost/other:2" })), "localhost/other:2");
+    assert_eq!(image("none", "memory", json!({})), Value::Null);
+}
