@@ -20,7 +20,7 @@ const VARIABLES_MAX: usize = 64;
 /// Characters of a variable's name.
 const NAME_MAX: usize = 80;
 /// Characters of a variable's value.
-const VALUE_MAX: usize = 512;
+const VALUE_MAX: usize = 48_000;
 /// Bytes of each stream that are given back.
 const RETURNED_MAX: usize = 32 << 10;
 /// The shortest and the longest time limit, in seconds; others are brought to the nearer one.
@@ -43,7 +43,8 @@ pub struct Params {
     /// The directory to run it in, relative to the workspace root.
     #[serde(default)]
     cwd: String,
-    /// Variables for it, beside those that are there: at most 64.
+    /// Variables for it, beside those that are there: at most 64, with names of at most 80 ASCII characters and values
+    /// of at most 48,000 characters.
     #[serde(default)]
     env: BTreeMap<String, String>,
     /// What it reads on its standard input, at most 48,000 characters.
@@ -195,6 +196,34 @@ impl Ran {
             timed_out: result.timed_out,
             truncated: cut_out || cut_err,
             signal: result.signal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(variables: usize, name: &str, value: &str) -> String {
+        let more = (1..variables).map(|n| (format!("N{n}"), String::new()));
+        let env = more.chain([(name.to_owned(), value.to_owned())]).collect();
+        check_env(&env).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn variables_within_the_limits_are_taken() {
+        assert_eq!(refused(VARIABLES_MAX, &"N".repeat(NAME_MAX), &"é".repeat(VALUE_MAX)), "");
+        assert_eq!(refused(1, "A", &"x".repeat(48_001)), "env: A has 48001 characters; at most 48000 are allowed");
+        assert_eq!(refused(65, "A", ""), "env has 65 variables; at most 64 are allowed");
+        assert!(refused(1, &"N".repeat(81), "").ends_with("must be ASCII, at most 80 characters"));
+    }
+
+    #[test]
+    fn limits_of_variables_are_in_the_schema() {
+        let schema = serde_json::to_value(schemars::schema_for!(Params)).unwrap();
+        let told = schema["properties"]["env"]["description"].as_str().unwrap().replace('\n', " ");
+        for limit in ["64", "80 ASCII", "48,000"] {
+            assert!(told.contains(limit), "{limit} is not in {told}");
         }
     }
 }
