@@ -13,6 +13,9 @@ state=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/foldspace-tests/clients}
 say() { printf 'clients: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
+# shellcheck source=tests/engine/apt.sh
+. "$here/../engine/apt.sh"
+
 has_python() { python3 -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
 
 install_python() {
@@ -20,8 +23,8 @@ install_python() {
         || fail "Python 3.11 or later with venv and pip is missing, and only root on Debian can install it here"
     say "installing python3-venv"
     export DEBIAN_FRONTEND=noninteractive
-    apt-get -qq update >&2 && apt-get -qq -y -o Dpkg::Use-Pty=0 install --no-install-recommends \
-        python3 python3-venv >"$state/install.log" 2>&1 \
+    apt_get update >&2 && apt_get -y -o Dpkg::Use-Pty=0 install --no-install-recommends \
+        python3 python3-venv >"$state/install.log" \
         || fail "python3-venv could not be installed: $(tail -n 3 "$state/install.log" 2>/dev/null)"
     has_python || fail "this Debian's Python is older than 3.11, which the clients need"
 }

@@ -44,6 +44,8 @@ runs() {
 
 # shellcheck source=tests/engine/users.sh
 . "$(dirname "$0")/users.sh"
+# shellcheck source=tests/engine/apt.sh
+. "$(dirname "$0")/apt.sh"
 
 # All commands of one store have to see the same mounts as its service.
 podman_there() { nsenter --target "$(cat "$state/pid")" --mount -- podman "$@" 9>&-; }
@@ -53,7 +55,7 @@ update() {
     [ -n "$updated" ] && return
     command -v apt-get >/dev/null || fail "it is made from Debian's packages, and there is no apt-get"
     say "reading the lists of packages"
-    apt-get -qq update >&2 9>&- || fail "apt-get update failed"
+    apt_get update >&2 || fail "apt-get update failed"
     updated=1
 }
 
@@ -68,8 +70,8 @@ install_programs() {
     say "installing$packages"
     # Without a network for containers nothing of what podman recommends is needed.
     # shellcheck disable=SC2086
-    apt-get -qq -y -o Dpkg::Use-Pty=0 -o DPkg::Options::=--force-unsafe-io \
-        install --no-install-recommends $packages >"$state/install.log" 2>&1 9>&- \
+    apt_get -y -o Dpkg::Use-Pty=0 -o DPkg::Options::=--force-unsafe-io \
+        install --no-install-recommends $packages >"$state/install.log" \
         || fail "$packages could not be installed: $(tail -n 3 "$state/install.log")"
 }
 
