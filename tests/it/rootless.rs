@@ -157,6 +157,9 @@ fn commands_change_files_of_the_caller_and_become_events() {
         assert_eq!((seen.uid(), seen.gid()), person.engine.user, "{}", path.display());
     }
     assert_eq!(person.containers(), 0, "it went with its process");
+    // Neither commands nor the library could enter it.
+    let made = person.run(&[shell("chmod 000 ."), shell("cat w && chmod 755 .")]);
+    assert_eq!(stdout(&made[1]), "written\nmore\n");
     person.verify();
     // What a command has shut its owner has to open first.
     person.sh("mkdir -p shut/below && echo x > shut/below/x && chmod 000 shut/below shut");

@@ -62,6 +62,7 @@ impl Disk for PlainDisk {
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {
         self.tree.check_anchor()?;
+        self.tree.open_root()?;
         self.learn_laid_out();
         let is_first = self.known.listings.is_empty();
         let Look { mut index, mut touched } =

@@ -121,6 +121,21 @@ impl Tree {
         self.anchor.as_ref().map_or(Ok(()), Anchor::check)
     }
 
+    /// Opens the root to its owner again where a command has closed it: no other could start there any more, not even
+    /// one that opens it.
+    pub(super) fn open_root(&self) -> io::Result<()> {
+        const READ_AND_ENTERED: u32 = 0o500;
+        let mode = u32::from(look_at(&self.root).map_err(context("look at", "/"))?.stx_mode) & 0o7777;
+        if mode & READ_AND_ENTERED == READ_AND_ENTERED {
+            return Ok(());
+        }
+        match rustix::fs::fchmod(&self.root, Mode::from_raw_mode(mode | 0o700)) {
+            Ok(()) => tracing::warn!("a command closed the workspace's root to its owner; it is open again"),
+            Err(error) => tracing::warn!(%error, "the workspace's root is closed to its owner, and stays so"),
+        }
+        Ok(())
+    }
+
     pub(super) fn is_hidden(&self, path: &EntryPath) -> bool {
         self.hidden.is_some_and(|hidden| path.segments().next() == Some(hidden.as_bytes()))
     }

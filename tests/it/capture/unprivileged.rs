@@ -20,7 +20,7 @@ fn program(world: &Path, arguments: &[&str]) -> Output {
 }
 
 #[test]
-fn a_file_that_can_t_be_read_is_noted_and_stops_nothing() {
+fn files_and_a_root_that_can_t_be_read_are_noted_and_stop_nothing() {
     let world = tempfile::tempdir().unwrap();
     std::fs::set_permissions(world.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     // Not by this process: what another test starts meanwhile would have the copy open for writing.
@@ -30,6 +30,7 @@ fn a_file_that_can_t_be_read_is_noted_and_stops_nothing() {
         "echo known > f && echo below > g",
         "chmod 000 f && echo new > h && chmod 000 h",
         "echo next > next",
+        "chmod 000 .",
         "chmod 600 f && echo readable >> f && chmod 000 g",
         "cat f",
     ];

@@ -378,6 +378,7 @@ impl Disk for OverlayDisk {
     }
 
     fn touched(&mut self) -> io::Result<Vec<Touched>> {
+        self.mounted.tree.open_root()?;
         let Look { index, mut touched } = self.look()?;
         self.pending = Some(Pending { seen: Seen::new(index, seen::Place::Upper), news: !touched.is_empty() });
         touched.extend(self.carried.iter().cloned());
