@@ -16,6 +16,8 @@ pub(crate) struct Answerer {
     pub(crate) token: Vec<u8>,
     pub(crate) null: File,
     pub(crate) oom: OomBias,
+    /// What is said of this runner in its welcome.
+    pub(crate) features: u32,
 }
 
 impl Answerer {

@@ -18,7 +18,7 @@ mod wire;
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io::{self, Read};
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -28,8 +28,10 @@ use std::process::ExitCode;
 use answer::{Answerer, OomBias};
 use files::Root;
 use server::{Gate, Server};
+use wire::FEW_SOCKETS;
 
-const USAGE: &str = "usage: runner serve SOCKET ROOT (as process 1), or runner host ROOT (a child of foldspace)";
+const USAGE: &str = "usage: runner serve SOCKET ROOT (as process 1), runner host ROOT (a child of foldspace), or \
+                     runner sockets";
 
 /// Bytes of a token.
 const MAX_TOKEN: u64 = 256;
@@ -40,12 +42,15 @@ fn main() -> ExitCode {
     let done = match arguments.as_slice() {
         [mode, socket, root] if mode == "serve" => serve(Path::new(socket), root.into()),
         [mode, root] if mode == "host" => host(root.into()),
+        [mode] if mode == "sockets" => {
+            writeln!(io::stdout(), "{}", if sys::makes_other_sockets() { "other" } else { "few" })
+        }
         _ => Err(io::Error::other(USAGE)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("foldspace runner: {error}");
+            drop(writeln!(io::stderr(), "foldspace runner: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -69,7 +74,8 @@ fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     // To the host's user this process may be another one. What protects the socket is the directory that it is in.
     fs::set_permissions(socket, Permissions::from_mode(0o666)).map_err(|error| named("open up", socket, &error))?;
     listener.set_nonblocking(true)?;
-    let answerer = Answerer { root: Root::new(root), token, null: null()?, oom };
+    let features = if sys::makes_other_sockets() { 0 } else { FEW_SOCKETS };
+    let answerer = Answerer { root: Root::new(root), token, null: null()?, oom, features };
     Server::new(Gate::Listener(listener), signals, answerer).serve()
 }
 
@@ -82,7 +88,8 @@ fn host(root: PathBuf) -> io::Result<()> {
     control.set_nonblocking(true)?;
     sys::adopt_orphans()?;
     sys::signal_on_parent_death(sys::SIGHUP)?;
-    let answerer = Answerer { root: Root::new(root), token: Vec::new(), null: null()?, oom: OomBias::none() };
+    let (token, oom) = (Vec::new(), OomBias::none());
+    let answerer = Answerer { root: Root::new(root), token, null: null()?, oom, features: 0 };
     // The socket also tells that the parent is gone, so a parent that was lost before the line above is noticed.
     Server::new(Gate::Parent { control, id }, signals, answerer).serve()
 }

@@ -20,8 +20,6 @@ use crate::sys::{
 };
 use crate::wire::{Ended, Failure, MAX_CONNECTIONS, Reply, Request, Run, Stream, VERSION};
 
-/// What this version serves beyond what `docs/RUNNER.md` says of all: nothing yet.
-const FEATURES: u32 = 0;
 /// How long a peer may take to greet, and to take why it was refused.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How long no peer is taken after the system could not give one.
@@ -271,7 +269,7 @@ impl Server {
         } else {
             connection.greeted = true;
             let pid = std::process::id();
-            Reply::Welcome { version: VERSION, pid, features: FEATURES }.encode(connection.out());
+            Reply::Welcome { version: VERSION, pid, features: self.answerer.features }.encode(connection.out());
         }
     }
 

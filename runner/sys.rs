@@ -61,6 +61,7 @@ unsafe extern "C" {
     fn close(fd: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32) -> c_int;
+    fn socket(family: c_int, kind: c_int, protocol: c_int) -> c_int;
     fn recvmsg(fd: c_int, message: *mut MessageHeader, flags: c_int) -> isize;
     fn syscall(number: c_long, ...) -> c_long;
     fn sigfillset(set: *mut SignalSet) -> c_int;
@@ -354,6 +355,24 @@ pub(crate) fn peer(socket: impl AsFd) -> io::Result<i32> {
     // SAFETY: `value` has the 12 bytes of a ucred, as `length` says.
     let done = unsafe { getsockopt(fd, SOL_SOCKET, SO_PEERCRED, value, &raw mut length) };
     if done == 0 && length == 12 { Ok(credentials[0]) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Tries whether a socket can be made that leads past the container's network, such as AF_VSOCK to the hypervisor.
+pub(crate) fn makes_other_sockets() -> bool {
+    /// AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK.
+    const CONFINED: [c_int; 4] = [1, 2, 10, 16];
+    /// More than any kernel has.
+    const FAMILIES: c_int = 64;
+    /// SOCK_STREAM, SOCK_DGRAM, SOCK_RAW and SOCK_SEQPACKET.
+    const KINDS: [c_int; 4] = [1, 2, 3, 5];
+    let others = (0..FAMILIES).filter(|family| !CONFINED.contains(family));
+    let makes = |family, kind| {
+        #[expect(unsafe_code, reason = "std makes sockets of some families only")]
+        // SAFETY: it takes numbers only.
+        let fd = unsafe { socket(family, kind, 0) };
+        owned(fd).is_ok()
+    };
+    others.into_iter().any(|family| KINDS.iter().any(|kind| makes(family, *kind)))
 }
 
 /// What came over a socket that carries sockets.

@@ -13,6 +13,8 @@ pub(crate) use request::{Cwd, Request, Run};
 pub(crate) const VERSION: u16 = 1;
 /// The first bytes of a greeting.
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
+/// A feature of a runner: it can make no socket but those of AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK.
+pub(crate) const FEW_SOCKETS: u32 = 1;
 /// Bytes of a frame after its length.
 pub(crate) const MAX_FRAME: usize = 4 * 1024 * 1024 + 64 * 1024;
 /// Bytes of a command's standard input.

@@ -2,7 +2,12 @@
 
 use std::path::Path;
 
+use super::engine::{DOOR, RUN, WORKSPACE};
 use super::options::PodmanOptions;
+
+/// Mounts of the engine that may be writable as far as their mode goes: each file in them has an owner of its own.
+const OF_THE_ENGINE: [&str; 7] =
+    ["/dev", "/proc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets"];
 
 /// How the first process of a container is confined, as the kernel tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +17,8 @@ pub(crate) struct Confinement {
     pub(crate) capabilities: u64,
     pub(crate) no_new_privileges: bool,
     pub(crate) seccomp: bool,
+    /// Mounts that can be written to and that no container of ours needs.
+    pub(crate) writable: Vec<String>,
     /// The limits that are in force; none where the kernel has none for it.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) pids: Option<u64>,
@@ -24,6 +31,7 @@ impl Confinement {
         let mut found = Self::default();
         found.read_status(&text(format!("/proc/{pid}/status")));
         found.read_limits(&text(format!("/proc/{pid}/cgroup")));
+        found.writable = writable(&text(format!("/proc/{pid}/mountinfo")));
         found
     }
 
@@ -45,14 +53,15 @@ impl Confinement {
 
     /// What is missing of the sandbox; such a container must not be used. `user` is the one of this machine
     /// that user 65534 is to be.
-    pub(crate) fn faults(&self, user: u32) -> Vec<&'static str> {
+    pub(crate) fn faults(&self, user: u32) -> Vec<String> {
         let checks = [
             (self.uid == Some(user), "it does not run as user 65534"),
             (self.capabilities == 0, "it has capabilities"),
             (self.no_new_privileges, "it may gain privileges"),
             (self.seccomp, "no seccomp filter is in force"),
         ];
-        checks.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault).collect()
+        let faults = checks.into_iter().filter(|(holds, _)| !holds).map(|(_, fault)| fault.to_owned());
+        faults.chain(self.writable.iter().map(|place| format!("{place} can be written to"))).collect()
     }
 
     fn read_status(&mut self, status: &str) {
@@ -106,6 +115,40 @@ impl Confinement {
     }
 }
 
+/// The mounts that can be written to and need not be, of a process's `mountinfo`.
+fn writable(mountinfo: &str) -> Vec<String> {
+    let mounts: Vec<Mount<'_>> = mountinfo.lines().filter_map(Mount::read).collect();
+    let is_covered = |mount: &Mount<'_>| mounts.iter().any(|top| top.below == mount.id && top.place == mount.place);
+    let found = mounts.iter().filter(|mount| mount.is_writable && !is_covered(mount) && !is_known(mount.place));
+    let found: Vec<_> = found.map(|mount| mount.place.to_owned()).collect();
+    // What is not shown may be writable.
+    if mounts.iter().any(|mount| mount.place == "/") { found } else { vec!["/".to_owned()] }
+}
+
+fn is_known(place: &str) -> bool {
+    let own = [WORKSPACE, "/tmp"].contains(&place) || Path::new(place) == Path::new(RUN).join(DOOR);
+    own || OF_THE_ENGINE.iter().any(|known| Path::new(place).starts_with(known))
+}
+
+/// A line of `mountinfo`.
+struct Mount<'a> {
+    id: &'a str,
+    /// The mount that it is mounted on.
+    below: &'a str,
+    place: &'a str,
+    is_writable: bool,
+}
+
+impl<'a> Mount<'a> {
+    fn read(line: &'a str) -> Option<Self> {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut fields = mount.split(' ');
+        let (id, below, place, options) = (fields.next()?, fields.next()?, fields.nth(2)?, fields.next()?);
+        let allows = |options: &str| options.split(',').any(|option| option == "rw");
+        Some(Self { id, below, place, is_writable: allows(options) && system.split(' ').nth(2).is_none_or(allows) })
+    }
+}
+
 /// `100000 100000`, or `max 100000` for none.
 fn quota(text: &str) -> Option<(u64, u64)> {
     let (quota, period) = text.trim().split_once(' ')?;
@@ -132,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_tight_container_has_no_faults() {
-        assert_eq!(of(STATUS).faults(65534), Vec::<&str>::new());
+        assert_eq!(of(STATUS).faults(65534), Vec::<String>::new());
         assert!(!of(STATUS).has_limits(&PodmanOptions::default()));
     }
 
@@ -160,6 +203,27 @@ mod tests {
         let root = of(&STATUS.replace("65534", "0"));
         assert_eq!(root.faults(65534), ["it does not run as user 65534"]);
         assert!(of(&STATUS.replace("65534", "1000")).faults(1000).is_empty());
+    }
+
+    #[test]
+    fn writable_mounts_beside_the_known_ones_are_named() {
+        let mount = |id: u32, below: u32, place: &str, options: &str, system: &str| {
+            format!("{id} {below} 0:1 / {place} {options},nosuid shared:7 - tmpfs tmpfs {system},size=1k\n")
+        };
+        let usual = [("/", "ro"), ("/workspace", "rw"), ("/tmp", "rw"), ("/run/foldspace", "ro")];
+        let more = [("/run/foldspace/door", "rw"), ("/dev/shm", "rw"), ("/proc", "rw"), ("/etc/hosts", "rw")];
+        let lines = (10..).zip(usual.into_iter().chain(more)).map(|(id, (place, how))| mount(id, 1, place, how, "rw"));
+        let usual: String = lines.collect();
+        assert_eq!(writable(&usual), Vec::<String>::new());
+        let groups = mount(30, 1, "/sys/fs/cgroup", "rw", "rw");
+        assert_eq!(writable(&format!("{usual}{groups}")), ["/sys/fs/cgroup"]);
+        let covered = mount(31, 30, "/sys/fs/cgroup", "ro", "rw");
+        assert_eq!(writable(&format!("{usual}{groups}{covered}")), Vec::<String>::new());
+        assert_eq!(writable(&format!("{usual}{covered}{}", mount(40, 1, "/data", "rw", "ro"))), Vec::<String>::new());
+        assert_eq!(writable(&usual.replace("/ ro", "/ rw")), ["/"]);
+        assert_eq!(writable(""), ["/"], "nothing shows that it is read-only");
+        let confinement = Confinement { writable: vec!["/data".to_owned()], ..of(STATUS) };
+        assert_eq!(confinement.faults(65534), ["/data can be written to"]);
     }
 
     #[test]

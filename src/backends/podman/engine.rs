@@ -8,7 +8,7 @@ use std::time::Duration;
 use podman_api::models::{ContainerMount, LinuxResources, Namespace, PosixRlimit};
 use podman_api::opts::{
     ContainerCreateOpts, ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerRestartPolicy,
-    ContainerStopOpts, PullOpts, SystemdEnabled,
+    ContainerStopOpts, ImageVolumeMode, PullOpts, SystemdEnabled,
 };
 use podman_api::{Error, Podman};
 use rustix::process::{Resource, getrlimit};
@@ -32,6 +32,8 @@ pub(crate) const DOOR: &str = "door";
 pub(crate) const LABEL: &str = "foldspace.session";
 /// The label with the process that made a container, and that process's start time.
 pub(crate) const OWNER: &str = "foldspace.owner";
+/// Where control groups are in a container.
+const CGROUPS: &str = "/sys/fs/cgroup";
 /// The processor period, in microseconds.
 const CPU_PERIOD: u64 = 100_000;
 /// Open files that a process of a container may have.
@@ -239,6 +241,10 @@ impl Engine {
         let mut options: Value = serde_json::from_str(&options).map_err(|error| failure(action, &error.into()))?;
         // podman-api has it under a misspelt name, which the engine ignores.
         options["no_new_privileges"] = true.into();
+        if self.cgroup_version == 1 {
+            // What holds the groups there is a tmpfs that everybody may write to.
+            options["mask"] = json!([CGROUPS]);
+        }
         let post = || self.ask(action, LONG, self.requests.post::<Created>("/libpod/containers/create", &options));
         let mut created = post();
         for tries in 1..MAPPING_TRIES {
@@ -407,6 +413,8 @@ fn creation(plan: &Plan<'_>) -> ContainerCreateOpts {
         .seccomp_profile_path(plan.seccomp.to_string_lossy())
         .systemd(SystemdEnabled::False)
         .restart_policy(ContainerRestartPolicy::No)
+        // They would be writable.
+        .image_volume_mode(ImageVolumeMode::Ignore)
         .stop_timeout(STOP_SECONDS as u64)
         .net_namespace(network)
         .mounts(mounts(plan))

@@ -75,7 +75,11 @@ impl Way {
     ) -> Result<(Arc<dyn Executor>, bool), EngineError> {
         let failed = |reason: String| EngineError::Failed { action: "start the container", reason };
         let executor: Arc<dyn Executor> = match self {
-            Self::Runner => Arc::new(runner(&paths.door.join(SOCKET), first, token)?),
+            Self::Runner => {
+                let runner = runner(&paths.door.join(SOCKET), first, token)?;
+                network_confined(runner.has_few_sockets())?;
+                Arc::new(runner)
+            }
             Self::Exec(_) => {
                 let inputs = (paths.run.join("scripts"), format!("{RUN}/scripts").into());
                 let exec = EngineExec::new(engine.requests(), id, first, inputs);
@@ -83,6 +87,7 @@ impl Way {
                 let status = exec.status().map_err(|error| failed(error.to_string()))?;
                 // A command is no child of the first process, so it is looked at itself. It sees its own user.
                 confined(&Confinement::read(&status).faults(USER.0))?;
+                network_confined(!exec.makes_other_sockets())?;
                 Arc::new(exec)
             }
         };
@@ -92,11 +97,16 @@ impl Way {
     }
 }
 
-fn confined(faults: &[&str]) -> Result<(), EngineError> {
+fn confined(faults: &[String]) -> Result<(), EngineError> {
     match faults {
         [] => Ok(()),
         faults => Err(EngineError::Failed { action: "confine the container", reason: faults.join(", ") }),
     }
+}
+
+fn network_confined(has_few_sockets: bool) -> Result<(), EngineError> {
+    let fault = "sockets can be made that lead past its network, such as AF_VSOCK to the hypervisor";
+    if has_few_sockets { Ok(()) } else { confined(&[fault.to_owned()]) }
 }
 
 /// Waits for the runner of a container, for as long as the container lives.

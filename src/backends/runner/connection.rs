@@ -40,13 +40,13 @@ pub(super) enum Waited {
 }
 
 impl Connection {
-    /// Greets a runner.
+    /// Greets a runner. Gives its features, too.
     pub(super) fn greet(stream: UnixStream, token: &[u8], patience: Duration) -> Result<(Self, u32), RunnerError> {
         stream.set_nonblocking(true).map_err(RunnerError::Gone)?;
         let mut connection = Self { stream, received: Vec::new(), filled: 0, given: 0 };
         connection.send(&Request::Hello { version: VERSION, token })?;
         match connection.answer(patience)? {
-            Reply::Welcome { version: VERSION, pid, .. } => Ok((connection, pid)),
+            Reply::Welcome { version: VERSION, features, .. } => Ok((connection, features)),
             Reply::Welcome { version, .. } => Err(RunnerError::Version(format!("it speaks version {version}"))),
             _ => Err(RunnerError::Protocol("the greeting got another answer than a welcome".to_owned())),
         }

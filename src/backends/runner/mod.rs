@@ -34,7 +34,7 @@ pub(crate) use wire::{Ended, Stream};
 use child::HostRunner;
 use connection::{Connection, MARGIN};
 use socket::Address;
-use wire::{Reply, Request};
+use wire::{FEW_SOCKETS, Reply, Request};
 
 /// The runner's program, statically linked for this machine.
 pub(crate) static RUNNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runner"));
@@ -53,6 +53,7 @@ struct Shared {
     // Before `origin`: the connections close before the runner is waited for.
     idle: Mutex<Vec<Connection>>,
     origin: Origin,
+    features: u32,
     /// What it said of itself; that does not change while it runs.
     environment: OnceLock<Environment>,
 }
@@ -86,9 +87,9 @@ impl Runner {
         timeout: Duration,
     ) -> Result<Self, RunnerError> {
         let address = Address { socket: socket.to_owned(), token: token.to_vec(), process };
-        let (connection, _) = address.connect_within(timeout)?;
-        let idle = Mutex::new(vec![connection]);
-        Ok(Self { shared: Arc::new(Shared { idle, origin: Origin::Container(address), environment: OnceLock::new() }) })
+        let (connection, features) = address.connect_within(timeout)?;
+        let (idle, origin) = (Mutex::new(vec![connection]), Origin::Container(address));
+        Ok(Self { shared: Arc::new(Shared { idle, origin, features, environment: OnceLock::new() }) })
     }
 
     /// Starts a runner on the host. Commands start, and files are, below `root`.
@@ -97,7 +98,8 @@ impl Runner {
     /// [`RunnerError::Start`] when it cannot be executed.
     pub(crate) fn spawn_on_host(root: &Path) -> Result<Self, RunnerError> {
         let origin = Origin::Host(HostRunner::start(root)?);
-        let runner = Self { shared: Arc::new(Shared { idle: Mutex::default(), origin, environment: OnceLock::new() }) };
+        let shared = Shared { idle: Mutex::default(), origin, features: 0, environment: OnceLock::new() };
+        let runner = Self { shared: Arc::new(shared) };
         // The first call would pay for it, and a runner that cannot work is better known now.
         let connection = runner.open()?;
         runner.put_back(connection);
@@ -146,6 +148,11 @@ impl Runner {
             _ => None,
         })?;
         Ok(self.shared.environment.get_or_init(|| asked))
+    }
+
+    /// Tells whether a container's runner was refused all sockets that lead past its network.
+    pub(crate) fn has_few_sockets(&self) -> bool {
+        self.shared.features & FEW_SOCKETS != 0
     }
 
     /// Whether the runner answers.

@@ -8,4 +8,5 @@ mod full;
 mod hunger;
 mod leftovers;
 mod magic;
+mod probes;
 mod runner;

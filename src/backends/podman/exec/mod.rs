@@ -20,7 +20,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, open, openat2};
 use rustix::io::Errno;
 use tempfile::NamedTempFile;
 
-use super::engine::WORKSPACE;
+use super::engine::{RUN, WORKSPACE};
 use super::requests::Requests;
 use crate::backends::executor::{Executor, NotRun};
 use crate::backends::runner::{Cancel, Directory, Ended, RunSpec, Stream};
@@ -59,6 +59,12 @@ impl EngineExec {
     /// What the kernel says of a process that the engine starts in the workspace, as that process sees it.
     pub(crate) fn status(&self) -> Result<String, NotRun> {
         self.ask(["cat", "/proc/self/status"].map(OsString::from).to_vec())
+    }
+
+    /// Tells whether the runner, where it can be executed at all, can make sockets that lead past the network.
+    pub(crate) fn makes_other_sockets(&self) -> bool {
+        let said = self.ask(vec![format!("{RUN}/runner").into(), "sockets".into()]);
+        said.is_ok_and(|said| said.trim_end() == "other")
     }
 
     /// Runs a program of the container that must succeed, and gives what it printed.

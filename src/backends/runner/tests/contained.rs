@@ -88,6 +88,14 @@ fn it_is_the_first_process_and_gives_no_privileges() {
 }
 
 #[test]
+fn runner_without_a_seccomp_profile_reports_other_sockets() {
+    let container = container!();
+    assert!(!container.runner.has_few_sockets());
+    let told = Command::new(container.directory.path().join("runner")).arg("sockets").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&told.stdout), "other\n");
+}
+
+#[test]
 fn it_starts_in_any_directory() {
     let container = container!();
     let mut command = spec(&["pwd"]);

@@ -1,0 +1,151 @@
+//! The attacks on the sandbox that need no story: many in one container, each with what came of it.
+
+use std::collections::BTreeMap;
+
+use foldspace::{PodmanOptions, RunnerUse};
+use podman_api::opts::ContainerCommitOpts;
+use serde_json::json;
+
+use crate::rig::{Kind, Rig, podman};
+
+/// What a command may do. A signal to the runner, and a note of an overlay in the workspace, have no effect.
+const DONE: [&str; 12] = [
+    ".wh..wh..opq",
+    ".wh.f",
+    "AF_NETLINK",
+    "AF_UNIX",
+    "kill SIGKILL 1",
+    "kill SIGSTOP 1",
+    "kill SIGTERM 1",
+    "loopback",
+    "pidfd SIGKILL 1",
+    "pidfd SIGSTOP 1",
+    "pidfd SIGTERM 1",
+    "user.overlay.opaque",
+];
+
+#[test]
+fn hostile_command_is_held_at_every_probe() {
+    let Some(rig) = Rig::new(Kind::Overlay) else { return };
+    let step = rig.python(include_str!("probes.py"));
+    let told: BTreeMap<_, _> = step.stdout().lines().map(|line| line.split_once('\t').unwrap()).collect();
+    for named in ["ptrace", "AF_VSOCK", "AF_VSOCK with high bits", "/sys/fs/cgroup/x", "mknod whiteout", "setuid"] {
+        assert_eq!(told.get(named), Some(&"held"), "{named}");
+    }
+    let of = |outcome| told.iter().filter(move |(_, other)| **other == outcome).map(|(name, _)| *name);
+    assert_eq!(of("done").collect::<Vec<_>>(), DONE);
+    let other: Vec<_> = told.iter().filter(|(_, outcome)| !["done", "held"].contains(outcome)).collect();
+    assert!(other.is_empty(), "{other:?}");
+    assert!(of("held").count() > 300, "{}", told.len());
+    assert_eq!(rig.ok("echo still here").stdout(), "still here");
+    rig.verify();
+}
+
+/// An image may say that a directory of it is to be kept elsewhere: on the host, where there is no limit and no history.
+#[test]
+fn volumes_of_an_image_are_read_only() {
+    let Some(rig) = Rig::new(Kind::Overlay) else { return };
+    rig.ok("true");
+    let tag = rig.name();
+    let options =
+        ContainerCommitOpts::builder().repo("localhost/volumes").tag(&tag).changes(["VOLUME /var/tmp"]).build();
+    podman(async |podman| podman.containers().get(rig.name()).commit(&options).await).unwrap();
+    let image = format!("localhost/volumes:{tag}");
+    let other = Rig::podman(|options| PodmanOptions { image: image.clone(), ..options }).unwrap();
+    assert!(other.sh("touch /var/tmp/x").outcome.text.contains("Read-only file system"));
+    assert_eq!(other.printed("grep -c /var/tmp /proc/mounts || true"), "0");
+    drop(other);
+    podman(async |podman| podman.images().get(&image).remove().await).unwrap();
+}
+
+/// Links that lead out of the workspace, and what is no file, before every tool that would follow or read them.
+const ENTRIES: &str = "ln -s /etc/shadow shadow && ln -s / root && ln -s /proc/1/root runner && ln -s ../../.. up && \
+    ln -s loop loop && ln -s /workspace/../etc/passwd passwd && mkfifo fifo && \
+    python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"socket\")'";
+
+#[test]
+fn entries_that_are_no_files_are_refused_at_once() {
+    let Some(rig) = Rig::new(Kind::Overlay) else { return };
+    rig.ok(ENTRIES);
+    for file in ["shadow", "root/etc/shadow", "runner/etc/shadow", "up/etc/shadow", "loop", "passwd", "fifo", "socket"]
+    {
+        let edit = json!({ "file_path": file, "old_string": "root", "new_string": "x" });
+        let write = json!({ "file_path": file, "content": "x" });
+        for (tool, params) in [("read_file", json!({ "file_path": file })), ("edit_file", edit), ("write_file", write)]
+        {
+            let step = rig.call(tool, params);
+            assert!(!step.outcome.is_ok(), "{tool} {file}: {}", step.outcome.text);
+        }
+    }
+    for directory in ["root", "runner", "up", "loop"] {
+        assert!(!rig.call("ls", json!({ "path": directory })).outcome.text.contains("etc"), "{directory}");
+    }
+    let found = rig.call("grep", json!({ "pattern": "root:" })).outcome;
+    assert!(found.is_ok() && !found.text.contains("root:"), "{}", found.text);
+    rig.verify();
+}
+
+/// Makes a file of each name that is hard to show, and a tree that is closed to everybody.
+const NAMES: &str = r"
+import os
+names = [b'\n', b'\x1b[31m', b'\xff\xfe', b'n' * 255, b'\xe2\x80\xae.txt', b'.wh.f', b'-rf', b' ', b'*', b'~', b'$(id)', b'`id`',
+         b'a\tb', b'\\', b'%s', b'..x']
+for name in names: open(name, 'w').write('x')
+os.makedirs('closed/within')
+open('closed/within/f', 'w').write('x')
+for path in ('closed/within/f', 'closed/within', 'closed'): os.chmod(path, 0)
+print(len(names))
+";
+
+#[test]
+fn odd_names_and_closed_trees_are_recorded() {
+    let Some(rig) = Rig::new(Kind::Overlay) else { return };
+    let step = rig.python(NAMES);
+    assert_eq!(step.stdout(), "16");
+    assert_eq!(step.paths().0.len(), 17, "{:?}", step.paths());
+    let listed = rig.call("ls", json!({})).outcome.text;
+    assert!(!listed.contains('\u{1b}') && listed.lines().count() == 18, "{listed:?}");
+    rig.verify();
+}
+
+#[test]
+fn variables_of_a_command_reach_no_other() {
+    let Some(rig) = Rig::new(Kind::Overlay) else { return };
+    rig.ok("echo 'touch /workspace/sourced' > startup");
+    let env = json!({ "LD_PRELOAD": "/workspace/none.so", "BASH_ENV": "/workspace/startup", "PATH": "/workspace" });
+    let step = rig.call("shell_execute", json!({ "command": "/bin/bash -c :", "env": env }));
+    assert_eq!((step.exit_code(), step.paths().0), (0, vec![]), "touch is in no directory of its PATH");
+    let long = json!({ "command": "echo ${#LONG}", "env": { "LONG": "x".repeat(48_000) } });
+    assert_eq!(rig.call("shell_execute", long).stdout(), "48000");
+    assert_eq!(rig.ok("echo $LD_PRELOAD$BASH_ENV$LONG; command -v touch").stdout(), "/usr/bin/touch");
+}
+
+fn root_is_opened_again(rig: &Rig) {
+    rig.ok("echo kept > f");
+    for mode in ["000", "077", "u-x", "u-r"] {
+        rig.ok(&format!("chmod {mode} ."));
+        assert_eq!(rig.ok("cat f && stat -c %a . && chmod 755 .").stdout().lines().next(), Some("kept"), "{mode}");
+        let written = rig.call("write_file", json!({ "file_path": format!("after-{mode}"), "content": "x" }));
+        assert!(written.outcome.is_ok(), "{mode}: {}", written.outcome.text);
+    }
+    // What keeps no command from starting stays as it is.
+    assert_eq!(rig.ok("chmod 555 . && true").exit_code(), 0);
+    assert_eq!(rig.printed("stat -c %a ."), "555");
+    rig.verify();
+}
+
+#[test]
+fn root_closed_by_a_command_is_opened_again_in_a_container() {
+    for kind in [Kind::Overlay, Kind::Plain] {
+        let Some(rig) = Rig::new(kind) else { return };
+        root_is_opened_again(&rig);
+    }
+    let never = |options| PodmanOptions { runner: RunnerUse::Never, ..options };
+    let Some(rig) = Rig::podman(never) else { return };
+    root_is_opened_again(&rig);
+}
+
+#[test]
+fn root_closed_by_a_command_is_opened_again_on_the_host() {
+    root_is_opened_again(&Rig::new(Kind::Host).unwrap());
+}
