@@ -162,7 +162,7 @@ impl From<DispatchError> for Failure {
 impl From<PortableError> for Failure {
     fn from(error: PortableError) -> Self {
         let exit = match error {
-            PortableError::Session(SessionError::NameTaken { .. }) => {
+            PortableError::Session(SessionError::NameTaken { .. } | SessionError::BadName { .. }) => {
                 return Self::of(Exit::Usage, &error, Some("give it another name with --name".to_owned()));
             }
             PortableError::Session(error) => return error.into(),

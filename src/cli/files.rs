@@ -1,7 +1,7 @@
 //! The files that the program itself reads and writes, outside its data.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read, Write};
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use super::exit::{Exit, Failure};
@@ -15,17 +15,49 @@ pub(super) fn is_standard(path: &Path) -> bool {
 }
 
 /// Opens a file to read; `-` is standard input.
-#[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
 pub(super) fn reader(path: &Path) -> Result<Box<dyn Read>, Failure> {
     if is_standard(path) {
         return Ok(Box::new(io::stdin().lock()));
     }
+    Ok(Box::new(BufReader::with_capacity(64 << 10, regular(path)?)))
+}
+
+/// A file that is read more than once.
+pub(super) struct Rereadable<'a> {
+    path: &'a Path,
+    /// None for standard input.
+    file: Option<File>,
+}
+
+impl<'a> Rereadable<'a> {
+    /// Opens a file to read; `-` is standard input.
+    pub(super) fn open(path: &'a Path) -> Result<Self, Failure> {
+        let file = if is_standard(path) { None } else { Some(regular(path)?) };
+        Ok(Self { path, file })
+    }
+
+    /// The file. What can be read only once, as a pipe, is copied into one without a name in `directory`.
+    pub(super) fn file(self, directory: &Path) -> Result<File, Failure> {
+        let mut once: Box<dyn Read> = match self.file {
+            Some(file) if (&file).stream_position().is_ok() => return Ok(file),
+            Some(file) => Box::new(file),
+            None => Box::new(io::stdin().lock()),
+        };
+        let failed = |error| Failure::io("copy", self.path.display(), &error);
+        let mut copy = tempfile::tempfile_in(directory).map_err(failed)?;
+        io::copy(&mut once, &mut copy).and_then(|_| copy.rewind()).map_err(failed)?;
+        Ok(copy)
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a face reads the files that it is given")]
+fn regular(path: &Path) -> Result<File, Failure> {
     let file = File::open(path).map_err(|error| refused("read", path, &error))?;
     // A directory can be opened, and read only in vain.
     if path.is_dir() {
         return Err(Failure::new(Exit::NotFound, format!("{} is a directory, not a file", path.display())));
     }
-    Ok(Box::new(BufReader::with_capacity(64 << 10, file)))
+    Ok(file)
 }
 
 fn refused(action: &str, path: &Path, error: &io::Error) -> Failure {

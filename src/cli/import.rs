@@ -25,8 +25,9 @@ pub(super) struct Import {
 
 impl Import {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
-        let mut file = files::reader(&self.file)?;
+        let file = files::Rereadable::open(&self.file)?;
         let opened = open::writing(globals, Durability::Synced)?;
+        let mut file = file.file(&open::directory(globals)?)?;
         let accept = |started: &SessionStarted| if self.trust_workspace { Ok(()) } else { harmless(started) };
         let summary = import_session_if(&opened.sessions, &mut file, self.name.as_deref(), &accept);
         let summary = summary.map_err(|error| match error {

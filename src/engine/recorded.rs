@@ -63,6 +63,7 @@ impl Recorded {
             kind: &self.event.kind,
             version: self.event.version,
             payload: &self.event.bytes,
+            declared: None,
         }
     }
 }
@@ -86,6 +87,8 @@ pub struct EventRef<'a> {
     pub version: u16,
     /// The encoding.
     pub payload: &'a [u8],
+    /// The digests that it says it refers to; none where it does not say.
+    pub(crate) declared: Option<&'a [[u8; 32]]>,
     /// The kind again, for a fold that can't afford to compare names.
     pub(crate) common: Common,
 }

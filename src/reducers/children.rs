@@ -202,6 +202,7 @@ mod tests {
             kind: E::KIND,
             version: E::VERSION,
             payload: &payload,
+            declared: None,
             common: Common::of(E::KIND.as_bytes()),
         };
         fold.apply(&event).unwrap();

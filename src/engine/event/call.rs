@@ -96,6 +96,11 @@ pub(crate) fn started_tool(version: u16, bytes: &[u8]) -> Result<&str, CodecErro
     started(version, bytes).map(|frozen| frozen.tool.as_str())
 }
 
+/// The parameters as JSON, read in place.
+pub(crate) fn started_params(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
+    started(version, bytes).map(|frozen| frozen.params.as_str())
+}
+
 fn json(kind: &str, version: u16, text: &str) -> Result<Value, CodecError> {
     serde_json::from_str(text).map_err(|e| CodecError::new(kind, version, e))
 }
@@ -117,6 +122,11 @@ pub(crate) fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'
         _ => return Err(CodecError::new(CallFinished::KIND, version, "unknown status")),
     };
     Ok(FinishedView { status, message: &frozen.message, micros: frozen.micros.to_native() })
+}
+
+/// The result as JSON, read in place.
+pub(crate) fn finished_result(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
+    finished(version, bytes).map(|frozen| frozen.result.as_str())
 }
 
 fn finished(version: u16, bytes: &[u8]) -> Result<&ArchivedCallFinishedV1, CodecError> {

@@ -5,6 +5,7 @@ mod codec;
 mod command;
 mod file;
 mod merge;
+mod references;
 mod rewind;
 mod session;
 mod workspace;
@@ -17,12 +18,15 @@ pub use command::{
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
+pub(crate) use references::references_of;
 pub use rewind::{SessionRewound, SliceRestored};
 pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+
+use super::id::Digest;
 
 /// The kinds that folds read by the million, told apart once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +94,7 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
     /// The name in the journal: 1 to 100 bytes, unique in a registry.
     const KIND: &'static str;
 
-    /// The version that [`encode`](Event::encode) writes.
+    /// The version that [`encode`](Event::encode) writes; at most 32,767.
     const VERSION: u16 = 1;
 
     /// Appends the encoded event to `out`.
@@ -99,6 +103,16 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
     /// [`CodecError`] when the value has no encoding; nothing may then be recorded.
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         serde_json::to_writer(out, self).map_err(|e| CodecError::new(Self::KIND, Self::VERSION, e))
+    }
+
+    /// Returns the digests of the contents that the event refers to. They are recorded with it: an export takes
+    /// these contents along, and a collection keeps them, also in a program that does not know the event.
+    ///
+    /// None, as provided, says nothing: every kept content is then looked for in the payload, as 32 bytes and as 64
+    /// hexadecimal digits, which takes long and finds those that a text merely names. Built-in events need not say
+    /// it.
+    fn references(&self) -> Option<Vec<Digest>> {
+        None
     }
 
     /// Reads an event of any version ever written. The bytes come from a disk: never trust them.

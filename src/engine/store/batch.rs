@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::StoreError;
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitView};
+use crate::engine::commit::{Commit, CommitView, declared_in};
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::{EventRef, Recorded, Seq};
@@ -41,7 +41,7 @@ struct CommitHead {
     whole: u32,
 }
 
-/// Where an event lies: its kind, version and length stand before its payload.
+/// Where an event lies: its kind, version and length stand before its payload, as it is stored.
 #[derive(Debug, Clone, Copy)]
 struct EventHead {
     payload: u32,
@@ -99,14 +99,15 @@ impl EventBatch {
             let Ok(event) = event else { break };
             at += 1 + event.kind.len() + BETWEEN;
             self.kinds |= event.common.bit();
+            let (version, length) = event.stored_form();
             self.events.push(EventHead {
                 payload: offset(at),
-                length: offset(event.payload.len()),
-                version: event.version,
+                length: offset(length),
+                version,
                 kind_len: u8::try_from(event.kind.len()).unwrap_or(u8::MAX),
                 common: event.common,
             });
-            at += event.payload.len();
+            at += length;
         }
         self.named.extend(view.id.map(|id| (id, view.first, view.last())));
         let agent = (self.agents.is_empty() || view.agent() != known).then(|| Box::from(view.agent()));
@@ -204,6 +205,8 @@ impl EventBatch {
             let kind = self.bytes.get(end - usize::from(event.kind_len)..end);
             kind.and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
         });
+        let stored = self.bytes.get(payload..payload + event.length as usize)?;
+        let (version, payload, declared) = declared_in(event.version, stored);
         Some(EventRef {
             session: commit.session,
             seq,
@@ -211,8 +214,9 @@ impl EventBatch {
             call: commit.call.map(NonZeroU64::get),
             agent: self.agents.get(commit.agent as usize)?,
             kind,
-            version: event.version,
-            payload: self.bytes.get(payload..payload + event.length as usize)?,
+            version,
+            payload,
+            declared,
             common: event.common,
         })
     }

@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use super::index::Index;
 use super::journal::frame::Kind;
 use super::journal::{Place, Segments, scan};
 use super::weight::ByBytes;
-use crate::engine::commit::Content;
+use crate::engine::commit::{ChunkList, Content};
 use crate::engine::id::Digest;
 
 /// Contents above this are kept as chunks.
@@ -50,20 +51,34 @@ pub(super) fn frames_of(
         return Ok(vec![piece(content.digest, content.bytes.clone())]);
     }
     let mut frames: Vec<ContentFrame> = Vec::new();
-    let mut manifest = content.digest.as_bytes().to_vec();
-    manifest.extend_from_slice(&(content.bytes.len() as u64).to_le_bytes());
+    let (digest, length) = (content.digest, content.bytes.len() as u64);
+    let mut list = ChunkList { digest, length, chunks: Vec::new() };
     for cut in fastcdc::v2020::FastCDC::new(&content.bytes, CHUNK_MIN, CHUNK_AVG, CHUNK_MAX) {
         let chunk = content.bytes.slice(cut.offset..cut.offset + cut.length);
         let digest = Digest::of(&chunk);
-        manifest.extend_from_slice(digest.as_bytes());
+        list.chunks.push(digest);
         if !known(&digest)? && !frames.iter().any(|frame| frame.digest == digest) {
             frames.push(piece(digest, chunk));
         }
     }
+    frames.push(list_frame(&list));
+    Ok(frames)
+}
+
+/// The frame of a content whose chunks have their own.
+pub(super) fn list_frame(list: &ChunkList) -> ContentFrame {
+    let mut manifest = list.digest.as_bytes().to_vec();
+    manifest.extend_from_slice(&list.length.to_le_bytes());
+    list.chunks.iter().for_each(|chunk| manifest.extend_from_slice(chunk.as_bytes()));
     let crc = crc32c::crc32c(&manifest);
     let held = Held::Manifest(Bytes::from(manifest.clone()));
-    frames.push(ContentFrame { digest: content.digest, kind: Kind::Manifest, payload: manifest, crc, held });
-    Ok(frames)
+    ContentFrame { digest: list.digest, kind: Kind::Manifest, payload: manifest, crc, held }
+}
+
+/// Cuts a content that is being read into chunks, as one in memory is cut.
+pub(crate) fn chunks_of(source: impl Read) -> impl Iterator<Item = io::Result<Vec<u8>>> {
+    let cuts = fastcdc::v2020::StreamCDC::new(source, CHUNK_MIN, CHUNK_AVG, CHUNK_MAX);
+    cuts.map(|cut| cut.map(|chunk| chunk.data).map_err(io::Error::from))
 }
 
 fn piece(digest: Digest, bytes: Bytes) -> ContentFrame {

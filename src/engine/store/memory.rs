@@ -40,6 +40,16 @@ struct Held {
 }
 
 impl Held {
+    /// Keeps the contents of a commit.
+    fn keep(&mut self, commit: Commit) {
+        self.contents.extend(commit.contents.into_iter().map(|content| (content.digest, content.bytes)));
+        for list in commit.lists {
+            let chunks = list.chunks.iter().filter_map(|chunk| self.contents.get(chunk));
+            let whole: Vec<u8> = chunks.flatten().copied().collect();
+            self.contents.insert(list.digest, whole.into());
+        }
+    }
+
     fn has_children(&self, session: SessionId) -> bool {
         self.bases.values().any(|base| base.session == session)
     }
@@ -67,6 +77,10 @@ impl EventStore for MemoryStore {
         commit.validate()?;
         let mut held = self.held();
         let session = commit.session;
+        if commit.keeps_only() {
+            held.keep(commit);
+            return Ok(Pending { committed: Committed { first: 0, last: 0, repeated: false }, ticket: Ticket::Done });
+        }
         if let Some(earlier) = commit.id.and_then(|id| held.named.get(&(session, id))) {
             let committed = Committed { repeated: true, ..*earlier };
             return Ok(Pending { committed, ticket: Ticket::Done });
@@ -105,9 +119,10 @@ impl EventStore for MemoryStore {
         let view = CommitView::parse(&encoded).map_err(|e| StoreError::Index(e.to_string()))?;
         let added: Vec<Recorded> = view.events().map_while(Result::ok).map(|event| event.to_recorded()).collect();
         let committed = Committed { first: view.first, last: view.last(), repeated: false };
-        held.contents.extend(commit.contents.into_iter().map(|content| (content.digest, content.bytes)));
+        let id = commit.id;
+        held.keep(commit);
         held.sessions.entry(session).or_default().extend(past.into_iter().chain(added.iter().cloned()));
-        if let Some(id) = commit.id {
+        if let Some(id) = id {
             held.named.insert((session, id), committed);
         }
         drop(held);

@@ -30,6 +30,7 @@ use super::recorded::{EventRef, Recorded, Seq};
 use super::slice::EncodedSlice;
 
 pub use batch::EventBatch;
+pub(crate) use content::chunks_of;
 pub use error::StoreError;
 pub use journal::{FsckReport, Problem};
 pub use lease::{Lease, LeaseHolder};

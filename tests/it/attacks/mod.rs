@@ -6,6 +6,8 @@ mod engine;
 mod escape;
 mod full;
 mod hunger;
+mod import;
+mod import_fuzz;
 mod leftovers;
 mod magic;
 mod probes;

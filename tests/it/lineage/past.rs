@@ -5,6 +5,7 @@ use foldspace::{
     SnapshotPolicy, SystemClock, WorkspaceSpec, export_session, import_session,
 };
 use serde_json::json;
+use std::io::Cursor;
 use std::sync::Arc;
 
 use super::{Family, digests, texts, texts_at};
@@ -220,14 +221,14 @@ fn a_child_goes_alone_into_a_file() {
         .unwrap();
     // Its name, not its parent's, which may be taken there.
     other.create(NewSession::named("founder")).unwrap();
-    let summary = import_session(&other, &mut file.as_slice(), None).unwrap();
+    let summary = import_session(&other, &mut Cursor::new(&file), None).unwrap();
     assert_eq!(summary.name, "founder-1");
     let there = other.session(summary.session).unwrap();
     assert_eq!(texts_at(&there, there.head().unwrap()), texts([("a", "one"), ("b", "two")]));
     assert_eq!(there.origin(), child.session().origin());
     assert_eq!(digests(&there, there.head().unwrap()), digests(child.session(), child.session().head().unwrap()));
     // Where it is already, there is nothing to add.
-    let again = import_session(&family.sessions, &mut file.as_slice(), None).unwrap();
+    let again = import_session(&family.sessions, &mut Cursor::new(&file), None).unwrap();
     assert_eq!((again.added, again.name.as_str()), (0, "founder-1"));
 }
 
@@ -240,10 +241,10 @@ fn an_id_whose_past_is_in_use_cannot_begin_again() {
     let child = family.fork(&parent);
     family.sessions.remove(parent.session().id()).unwrap();
     assert!(matches!(family.sessions.find("founder"), Err(SessionError::NotFound { .. })));
-    let refused = import_session(&family.sessions, &mut file.as_slice(), None).unwrap_err().to_string();
+    let refused = import_session(&family.sessions, &mut Cursor::new(&file), None).unwrap_err().to_string();
     assert!(refused.contains("was removed, and children of it"), "{refused}");
     family.sessions.remove(child.session().id()).unwrap();
-    import_session(&family.sessions, &mut file.as_slice(), None).unwrap();
+    import_session(&family.sessions, &mut Cursor::new(&file), None).unwrap();
     assert_eq!(family.sessions.list().unwrap().len(), 1);
 }
 

@@ -3,6 +3,7 @@
 mod container;
 mod disk;
 mod failing;
+pub(crate) mod portable;
 mod tree;
 
 use std::path::{Path, PathBuf};

@@ -13,6 +13,7 @@ mod limits;
 mod model;
 mod own;
 mod packed;
+mod references;
 mod space;
 mod states;
 mod together;

@@ -13,4 +13,4 @@ pub(crate) use fsck::{Item, fsck, rewrite, walk};
 pub(crate) use packed::pack;
 pub(crate) use segment::Place;
 pub(crate) use segments::Segments;
-pub(crate) use writer::{Group, Noted, Staged, Writer};
+pub(crate) use writer::{Group, Noted, Stage, Staged, Writer};

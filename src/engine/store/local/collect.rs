@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{LocalStore, LocalStoreOptions, Slot};
 use crate::engine::commit::CommitView;
+use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::store::journal::frame::{self, Kind};
 use crate::engine::store::journal::scan::{self, End, Frame};
@@ -55,7 +56,8 @@ impl LocalStore {
     /// Takes away what removed sessions left, contents that nothing refers to, and leftovers of
     /// repairs. With `rehearse` it only counts.
     ///
-    /// A content is kept when any remaining event has its digest in it, as 32 bytes or as 64
+    /// A content is kept when a remaining event [refers to it](crate::Event::references). Where an event of a commit
+    /// does not say what it refers to, everything is kept whose digest stands in that commit, as 32 bytes or as 64
     /// hexadecimal digits: so the events of other programs are respected too.
     ///
     /// # Errors
@@ -168,7 +170,7 @@ impl Live {
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
             if frame.header.kind.commit_at().is_some() && live.keeps(place, frame.header.kind, frame.payload) {
-                known.named_in(frame.payload, &mut named);
+                known.named_in_commit(frame, &mut named);
             }
         })?;
         live.contents = named;
@@ -252,6 +254,14 @@ impl Known {
         self.digests.insert(digest);
     }
 
+    /// Adds to `found` what the events of a commit refer to. Where one does not say it, any digest in the commit is.
+    fn named_in_commit(&self, frame: &Frame<'_>, found: &mut BTreeSet<Digest>) {
+        match references_in(frame) {
+            Some(references) => found.extend(references.into_iter().filter(|digest| self.digests.contains(digest))),
+            None => self.named_in(frame.payload, found),
+        }
+    }
+
     /// Adds to `found` every digest that stands in `bytes`, raw or in hexadecimal digits.
     fn named_in(&self, bytes: &[u8], found: &mut BTreeSet<Digest>) {
         if self.digests.is_empty() {
@@ -270,6 +280,16 @@ impl Known {
             found.extend(digests.filter(|digest| self.digests.contains(digest)));
         }
     }
+}
+
+/// What the events of a commit refer to; none where one of them does not say it.
+fn references_in(frame: &Frame<'_>) -> Option<Vec<Digest>> {
+    let commit = CommitView::parse(frame.header.kind.commit_in(frame.payload)?).ok()?;
+    let mut all = Vec::new();
+    for event in commit.events() {
+        all.extend(references_of(&event.ok()?)?);
+    }
+    Some(all)
 }
 
 fn beginning(bytes: &[u8; 32]) -> usize {

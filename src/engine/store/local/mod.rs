@@ -18,13 +18,13 @@ use bytes::Bytes;
 use super::content::{self, ContentFrame, Contents};
 use super::index::Index;
 use super::journal::frame::{self, Kind};
-use super::journal::{Group, Place, Segments, Staged, Writer};
+use super::journal::{Group, Place, Segments, Stage, Staged, Writer};
 use super::lease::{Lease, LeaseHolder};
 use super::lock::StoreLock;
 use super::ticket::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
-use crate::engine::commit::{Commit, CommitView, Content, Expected};
+use crate::engine::commit::{Commit, CommitView, Expected};
 use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
 
@@ -161,7 +161,10 @@ impl Shared {
     fn submit(&self, commit: &Commit) -> Result<Pending, StoreError> {
         let writer = self.writer()?;
         commit.validate()?;
-        let frames = self.frames_of(&commit.contents)?;
+        let frames = self.frames_of(commit)?;
+        if commit.keeps_only() {
+            return self.keep_ahead(frames, writer);
+        }
         let slot = match commit.expected {
             Expected::Any | Expected::NoSession | Expected::ForkOf(_) => self.slots.get_or_add(commit.session),
             Expected::Exactly(_) => self.slots.get(commit.session).ok_or(StoreError::NoSession(commit.session))?,
@@ -197,13 +200,7 @@ impl Shared {
         commit.encode(first, time, &mut payload);
         let crc = crc32c::crc32c(&payload);
         let mut stage = writer.stage()?;
-        for frame in frames {
-            if !self.contents.is_fresh(&frame.digest) {
-                let staged = stage.frame(frame.kind, &frame.payload, frame.crc);
-                self.pressed(staged);
-                self.contents.staged(frame, staged.place);
-            }
-        }
+        self.stage(frames, &mut stage);
         let staged = stage.commit(&slot, &mut inner.noted, last, (kind, &payload, crc));
         if let Some((point, mut parent)) = begun.fork {
             slot.fork_at(point);
@@ -232,18 +229,45 @@ impl Shared {
         Ok(Pending { committed, ticket: self.ticket(&slot, staged.number, writer) })
     }
 
-    /// The frames of those contents that are not stored.
-    fn frames_of(&self, contents: &[Content]) -> Result<Vec<ContentFrame>, StoreError> {
+    /// The frames of those contents of a commit that are not stored.
+    fn frames_of(&self, commit: &Commit) -> Result<Vec<ContentFrame>, StoreError> {
         let mut frames = Vec::new();
-        if contents.is_empty() {
+        if commit.contents.is_empty() && commit.lists.is_empty() {
             return Ok(frames);
         }
         let index = self.index();
         let known = |digest: &Digest| self.contents.known(digest, index.as_deref());
-        for content in contents {
+        for content in &commit.contents {
             frames.extend(content::frames_of(content, &known)?);
         }
+        for list in &commit.lists {
+            if !known(&list.digest)? {
+                frames.push(content::list_frame(list));
+            }
+        }
         Ok(frames)
+    }
+
+    /// Stages contents, but those that another thread has staged meanwhile.
+    fn stage(&self, frames: Vec<ContentFrame>, stage: &mut Stage<'_, Slot>) {
+        for frame in frames {
+            if !self.contents.is_fresh(&frame.digest) {
+                let staged = stage.frame(frame.kind, &frame.payload, frame.crc);
+                self.pressed(staged);
+                self.contents.staged(frame, staged.place);
+            }
+        }
+    }
+
+    /// Stages contents ahead of the commit that refers to them. They are durable when that is, which comes behind them.
+    fn keep_ahead(&self, frames: Vec<ContentFrame>, writer: &Writer<Slot>) -> Result<Pending, StoreError> {
+        let mut stage = writer.stage()?;
+        self.stage(frames, &mut stage);
+        let bytes_staged = stage.staged();
+        drop(stage);
+        writer.relieve(writer.staged_number(), bytes_staged)?;
+        let committed = Committed { first: 0, last: 0, repeated: false };
+        Ok(Pending { committed, ticket: Ticket::Done })
     }
 
     fn pressed(&self, staged: Staged) {

@@ -90,6 +90,8 @@ impl SharedStore {
     /// # Errors
     /// As there.
     pub fn collect(&self, rehearse: bool) -> Result<GcReport, StoreError> {
+        // An import keeps contents before it records what refers to them.
+        let _turn = self.inner.naming.turn()?;
         self.inner.upkeep(Upkeep::Collect { rehearse })
     }
 

@@ -91,6 +91,8 @@ impl Kept {
     fn again(&self) -> Commit {
         let commit = self.commit.clone();
         match (commit.expected, self.committed) {
+            // It has contents only.
+            (_, Some(Committed { first: 0, .. })) => commit,
             (Expected::Any, Some(Committed { first: 1, .. })) => commit.expecting(Expected::NoSession),
             (Expected::Any, Some(Committed { first, .. })) => commit.expecting(Expected::Exactly(first - 1)),
             _ => commit,

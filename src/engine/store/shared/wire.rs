@@ -10,13 +10,13 @@ use rkyv::{Archive, Deserialize, Serialize};
 
 use super::super::{SessionEntry, Snapshot, StoreError};
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{CallLink, Commit, Content, Expected, ForkPoint};
+use crate::engine::commit::{CallLink, ChunkList, Commit, Content, Expected, ForkPoint};
 use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Payload, Recorded};
 use crate::engine::slice::EncodedSlice;
 
 /// What either side says first. Another version of the protocol has another number.
-pub(super) const HELLO: [u8; 16] = *b"foldspace store1";
+pub(super) const HELLO: [u8; 16] = *b"foldspace store2";
 /// Bytes of a message's head, and of what follows it, at most.
 const HEAD_MAX: u64 = 256 << 20;
 const TAIL_MAX: u64 = 4 << 30;
@@ -100,6 +100,8 @@ pub(super) struct WireCommit {
     /// Bytes of its events in the tail, then those of each content.
     body: u64,
     contents: Vec<([u8; 32], u64)>,
+    /// Contents by their chunks: digest, bytes, digests of the chunks.
+    lists: Vec<([u8; 32], u64, Vec<[u8; 32]>)>,
 }
 
 #[derive(Debug, Archive, Serialize, Deserialize)]
@@ -224,6 +226,7 @@ impl WireCommit {
             count: commit.count,
             body: commit.body().len() as u64,
             contents: commit.contents.iter().map(|c| (*c.digest.as_bytes(), c.bytes.len() as u64)).collect(),
+            lists: commit.lists.iter().map(|list| (*list.digest.as_bytes(), list.length, raw(&list.chunks))).collect(),
         }
     }
 
@@ -260,8 +263,16 @@ impl WireCommit {
             }
             commit.keep(Content { digest, bytes });
         }
+        for (digest, length, chunks) in self.lists {
+            let chunks = chunks.into_iter().map(Digest::from_bytes).collect();
+            commit.keep_list(ChunkList { digest: Digest::from_bytes(digest), length, chunks });
+        }
         (tail.is_empty() && commit.is_whole()).then_some(commit)
     }
+}
+
+fn raw(digests: &[Digest]) -> Vec<[u8; 32]> {
+    digests.iter().map(|digest| *digest.as_bytes()).collect()
 }
 
 fn cut(bytes: &mut Bytes, length: u64) -> Option<Bytes> {

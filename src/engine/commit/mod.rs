@@ -1,13 +1,17 @@
 //! A commit: events of one session that are recorded all or not at all; and its encoding.
 
+mod view;
+
 use std::sync::Arc;
 
 use bytes::Bytes;
 
 use super::clock::Timestamp;
-use super::event::{CodecError, Common, Event};
+use super::event::{CodecError, Event};
 use super::id::{CommitId, Digest, SessionId};
 use super::recorded::{EventRef, Seq};
+
+pub(crate) use view::{CommitView, declared_in};
 
 /// Bytes that the events of one commit may take together.
 pub const MAX_COMMIT_BYTES: usize = 32 << 20;
@@ -17,10 +21,14 @@ pub const MAX_COMMIT_EVENTS: u32 = 1 << 20;
 pub const MAX_AGENT_BYTES: usize = 200;
 /// Bytes of an event's kind.
 pub const MAX_KIND_BYTES: usize = 100;
+/// The highest version that an event's encoding may have.
+const MAX_EVENT_VERSION: u16 = DECLARES - 1;
 /// Bytes before an event's payload, its kind left out.
 const EVENT_HEAD: usize = 1 + 2 + 4;
 /// Bytes of a common event.
 const EVENT_BYTES: usize = 256;
+/// Set in the stored version of an event behind whose payload its references stand.
+const DECLARES: u16 = 1 << 15;
 
 /// Where the session's history must end for a commit to be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -67,6 +75,16 @@ pub struct Content {
     pub bytes: Bytes,
 }
 
+/// A content by its chunks, which are contents that are kept already or in the same commit.
+#[derive(Debug, Clone)]
+pub(crate) struct ChunkList {
+    /// BLAKE3 of the whole.
+    pub(crate) digest: Digest,
+    /// Bytes of the whole.
+    pub(crate) length: u64,
+    pub(crate) chunks: Vec<Digest>,
+}
+
 /// Events of one session to be recorded together.
 #[derive(Debug, Clone)]
 pub struct Commit {
@@ -80,6 +98,7 @@ pub struct Commit {
     pub(crate) count: u32,
     body: Vec<u8>,
     pub(crate) contents: Vec<Content>,
+    pub(crate) lists: Vec<ChunkList>,
 }
 
 /// Why a commit can't be put together.
@@ -98,7 +117,7 @@ pub enum CommitError {
         /// How much there may be.
         limit: u64,
     },
-    /// A commit without events was given.
+    /// A commit with nothing in it was given.
     #[error("the commit has no events")]
     Empty,
 }
@@ -116,6 +135,7 @@ impl Commit {
             count: 0,
             body: Vec::new(),
             contents: Vec::new(),
+            lists: Vec::new(),
         }
     }
 
@@ -142,7 +162,7 @@ impl Commit {
         check("events in a commit", u64::from(count), u64::from(MAX_COMMIT_EVENTS))?;
         let agent = (!agent.is_empty()).then(|| Arc::from(agent));
         let commit = Self { agent, count, body: body.to_vec(), ..Self::new(session, time) };
-        commit.validate()?;
+        check("bytes of an agent's name", commit.agent().len() as u64, MAX_AGENT_BYTES as u64)?;
         Ok(commit)
     }
 
@@ -150,7 +170,7 @@ impl Commit {
     pub(crate) fn is_whole(&self) -> bool {
         let (mut bytes, mut count) = (0, 0);
         for event in self.view(1, self.time).events().map_while(Result::ok) {
-            bytes += EVENT_HEAD + event.kind.len() + event.payload.len();
+            bytes += EVENT_HEAD + event.kind.len() + event.stored_form().1;
             count += 1;
         }
         (count, bytes) == (self.count, self.body.len())
@@ -197,16 +217,33 @@ impl Commit {
     /// commit is then as before.
     pub fn push<E: Event>(&mut self, event: &E) -> Result<(), CommitError> {
         self.body.reserve(EVENT_BYTES);
-        self.push_with(E::KIND, E::VERSION, |body| Ok(event.encode(body)?))
+        let references = event.references();
+        let references: Option<Vec<_>> = references.map(|all| all.iter().map(|digest| *digest.as_bytes()).collect());
+        self.push_with(E::KIND, E::VERSION, references.as_deref(), |body| Ok(event.encode(body)?))
     }
 
-    /// Adds an event that is encoded already, as an import or a copy of a history has it.
+    /// Adds an event that is encoded already, and says nothing of what it refers to.
     ///
     /// # Errors
     /// As [`Commit::push`].
     pub fn push_encoded(&mut self, kind: &str, version: u16, payload: &[u8]) -> Result<(), CommitError> {
+        self.push_stored(kind, version, payload, None)
+    }
+
+    /// Adds an event as it was recorded elsewhere.
+    pub(crate) fn push_event(&mut self, event: &EventRef<'_>) -> Result<(), CommitError> {
+        self.push_stored(event.kind, event.version, event.payload, event.declared)
+    }
+
+    fn push_stored(
+        &mut self,
+        kind: &str,
+        version: u16,
+        payload: &[u8],
+        references: Option<&[[u8; 32]]>,
+    ) -> Result<(), CommitError> {
         self.body.reserve(kind.len() + EVENT_HEAD + payload.len());
-        self.push_with(kind, version, |body| {
+        self.push_with(kind, version, references, |body| {
             body.extend_from_slice(payload);
             Ok(())
         })
@@ -216,12 +253,14 @@ impl Commit {
         &mut self,
         kind: &str,
         version: u16,
+        references: Option<&[[u8; 32]]>,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CommitError>,
     ) -> Result<(), CommitError> {
         check("bytes of an event's kind", kind.len() as u64, MAX_KIND_BYTES as u64)?;
+        check("an event's version", u64::from(version), u64::from(MAX_EVENT_VERSION))?;
         check("events in a commit", u64::from(self.count) + 1, u64::from(MAX_COMMIT_EVENTS))?;
         let start = self.body.len();
-        let outcome = self.encode_event(kind, version, encode);
+        let outcome = self.encode_event(kind, version, references, encode);
         if outcome.is_err() {
             self.body.truncate(start);
         } else {
@@ -234,23 +273,40 @@ impl Commit {
         &mut self,
         kind: &str,
         version: u16,
+        references: Option<&[[u8; 32]]>,
         encode: impl FnOnce(&mut Vec<u8>) -> Result<(), CommitError>,
     ) -> Result<(), CommitError> {
+        let declares = if references.is_some() { DECLARES } else { 0 };
         self.body.push(u8::try_from(kind.len()).unwrap_or(u8::MAX));
         self.body.extend_from_slice(kind.as_bytes());
-        self.body.extend_from_slice(&version.to_le_bytes());
+        self.body.extend_from_slice(&(version | declares).to_le_bytes());
         let length_at = self.body.len();
         self.body.extend_from_slice(&[0; 4]);
         encode(&mut self.body)?;
+        if let Some(references) = references {
+            self.body.extend_from_slice(references.as_flattened());
+            self.body.extend_from_slice(&u32::try_from(references.len()).unwrap_or(u32::MAX).to_le_bytes());
+        }
         check("bytes in a commit", self.body.len() as u64, MAX_COMMIT_BYTES as u64)?;
         let length = u32::try_from(self.body.len() - length_at - 4).unwrap_or(u32::MAX);
         self.body[length_at..length_at + 4].copy_from_slice(&length.to_le_bytes());
         Ok(())
     }
 
-    /// Adds a content that the events refer to; the store keeps one copy of equal contents.
+    /// Adds a content that the events refer to; the store keeps one copy of equal contents. A commit without events
+    /// keeps its contents ahead of the commit that refers to them, until the next collection.
     pub fn keep(&mut self, content: Content) {
         self.contents.push(content);
+    }
+
+    /// The same for one that is too large to be in memory.
+    pub(crate) fn keep_list(&mut self, list: ChunkList) {
+        self.lists.push(list);
+    }
+
+    /// Whether it has nothing but contents.
+    pub(crate) fn keeps_only(&self) -> bool {
+        self.count == 0 && !(self.contents.is_empty() && self.lists.is_empty())
     }
 
     /// Adds the events and contents of another commit; who acts, and when, stays as it is.
@@ -264,6 +320,7 @@ impl Commit {
         self.body.extend_from_slice(&other.body);
         self.count += other.count;
         self.contents.extend(other.contents);
+        self.lists.extend(other.lists);
         Ok(())
     }
 
@@ -279,7 +336,7 @@ impl Commit {
 
     pub(crate) fn validate(&self) -> Result<(), CommitError> {
         check("bytes of an agent's name", self.agent().len() as u64, MAX_AGENT_BYTES as u64)?;
-        if self.is_empty() { Err(CommitError::Empty) } else { Ok(()) }
+        if self.is_empty() && !self.keeps_only() { Err(CommitError::Empty) } else { Ok(()) }
     }
 
     /// Appends the stored form to `out`, for events that begin at `first`.
@@ -310,157 +367,4 @@ impl Commit {
 
 fn check(what: &'static str, actual: u64, limit: u64) -> Result<(), CommitError> {
     if actual > limit { Err(CommitError::TooLarge { what, actual, limit }) } else { Ok(()) }
-}
-
-/// A stored commit, read in place.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct CommitView<'a> {
-    pub(crate) session: SessionId,
-    pub(crate) first: Seq,
-    pub(crate) time: Timestamp,
-    pub(crate) id: Option<CommitId>,
-    pub(crate) call: Option<Seq>,
-    pub(crate) count: u32,
-    agent: &'a str,
-    body: &'a [u8],
-}
-
-/// Bytes that are no stored commit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not a commit: its bytes end early or make no sense")]
-pub(crate) struct NotACommit;
-
-impl<'a> CommitView<'a> {
-    /// Where the agent's name begins.
-    pub(crate) const AGENT: usize = 16 + 8 + 8 + 16 + 8 + 4 + 1;
-
-    /// A commit as it was read before, under no identity.
-    pub(crate) fn of_parts(
-        (session, first, time): (SessionId, Seq, Timestamp),
-        call: Option<Seq>,
-        count: u32,
-        agent: &'a str,
-        body: &'a [u8],
-    ) -> Self {
-        Self { session, first, time, id: None, call, count, agent, body }
-    }
-
-    /// Appends the stored form to `out`.
-    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self.session.as_bytes());
-        out.extend_from_slice(&self.first.to_le_bytes());
-        out.extend_from_slice(&self.time.0.to_le_bytes());
-        out.extend_from_slice(self.id.as_ref().map_or(&[0; 16][..], |id| id.as_bytes()));
-        out.extend_from_slice(&self.call.unwrap_or(0).to_le_bytes());
-        out.extend_from_slice(&self.count.to_le_bytes());
-        out.push(u8::try_from(self.agent.len()).unwrap_or(u8::MAX));
-        out.extend_from_slice(self.agent.as_bytes());
-        out.extend_from_slice(self.body);
-    }
-
-    /// Bytes of the stored form.
-    pub(crate) fn encoded_len(&self) -> usize {
-        Self::AGENT + self.agent.len() + self.body.len()
-    }
-
-    /// Reads the head of a commit.
-    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, NotACommit> {
-        Self::parse_by(bytes, "")
-    }
-
-    /// The same where the commit is likely by an agent whose name is known to be a text.
-    #[inline]
-    pub(crate) fn parse_by(bytes: &'a [u8], known: &'a str) -> Result<Self, NotACommit> {
-        let mut rest = bytes;
-        let session = SessionId::from_bytes(take_array(&mut rest)?);
-        let first = u64::from_le_bytes(take_array(&mut rest)?);
-        let time = Timestamp(i64::from_le_bytes(take_array(&mut rest)?));
-        let id: [u8; 16] = take_array(&mut rest)?;
-        let call = u64::from_le_bytes(take_array(&mut rest)?);
-        let count = u32::from_le_bytes(take_array(&mut rest)?);
-        let [agent_len] = take_array(&mut rest)?;
-        let agent = match take(&mut rest, usize::from(agent_len))? {
-            agent if agent == known.as_bytes() => known,
-            agent => std::str::from_utf8(agent).map_err(|_| NotACommit)?,
-        };
-        if first == 0 || count == 0 || first.checked_add(u64::from(count)).is_none() {
-            return Err(NotACommit);
-        }
-        Ok(Self {
-            session,
-            first,
-            time,
-            id: (id != [0; 16]).then(|| CommitId::from_bytes(id)),
-            call: (call != 0).then_some(call),
-            count,
-            agent,
-            body: rest,
-        })
-    }
-
-    /// The position of its last event.
-    pub(crate) fn last(&self) -> Seq {
-        self.first + u64::from(self.count) - 1
-    }
-
-    /// Who acted.
-    pub(crate) fn agent(&self) -> &'a str {
-        self.agent
-    }
-
-    /// Its events in order; an error ends the sequence.
-    pub(crate) fn events(&self) -> impl Iterator<Item = Result<EventRef<'a>, NotACommit>> + use<'a> {
-        let commit = *self;
-        let mut rest = self.body;
-        let mut seq = self.first;
-        let mut left = self.count;
-        std::iter::from_fn(move || {
-            if left == 0 {
-                return None;
-            }
-            let event = commit.next_event(&mut rest, seq);
-            left = if event.is_ok() { left - 1 } else { 0 };
-            seq += 1;
-            Some(event)
-        })
-    }
-
-    #[inline]
-    fn next_event(&self, rest: &mut &'a [u8], seq: Seq) -> Result<EventRef<'a>, NotACommit> {
-        let [kind_len] = take_array(rest)?;
-        let kind = take(rest, usize::from(kind_len))?;
-        let common = Common::of(kind);
-        let kind = match common.name() {
-            Some(kind) => kind,
-            None => std::str::from_utf8(kind).map_err(|_| NotACommit)?,
-        };
-        let version = u16::from_le_bytes(take_array(rest)?);
-        let length = u32::from_le_bytes(take_array(rest)?);
-        let payload = take(rest, usize::try_from(length).map_err(|_| NotACommit)?)?;
-        Ok(EventRef {
-            session: self.session,
-            seq,
-            time: self.time,
-            call: self.call,
-            agent: self.agent,
-            kind,
-            version,
-            payload,
-            common,
-        })
-    }
-}
-
-#[inline]
-fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], NotACommit> {
-    let (head, tail) = rest.split_at_checked(count).ok_or(NotACommit)?;
-    *rest = tail;
-    Ok(head)
-}
-
-#[inline]
-fn take_array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], NotACommit> {
-    let (head, tail) = rest.split_first_chunk::<N>().ok_or(NotACommit)?;
-    *rest = tail;
-    Ok(*head)
 }

@@ -1,0 +1,186 @@
+//! Stored commits, read in place.
+
+use super::DECLARES;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::Common;
+use crate::engine::id::{CommitId, SessionId};
+use crate::engine::recorded::{EventRef, Seq};
+
+/// A stored commit, read in place.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CommitView<'a> {
+    pub(crate) session: SessionId,
+    pub(crate) first: Seq,
+    pub(crate) time: Timestamp,
+    pub(crate) id: Option<CommitId>,
+    pub(crate) call: Option<Seq>,
+    pub(crate) count: u32,
+    pub(super) agent: &'a str,
+    pub(super) body: &'a [u8],
+}
+
+/// Bytes that are no stored commit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not a commit: its bytes end early or make no sense")]
+pub(crate) struct NotACommit;
+
+impl<'a> CommitView<'a> {
+    /// Where the agent's name begins.
+    pub(crate) const AGENT: usize = 16 + 8 + 8 + 16 + 8 + 4 + 1;
+
+    /// A commit as it was read before, under no identity.
+    pub(crate) fn of_parts(
+        (session, first, time): (SessionId, Seq, Timestamp),
+        call: Option<Seq>,
+        count: u32,
+        agent: &'a str,
+        body: &'a [u8],
+    ) -> Self {
+        Self { session, first, time, id: None, call, count, agent, body }
+    }
+
+    /// Appends the stored form to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.session.as_bytes());
+        out.extend_from_slice(&self.first.to_le_bytes());
+        out.extend_from_slice(&self.time.0.to_le_bytes());
+        out.extend_from_slice(self.id.as_ref().map_or(&[0; 16][..], |id| id.as_bytes()));
+        out.extend_from_slice(&self.call.unwrap_or(0).to_le_bytes());
+        out.extend_from_slice(&self.count.to_le_bytes());
+        out.push(u8::try_from(self.agent.len()).unwrap_or(u8::MAX));
+        out.extend_from_slice(self.agent.as_bytes());
+        out.extend_from_slice(self.body);
+    }
+
+    /// Bytes of the stored form.
+    pub(crate) fn encoded_len(&self) -> usize {
+        Self::AGENT + self.agent.len() + self.body.len()
+    }
+
+    /// Reads the head of a commit.
+    pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, NotACommit> {
+        Self::parse_by(bytes, "")
+    }
+
+    /// The same where the commit is likely by an agent whose name is known to be a text.
+    #[inline]
+    pub(crate) fn parse_by(bytes: &'a [u8], known: &'a str) -> Result<Self, NotACommit> {
+        let mut rest = bytes;
+        let session = SessionId::from_bytes(take_array(&mut rest)?);
+        let first = u64::from_le_bytes(take_array(&mut rest)?);
+        let time = Timestamp(i64::from_le_bytes(take_array(&mut rest)?));
+        let id: [u8; 16] = take_array(&mut rest)?;
+        let call = u64::from_le_bytes(take_array(&mut rest)?);
+        let count = u32::from_le_bytes(take_array(&mut rest)?);
+        let [agent_len] = take_array(&mut rest)?;
+        let agent = match take(&mut rest, usize::from(agent_len))? {
+            agent if agent == known.as_bytes() => known,
+            agent => std::str::from_utf8(agent).map_err(|_| NotACommit)?,
+        };
+        if first == 0 || count == 0 || first.checked_add(u64::from(count)).is_none() {
+            return Err(NotACommit);
+        }
+        Ok(Self {
+            session,
+            first,
+            time,
+            id: (id != [0; 16]).then(|| CommitId::from_bytes(id)),
+            call: (call != 0).then_some(call),
+            count,
+            agent,
+            body: rest,
+        })
+    }
+
+    /// The position of its last event.
+    pub(crate) fn last(&self) -> Seq {
+        self.first + u64::from(self.count) - 1
+    }
+
+    /// Who acted.
+    pub(crate) fn agent(&self) -> &'a str {
+        self.agent
+    }
+
+    /// Its events in order; an error ends the sequence.
+    pub(crate) fn events(&self) -> impl Iterator<Item = Result<EventRef<'a>, NotACommit>> + use<'a> {
+        let commit = *self;
+        let mut rest = self.body;
+        let mut seq = self.first;
+        let mut left = self.count;
+        std::iter::from_fn(move || {
+            if left == 0 {
+                return None;
+            }
+            let event = commit.next_event(&mut rest, seq);
+            left = if event.is_ok() { left - 1 } else { 0 };
+            seq += 1;
+            Some(event)
+        })
+    }
+
+    #[inline]
+    fn next_event(&self, rest: &mut &'a [u8], seq: Seq) -> Result<EventRef<'a>, NotACommit> {
+        let [kind_len] = take_array(rest)?;
+        let kind = take(rest, usize::from(kind_len))?;
+        let common = Common::of(kind);
+        let kind = match common.name() {
+            Some(kind) => kind,
+            None => std::str::from_utf8(kind).map_err(|_| NotACommit)?,
+        };
+        let version = u16::from_le_bytes(take_array(rest)?);
+        let length = u32::from_le_bytes(take_array(rest)?);
+        let payload = take(rest, usize::try_from(length).map_err(|_| NotACommit)?)?;
+        let (version, payload, declared) = declared_in(version, payload);
+        Ok(EventRef {
+            session: self.session,
+            seq,
+            time: self.time,
+            call: self.call,
+            agent: self.agent,
+            kind,
+            version,
+            payload,
+            declared,
+            common,
+        })
+    }
+}
+
+/// Takes an event's references from behind its payload, where its stored version says that they are there.
+#[inline]
+pub(crate) fn declared_in(version: u16, stored: &[u8]) -> (u16, &[u8], Option<&[[u8; 32]]>) {
+    let split = || {
+        let (rest, count) = stored.split_last_chunk()?;
+        let bytes = usize::try_from(u32::from_le_bytes(*count)).ok()?.checked_mul(32)?;
+        let (payload, references) = rest.split_at_checked(rest.len().checked_sub(bytes)?)?;
+        Some((version & !DECLARES, payload, Some(references.as_chunks().0)))
+    };
+    let declared = if version & DECLARES == 0 { None } else { split() };
+    declared.unwrap_or((version, stored, None))
+}
+
+impl EventRef<'_> {
+    /// The version as it is stored, and how many bytes the payload takes with the references behind it.
+    #[inline]
+    pub(crate) fn stored_form(&self) -> (u16, usize) {
+        match self.declared {
+            None => (self.version, self.payload.len()),
+            Some(references) => (self.version | DECLARES, self.payload.len() + references.len() * 32 + 4),
+        }
+    }
+}
+
+#[inline]
+fn take<'a>(rest: &mut &'a [u8], count: usize) -> Result<&'a [u8], NotACommit> {
+    let (head, tail) = rest.split_at_checked(count).ok_or(NotACommit)?;
+    *rest = tail;
+    Ok(head)
+}
+
+#[inline]
+fn take_array<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], NotACommit> {
+    let (head, tail) = rest.split_first_chunk::<N>().ok_or(NotACommit)?;
+    *rest = tail;
+    Ok(*head)
+}

@@ -1,0 +1,85 @@
+//! The contents that an event refers to.
+
+use serde_json::Value;
+
+use super::call::{finished_result, started_params};
+use super::{
+    CallFinished, CallStarted, ChildMerged, ChildStarted, CodecError, CommandDecided, CommandResult, ContainerStarted,
+    ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event, MergeConflict, MergeConflicted, MountHydrated, Node,
+    SessionAllow, SessionRewound, SessionStarted, WorkspaceTouched, WriteFile, write_view,
+};
+use crate::engine::id::Digest;
+use crate::engine::mark::{LITERAL, mark_of};
+use crate::engine::recorded::EventRef;
+
+/// Returns the digests of the contents that an event refers to, the built-in ones by what they hold, others by what
+/// was recorded with them. None where neither tells: then any content that the payload names may be meant.
+pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
+    match event.kind {
+        WriteFile::KIND => written(event),
+        CallStarted::KIND => marked(started_params(event.version, event.payload)),
+        CallFinished::KIND => marked(finished_result(event.version, event.payload)),
+        CommandResult::KIND => told(event, |ran: CommandResult| vec![ran.stdout.content, ran.stderr.content]),
+        EvalResult::KIND => told(event, |ran: EvalResult| vec![ran.code, ran.stdout.content, ran.stderr.content]),
+        CommandDecided::KIND => {
+            told(event, |decided: CommandDecided| [decided.stdin, decided.code].into_iter().flatten().collect())
+        }
+        ChildMerged::KIND => told(event, |merged: ChildMerged| versions(&merged.conflicts)),
+        MergeConflicted::KIND => told(event, |merged: MergeConflicted| versions(&merged.conflicts)),
+        DeleteEntry::KIND
+        | SessionStarted::KIND
+        | ChildStarted::KIND
+        | MountHydrated::KIND
+        | SessionAllow::KIND
+        | SessionRewound::KIND
+        | WorkspaceTouched::KIND
+        | DriftFound::KIND
+        | ContainerStarted::KIND
+        | ContainerStopped::KIND => (event.version == 1).then(Vec::new),
+        // A slice that was restored may hold anything, an own one, too.
+        _ => Some(event.declared?.iter().map(|digest| Digest::from_bytes(*digest)).collect()),
+    }
+}
+
+fn told<E: Event>(event: &EventRef<'_>, references: impl FnOnce(E) -> Vec<Digest>) -> Option<Vec<Digest>> {
+    E::decode(event.version, event.payload).ok().map(references)
+}
+
+fn written(event: &EventRef<'_>) -> Option<Vec<Digest>> {
+    match write_view(event.version, event.payload).ok()?.node()? {
+        Node::File { content, .. } => Some(vec![content]),
+        Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Some(Vec::new()),
+    }
+}
+
+/// All versions of what is in conflict.
+fn versions(conflicts: &[MergeConflict]) -> Vec<Digest> {
+    let nodes = conflicts.iter().flat_map(|conflict| [&conflict.base, &conflict.ours, &conflict.theirs]).flatten();
+    let digest = |node: &Node| if let Node::File { content, .. } = node { Some(*content) } else { None };
+    nodes.filter_map(digest).collect()
+}
+
+/// What the marks in a recorded value stand for.
+fn marked(json: Result<&str, CodecError>) -> Option<Vec<Digest>> {
+    let json = json.ok()?;
+    let mut found = Vec::new();
+    // The sign of a mark may be escaped; most values have neither.
+    if json.contains('$') || json.contains("\\u") {
+        marks_in(&serde_json::from_str(json).ok()?, &mut found);
+    }
+    Some(found)
+}
+
+fn marks_in(value: &Value, found: &mut Vec<Digest>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| marks_in(item, found)),
+        Value::Object(fields) => match fields.get(LITERAL) {
+            Some(Value::Object(literal)) => literal.values().for_each(|item| marks_in(item, found)),
+            _ => {
+                found.extend(mark_of(fields));
+                fields.values().for_each(|item| marks_in(item, found));
+            }
+        },
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

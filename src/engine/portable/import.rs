@@ -1,0 +1,285 @@
+//! Reading a session from a file, twice: what is wrong with the file is found before anything is recorded.
+
+use std::collections::VecDeque;
+use std::io::{Read, Seek};
+
+use bytes::Bytes;
+
+use super::reader::{Reader, Record, ended};
+use super::{PortableError, PortableSummary, damaged};
+use crate::engine::commit::{ChunkList, Commit, Content, Expected};
+use crate::engine::event::SessionStarted;
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::recorded::{EventRef, Recorded, Seq};
+use crate::engine::sessions::{SessionError, Sessions, check_name, name_of};
+use crate::engine::store::{EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
+
+/// Contents above this are given to the store chunk by chunk.
+const LARGE: u64 = 1 << 20;
+/// Bytes and number of contents that are held until the event comes that refers to them.
+const HELD_BYTES: usize = 4 << 20;
+const HELD_MAX: usize = 4096;
+
+/// Reads a session from a portable file, in bounded memory. Everything is checked before anything is recorded: every
+/// checksum and digest, positions without gaps, limits, and that no content is missing that the file counts. For
+/// that the file is read twice.
+///
+/// A session that is here already with the same history is left as it is; a longer history in the
+/// file is added. One that is new must have a name as [`Sessions::create`] takes it, or `rename` gives it one.
+///
+/// When the store fails while it records, a session that is new is removed again.
+///
+/// The file tells what the session's workspace is: who opens it gives the file that directory, engine or
+/// network. [`import_session_if`] asks first.
+///
+/// # Errors
+/// [`PortableError::Damaged`] when the file is not whole and right, and others.
+pub fn import_session<R: Read + Seek>(
+    sessions: &Sessions,
+    input: &mut R,
+    rename: Option<&str>,
+) -> Result<PortableSummary, PortableError> {
+    import_session_if(sessions, input, rename, &|_| Ok(()))
+}
+
+/// The same, when the way in which a session that is new here began is accepted; otherwise `accept` says why
+/// not. One whose beginning can't be read is not asked about, as its workspace can't be opened.
+///
+/// # Errors
+/// As [`import_session`], and [`PortableError::Refused`].
+pub fn import_session_if<R: Read + Seek>(
+    sessions: &Sessions,
+    input: &mut R,
+    rename: Option<&str>,
+    accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
+) -> Result<PortableSummary, PortableError> {
+    let begin = input.stream_position().map_err(reading)?;
+    let checked = Checked::of(sessions, input, rename, accept)?;
+    // Nor does a collection run meanwhile: it would take contents whose events are still to come.
+    let _turn = sessions.naming()?;
+    let summary = &checked.summary;
+    let has_name = |entry: &SessionEntry| entry.id != summary.session && name_of(entry) == summary.name;
+    if checked.here == 0 && sessions.list()?.iter().any(has_name) {
+        return Err(SessionError::NameTaken { name: checked.summary.name }.into());
+    }
+    if checked.summary.added > 0 {
+        input.seek(std::io::SeekFrom::Start(begin)).map_err(reading)?;
+        let mut recording = Recording::of(sessions, &checked);
+        if let Err(error) = recording.run(input) {
+            recording.take_back();
+            return Err(error);
+        }
+        sessions.forget_names();
+    }
+    Ok(checked.summary)
+}
+
+fn reading(source: std::io::Error) -> PortableError {
+    PortableError::Io { action: "read", source }
+}
+
+/// A file in which everything is right.
+struct Checked {
+    summary: PortableSummary,
+    /// How many of its events are here.
+    here: Seq,
+    /// The event with which a new session begins.
+    first: Commit,
+    checksum: [u8; 32],
+}
+
+impl Checked {
+    fn of(
+        sessions: &Sessions,
+        input: &mut dyn Read,
+        rename: Option<&str>,
+        accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
+    ) -> Result<Self, PortableError> {
+        let mut reader = Reader::begin(input)?;
+        let session = reader.session;
+        let entry = sessions.store().entry(session)?;
+        let mut present = Present::of(sessions.store().as_ref(), session, entry.as_ref(), rename.is_some());
+        let mut begun = None;
+        let checksum = loop {
+            match reader.next()? {
+                Record::Content(length) => reader.content(length).skip()?,
+                Record::Event if reader.events == 1 => {
+                    let event = reader.event()?;
+                    begun = Some(began(&event, reader.commit()?, rename, entry.is_none(), accept)?);
+                    present.check(&event)?;
+                }
+                Record::Event => present.check(&reader.event()?)?,
+                Record::End(checksum) => break checksum,
+            }
+        };
+        let (first, name) = begun.ok_or_else(|| damaged("it holds no events"))?;
+        let summary = PortableSummary {
+            session,
+            // One that is here already keeps its name.
+            name: entry.as_ref().map_or(name, name_of),
+            events: reader.events,
+            added: reader.events.saturating_sub(present.here),
+            contents: reader.contents,
+            bytes: reader.bytes,
+        };
+        Ok(Self { summary, here: present.here, first, checksum })
+    }
+}
+
+/// The first event as it is to be recorded, and the session's name.
+fn began(
+    event: &EventRef<'_>,
+    mut first: Commit,
+    rename: Option<&str>,
+    is_new: bool,
+    accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
+) -> Result<(Commit, String), PortableError> {
+    let Some(Ok(Recorded { event: mut started, .. })) = event.typed::<SessionStarted>() else {
+        return Ok((first, event.session.short()));
+    };
+    if started.origin.as_ref().is_some_and(|origin| origin.parent == event.session) {
+        return Err(damaged("it says that the session is its own parent"));
+    }
+    if is_new {
+        accept(&started).map_err(PortableError::Refused)?;
+        check_name(rename.unwrap_or(&started.name))?;
+        if let Some(name) = rename {
+            started.name = name.to_owned();
+            first = Commit::new(event.session, event.time).by(&std::sync::Arc::from(event.agent));
+            first.push(&started).map_err(SessionError::from)?;
+        }
+    }
+    Ok((first, started.name))
+}
+
+/// The history that is here, which must be the beginning of the file's. How it began may differ where it has
+/// another name here, or its parent's beginning.
+struct Present<'a> {
+    store: &'a dyn EventStore,
+    session: SessionId,
+    here: Seq,
+    begins_otherwise: bool,
+    /// The next events, read ahead.
+    next: VecDeque<Recorded>,
+}
+
+impl<'a> Present<'a> {
+    fn of(store: &'a dyn EventStore, session: SessionId, entry: Option<&SessionEntry>, is_renamed: bool) -> Self {
+        let is_fork = entry.is_some_and(|entry| entry.origin.seq > 1);
+        let here = entry.map_or(0, |entry| entry.head);
+        Self { store, session, here, begins_otherwise: is_renamed || is_fork, next: VecDeque::new() }
+    }
+
+    fn check(&mut self, event: &EventRef<'_>) -> Result<(), PortableError> {
+        if event.seq > self.here {
+            return Ok(());
+        }
+        if self.next.is_empty() {
+            let batch = self.store.read(self.session, event.seq, self.here, READ_MAX)?;
+            let wanted = batch.events().filter(|found| found.seq >= event.seq);
+            self.next = wanted.map(|found| found.to_recorded()).collect();
+            if self.next.is_empty() {
+                batch.check(event.seq)?;
+            }
+        }
+        let same = self.next.pop_front().is_some_and(|found| found == event.to_recorded());
+        if same || self.begins_otherwise && event.seq == 1 {
+            return Ok(());
+        }
+        Err(PortableError::Differs { session: self.session, seq: event.seq })
+    }
+}
+
+/// Records what is not here yet.
+struct Recording<'a> {
+    sessions: &'a Sessions,
+    checked: &'a Checked,
+    /// Contents whose event is still to come.
+    held: Commit,
+    held_bytes: usize,
+    last: Option<Pending>,
+    has_begun: bool,
+}
+
+impl<'a> Recording<'a> {
+    fn of(sessions: &'a Sessions, checked: &'a Checked) -> Self {
+        let held = Commit::new(checked.summary.session, checked.first.time);
+        Self { sessions, checked, held, held_bytes: 0, last: None, has_begun: false }
+    }
+
+    fn run(&mut self, input: &mut dyn Read) -> Result<(), PortableError> {
+        let changed = || damaged("it was changed while it was read");
+        let mut reader = Reader::begin(input)?;
+        if reader.session != self.checked.summary.session {
+            return Err(changed());
+        }
+        loop {
+            match reader.next()? {
+                Record::Content(length) => self.content(&mut reader, length)?,
+                Record::Event if reader.events <= self.checked.here => {}
+                Record::Event if reader.events == 1 => {
+                    self.submit(self.checked.first.clone().expecting(Expected::NoSession))?;
+                    self.has_begun = true;
+                }
+                Record::Event => self.submit(reader.commit()?.expecting(Expected::Exactly(reader.events - 1)))?,
+                Record::End(checksum) if checksum == self.checked.checksum => break,
+                Record::End(_) => return Err(changed()),
+            }
+        }
+        self.last.take().map_or(Ok(()), |last| last.wait().map(drop))?;
+        Ok(())
+    }
+
+    /// Records an event with the contents that were held for it.
+    fn submit(&mut self, mut commit: Commit) -> Result<(), PortableError> {
+        commit.append(self.take_held()).map_err(SessionError::from)?;
+        self.last = Some(self.sessions.store().submit(commit)?);
+        Ok(())
+    }
+
+    fn take_held(&mut self) -> Commit {
+        self.held_bytes = 0;
+        let none = Commit::new(self.held.session, self.held.time);
+        std::mem::replace(&mut self.held, none)
+    }
+
+    fn content(&mut self, reader: &mut Reader<'_>, length: u64) -> Result<(), PortableError> {
+        let mut content = reader.content(length);
+        if length <= LARGE {
+            return self.hold(Content::of(content.whole()?));
+        }
+        let mut whole = blake3::Hasher::new();
+        let mut chunks = Vec::new();
+        for chunk in chunks_of(&mut content) {
+            let chunk = Content::of(Bytes::from(chunk.map_err(ended)?));
+            whole.update(&chunk.bytes);
+            chunks.push(chunk.digest);
+            self.hold(chunk)?;
+        }
+        self.held_bytes += chunks.len() * 32;
+        let digest = Digest::from_bytes(*whole.finalize().as_bytes());
+        self.held.keep_list(ChunkList { digest, length, chunks });
+        Ok(())
+    }
+
+    /// Holds a content; when there are many, the store keeps them ahead of their event.
+    fn hold(&mut self, content: Content) -> Result<(), PortableError> {
+        self.held_bytes += content.bytes.len();
+        self.held.keep(content);
+        if self.held_bytes > HELD_BYTES || self.held.contents.len() >= HELD_MAX {
+            let held = self.take_held();
+            // The last commit, behind it, is waited for.
+            drop(self.sessions.store().submit(held)?);
+        }
+        Ok(())
+    }
+
+    /// Removes a session that was begun and can't be finished.
+    fn take_back(self) {
+        if self.has_begun
+            && let Err(error) = self.sessions.remove(self.checked.summary.session)
+        {
+            tracing::warn!(%error, "what was imported so far stays: the import can be made again");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! One file with everything of a session: its events, and the contents that they refer to.
+//!
+//! The file is a zstd stream of a head, frames as in the journal, and an end that says how many there
+//! were and what they hash to. docs/FORMAT.md describes it.
+
+mod export;
+mod import;
+mod reader;
+
+use std::io;
+
+use serde::Serialize;
+
+use super::commit::{CommitView, MAX_COMMIT_BYTES};
+use super::id::SessionId;
+use super::recorded::Seq;
+use super::sessions::SessionError;
+use super::store::StoreError;
+
+pub use export::export_session;
+pub use import::{import_session, import_session_if};
+
+const MAGIC: &[u8; 8] = b"FOLDOUT\n";
+const VERSION: u32 = 1;
+const LEVEL: i32 = 3;
+/// Bytes of a content.
+const CONTENT_MAX: u32 = 1 << 30;
+/// Bytes of an event's record.
+const EVENT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTES;
+const CONTENT: u8 = 1;
+const EVENT: u8 = 2;
+const END: u8 = 3;
+/// Bytes of the end record, its checksum apart.
+const END_BYTES: u64 = 17;
+
+/// What a portable file holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct PortableSummary {
+    /// The session.
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// How many events.
+    pub events: u64,
+    /// How many of them were not here before; 0 for an export.
+    pub added: u64,
+    /// How many contents.
+    pub contents: u64,
+    /// Bytes before compression.
+    pub bytes: u64,
+}
+
+/// Why a session could not be exported or imported.
+#[derive(Debug, thiserror::Error)]
+pub enum PortableError {
+    /// The session or the store failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The file could not be read or written.
+    #[error("can't {action} the file: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file is not what it should be; nothing was imported.
+    #[error("the file can't be imported: {0}")]
+    Damaged(String),
+    /// The importing program does not want the session as it began, and why; nothing was imported.
+    #[error("the session was not imported: {0}")]
+    Refused(String),
+    /// The session is there already, with another history.
+    #[error("session {session} is here already and has another history from event {seq} on")]
+    Differs {
+        /// The session.
+        session: SessionId,
+        /// The first position that differs.
+        seq: Seq,
+    },
+}
+
+impl From<StoreError> for PortableError {
+    fn from(error: StoreError) -> Self {
+        Self::Session(error.into())
+    }
+}
+
+fn damaged(what: impl Into<String>) -> PortableError {
+    PortableError::Damaged(what.into())
+}

@@ -1,0 +1,232 @@
+//! Files that `import` must refuse, or take without harm.
+
+use std::io::{Cursor, Write};
+use std::path::Path;
+use std::process::{Command, Output};
+use std::sync::Arc;
+
+use foldspace::{
+    DeleteEntry, EntryPath, Event, MemoryStore, Node, PortableError, Registry, SessionError, Sessions, SnapshotPolicy,
+    SystemClock, WriteFile, WriteMode, import_session,
+};
+
+use crate::rig::portable::{PortableFile, SESSION, commit};
+
+fn sessions() -> Sessions {
+    let store = Arc::new(MemoryStore::default());
+    Sessions::new(store, Registry::standard(), Arc::new(SystemClock::default()), SnapshotPolicy::default()).unwrap()
+}
+
+fn refused(sessions: &Sessions, file: &[u8]) -> String {
+    let refused = import_session(sessions, &mut Cursor::new(file), None).unwrap_err();
+    assert!(sessions.list().unwrap().is_empty(), "nothing is half imported");
+    refused.to_string()
+}
+
+#[test]
+fn import_name_that_create_refuses_is_refused() {
+    let sessions = sessions();
+    let long = "a".repeat(100_000);
+    for name in ["..", "/", "", "a\nb", "\u{1b}[31m", "-rf", ".hidden", "a b", "caf\u{e9}", "a/../b", &long] {
+        let file = PortableFile::named(name).whole();
+        let error = import_session(&sessions, &mut Cursor::new(&file), None).unwrap_err();
+        assert!(matches!(error, PortableError::Session(SessionError::BadName { .. })), "{name:?}: {error}");
+        assert!(!error.to_string().contains(['\n', '\u{1b}']) && error.to_string().len() < 400, "{error}");
+        assert!(sessions.list().unwrap().is_empty());
+        assert!(import_session(&sessions, &mut Cursor::new(&file), Some("-rf")).is_err());
+        let summary = import_session(&sessions, &mut Cursor::new(&file), Some("better")).unwrap();
+        assert_eq!((summary.name.as_str(), sessions.find("better").unwrap().id), ("better", SESSION));
+        sessions.remove(SESSION).unwrap();
+    }
+}
+
+#[test]
+fn import_count_or_length_out_of_bounds_is_refused() {
+    let sessions = sessions();
+    for count in [0, 1, 3, 1 << 32, 1 << 63, u64::MAX] {
+        let counted = |file: PortableFile, events, contents| refused(&sessions, &file.ended(events, contents));
+        let said = counted(PortableFile::named("s").content(b"x").event("Note", 1, b""), count, 1);
+        assert!(said.contains("does not hold what it says"), "{said}");
+        let said = counted(PortableFile::named("s"), 1, count.max(2));
+        assert!(said.contains("does not hold what it says"), "{said}");
+    }
+    for length in [(1u32 << 30) + 1, 1 << 31, u32::MAX] {
+        for kind in [1, 2] {
+            let mut file = PortableFile::named("s");
+            file.bytes.push(kind);
+            file.bytes.extend_from_slice(&length.to_le_bytes());
+            let said = refused(&sessions, &file.whole());
+            assert!(said.contains(&format!("{length} bytes, more than it may have")), "{said}");
+        }
+    }
+    let odd = [
+        commit((SESSION, 2, 0), ("Note", 1), b""),
+        commit((SESSION, 2, 2), ("Note", 1), b""),
+        commit((SESSION, 2, u32::MAX), ("Note", 1), b""),
+        commit((SESSION, 0, 1), ("Note", 1), b""),
+        commit((SESSION, 3, 1), ("Note", 1), b""),
+        commit((SESSION, 1 << 63, 1), ("Note", 1), b""),
+        commit((SESSION, u64::MAX, 1), ("Note", 1), b""),
+        commit((foldspace::SessionId::from_bytes([1; 16]), 2, 1), ("Note", 1), b""),
+        commit((SESSION, 2, 1), (&"k".repeat(101), 1), b""),
+        commit((SESSION, 2, 1), ("Note", u16::MAX), b""),
+        b"no commit".to_vec(),
+        Vec::new(),
+    ];
+    for record in odd {
+        let file = PortableFile { events: 2, ..PortableFile::named("s").record(2, &record) };
+        refused(&sessions, &file.whole());
+    }
+    assert!(refused(&sessions, &PortableFile::new().whole()).contains("no events"));
+}
+
+#[test]
+fn import_unknown_record_format_or_beginning_is_refused() {
+    let sessions = sessions();
+    for kind in [0, 4, 9, 255] {
+        let said = refused(&sessions, &PortableFile::named("s").record(kind, b"?").whole());
+        assert!(said.contains("unknown kind"), "{said}");
+    }
+    for format in [0u32, 2, u32::MAX] {
+        let mut file = PortableFile::named("s");
+        file.bytes[8..12].copy_from_slice(&format.to_le_bytes());
+        assert!(refused(&sessions, &file.whole()).contains(&format!("it is of format {format}")));
+    }
+    let mut file = PortableFile::named("s");
+    file.bytes[0] = b'X';
+    assert!(refused(&sessions, &file.whole()).contains("not a foldspace export"));
+    for bytes in [&b""[..], b"hello", &[0x28, 0xb5, 0x2f, 0xfd], &[0; 100]] {
+        refused(&sessions, bytes);
+    }
+}
+
+#[test]
+fn import_file_that_ends_early_or_was_changed_leaves_nothing() {
+    let sessions = sessions();
+    let file = PortableFile::named("s").content(&[7; 3000]).event("Note", 1, b"one").whole();
+    for cut in 0..file.len() {
+        refused(&sessions, &file[..cut]);
+    }
+    let mut bytes = crate::rig::portable::unpacked(&file);
+    for at in 0..bytes.len() {
+        bytes[at] ^= 1;
+        refused(&sessions, &crate::rig::portable::packed(&bytes));
+        bytes[at] ^= 1;
+    }
+    assert!(import_session(&sessions, &mut Cursor::new(&file), None).is_ok());
+}
+
+/// A file event in the journal's form, with other bytes for its path.
+fn pathed<E: Event>(event: &E, path: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    event.encode(&mut bytes).unwrap();
+    let stand_in = b"qqqqqqqqqqqqqqqqqqqqqqqq";
+    let at = bytes.windows(path.len()).position(|window| window == &stand_in[..path.len()]).unwrap();
+    bytes[at..at + path.len()].copy_from_slice(path);
+    bytes
+}
+
+#[test]
+fn import_path_that_leaves_the_workspace_reaches_nothing() {
+    let world = tempfile::tempdir().unwrap();
+    let paths: [&[u8]; 12] =
+        [b"../1", b"/etc", b"a//b", b"d/..", b"a\0b", b".", b"..", b"./a", b"a/./b", b"../../../../tmp/x", b"/", b"a/"];
+    for (number, path) in paths.into_iter().enumerate() {
+        let name = EntryPath::lookup(std::str::from_utf8(&b"qqqqqqqqqqqqqqqqqqqqqqqq"[..path.len()]).unwrap()).unwrap();
+        let write = |node| WriteFile { path: name.clone(), mode: WriteMode::Create, node };
+        let link = Node::Symlink { target: b"../../..".to_vec() };
+        let file = PortableFile::named("s")
+            .content(b"theirs")
+            .event(WriteFile::KIND, 1, &pathed(&write(Node::file(b"theirs", true)), path))
+            .event(WriteFile::KIND, 1, &pathed(&write(link), path))
+            .event(DeleteEntry::KIND, 1, &pathed(&DeleteEntry { path: name.clone() }, path))
+            .event(WriteFile::KIND, 1, &pathed(&write(Node::file(b"theirs", false)), path))
+            .whole();
+        std::fs::write(world.path().join("odd.fold"), file).unwrap();
+        let data = format!("data{number}");
+        let run = |arguments: &[&str]| foldspace(world.path(), &[&["--data", &data], arguments].concat());
+        assert!(run(&["import", "odd.fold"]).status.success(), "a path that is none is an unreadable event");
+        for arguments in [&["ls", "s", "-R"][..], &["log", "s"], &["verify"], &["materialise", "s", "out/in/it"]] {
+            let output = run(arguments);
+            assert!(output.status.code().is_some_and(|code| code != 101), "{arguments:?}: {output:?}");
+        }
+        for (directory, only) in [("out", "in"), ("out/in", "it")] {
+            let mut entries = std::fs::read_dir(world.path().join(directory)).unwrap();
+            assert_eq!(entries.next().unwrap().unwrap().file_name(), only);
+            assert!(entries.next().is_none(), "{path:?} is in {directory}");
+        }
+        std::fs::remove_dir_all(world.path().join("out")).unwrap();
+    }
+    assert!(!Path::new("/tmp/x").exists());
+}
+
+fn foldspace(directory: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
+    command.current_dir(directory).env("CONTAINER_HOST", "unix:///nowhere").args(arguments).output().unwrap()
+}
+
+/// Imports a file in a process that may have so many KiB of memory of its own.
+fn limited(directory: &Path, file: &str, kib: u32) -> Output {
+    let script = format!("ulimit -d {kib}; exec \"$0\" --data data import {file}");
+    let mut command = Command::new("/bin/sh");
+    command.current_dir(directory).args(["-c", &script, env!("CARGO_BIN_EXE_foldspace")]).output().unwrap()
+}
+
+/// A file of contents of zeros, each of a GiB, written without having them in memory.
+fn bomb(path: &Path, count: usize, end: Option<&PortableFile>) {
+    let mut zstd = zstd::stream::write::Encoder::new(std::fs::File::create(path).unwrap(), 3).unwrap();
+    let mut hash = blake3::Hasher::new();
+    let mut put = |bytes: &[u8]| {
+        hash.update(bytes);
+        zstd.write_all(bytes).unwrap();
+        *hash.finalize().as_bytes()
+    };
+    let file = end.map_or_else(|| PortableFile::new().bytes, |end| end.bytes.clone());
+    put(&file);
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..count {
+        put(&[1]);
+        put(&(1u32 << 30).to_le_bytes());
+        for _ in 0..1024 {
+            put(&zeros);
+        }
+    }
+    if let Some(end) = end {
+        put(&[3]);
+        put(&end.events.to_le_bytes());
+        let checksum = put(&(count as u64).to_le_bytes());
+        zstd.write_all(&checksum).unwrap();
+    }
+    zstd.finish().unwrap();
+}
+
+#[test]
+fn import_bomb_takes_bounded_memory() {
+    const KIB: u32 = 192 << 10;
+    let world = tempfile::tempdir().unwrap();
+    bomb(&world.path().join("bomb.fold"), 1, None);
+    let output = limited(world.path(), "bomb.fold", KIB);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code() == Some(5) && said.contains("it ends early"), "{said}");
+    assert!(std::fs::metadata(world.path().join("bomb.fold")).unwrap().len() < 100_000);
+
+    // A length that lies, an event of more than any may have, and a window as large as zstd allows.
+    let mut lies = PortableFile::named("s");
+    lies.bytes.extend_from_slice(&[1, 0, 0, 0, 0x40]);
+    std::fs::write(world.path().join("lies.fold"), lies.whole()).unwrap();
+    let mut zstd = zstd::stream::write::Encoder::new(Vec::new(), 1).unwrap();
+    zstd.window_log(27).unwrap();
+    zstd.write_all(&PortableFile::named("s").bytes).unwrap();
+    std::fs::write(world.path().join("window.fold"), zstd.finish().unwrap()).unwrap();
+    for file in ["lies.fold", "window.fold"] {
+        let output = limited(world.path(), file, KIB);
+        assert_eq!(output.status.code(), Some(5), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let listed = foldspace(world.path(), &["--data", "data", "sessions"]);
+    assert_eq!(String::from_utf8_lossy(&listed.stdout), "no sessions\n");
+
+    // One that is right is taken within the same memory.
+    bomb(&world.path().join("right.fold"), 1, Some(&PortableFile::named("right")));
+    let output = limited(world.path(), "right.fold", KIB);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
