@@ -276,7 +276,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: 8000, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
 
         #[test]
         fn position_of_any_text_prints_what_parses_again(text in texts()) {

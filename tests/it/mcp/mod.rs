@@ -4,6 +4,7 @@ mod asking;
 mod bad_input;
 mod bisecting;
 mod config;
+mod fuzz;
 mod life;
 mod live;
 mod orchestrate;
