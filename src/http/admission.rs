@@ -27,7 +27,7 @@ pub(super) struct Admission {
 
 impl Admission {
     /// Notes that its client has shown the token.
-    pub(super) fn is_known(&self) {
+    pub(super) fn note_known(&self) {
         self.is_known.store(true, Ordering::Relaxed);
     }
 }
@@ -81,7 +81,7 @@ mod tests {
         for _ in 0..3 {
             all.push(room.admit_stranger().await);
         }
-        all[0].0.is_known();
+        all[0].0.note_known();
         all.push(room.admit_stranger().await);
         assert!(all.iter().all(|(admission, _)| !admission.over.is_cancelled()), "there is room for all");
         let (next, _) = tokio::join!(room.admit_stranger(), async {

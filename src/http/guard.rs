@@ -58,7 +58,7 @@ impl Guard {
         match shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
             Some((_, shown)) if token.is(shown.trim()) => {
                 if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
-                    admission.is_known();
+                    admission.note_known();
                 }
                 Ok(())
             }

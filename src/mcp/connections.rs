@@ -217,7 +217,9 @@ fn cancelled(request: &JsonRpcRequest<ClientRequest>) -> ServerSseMessage {
     let id = request.id.clone();
     ServerSseMessage::from_message(match &request.request {
         ClientRequest::CallToolRequest(_) => {
-            let result: CallToolResult = calls::failed(&"the call was cancelled");
+            let mut result: CallToolResult = calls::failed(&"the call was cancelled");
+            // Versions with connections do not have it.
+            result.result_type = None;
             ServerJsonRpcMessage::response(ServerResult::CallToolResult(result), id)
         }
         _ => ServerJsonRpcMessage::error(ErrorData::internal_error("the request was cancelled", None), Some(id)),

@@ -113,7 +113,8 @@ async fn cancelled_call_is_answered_and_its_question_not_asked_again() {
     let command = json!({ "command": "touch begun; exec tail -f begun" });
     let mut stream = served.posted("/mcp", &call(1, "shell_execute", command), &session).await;
     let asked = until(&mut stream, "elicitation/create").await;
-    let field = |name: &str| asked.lines().filter_map(|line| line.strip_prefix(name)).last().unwrap().trim().to_owned();
+    let field =
+        |name: &str| asked.lines().filter_map(|line| line.strip_prefix(name)).next_back().unwrap().trim().to_owned();
     let question: Value = serde_json::from_str(&field("data:")).unwrap();
     let result = json!({ "action": "accept", "content": { "answer": "once" } });
     let answer = json!({ "jsonrpc": "2.0", "id": question["id"], "result": result });
@@ -126,6 +127,7 @@ async fn cancelled_call_is_answered_and_its_question_not_asked_again() {
     let last = answered(&taken(stream).await);
     // A result: some clients come back after an error as if the stream had broken.
     assert_eq!((&last["id"], &last["result"]["isError"]), (&json!(1), &json!(true)), "{last}");
+    assert!(last["result"].get("resultType").is_none(), "{last}");
     wait_for(&hub, "asks", Some(foldspace::CallStatus::Interrupted)).await;
     let again = field("id:");
     let headers = [session[0], ("accept", "text/event-stream"), ("last-event-id", &again)];
