@@ -1,6 +1,7 @@
 //! Connections of clients over HTTP: the order of their calls, and the end of cancelled ones.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -131,7 +132,8 @@ impl SessionManager for Connections {
                 Some(turn) => future::ready(turn).boxed(),
                 None => turn,
             };
-            let open = Open { local: Arc::clone(&self.local), id: Arc::clone(id), cancelled, tell };
+            let local = Arc::clone(&self.local);
+            let open = Open { local, id: Arc::clone(id), cancelled, tell, is_answered: AtomicBool::new(false) };
             tokio::spawn(open.answer(turn, request));
         }
         Ok(stream::unfold(told, |mut told| async move { told.recv().await.map(|message| (message, told)) }))
@@ -145,11 +147,11 @@ impl SessionManager for Connections {
             },
             _ => None,
         };
-        let accepted = self.local.accept_message(id, message).await;
+        // Before the stream that it is told on is closed.
         if let Some(request) = cancelled {
             self.cancel(id, &request);
         }
-        accepted
+        self.local.accept_message(id, message).await
     }
 
     async fn create_standalone_stream(
@@ -174,6 +176,7 @@ struct Open {
     id: SessionId,
     cancelled: CancellationToken,
     tell: mpsc::Sender<ServerSseMessage>,
+    is_answered: AtomicBool,
 }
 
 impl Open {
@@ -183,9 +186,15 @@ impl Open {
         let _ended = self.cancelled.clone().drop_guard();
         let cancelled = cancelled(&request);
         tokio::select! {
+            // A cancellation closes the stream that is passed back, too.
+            biased;
+            () = self.cancelled.cancelled() => {
+                if !self.is_answered.load(Ordering::Relaxed) {
+                    drop(self.tell.send(cancelled).await);
+                }
+            }
             () = self.pass(turn, request) => {}
             () = self.tell.closed() => {}
-            () = self.cancelled.cancelled() => drop(self.tell.send(cancelled).await),
         }
     }
 
@@ -197,6 +206,11 @@ impl Open {
             Ok(told) => {
                 let mut told = std::pin::pin!(told);
                 while let Some(message) = told.next().await {
+                    let is_answer = matches!(
+                        message.message.as_deref(),
+                        Some(JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_))
+                    );
+                    self.is_answered.fetch_or(is_answer, Ordering::Relaxed);
                     if self.tell.send(message).await.is_err() {
                         return;
                     }
