@@ -101,10 +101,10 @@ pub use reducers::{
     plan_merge, replace_latest, replace_latest_by_key, upsert_by_key,
 };
 pub use tools::{
-    AllowedBy, AllowedRoots, Answer, Asker, Asking, BisectError, BisectFound, BisectReport, Bisection, CallReport,
-    CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy, CommandQuestion, Decision,
-    DenyRule, DispatchError, Dispatcher, Divergence, EditTool, Effect, Expectation, Filesystem, Fresh, GlobTool,
-    GrepTool, ListTool, MAX_SCRIPT_CHARS, Materialised, MergeError, MergeOutcome, MergeReport, MergedChange,
+    ASK_THE_PERSON, AllowedBy, AllowedRoots, Answer, Asker, Asking, BisectError, BisectFound, BisectReport, Bisection,
+    CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy, CommandQuestion,
+    Decision, DenyRule, DispatchError, Dispatcher, Divergence, EditTool, Effect, Expectation, Filesystem, Fresh,
+    GlobTool, GrepTool, ListTool, MAX_SCRIPT_CHARS, Materialised, MergeError, MergeOutcome, MergeReport, MergedChange,
     MountError, MountSpec, NormalRules, Nursery, PodmanShellTool, Predicate, PredicateError, Probe, ProbeRecord,
     PythonTool, ReadTool, RemoveTool, Rerun, RerunError, RerunReport, RewindError, RewindOptions, Rewound, RulesError,
     Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome, SubagentResult, Subagents, Tool, ToolCall,

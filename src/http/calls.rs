@@ -23,11 +23,6 @@ use crate::hub::{HubError, OpenSession};
 use crate::tools::{Asker, ToolCall, ToolOutcome};
 use crate::view::{self, EventDocument};
 
-/// How to allow a command whose call nobody streams: [`ShellRules::advice`](crate::ShellRules::advice) of a hub that is for HTTP first of all.
-pub const ADVICE: &str = "allow what is missing (`allow` in the request, or the server's --allow PROGRAM), stream the call \
-                      (`Accept: text/event-stream`) and answer the question, or have every question answered with yes \
-                      (`auto_confirm`)";
-
 /// Seconds that a call may take: the least and the most.
 pub(super) const SECONDS: std::ops::RangeInclusive<f64> = 0.1..=3600.0;
 

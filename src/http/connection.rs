@@ -1,4 +1,4 @@
-//! A connection whose client must read what it asked for.
+//! A connection whose client must say something, and read what it asked for.
 
 use std::future::Future;
 use std::io;
@@ -9,17 +9,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep};
 
-/// Fails when nothing can be written for too long.
+/// Fails when nothing can be written for too long, or nothing comes at first.
 pub(super) struct Impatient<S> {
     stream: S,
+    /// Runs until the client says something.
+    silent: Option<Pin<Box<Sleep>>>,
     patience: Duration,
     /// Runs while the client takes nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Impatient<S> {
-    pub(super) fn new(stream: S, patience: Duration) -> Self {
-        Self { stream, patience, stalled: None }
+    pub(super) fn new(stream: S, first: Option<Duration>, patience: Duration) -> Self {
+        let silent = first.map(|first| Box::pin(tokio::time::sleep(first)));
+        Self { stream, silent, patience, stalled: None }
     }
 
     /// A write that made way, or did not: then its patience begins, or ends.
@@ -41,7 +44,14 @@ impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        let Some(silent) = &mut self.silent else { return read };
+        if read.is_ready() {
+            self.silent = None;
+            return read;
+        }
+        ready!(silent.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the client says nothing")))
     }
 }
 

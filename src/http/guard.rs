@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::http::header::{AUTHORIZATION, HOST, ORIGIN, X_CONTENT_TYPE_OPTIONS};
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
+use super::admission::Admission;
 use super::problem::{Kind, Problem};
 use super::{HttpFace, Token};
 
@@ -40,28 +41,50 @@ impl Guard {
         Self { face: face.clone(), access: Arc::new(access) }
     }
 
-    fn check(&self, path: &str, headers: &HeaderMap) -> Result<(), Problem> {
+    fn check(&self, request: &Request) -> Result<(), Problem> {
+        let (uri, headers) = (request.uri(), request.headers());
+        if head_bytes(request) > HEAD_MAX {
+            let detail = format!("the request's head has more than {HEAD_MAX} bytes");
+            return Err(Problem::new(Kind::HeadTooLarge, detail));
+        }
         let Access::Token { token, names } = &*self.access else { return Ok(()) };
-        check_host(headers, names)?;
+        check_host(uri, headers, names)?;
         // It says nothing of what is here, and who looks after the server needs no token for it.
-        if path == "/healthz" {
+        if uri.path() == "/healthz" {
             return Ok(());
         }
         let shown = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
         let shown = shown.and_then(|value| value.split_once(' '));
         match shown.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")) {
-            Some((_, shown)) if token.is(shown.trim()) => Ok(()),
+            Some((_, shown)) if token.is(shown.trim()) => {
+                if let Some(admission) = request.extensions().get::<Arc<Admission>>() {
+                    admission.note_known();
+                }
+                Ok(())
+            }
             Some(_) => Err(Problem::new(Kind::Unauthorized, "the token is not the server's").with_hint(TOKEN)),
             None => Err(Problem::new(Kind::Unauthorized, "no token was shown").with_hint(TOKEN)),
         }
     }
 }
 
+/// Bytes of a request's head.
+const HEAD_MAX: usize = 64 << 10;
+
+/// Returns the bytes of a head without its end, where one space follows a header's colon.
+fn head_bytes(request: &Request) -> usize {
+    let headers = request.headers().iter().map(|(name, value)| name.as_str().len() + value.len() + 4);
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len() + "https://".len());
+    let target = uri.path_and_query().map_or(0, |target| target.as_str().len());
+    request.method().as_str().len() + authority + target + " HTTP/1.1 \r\n".len() + headers.sum::<usize>()
+}
+
 const TOKEN: &str = "send `Authorization: Bearer TOKEN`; `foldspace serve` says where its token is";
 
 /// A page that was given this machine's address for its own name (DNS rebinding) sends that name, and a page from
 /// elsewhere sends where it is from.
-fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
         return Err(Problem::new(Kind::BadRequest, "there must be one Host header"));
@@ -72,6 +95,9 @@ fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
         return Err(
             Problem::new(Kind::Forbidden, detail).with_hint("use its address, or start it with --host-name NAME")
         );
+    }
+    if uri.authority().is_some_and(|authority| !authority.as_str().eq_ignore_ascii_case(host)) {
+        return Err(Problem::new(Kind::BadRequest, "the request's target is of another host than its Host header"));
     }
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
@@ -85,12 +111,17 @@ fn check_host(headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
     }
 }
 
-/// A host without its port.
+/// A host without its port; empty where it is no host.
 fn name_of(host: &str) -> &str {
-    match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.rsplit_once(':').map_or(host, |(name, _)| name),
-    }
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => match rest.split_once(']') {
+            Some((name, "")) => (name, ""),
+            Some((name, port)) if port.starts_with(':') => (name, &port[1..]),
+            _ => return "",
+        },
+        None => host.rsplit_once(':').unwrap_or((host, "")),
+    };
+    if port.bytes().all(|byte| byte.is_ascii_digit()) { name } else { "" }
 }
 
 /// An address is nobody's name, so nobody can have given it another meaning.
@@ -102,7 +133,7 @@ fn is_known(name: &str, names: &[String]) -> bool {
 
 /// Lets a request in if it may, counts it, and outlives its panic.
 pub(super) async fn pass(State(guard): State<Guard>, request: Request, next: Next) -> Response {
-    let checked = guard.check(request.uri().path(), request.headers());
+    let checked = guard.check(&request);
     let mut response = match checked {
         Err(problem) => problem.into_response(),
         Ok(()) => {
@@ -125,9 +156,11 @@ mod tests {
         for host in ["127.0.0.1:80", "[::1]:8080", "[::1]", "localhost", "LOCALHOST:1", "Box.Example:7", "10.1.2.3:4"] {
             assert!(is_known(name_of(host), &names), "{host}");
         }
-        for host in ["", "evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", "[::1", "box.example."]
-        {
-            assert_eq!(is_known(name_of(host), &names), host == "[::1", "{host}");
+        let broken =
+            ["[::1", "[::1]x", "[::1]:8x", "::1]", "localhost:80x", "localhost:80@evil.example", "[]", "[", ":80"];
+        let others = ["", "evil.example", "localhost.evil.example:80", "127.0.0.1.evil.example", "box.example."];
+        for host in broken.into_iter().chain(others) {
+            assert!(!is_known(name_of(host), &names), "{host}");
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The HTTP API over a [`Hub`]: JSON, server-sent events, and an OpenAPI description of it all.
 
+mod admission;
 mod answers;
 mod bisect;
 mod calls;
@@ -18,6 +19,7 @@ mod health;
 mod metrics;
 mod openapi;
 mod problem;
+mod queries;
 mod running;
 mod server;
 mod sessions;
@@ -39,13 +41,13 @@ use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::{Hub, HubError, OpenSession, blocking};
-use crate::tools::ShellRules;
+use crate::tools::{ASK_THE_PERSON, ShellRules};
 
 use extract::Arrival;
 use metrics::Metrics;
 use running::Running;
 
-pub use calls::{ADVICE, CallOutcome, CallRequest};
+pub use calls::{CallOutcome, CallRequest};
 pub use client::{CallEvent, Client, ClientError, exchange};
 pub use forward::OverHttp;
 pub use guard::{Access, Guard};
@@ -125,7 +127,7 @@ impl HttpFace {
     }
 
     fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
-        rules.advice.get_or_insert_with(|| ADVICE.into());
+        rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
         let (running, metrics, known) = (Running::default(), Metrics::default(), Mutex::default());
         let ending = CancellationToken::new();
         Self { shared: Arc::new(Shared { hub, rules, are_hubs_rules, running, metrics, known, ending }) }
@@ -170,7 +172,8 @@ impl HttpFace {
             .nest("/v1/sessions/{session}", session)
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
-            .with_state(self.clone());
+            .with_state(self.clone())
+            .layer(axum::middleware::from_fn(queries::check));
         let guard = Guard::new(self, options.access);
         let arrival = Arrival { bytes: options.body_bytes, time: options.body_time };
         let all = api.merge(others).layer(Extension(arrival));

@@ -68,6 +68,7 @@ pub(super) enum Kind {
     InUse,
     Refused,
     TooLarge,
+    HeadTooLarge,
     MediaType,
     Unusable,
     Backend,
@@ -78,7 +79,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    const ALL: [Self; 18] = [
+    const ALL: [Self; 19] = [
         Self::BadRequest,
         Self::Unauthorized,
         Self::Forbidden,
@@ -90,6 +91,7 @@ impl Kind {
         Self::InUse,
         Self::Refused,
         Self::TooLarge,
+        Self::HeadTooLarge,
         Self::MediaType,
         Self::Unusable,
         Self::Backend,
@@ -118,6 +120,9 @@ impl Kind {
             Self::InUse => ("in_use", StatusCode::CONFLICT, "Another process has the workspace"),
             Self::Refused => ("refused", StatusCode::CONFLICT, "It can't be done as things are"),
             Self::TooLarge => ("too_large", StatusCode::PAYLOAD_TOO_LARGE, "The request is too large"),
+            Self::HeadTooLarge => {
+                ("head_too_large", StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, "The request's head is too large")
+            }
             Self::MediaType => ("media_type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body must be JSON"),
             Self::Unusable => ("unusable", StatusCode::UNPROCESSABLE_ENTITY, "A value in the request can't be used"),
             Self::Backend => ("backend", StatusCode::FAILED_DEPENDENCY, "The workspace's backend refused"),

@@ -8,23 +8,29 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::admission::{Admission, Room};
 use super::connection::Impatient;
 
 /// What a server puts up with.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
-    /// Connections at once on each way in; more wait in the kernel's queue.
+    /// Connections at once on each way in; more wait in the kernel's queue. Over TCP, clients that have not shown the
+    /// token have three quarters of them at most: for one more, the oldest is closed.
     pub connections: usize,
+    /// How long a client that has to show the token may say nothing at first.
+    pub first: Duration,
     /// How long a client may take to send a request's head; a kept connection with no request is closed after that,
     /// too.
     pub head: Duration,
@@ -34,19 +40,23 @@ pub struct ServerLimits {
 
 impl Default for ServerLimits {
     fn default() -> Self {
-        Self { connections: 1024, head: Duration::from_secs(30), stall: Duration::from_secs(30) }
+        let (first, others) = (Duration::from_secs(5), Duration::from_secs(30));
+        Self { connections: 1024, first, head: others, stall: others }
     }
 }
 
 /// A way in.
 trait Door: Send + Sync {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// Whether clients are known before they have shown a token.
+    const IS_PRIVATE: bool;
 
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 }
 
 impl Door for UnixListener {
     type Stream = UnixStream;
+    const IS_PRIVATE: bool = true;
 
     async fn next(&self) -> io::Result<UnixStream> {
         let own = rustix::process::getuid().as_raw();
@@ -62,6 +72,7 @@ impl Door for UnixListener {
 
 impl Door for TcpListener {
     type Stream = TcpStream;
+    const IS_PRIVATE: bool = false;
 
     async fn next(&self) -> io::Result<TcpStream> {
         let (stream, _) = self.accept().await?;
@@ -73,7 +84,7 @@ impl Door for TcpListener {
 
 /// How long to wait when there is no file descriptor for a connection.
 const SHORTAGE: Duration = Duration::from_millis(50);
-/// Bytes of a request's head, and of what is gathered for a client.
+/// Bytes that are read at once, and of what is gathered for a client.
 const BUFFER: usize = 64 << 10;
 
 /// Serves routers on listeners until it is stopped.
@@ -101,20 +112,25 @@ impl HttpServer {
     }
 
     async fn serve<D: Door>(&self, door: D, router: Router) {
-        let room = Arc::new(Semaphore::new(self.limits.connections));
+        let room = Room::new(self.limits.connections);
         loop {
             let next = async {
-                // It is never closed.
-                let place = Arc::clone(&room).acquire_owned().await.ok();
-                (door.next().await, place)
+                let stream = door.next().await?;
+                let (admission, place) = match D::IS_PRIVATE {
+                    true => room.admit_known().await,
+                    false => room.admit_stranger().await,
+                };
+                io::Result::Ok((stream, admission, place))
             };
-            let (accepted, place) = tokio::select! {
+            let accepted = tokio::select! {
                 next = next => next,
                 () = self.stop.cancelled() => return,
             };
             match accepted {
-                Ok(stream) => {
-                    let connection = self.clone().connection(stream, router.clone());
+                Ok((stream, admission, place)) => {
+                    let first = (!D::IS_PRIVATE).then_some(self.limits.first);
+                    let stream = Impatient::new(stream, first, self.limits.stall);
+                    let connection = self.clone().connection(stream, router.clone(), admission);
                     self.connections.spawn(async move {
                         connection.await;
                         drop(place);
@@ -128,16 +144,21 @@ impl HttpServer {
         }
     }
 
-    async fn connection<S>(self, stream: S, router: Router)
+    async fn connection<S>(self, stream: Impatient<S>, router: Router, admission: Arc<Admission>)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let mut http = http1::Builder::new();
         http.timer(TokioTimer::new()).header_read_timeout(self.limits.head).max_buf_size(BUFFER);
-        let io = TokioIo::new(Impatient::new(stream, self.limits.stall));
-        let mut connection = std::pin::pin!(http.serve_connection(io, TowerToHyperService::new(router)));
+        let (service, admitted) = (TowerToHyperService::new(router), Arc::clone(&admission));
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Arc::clone(&admitted));
+            service.call(request)
+        });
+        let mut connection = std::pin::pin!(http.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,
+            () = admission.over.cancelled() => return,
             () = self.stop.cancelled() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await

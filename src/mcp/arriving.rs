@@ -1,27 +1,39 @@
-//! Bodies of requests over HTTP, which have to arrive within a while.
+//! Requests over HTTP: their addresses are understood, and their bodies arrive within a while.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Body;
-use axum::extract::Request;
-use axum::http::StatusCode;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::MESSAGE_MAX;
+use super::asked::Asked;
+use super::client::Shared;
+use super::{MESSAGE_MAX, names};
 
 /// How long a body may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
 /// Passes a request on once its body is there: who stops in the middle of one does not hold a connection for good.
-pub(super) async fn whole(request: Request, next: Next) -> Response {
+pub(super) async fn whole(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    if let Err(what) = Asked::read(request.uri(), &shared.options) {
+        return (StatusCode::BAD_REQUEST, format!("{}\n", names::shown(&what, 500))).into_response();
+    }
     let (parts, body) = request.into_parts();
-    match arrived(body, ARRIVAL).await {
+    let is_end = parts.method == Method::DELETE;
+    let mut response = match arrived(body, ARRIVAL).await {
         Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
         Err(refusal) => refusal.into_response(),
+    };
+    // The connection has ended by then; some clients take 202 for a failure.
+    if is_end && response.status() == StatusCode::ACCEPTED {
+        response = StatusCode::NO_CONTENT.into_response();
     }
+    response
 }
 
 async fn arrived(body: Body, within: Duration) -> Result<Bytes, (StatusCode, String)> {

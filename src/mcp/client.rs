@@ -7,11 +7,12 @@ use rmcp::service::RequestContext;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
-use super::McpOptions;
+use super::asked::Asked;
 use super::names::{self, AgentName, Agents};
 use super::offer::Offered;
 use super::parked::Parked;
 use super::watching::Watching;
+use super::{McpOptions, ToolGroup};
 use crate::backends::WorkspaceSpec;
 use crate::engine::children::NewChild;
 use crate::engine::event::Isolation;
@@ -34,8 +35,8 @@ pub(super) struct Shared {
 /// A client.
 pub(super) struct Client {
     pub(super) shared: Arc<Shared>,
-    /// The session that it asked for itself.
-    wanted: OnceLock<String>,
+    /// What it asked for itself.
+    asked: OnceLock<Asked>,
     joined: OnceCell<Joined>,
     /// What it is told of when it changes.
     pub(super) watching: Watching,
@@ -91,7 +92,7 @@ impl Client {
     pub(super) fn new(shared: &Arc<Shared>, end: &CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
-            wanted: OnceLock::new(),
+            asked: OnceLock::new(),
             joined: OnceCell::new(),
             watching: Watching::default(),
             parked: Parked::default(),
@@ -110,12 +111,28 @@ impl Client {
 
     /// The session by the name that somebody chose for it.
     fn chosen(&self) -> Option<&str> {
-        self.options().session.as_deref().or(self.wanted.get().map(String::as_str))
+        self.options().session.as_deref().or(self.asked.get().and_then(|asked| asked.session.as_deref()))
     }
 
-    /// Asks for a session by its name. What was asked for first counts.
-    pub(super) fn ask_for(&self, session: String) {
-        drop(self.wanted.set(session));
+    /// Asks for a session and others. What was asked for first counts.
+    pub(super) fn ask_for(&self, asked: Asked) {
+        drop(self.asked.set(asked));
+    }
+
+    /// Whether a group of tools is offered to it.
+    pub(super) fn has_group(&self, group: ToolGroup) -> bool {
+        let wanted = self.asked.get().and_then(|asked| asked.groups.as_ref());
+        self.options().groups.contains(&group) && wanted.is_none_or(|wanted| wanted.contains(&group))
+    }
+
+    /// Whether a workspace's tool of that name is offered to it. Own tools are.
+    pub(super) fn offers(&self, tool: &str) -> bool {
+        ToolGroup::of(tool).is_none_or(|group| self.has_group(group))
+    }
+
+    /// Whether it can reach sessions other than its own.
+    pub(super) fn reaches_all(&self) -> bool {
+        self.has_group(ToolGroup::Sessions)
     }
 
     /// Whether it has a session.
@@ -125,7 +142,8 @@ impl Client {
 
     /// Under which name it works where nobody has that yet.
     fn agent(&self, context: &RequestContext<RoleServer>) -> String {
-        self.options().agent.clone().unwrap_or_else(|| name_in(context))
+        let asked = || self.asked.get().and_then(|asked| asked.agent.clone());
+        self.options().agent.clone().or_else(asked).unwrap_or_else(|| name_in(context))
     }
 
     /// Its session; where it has none yet, that is begun, or joined.
@@ -245,7 +263,7 @@ impl Client {
         {
             return Ok(own);
         }
-        if !self.options().reaches_all() {
+        if !self.reaches_all() {
             return Err(SessionError::NotFound { wanted: names::shown(wanted, 80) }.into());
         }
         let entry = self.hub().sessions().find(wanted)?;

@@ -7,15 +7,14 @@ use crate::backends::WorkspaceSpec;
 /// A few words for the model. What is there already is not known by then: the prompt has that.
 pub(super) fn of(client: &Client) -> String {
     let mut text =
-        "The tools work on the files of one workspace; paths are relative to its root. Every call is recorded, \
-                    with what it changed."
+        "The tools work on the files of one workspace; paths are relative to its root. Calls that are sent together run \
+         in order; only reads run side by side. Every call is recorded, with what it changed."
             .to_owned();
-    let groups = &client.options().groups;
-    if groups.contains(&ToolGroup::Shell) || groups.contains(&ToolGroup::Python) {
+    if client.has_group(ToolGroup::Shell) || client.has_group(ToolGroup::Python) {
         text.push(' ');
         text.push_str(&commands(&client.workspace()));
     }
-    if client.options().reaches_all() {
+    if client.reaches_all() {
         text.push_str(
             " The tools whose names begin with session_ look at sessions at any position of their history, fork them, \
              merge forks back, take them back, and find the change that broke something.",

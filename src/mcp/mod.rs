@@ -1,9 +1,11 @@
 //! The server of the Model Context Protocol: a workspace with its tools, and all that is recorded of it, for any client.
 
 mod arriving;
+mod asked;
 mod asking;
 mod calls;
 mod client;
+mod connections;
 mod handler;
 mod instructions;
 mod lines;
@@ -11,6 +13,7 @@ mod names;
 mod offer;
 mod options;
 mod orchestrate;
+mod order;
 mod parked;
 mod progress;
 mod resources;
@@ -23,17 +26,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::routing::RouterIntoService;
+use rmcp::model::ClientRequest;
 use rmcp::service::{ServerInitializeError, serve_server_with_ct};
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
 use crate::hub::Hub;
+use crate::tools::ASK_THE_PERSON;
 use client::{Client, Shared};
+use connections::Connections;
 use handler::Handler;
 use lines::Lines;
 pub use options::{McpOptions, ToolGroup, UnknownGroup};
+use order::Order;
 use stateless::Stateless;
 
 /// Bytes of one message; a call's parameters have a limit of their own below that.
@@ -86,7 +92,8 @@ pub struct McpError(String);
 
 impl McpServer {
     /// A server with no client yet.
-    pub fn new(hub: Hub, options: McpOptions) -> Self {
+    pub fn new(hub: Hub, mut options: McpOptions) -> Self {
+        options.rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
         Self { shared: Arc::new(Shared { hub, options, agents: Arc::default(), offered: OnceLock::new() }) }
     }
 
@@ -112,7 +119,9 @@ impl McpServer {
     {
         let client = Client::new(&self.shared, &end);
         let gone = client.gone.clone();
-        let lines = Lines::new(input, output, gone.clone());
+        let shared = Arc::clone(&self.shared);
+        let order = move |request: &ClientRequest| Order::of(&shared, request);
+        let lines = Lines::new(input, output, gone.clone(), Box::new(order));
         let handler = Handler::new(client, None);
         // Calls under way are told of the end by their client, so that they are answered before the connection ends.
         let served = serve_server_with_ct(handler, lines, CancellationToken::new()).await;
@@ -128,7 +137,8 @@ impl McpServer {
     /// Serves clients over HTTP: a `tower` service that can be nested at a path, until `end` is cancelled. It takes every
     /// `Host` and `Origin`, and asks for no token: who nests it sees to that.
     ///
-    /// With `?session=NAME` a client asks for a session. Clients of versions without connections are told apart by what
+    /// With `?session=NAME` a client asks for a session, with `?agent=NAME` for its name there, with `?tools=GROUPS` for
+    /// less than is offered. Clients of versions without connections are told apart by what
     /// they call themselves and what they ask for: two of one name that do not ask for sessions of their own are one. A
     /// client that says nothing for an hour is forgotten; with `?session=NAME` it comes back to where it was.
     pub fn streamable_http(&self, end: CancellationToken) -> RouterIntoService<Body> {
@@ -140,14 +150,13 @@ impl McpServer {
             }
             Ok(Handler::new(Client::new(&shared, &ending), Some((Arc::clone(&stateless), Arc::clone(&counted)))))
         };
-        let mut connections = LocalSessionManager::default();
-        connections.session_config.keep_alive = Some(UNUSED_MAX);
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()
             .with_cancellation_token(end)
             .with_max_request_body_bytes(MESSAGE_MAX);
-        let service = StreamableHttpService::new(make, Arc::new(connections), config);
-        let router = Router::new().fallback_service(service).layer(axum::middleware::from_fn(arriving::whole));
+        let service = StreamableHttpService::new(make, Arc::new(Connections::new(&self.shared)), config);
+        let checked = axum::middleware::from_fn_with_state(Arc::clone(&self.shared), arriving::whole);
+        let router = Router::new().fallback_service(service).layer(checked);
         router.into_service()
     }
 }

@@ -21,46 +21,69 @@ pub(super) struct Offered {
 
 impl Offered {
     fn new(shared: &Shared) -> Self {
+        let groups = &shared.options.groups;
         let known = shared.hub.options().tools.describe().into_iter();
-        let workspace = known.filter(|tool| shared.options.offers(tool.name)).map(of_workspace).collect();
-        let sessions = if shared.options.reaches_all() { orchestrate::tools() } else { Vec::new() };
+        let workspace = known
+            .filter(|tool| ToolGroup::of(tool.name).is_none_or(|group| groups.contains(&group)))
+            .map(of_workspace)
+            .collect();
+        let sessions = if groups.contains(&ToolGroup::Sessions) { orchestrate::tools() } else { Vec::new() };
         Self { workspace, sessions }
     }
 
-    fn of(client: &Client) -> &Self {
-        client.shared.offered.get_or_init(|| Self::new(&client.shared))
+    fn of(shared: &Shared) -> &Self {
+        shared.offered.get_or_init(|| Self::new(shared))
     }
 }
 
 /// What a client may call: of the workspace's tools those that are offered and that its session may use, and those for
 /// sessions.
 pub(super) fn tools(client: &Client) -> Vec<Tool> {
-    let (limited, offered) = (limited(client), Offered::of(client));
+    let (limited, offered, workspace) = (limited(client), Offered::of(&client.shared), client.workspace());
     let may_use = |tool: &&Tool| limited.as_ref().is_none_or(|names| names.contains(&*tool.name));
-    let mut tools: Vec<Tool> = offered.workspace.iter().filter(may_use).cloned().collect();
-    if !is_open(&client.workspace()) {
+    let can_work = |tool: &&Tool| client.offers(&tool.name) && can_work(&workspace, &tool.name);
+    let mut tools: Vec<Tool> = offered.workspace.iter().filter(can_work).filter(may_use).cloned().collect();
+    if !is_open(&workspace) {
         for hints in tools.iter_mut().filter_map(|tool| tool.annotations.as_mut()) {
             hints.open_world_hint = Some(false);
         }
     }
-    tools.extend(offered.sessions.iter().filter(may_use).cloned());
+    if client.reaches_all() {
+        tools.extend(offered.sessions.iter().filter(may_use).cloned());
+    }
     tools
+}
+
+/// Whether a tool can do anything in a workspace. A call of one that can't is told why.
+fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
+    match (ToolGroup::of(tool), spec) {
+        (Some(ToolGroup::Shell | ToolGroup::Python), WorkspaceSpec::Memory) => false,
+        (Some(ToolGroup::PodmanShell), spec) => matches!(spec, WorkspaceSpec::Podman(_)),
+        _ => true,
+    }
 }
 
 /// The tool of that name, if it is offered.
 pub(super) fn tool(client: &Client, name: &str) -> Option<Tool> {
-    let offered = Offered::of(client);
+    let offered = Offered::of(&client.shared);
     offered.workspace.iter().chain(&offered.sessions).find(|tool| tool.name == name).cloned()
+}
+
+/// Whether the tool of that name only reads; none where it is not offered.
+pub(super) fn only_reads(shared: &Shared, name: &str) -> Option<bool> {
+    let offered = Offered::of(shared);
+    let tool = offered.workspace.iter().chain(&offered.sessions).find(|tool| tool.name == name)?;
+    Some(tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true)))
 }
 
 /// Whether a workspace's tool of that name is there and offered.
 pub(super) fn has(client: &Client, name: &str) -> bool {
-    client.options().offers(name) && client.hub().options().tools.names().any(|known| known == name)
+    client.offers(name) && client.hub().options().tools.names().any(|known| known == name)
 }
 
 /// Whether the client may use the tool of that name for sessions, if there is one.
 pub(super) fn has_session_tool(client: &Client, name: &str) -> bool {
-    client.options().reaches_all() && limited(client).is_none_or(|names| names.contains(name))
+    client.reaches_all() && limited(client).is_none_or(|names| names.contains(name))
 }
 
 /// The only tools that the client's session may use, where that is limited.

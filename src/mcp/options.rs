@@ -100,15 +100,3 @@ impl Default for McpOptions {
         }
     }
 }
-
-impl McpOptions {
-    /// Whether a workspace's tool of that name is offered. Tools of somebody's own are.
-    pub(super) fn offers(&self, tool: &str) -> bool {
-        ToolGroup::of(tool).is_none_or(|group| self.groups.contains(&group))
-    }
-
-    /// Whether sessions other than the client's own can be reached.
-    pub(super) fn reaches_all(&self) -> bool {
-        self.groups.contains(&ToolGroup::Sessions)
-    }
-}

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::UNUSED_MAX;
+use super::asked::Asked;
 use super::client::{Client, Shared};
 
 /// Clients that are known at once; for one more that is forgotten which was longest away.
@@ -19,10 +20,10 @@ const CLIENTS_MAX: usize = 1024;
 /// How often it is looked who has been away for too long.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// What a client calls itself, and the session that it asks for.
-type Key = (String, Option<String>);
+/// What a client calls itself, and what it asks for.
+type Key = (String, Asked);
 
-/// The clients by what they call themselves and the session that they ask for. One is known for as long as a request of
+/// The clients by what they call themselves and what they ask for. One is known for as long as a request of
 /// it is open, and if it has a session for a while after that.
 pub(super) struct Stateless {
     shared: Arc<Shared>,
@@ -48,11 +49,10 @@ impl Stateless {
         context: &RequestContext<RoleServer>,
         own: &Arc<Client>,
     ) -> Result<Arc<Client>, ErrorData> {
-        let asked = context.extensions.get::<Parts>().and_then(|parts| session_of(parts.uri.query()?));
+        let asked = context.extensions.get::<Parts>().map(|parts| Asked::read(&parts.uri, &self.shared.options));
+        let asked = asked.transpose().map_err(|what| ErrorData::invalid_request(what, None))?.unwrap_or_default();
         if context.protocol_version().is_none_or(|version| version.has_initialize()) {
-            if let Some(asked) = asked {
-                own.ask_for(asked);
-            }
+            own.ask_for(asked);
             return Ok(Arc::clone(own));
         }
         let name = context.client_info().map_or_else(String::new, |info| info.name.chars().take(200).collect());
@@ -64,9 +64,7 @@ impl Stateless {
         }
         known.make_room()?;
         let client = Client::new(&self.shared, &self.end);
-        if let Some(asked) = &key.1 {
-            client.ask_for(asked.clone());
-        }
+        client.ask_for(key.1.clone());
         known.clients.insert(key, (Arc::clone(&client), Instant::now()));
         if !std::mem::replace(&mut known.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self)));
@@ -121,10 +119,4 @@ async fn sweep(stateless: Weak<Stateless>) {
             return;
         }
     }
-}
-
-/// The session that an address ends with: `?session=NAME`.
-fn session_of(query: &str) -> Option<String> {
-    let value = query.split('&').find_map(|pair| pair.strip_prefix("session="))?;
-    (!value.is_empty()).then(|| value.to_owned())
 }

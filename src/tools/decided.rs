@@ -47,6 +47,9 @@ impl Decided {
     }
 }
 
+/// How a model gets a command allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
+pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
+
 /// Why a command is refused that somebody would have to be asked about.
 pub(crate) fn nobody(programs: &[String], advice: Option<&str>) -> String {
     let names = words::any_of(programs);

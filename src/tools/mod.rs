@@ -46,6 +46,7 @@ pub use bisect::{
 pub use capture::CaptureBudget;
 pub use children::{ChildError, Nursery, mounts_of};
 pub use context::ToolContext;
+pub use decided::ASK_THE_PERSON;
 pub(crate) use decided::{Decided, nobody as nobody_to_ask};
 pub use dispatch::{Dispatcher, ToolCall, ToolOutcome};
 pub use error::ToolError;

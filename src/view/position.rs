@@ -254,6 +254,8 @@ impl fmt::Display for Position {
 mod tests {
     use std::sync::Arc;
 
+    use proptest::prelude::*;
+
     use super::*;
     use crate::engine::clock::StepClock;
     use crate::engine::event::DeleteEntry;
@@ -262,6 +264,27 @@ mod tests {
     use crate::engine::sessions::{NewSession, Sessions};
     use crate::engine::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
+
+    fn texts() -> impl Strategy<Value = String> {
+        prop_oneof![
+            any::<String>(),
+            "[ @-]{0,2}[0-9]{0,21} ?",
+            "([0-9]{1,20}(ms|s|m|min|h|d|w|x)){0,4}( ago)?",
+            "[+-]?[0-9]{4,6}-[0-9]{2}-[0-9]{2}[T ]?([0-9]{2}:[0-9]{2}(:[0-9]{2}([.][0-9]{1,12})?)?)?(Z|[+-][0-9]{2}:?[0-9]{0,2})?",
+            "[0-9]{4}-(0[1-9]|1[0-2])-[0-2][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]([.][0-9]{3})?(Z|\\[[A-Za-z/]{1,12}\\])",
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn position_of_any_text_prints_what_parses_again(text in texts()) {
+            if let Ok(position) = text.parse::<Position>() {
+                prop_assert_eq!(position.to_string().parse(), Ok(position), "{:?}", text);
+            }
+        }
+    }
 
     #[test]
     fn every_form_is_understood() {

@@ -25,11 +25,13 @@ use config::Client;
 ///
 /// A client's session is begun at its first call that needs one, and called after the client; --session
 /// names one that goes on, or begins. When the client goes, so does a container; the files stay.
+/// Begin with --backend host or podman: in memory, the default, nothing can run.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   foldspace mcp --print-config claude --backend podman
   foldspace mcp --backend podman --mount ./project
+  foldspace mcp --backend host --dir ./project
   foldspace mcp --session nightly --isolation fork --tools files,shell,sessions")]
 pub(super) struct Mcp {
     #[command(flatten)]

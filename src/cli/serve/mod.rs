@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use foldspace::http::{self, Access, HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits};
+use foldspace::http::{Access, HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits};
 use foldspace::{AllowedRoots, Durability, Forward, Hub, HubOptions, McpServer, ShellRules};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -122,7 +122,7 @@ impl Serve {
         out: &mut Out,
     ) -> Result<(), Failure> {
         let offer = self.offer.options(Vec::new())?;
-        let rules = ShellRules { advice: Some(http::ADVICE.into()), ..offer.rules.clone() };
+        let rules = ShellRules { advice: Some(foldspace::ASK_THE_PERSON.into()), ..offer.rules.clone() };
         let tools = offered(&offer.groups)?.into();
         let forward: Option<Arc<dyn Forward>> = Some(Arc::new(OverHttp));
         let options = HubOptions { rules, roots, tools, forward, ..HubOptions::new(directory) };

@@ -3,12 +3,14 @@
 //! What is kept in memory is bounded whatever the client does. Of requests only so many are under way at once; more
 //! wait, and when too much waits nothing more is read. What is no request goes past those that wait: a cancellation, or
 //! a person's answer, may be what the requests under way wait for.
+//!
+//! Calls begin in order of arrival. One that may change files runs alone; reads run beside reads.
 
 mod reader;
 mod under_way;
+mod waiting;
 mod writer;
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use futures_util::FutureExt;
@@ -26,8 +28,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_MAX;
+use super::order::Order;
 use reader::{Line, LineReader};
 use under_way::{Slot, UnderWay};
+use waiting::{Entry, Waiting};
 use writer::LineWriter;
 
 /// Requests that are under way at once.
@@ -38,13 +42,16 @@ const WAITING_MAX: usize = 16 << 20;
 /// beforehand still reads.
 const GRACE: Duration = Duration::from_secs(1);
 
+/// Gives a request its order.
+pub(super) type Ordering = Box<dyn Fn(&ClientRequest) -> Order + Send + Sync>;
+
 /// The lines from and to one client.
 pub(super) struct Lines<R, W> {
     reader: LineReader<R>,
     writer: LineWriter<W>,
     under_way: UnderWay,
-    waiting: VecDeque<(ClientJsonRpcMessage, usize)>,
-    waiting_bytes: usize,
+    waiting: Waiting,
+    order: Ordering,
     /// An answer that this gives itself. Nothing is read meanwhile, or a client could make many.
     answering: Option<BoxFuture<'static, ()>>,
     /// Whether the client has said how it speaks; before that there is nothing that a notification could be about.
@@ -56,13 +63,13 @@ pub(super) struct Lines<R, W> {
 }
 
 impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
-    pub(super) fn new(input: R, output: W, gone: CancellationToken) -> Self {
+    pub(super) fn new(input: R, output: W, gone: CancellationToken, order: Ordering) -> Self {
         Self {
             reader: LineReader::new(input, MESSAGE_MAX),
             writer: LineWriter::new(output, gone.clone()),
             under_way: UnderWay::default(),
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            waiting: Waiting::default(),
+            order,
             answering: None,
             has_begun: false,
             ends_at: None,
@@ -75,10 +82,9 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         if self.under_way.count() >= UNDER_WAY_MAX {
             return None;
         }
-        let (mut message, bytes) = self.waiting.pop_front()?;
-        self.waiting_bytes -= bytes;
+        let Entry { mut message, order, .. } = self.waiting.next(|order| self.under_way.admits(order))?;
         if let JsonRpcMessage::Request(request) = &mut message {
-            let slot = self.under_way.begin(request.id.clone());
+            let slot = self.under_way.begin(request.id.clone(), order);
             request.request.extensions_mut().insert::<Slot>(slot);
         }
         Some(message)
@@ -97,14 +103,14 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         let size = bytes.len();
         match serde_json::from_slice::<ClientJsonRpcMessage>(&bytes) {
             Ok(JsonRpcMessage::Request(request)) => {
-                if self.under_way.has(&request.id) || self.waits(&request.id) {
+                if self.under_way.has(&request.id) || self.waiting.has(&request.id) {
                     let what = "a request with that id is under way already";
                     self.refuse(Some(&request.id), ErrorCode::INVALID_REQUEST, what);
                     return None;
                 }
                 self.has_begun |= begins(&request.request);
-                self.waiting.push_back((JsonRpcMessage::Request(request), size));
-                self.waiting_bytes += size;
+                let order = (self.order)(&request.request);
+                self.waiting.push(Entry { message: JsonRpcMessage::Request(request), order, bytes: size });
                 None
             }
             Ok(_) if !self.has_begun => None,
@@ -116,20 +122,13 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         }
     }
 
-    fn waits(&self, id: &RequestId) -> bool {
-        self.waiting.iter().any(|(message, _)| matches!(message, JsonRpcMessage::Request(request) if request.id == *id))
-    }
-
     /// Passes on what is no request. A request that is taken back before it began is not answered.
     fn pass(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
         if let JsonRpcMessage::Notification(notification) = &message
             && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
             && let Some(id) = &cancelled.params.request_id
         {
-            let is_it = |(message, _): &(ClientJsonRpcMessage, usize)| matches!(message, JsonRpcMessage::Request(request) if request.id == *id);
-            if let Some(at) = self.waiting.iter().position(is_it) {
-                let bytes = self.waiting.remove(at).map_or(0, |(_, bytes)| bytes);
-                self.waiting_bytes -= bytes;
+            if self.waiting.remove(id).is_some() {
                 return None;
             }
             self.under_way.cancel(id);
@@ -235,7 +234,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transp
                 }
             }
             let line = tokio::select! {
-                line = self.reader.next(), if self.waiting_bytes < WAITING_MAX => line,
+                line = self.reader.next(), if self.waiting.bytes() < WAITING_MAX => line,
                 () = self.under_way.fewer(), if !self.waiting.is_empty() => None,
                 () = self.gone.cancelled() => None,
             };

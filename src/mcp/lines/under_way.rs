@@ -5,6 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use rmcp::model::RequestId;
 use tokio::sync::Notify;
 
+use crate::mcp::order::Order;
+
 /// The requests that are under way.
 #[derive(Clone, Default)]
 pub(super) struct UnderWay(Arc<Inner>);
@@ -18,6 +20,7 @@ struct Inner {
 
 struct Request {
     id: RequestId,
+    order: Order,
     /// Whether somebody works on it.
     is_worked_on: bool,
     /// Whether nobody waits for its answer any more.
@@ -46,8 +49,13 @@ impl UnderWay {
         self.requests().iter().any(|known| known.id == *id)
     }
 
-    pub(super) fn begin(&self, id: RequestId) -> Slot {
-        self.requests().push(Request { id: id.clone(), is_worked_on: true, is_cancelled: false });
+    /// Tells whether a request of that order may begin now.
+    pub(super) fn admits(&self, order: Order) -> bool {
+        self.requests().iter().all(|known| order.fits(known.order))
+    }
+
+    pub(super) fn begin(&self, id: RequestId, order: Order) -> Slot {
+        self.requests().push(Request { id: id.clone(), order, is_worked_on: true, is_cancelled: false });
         Slot(Arc::new(Work { id, of: self.clone() }))
     }
 
@@ -92,7 +100,7 @@ mod tests {
     #[test]
     fn what_is_taken_back_counts_while_it_is_worked_on() {
         let (under_way, id) = (UnderWay::default(), RequestId::Number(1));
-        let slot = under_way.begin(id.clone());
+        let slot = under_way.begin(id.clone(), Order::Free);
         under_way.cancel(&id);
         assert_eq!(under_way.count(), 1);
         let other = slot.clone();
@@ -100,11 +108,11 @@ mod tests {
         assert_eq!(under_way.count(), 1);
         drop(other);
         assert_eq!(under_way.count(), 0);
-        drop(under_way.begin(id.clone()));
+        drop(under_way.begin(id.clone(), Order::Free));
         assert_eq!(under_way.count(), 1, "its answer is on its way");
         under_way.cancel(&id);
         assert_eq!(under_way.count(), 0);
-        let _slot = under_way.begin(id.clone());
+        let _slot = under_way.begin(id.clone(), Order::Free);
         under_way.end(&id);
         assert_eq!(under_way.count(), 0);
     }

@@ -14,12 +14,10 @@ use crate::mcp::asking::{AsksAtOnce, can_ask};
 use crate::mcp::calls::comes_back;
 use crate::mcp::offer;
 use crate::reducers::Allowances;
-use crate::tools::{Bisection, CommandPolicy, CommandQuestion, Decided, ShellRules, denied, limits_of};
+use crate::tools::{ASK_THE_PERSON, Bisection, CommandPolicy, CommandQuestion, Decided, ShellRules, denied, limits_of};
 
 /// The tool by which a client runs commands of its own.
 const SHELL: &str = "shell_execute";
-/// How to have a command run that nobody said yes to.
-const HOW: &str = "the server's --allow PROGRAM lets such a command run unasked, --yes every one";
 
 /// A bisection whose command is to be decided about.
 pub(super) struct Wanted {
@@ -117,7 +115,7 @@ pub(super) async fn decided(request: &Request<'_>, own: &Session, wanted: Wanted
     .await?;
     match decision {
         PolicyDecision::Allow => Ok(bisection.allowed()),
-        PolicyDecision::Deny => Err(Refused(format!("{}; {HOW}", ShellError::Blocked(reason)))),
+        PolicyDecision::Deny => Err(Refused(ShellError::Blocked(reason).to_string())),
     }
 }
 
@@ -129,7 +127,7 @@ fn rules(request: &Request<'_>) -> ShellRules {
         (true, false) => ShellRules { asker: Some(Arc::new(AsksAtOnce(request.context.peer.clone()))), ..rules },
         // A call waits for who comes back with the answer; this is none.
         (true, true) => {
-            let advice = "in this version of the protocol nobody can be asked about a bisection";
+            let advice = format!("in this version of the protocol a bisection can't ask; {ASK_THE_PERSON}");
             ShellRules { asker: None, advice: Some(advice.into()), ..rules }
         }
     }

@@ -71,7 +71,7 @@ impl Fitting {
 }
 
 fn sessions(client: &Client) -> Vec<String> {
-    if !client.options().reaches_all() {
+    if !client.reaches_all() {
         return client.known().map(|session| session.name().to_owned()).into_iter().collect();
     }
     let entries = client.hub().sessions().list().unwrap_or_default();
@@ -84,7 +84,7 @@ fn session(client: &Client, wanted: Option<&String>) -> Option<Session> {
     if own.as_ref().is_some_and(|own| own.name() == wanted) {
         return own;
     }
-    if !client.options().reaches_all() {
+    if !client.reaches_all() {
         return None;
     }
     let entry = client.hub().sessions().find(wanted).ok()?;

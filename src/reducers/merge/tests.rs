@@ -342,4 +342,15 @@ proptest! {
         // Whatever was chosen, the child's later changes are those since.
         prop_assert_eq!(plan.has_changes, base.shown() != theirs.shown());
     }
+
+    #[test]
+    fn conflicts_of_swapped_sides_are_the_same(common in edits(), own in edits(), childs in edits()) {
+        let base = edited(Tree::default(), &common);
+        let (ours, theirs) = (edited(base.clone(), &own), edited(base.clone(), &childs));
+        let paths = |ours: &Tree, theirs: &Tree| {
+            let plan = planned(&base, ours, theirs, &MergeChoices::default());
+            plan.conflicts.into_iter().map(|conflict| conflict.path).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(paths(&ours, &theirs), paths(&theirs, &ours));
+    }
 }

@@ -53,6 +53,8 @@ fn decided(merge: &TextMerge<'_, '_, '_, str>, side: MergeSide) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn merged(base: &str, ours: &str, theirs: &str) -> Result<String, Lines> {
@@ -103,5 +105,35 @@ mod tests {
         let ends = |side| merge(b"1\r\n2", b"1\r\n2\n", b"1\n2\r\n", Some(side));
         assert_eq!(ends(MergeSide::Ours), conflict("1\r\n2\n"));
         assert_eq!(ends(MergeSide::Theirs), conflict("1\n2\r\n"));
+    }
+
+    /// Texts of few different lines, with all kinds of ends.
+    fn text() -> impl Strategy<Value = Vec<u8>> {
+        const PIECES: [&str; 10] = ["a\n", "b\n", "c\n", "\n", "a\r\n", "\r", "c", "\u{e9}\n", "\u{2028}", "\0\n"];
+        let text = proptest::collection::vec(proptest::sample::select(&PIECES[..]), 0..12);
+        text.prop_map(|pieces| pieces.concat().into_bytes())
+    }
+
+    fn bytes() -> impl Strategy<Value = Vec<u8>> {
+        prop_oneof![text(), proptest::collection::vec(any::<u8>(), 0..40)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 4000, ..ProptestConfig::default() })]
+
+        #[test]
+        fn merge_one_side_unchanged_gives_the_other(base in text(), changed in text()) {
+            let all = Lines::Merged(changed.clone());
+            prop_assert_eq!(merge(&base, &base, &changed, None), Lines::Merged(changed.clone()));
+            prop_assert_eq!(merge(&base, &changed, &base, None), Lines::Merged(changed.clone()));
+            prop_assert_eq!(merge(&base, &changed, &changed, None), all);
+        }
+
+        #[test]
+        fn merge_sides_swapped_gives_the_same(base in bytes(), ours in bytes(), theirs in bytes()) {
+            prop_assert_eq!(merge(&base, &ours, &theirs, None), merge(&base, &theirs, &ours, None));
+            let chosen = merge(&base, &ours, &theirs, Some(MergeSide::Ours));
+            prop_assert_eq!(chosen, merge(&base, &theirs, &ours, Some(MergeSide::Theirs)));
+        }
     }
 }

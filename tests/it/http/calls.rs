@@ -82,14 +82,14 @@ async fn a_question_is_asked_of_who_streams_and_anybody_may_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_stream_a_question_is_refused_and_says_how_to_allow() {
+async fn without_a_stream_a_question_is_refused_and_says_whom_to_ask() {
     let served = Served::begin().await;
     hosted(&served).await;
     let call = json!({ "tool": "shell_execute", "params": { "command": "uname" } });
     let refused = served.ask("POST", "/v1/sessions/demo/calls", Some(&call)).await.json();
     assert_eq!(refused["status"], "error");
     let text = refused["text"].as_str().unwrap();
-    assert!(text.contains("uname") && text.contains("text/event-stream") && text.contains("`allow`"), "{text}");
+    assert!(text.contains("uname") && text.contains("ask the person who runs the server"), "{text}");
     let mut allowed = call.clone();
     allowed["allow"] = json!(["uname"]);
     assert_eq!(served.ask("POST", "/v1/sessions/demo/calls", Some(&allowed)).await.json()["status"], "ok");

@@ -1,5 +1,6 @@
 //! The HTTP API, through real sockets.
 
+mod attacks;
 mod bad_input;
 mod calls;
 mod description;

@@ -95,6 +95,67 @@ fn an_id_is_of_one_request_at_a_time() {
     assert_eq!(client.answer(id)["error"]["message"], "a request with that id is under way already");
 }
 
+/// What a client that means harm puts into a line.
+#[test]
+fn hostile_messages_are_answered_with_errors() {
+    let world = World::new();
+    let mut client = world.client(&[]);
+    let deep = format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\",\"params\":{}{}}}",
+        "[".repeat(100_000),
+        "]".repeat(100_000)
+    );
+    let long = json!({ "jsonrpc": "2.0", "id": "x".repeat(3 << 20), "method": "nope" }).to_string();
+    let mut lines: Vec<String> = vec![deep, long, format!("[{}]", "{},".repeat(1000) + "{}")];
+    let ids =
+        ["null", "true", "1.5", "-1.5", "1e400", "{}", "[]", "[1]", "99999999999999999999999", "-9223372036854775809"];
+    lines.extend(ids.map(|id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"nope\"}}")));
+    for version in ["\"1.0\"", "2.0", "null", "\"2\""] {
+        lines.push(format!("{{\"jsonrpc\":{version},\"id\":1,\"method\":\"ping\"}}"));
+    }
+    lines.extend(
+        ["{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\"}", "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"\\u0000\"}"]
+            .map(str::to_owned),
+    );
+    for line in &lines {
+        client.say_raw(format!("{line}\n").as_bytes());
+        let answer = client.next();
+        assert!(answer["error"]["code"].is_i64(), "{:.100}: {answer}", line);
+    }
+    for uri in [
+        "foldspace://../files/etc/passwd",
+        "foldspace://x/files/../../etc/passwd",
+        "file:///etc/passwd",
+        "",
+        "foldspace://",
+    ] {
+        assert!(client.ask("resources/read", json!({ "uri": uri })).get("error").is_some(), "{uri}");
+    }
+    assert!(client.ask("ping", json!({})).get("result").is_some());
+}
+
+#[test]
+fn hundreds_cancelled_at_once_leave_nothing() {
+    let world = World::new();
+    let mut client = world.on_host(&["--yes", "--session", "s"]);
+    let mut bytes = Vec::new();
+    for id in 1000..1300 {
+        let params = json!({ "name": "shell_execute", "arguments": { "command": "exec sleep 1000" } });
+        let call = json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params });
+        bytes.extend(format!("{call}\n").into_bytes());
+    }
+    for id in 1000..1300 {
+        let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+        bytes.extend(format!("{cancel}\n").into_bytes());
+    }
+    client.say_raw(&bytes);
+    client.done("write_file", super::write("after", "x"));
+    client.leave();
+    let calls = world.lines(&["log", "s", "--calls"]);
+    assert!(calls.len() <= 2, "those that had not begun never do: {calls:?}");
+    assert!(world.run(&["verify", "s"]).status.success());
+}
+
 #[test]
 fn thousands_of_requests_are_all_answered() {
     const COUNT: u64 = 10_000;

@@ -8,6 +8,8 @@ use foldspace::http::{HttpServer, ServerLimits};
 use foldspace::{
     CallStatus, CommandPolicy, HostOptions, Hub, McpOptions, McpServer, ShellRules, ToolCalls, WorkspaceSpec,
 };
+use hyper::Response;
+use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
@@ -18,13 +20,13 @@ use super::{PATIENCE, asking::modern_by};
 use crate::http::{Answer, sent, taken};
 
 /// A server of clients over HTTP.
-struct Served {
-    address: SocketAddr,
+pub(super) struct Served {
+    pub(super) address: SocketAddr,
     end: CancellationToken,
 }
 
 impl Served {
-    async fn begin(server: &McpServer) -> Self {
+    pub(super) async fn begin(server: &McpServer) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (address, end) = (listener.local_addr().unwrap(), CancellationToken::new());
         let router = Router::new().route_service("/mcp", server.streamable_http(end.clone()));
@@ -32,15 +34,20 @@ impl Served {
         Self { address, end }
     }
 
-    async fn post(&self, path: &str, message: &Value, more: &[(&str, &str)]) -> Answer {
+    pub(super) async fn post(&self, path: &str, message: &Value, more: &[(&str, &str)]) -> Answer {
+        taken(self.posted(path, message, more).await).await
+    }
+
+    /// The same, whose answer is not waited for.
+    pub(super) async fn posted(&self, path: &str, message: &Value, more: &[(&str, &str)]) -> Response<Incoming> {
         let stream = TcpStream::connect(self.address).await.unwrap();
         let accept = ("accept", "application/json, text/event-stream");
         let headers = [&[accept, ("content-type", "application/json")], more].concat();
-        taken(sent(TokioIo::new(stream), "POST", path, message.to_string().into(), &headers).await).await
+        sent(TokioIo::new(stream), "POST", path, message.to_string().into(), &headers).await
     }
 
     /// A request of a client of that name, which keeps no connection.
-    async fn ask(&self, name: &str, path: &str, method: &str, params: Value) -> Value {
+    pub(super) async fn ask(&self, name: &str, path: &str, method: &str, params: Value) -> Value {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": modern_by(name, params) });
         let mut headers = vec![("mcp-protocol-version", "2026-07-28"), ("mcp-method", method)];
         let tool = message["params"]["name"].as_str().unwrap_or_default().to_owned();
@@ -56,22 +63,27 @@ impl Served {
 }
 
 /// The last message of an answer, which is a stream of events or a document.
-fn answered(answer: &Answer) -> Value {
+pub(super) fn answered(answer: &Answer) -> Value {
     let text = String::from_utf8_lossy(&answer.body);
     let last = text.lines().filter_map(|line| line.strip_prefix("data:")).rfind(|data| !data.trim().is_empty());
     serde_json::from_str(last.unwrap_or(&text)).unwrap_or_else(|error| panic!("{error}: {answer:?}"))
 }
 
 /// A client that keeps a connection.
-struct Connected<'a> {
-    served: &'a Served,
-    id: String,
+pub(super) struct Connected<'a> {
+    pub(super) served: &'a Served,
+    pub(super) id: String,
 }
 
 impl<'a> Connected<'a> {
-    async fn new(served: &'a Served, path: &str) -> (Self, Value) {
+    pub(super) async fn new(served: &'a Served, path: &str) -> (Self, Value) {
+        Self::that(served, path, json!({})).await
+    }
+
+    /// A client that can show forms or not.
+    pub(super) async fn that(served: &'a Served, path: &str, can: Value) -> (Self, Value) {
         let info = json!({ "name": "cursor", "version": "1" });
-        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info });
+        let hello = json!({ "protocolVersion": "2025-06-18", "capabilities": can, "clientInfo": info });
         let hello = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello });
         let answer = served.post(path, &hello, &[]).await;
         let client = Self { served, id: answer.header("mcp-session-id").to_owned() };
@@ -84,7 +96,7 @@ impl<'a> Connected<'a> {
         self.served.post("/mcp", &message, &[("mcp-session-id", &self.id)]).await
     }
 
-    async fn call(&self, tool: &str, arguments: Value) -> Value {
+    pub(super) async fn call(&self, tool: &str, arguments: Value) -> Value {
         answered(&self.begin(tool, arguments).await)["result"].clone()
     }
 }
@@ -141,7 +153,7 @@ async fn whoever_comes_finds_room() {
 }
 
 /// Options of a workspace on this machine, in which `sleep` may run.
-fn on_host(directory: &std::path::Path) -> McpOptions {
+pub(super) fn on_host(directory: &std::path::Path) -> McpOptions {
     let workspace = Some(WorkspaceSpec::Host(HostOptions { directory: Some(directory.to_owned()) }));
     let policy = CommandPolicy { allow: vec!["sleep".to_owned()], ..CommandPolicy::default() };
     let rules = ShellRules { policy, ..ShellRules::default() };
@@ -155,7 +167,7 @@ fn status(hub: &Hub, session: &str) -> Option<Option<CallStatus>> {
     state.slice::<ToolCalls>()?.iter().last().map(|call| call.status)
 }
 
-async fn wait_for(hub: &Hub, session: &str, wanted: Option<CallStatus>) {
+pub(super) async fn wait_for(hub: &Hub, session: &str, wanted: Option<CallStatus>) {
     let waiting = async {
         while status(hub, session) != Some(wanted) {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -13,22 +13,36 @@ fn names(client: &mut super::Client) -> Vec<String> {
 #[test]
 fn the_chosen_groups_are_offered() {
     let world = World::new();
-    let mut client = world.client(&[]);
+    let mut client = world.on_host(&[]);
     let usual =
         ["edit_file", "evaluate_python", "glob", "grep", "ls", "read_file", "rm", "shell_execute", "write_file"];
     assert_eq!(names(&mut client), usual);
     client.leave();
-    let mut client = world.client(&["--tools", "shell,podman_shell"]);
+    let mut client = world.client(&["--tools", "shell,podman_shell", "--backend", "podman"]);
     assert_eq!(names(&mut client), ["podman_shell", "shell_execute"]);
     let answer = client.ask("tools/call", json!({ "name": "ls", "arguments": {} }));
     assert_eq!(answer["error"]["code"], -32602);
     assert_eq!(answer["error"]["message"], "there is no tool ls; there are podman_shell, shell_execute");
     client.leave();
-    let mut client = world.client(&["--tools", "all"]);
+    let mut client = world.client(&["--tools", "all", "--backend", "podman"]);
     assert_eq!(names(&mut client).len(), 17);
     let refused = world.run(&["mcp", "--tools", "files,nothing"]);
     assert_eq!(refused.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("there is no group of tools \"nothing\""));
+}
+
+#[test]
+fn tools_that_can_not_work_are_not_listed() {
+    let world = World::new();
+    let mut client = world.client(&["--tools", "files,shell,python,podman_shell"]);
+    assert_eq!(names(&mut client), ["edit_file", "glob", "grep", "ls", "read_file", "rm", "write_file"]);
+    let refused = client.failed("shell_execute", json!({ "command": "ls" }));
+    assert!(refused.contains("the memory workspace has none"), "called all the same it says why: {refused}");
+    client.leave();
+    let mut client = world.on_host(&["--tools", "shell,podman_shell"]);
+    assert_eq!(names(&mut client), ["shell_execute"]);
+    let mut client = world.client(&["--session", "test-client", "--tools", "shell"]);
+    assert!(names(&mut client).is_empty(), "its session began in memory");
 }
 
 /// `readOnlyHint`, `destructiveHint`, `idempotentHint` and `openWorldHint` of each tool.
@@ -45,7 +59,7 @@ fn hints(client: &mut super::Client) -> Vec<(String, [bool; 4])> {
 #[test]
 fn annotations_say_what_is_so() {
     let (world, another) = (World::new(), World::new());
-    let mut closed = world.client(&["--tools", "files,shell,sessions"]);
+    let mut closed = world.client(&["--tools", "files,shell,sessions", "--backend", "podman"]);
     let mut open = another.on_host(&["--tools", "files,shell"]);
     let (closed, open) = (hints(&mut closed), hints(&mut open));
     let of = |hints: &[(String, [bool; 4])], name: &str| hints.iter().find(|(tool, _)| tool == name).unwrap().1;

@@ -1,0 +1,96 @@
+//! Room for connections, of which clients that have not shown the token take only a part.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+/// The room of one way in.
+///
+/// A new connection is always taken, so that a client can show the token. Where strangers have taken their share, the
+/// oldest of them makes room.
+pub(super) struct Room {
+    places: Arc<Semaphore>,
+    strangers_max: usize,
+    strangers: Mutex<VecDeque<Weak<Admission>>>,
+}
+
+/// A connection that was let in.
+#[derive(Debug, Default)]
+pub(super) struct Admission {
+    is_known: AtomicBool,
+    /// It has to make room.
+    pub(super) over: CancellationToken,
+}
+
+impl Admission {
+    /// Notes that its client has shown the token.
+    pub(super) fn note_known(&self) {
+        self.is_known.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Room {
+    /// Room for so many connections; three quarters of it is for strangers, too.
+    pub(super) fn new(connections: usize) -> Self {
+        let strangers_max = (connections / 4 * 3).max(1);
+        Self { places: Arc::new(Semaphore::new(connections)), strangers_max, strangers: Mutex::default() }
+    }
+
+    /// Lets a connection in whose client is known beforehand.
+    pub(super) async fn admit_known(&self) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
+        (Arc::default(), self.place().await)
+    }
+
+    /// Lets a connection in whose client has shown no token yet.
+    pub(super) async fn admit_stranger(&self) -> (Arc<Admission>, Option<OwnedSemaphorePermit>) {
+        let admission = Arc::new(Admission::default());
+        self.make_room(Arc::downgrade(&admission));
+        let place = self.place().await;
+        (admission, place)
+    }
+
+    fn make_room(&self, newest: Weak<Admission>) {
+        let mut strangers = self.strangers.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_stranger = |known: &Admission| !known.is_known.load(Ordering::Relaxed) && !known.over.is_cancelled();
+        strangers.retain(|known| known.upgrade().is_some_and(|known| is_stranger(&known)));
+        if (strangers.len() >= self.strangers_max || self.places.available_permits() == 0)
+            && let Some(oldest) = strangers.pop_front().and_then(|oldest| oldest.upgrade())
+        {
+            oldest.over.cancel();
+        }
+        strangers.push_back(newest);
+    }
+
+    /// The semaphore is never closed.
+    async fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).acquire_owned().await.ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn room_strangers_full_oldest_goes() {
+        let room = Room::new(4);
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            all.push(room.admit_stranger().await);
+        }
+        all[0].0.note_known();
+        all.push(room.admit_stranger().await);
+        assert!(all.iter().all(|(admission, _)| !admission.over.is_cancelled()), "there is room for all");
+        let (next, _) = tokio::join!(room.admit_stranger(), async {
+            tokio::task::yield_now().await;
+            let gone = all.iter().position(|(admission, _)| admission.over.is_cancelled());
+            assert_eq!(gone, Some(1), "the oldest that is not known");
+            drop(all.remove(1));
+        });
+        assert!(!next.0.over.is_cancelled());
+        assert!(!all[0].0.over.is_cancelled());
+    }
+}

@@ -1,0 +1,59 @@
+//! The order in which the calls of one connection run.
+
+use rmcp::model::ClientRequest;
+
+use super::client::Shared;
+use super::offer;
+
+/// Which requests a request may run beside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// Any: it neither reads nor changes files.
+    Free,
+    /// Those that change nothing.
+    Reads,
+    /// None that reads or changes files.
+    Changes,
+    /// It brings the answer that a call waits for, so it waits for nothing. Later calls wait for it.
+    Resumes,
+}
+
+impl Order {
+    /// Returns the order of a request. What a tool's hints do not call read-only may change files.
+    pub(super) fn of(shared: &Shared, request: &ClientRequest) -> Self {
+        match request {
+            ClientRequest::CallToolRequest(call) if call.params.request_state.is_some() => Self::Resumes,
+            ClientRequest::CallToolRequest(call) => match offer::only_reads(shared, &call.params.name) {
+                None => Self::Free,
+                Some(true) => Self::Reads,
+                Some(false) => Self::Changes,
+            },
+            ClientRequest::ReadResourceRequest(_) | ClientRequest::GetPromptRequest(_) => Self::Reads,
+            _ => Self::Free,
+        }
+    }
+
+    /// Tells whether this may begin beside a request under way.
+    pub(super) fn fits(self, under_way: Self) -> bool {
+        match (self, under_way) {
+            (Self::Free | Self::Resumes, _) | (_, Self::Free) => true,
+            (Self::Reads, Self::Reads) => true,
+            (Self::Reads | Self::Changes, _) => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Order::{Changes, Free, Reads, Resumes};
+
+    #[test]
+    fn order_request_fits_beside_others() {
+        let all = [Free, Reads, Changes, Resumes];
+        let fitting = |order: super::Order| all.into_iter().filter(move |other| order.fits(*other)).collect::<Vec<_>>();
+        assert_eq!(fitting(Free), all);
+        assert_eq!(fitting(Resumes), all, "it is what a call waits for");
+        assert_eq!(fitting(Reads), [Free, Reads]);
+        assert_eq!(fitting(Changes), [Free]);
+    }
+}
