@@ -14,6 +14,7 @@ mod ledger;
 mod live;
 mod look;
 mod merge;
+mod own_directory;
 mod positions;
 mod pulling;
 mod replay;
