@@ -17,6 +17,7 @@ mod merge;
 mod own_directory;
 mod positions;
 mod pulling;
+mod readable;
 mod replay;
 mod rerun;
 mod rewind;
