@@ -267,6 +267,8 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
     Ok(Exit::Ok)
 }
 
+/// What a predicate has to do at the ends.
+const ENDS: &str = "it must hold at the bad position and not at the good one; --good and --bad say which they are";
 /// Bytes of what a probe printed that an error is told with.
 const GIVEN: usize = 4096;
 
@@ -287,10 +289,12 @@ impl From<BisectError> for Failure {
             BisectError::BadIsGood(record) => told(Exit::Failed, &printed(&record, "--bad says where it fails")),
             BisectError::NotRun(record) => told(Exit::Failed, &printed(&record, "is the program there, in the probe?")),
             BisectError::Aborted(record) => told(Exit::Failed, &printed(&record, "125 says that nobody can tell")),
-            BisectError::SameAtEnd { .. } => told(
-                Exit::Failed,
-                "it must hold at the bad position and not at the good one; --good and --bad say which they are",
-            ),
+            BisectError::SameAtEnd { holds: true, .. } => told(Exit::Failed, ENDS),
+            BisectError::SameAtEnd { .. } => {
+                let replay =
+                    "where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place";
+                told(Exit::Failed, &format!("{ENDS}; {replay}"))
+            }
             BisectError::Cancelled => Self::new(Exit::Interrupted, "interrupted; nothing of the probes is left"),
         }
     }

@@ -240,7 +240,9 @@ fn show(
         }
         Isolation::Fork => {
             let at = document.at.unwrap_or_default();
-            out.line(format!("session {name} ({}) is {parent} as of event {at}", child.id().short()))
+            out.line(format!("session {name} ({}) is {parent} as of event {at}", child.id().short()))?;
+            document.moved().iter().for_each(|moved| output::note(moved));
+            Ok(())
         }
         Isolation::Full => {
             out.line(format!("session {name} ({}) begins afresh with the mounts of {parent}", child.id().short()))

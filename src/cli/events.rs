@@ -1,8 +1,10 @@
 //! Events for people and as JSON.
 
+use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use anstyle::Style;
+use foldspace::view;
 use foldspace::{
     CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
     DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, MountHydrated, Node, PolicyDecision, Recorded,
@@ -16,6 +18,10 @@ use super::text;
 
 /// Characters of a gist.
 const GIST_MAX: usize = 100;
+/// Characters of what a call is about.
+const SUBJECT_MAX: usize = 60;
+/// Bytes of a text that is read to show how it begins.
+const TEXT_MAX: u64 = 1 << 20;
 
 /// Shows a session's events from one position to another, both included.
 pub(super) fn each(
@@ -57,7 +63,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
     let known = match event.kind {
         SessionStarted::KIND => typed(event).map(|e: SessionStarted| format!("{} on {}", e.name, e.backend)),
         MountHydrated::KIND => typed(event).map(|e| hydrated(&e)),
-        CallStarted::KIND => typed(event).map(|e: CallStarted| format!("{} {}", e.tool, subject(&e.params))),
+        CallStarted::KIND => typed(event).map(|e: CallStarted| format!("{} {}", e.tool, subject(session, &e.params))),
         CallFinished::KIND => typed(event).map(|e| finished(&e)),
         WriteFile::KIND => typed(event).map(|e| written(&e)),
         DeleteEntry::KIND => typed(event).map(|e: DeleteEntry| e.path.rooted()),
@@ -184,11 +190,6 @@ fn written(event: &WriteFile) -> String {
     }
 }
 
-fn command_line(words: &[Value]) -> String {
-    let words: Vec<_> = words.iter().filter_map(Value::as_str).collect();
-    text::one_line(&words.join(" "), 60)
-}
-
 /// How a call ended, in a word or two: a call did well whatever its command did, so that one's end is told in its place.
 pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     let exit_code = result.get("exit_code").and_then(Value::as_i64);
@@ -215,17 +216,43 @@ pub(super) fn ending_style(status: CallStatus, result: &Value) -> Style {
 }
 
 /// What a call is about, from its parameters: a path, a pattern, or else its first text.
-pub(crate) fn subject(params: &Value) -> String {
-    let named = |name: &str| params.get(name).and_then(Value::as_str).map(|text| text::one_line(text, 60));
+pub(crate) fn subject(session: &Session, params: &Value) -> String {
+    let named = |name: &str| {
+        params.get(name).and_then(|value| text_of(session, value)).map(|text| text::one_line(&text, SUBJECT_MAX))
+    };
     let path = named("file_path").or_else(|| named("path"));
     let what = named("pattern").map(|pattern| format!("'{pattern}'")).or_else(|| named("command"));
-    let what = what.or_else(|| params.get("command").and_then(Value::as_array).map(|words| command_line(words)));
+    let what =
+        what.or_else(|| params.get("command").and_then(Value::as_array).map(|words| command_line(session, words)));
     match (what, path) {
         (Some(what), Some(path)) => format!("{what} in {path}"),
         (Some(only), None) | (None, Some(only)) => only,
         (None, None) => {
-            let texts = params.as_object().into_iter().flat_map(|fields| fields.values());
-            texts.filter_map(Value::as_str).next().map(|text| text::one_line(text, 60)).unwrap_or_default()
+            let values = params.as_object().into_iter().flat_map(|fields| fields.values());
+            values
+                .filter_map(|value| text_of(session, value))
+                .next()
+                .map(|text| text::one_line(&text, SUBJECT_MAX))
+                .unwrap_or_default()
         }
     }
+}
+
+/// The words that begin a list of arguments.
+fn command_line(session: &Session, words: &[Value]) -> String {
+    let words: Vec<_> = words.iter().take(SUBJECT_MAX).filter_map(|word| text_of(session, word)).collect();
+    text::one_line(&words.join(" "), SUBJECT_MAX)
+}
+
+/// A text, or the one that was kept as a content in its place; of a huge one, or one that is gone, how long it is.
+fn text_of<'a>(session: &Session, value: &'a Value) -> Option<Cow<'a, str>> {
+    if let Value::String(text) = value {
+        return Some(Cow::Borrowed(text));
+    }
+    let bytes = value.get("$content").and(value.get("bytes")).and_then(Value::as_u64)?;
+    let whole = if bytes <= TEXT_MAX { view::whole(session, value) } else { Value::Null };
+    Some(match whole {
+        Value::String(text) => Cow::Owned(text),
+        _ => Cow::Owned(format!("[a text of {}]", text::size(bytes))),
+    })
 }

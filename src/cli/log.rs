@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use foldspace::view::{self, Call, Calls};
-use foldspace::{EventRef, Filter, Seq, Session, Timestamp};
-use globset::GlobMatcher;
+use foldspace::{
+    DeleteEntry, DriftFound, Event, EventRef, Filter, MountHydrated, PathGlob, Seq, Session, Timestamp, WriteFile,
+};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -62,10 +63,14 @@ impl Log {
         let found = opened.find(&self.session)?;
         let until = self.at.resolve(&found.session)?;
         let view = View::new(&found, until, found.is_worked_in());
-        let mut lines = Lines { log: self, glob, view, calls: Calls::default() };
+        let folds = !out.is_json() && self.kind.is_empty() && glob.is_none();
+        let folded = folds.then(Folded::default);
+        let mut lines = Lines { log: self, glob, view, calls: Calls::default(), folded };
         let mut held = Held { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
         events::each(&found.session, 1, until, |event| lines.take(event, out, &mut held))?;
+        lines.unfold(out, &mut held)?;
         if self.follow {
+            lines.folded = None;
             held.end(out)?;
             return follow(&found.session, until, lines, out);
         }
@@ -74,16 +79,16 @@ impl Log {
         Ok(Exit::Ok)
     }
 
-    fn wants(&self, event: &EventRef<'_>, glob: Option<&GlobMatcher>) -> bool {
+    fn wants(&self, event: &EventRef<'_>, glob: Option<&PathGlob>) -> bool {
         let path = || view::path_of(event);
         (self.kind.is_empty() || self.kind.iter().any(|kind| kind.eq_ignore_ascii_case(event.kind)))
             && self.agent.as_ref().is_none_or(|agent| *agent == event.agent)
-            && glob.is_none_or(|glob| path().is_some_and(|path| tree::fits(glob, &path)))
+            && glob.is_none_or(|glob| path().is_some_and(|path| glob.fits(&path)))
     }
 
-    fn wants_call(&self, call: &Call, glob: Option<&GlobMatcher>) -> bool {
+    fn wants_call(&self, call: &Call, glob: Option<&PathGlob>) -> bool {
         self.agent.as_ref().is_none_or(|agent| **agent == *call.agent)
-            && glob.is_none_or(|glob| call.paths.iter().any(|path| tree::fits(glob, path)))
+            && glob.is_none_or(|glob| call.paths.iter().any(|path| glob.fits(path)))
     }
 }
 
@@ -102,17 +107,40 @@ fn follow(session: &Session, after: Seq, mut lines: Lines<'_>, out: &mut Out) ->
 /// Turns events into lines.
 struct Lines<'a> {
     log: &'a Log,
-    glob: Option<GlobMatcher>,
+    glob: Option<PathGlob>,
     view: View<'a>,
     calls: Calls,
+    /// The files of a mount, or of what was found; none where each has its line.
+    folded: Option<Folded>,
 }
+
+/// Entries that came with a mount, or were found on the disk.
+#[derive(Default)]
+struct Folded {
+    is_open: bool,
+    /// The first and the last.
+    positions: Option<(Seq, Seq)>,
+    /// Those that are shown if no more come.
+    lines: Vec<Line>,
+    count: u64,
+}
+
+/// So many entries of a mount have a line each; more have one together.
+const FOLDED_FROM: usize = 9;
 
 impl Lines<'_> {
     fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
         if !self.log.calls {
-            return match self.log.wants(event, self.glob.as_ref()) {
-                true => held.add(self.view.event(event, out), out),
-                false => Ok(()),
+            if !self.log.wants(event, self.glob.as_ref()) {
+                return Ok(());
+            }
+            let line = self.view.event(event, out);
+            return match self.fold(event, line) {
+                None => Ok(()),
+                Some(line) => {
+                    self.unfold(out, held)?;
+                    held.add(line, out)
+                }
             };
         }
         self.calls.take(event);
@@ -120,6 +148,35 @@ impl Lines<'_> {
             self.show(&call, out, held)?;
         }
         Ok(())
+    }
+
+    /// Takes the line of an entry that came with others; gives back any other line.
+    fn fold(&mut self, event: &EventRef<'_>, line: Line) -> Option<Line> {
+        let Some(folded) = &mut self.folded else { return Some(line) };
+        let is_entry = event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND);
+        if !is_entry || !folded.is_open {
+            folded.is_open = matches!(event.kind, MountHydrated::KIND | DriftFound::KIND);
+            return Some(line);
+        }
+        folded.positions = Some((folded.positions.map_or(event.seq, |(first, _)| first), event.seq));
+        folded.count += 1;
+        if folded.lines.len() < FOLDED_FROM {
+            folded.lines.push(line);
+        }
+        None
+    }
+
+    /// Shows what was folded so far.
+    fn unfold(&mut self, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+        let Some(folded) = &mut self.folded else { return Ok(()) };
+        let (lines, count) = (std::mem::take(&mut folded.lines), std::mem::take(&mut folded.count));
+        match folded.positions.take() {
+            Some((first, last)) if lines.len() >= FOLDED_FROM => {
+                let what = format!("{} at {first} to {last}; --path '**' shows each", text::count(count, "entry"));
+                held.add(Line::Text(format!("{:>1$}  {2}", "...", self.view.width, out.paint(DIM, what))), out)
+            }
+            _ => lines.into_iter().try_for_each(|line| held.add(line, out)),
+        }
     }
 
     /// Shows the calls that have not ended.
@@ -186,8 +243,12 @@ impl<'a> View<'a> {
         let status = out.paint(calls::style(call), format!("{:<11}", calls::ending(call, self.shared)));
         let duration = format!("{:>8}", calls::duration(call));
         let agent = if call.agent.is_empty() { "-".to_owned() } else { text::one_line(&call.agent, 40) };
-        let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(&call.params));
+        let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(self.session, &call.params));
+        let changes = calls::changes(call, &subject);
         let mut line = format!("{seq}  {time}  {status}  {duration}  {agent:<8}  {tool:<10}  {subject}");
+        if !changes.is_empty() {
+            line.push_str(&format!("  {}", out.paint(DIM, changes)));
+        }
         if !call.message().is_empty() {
             line.push_str(&format!("  {}", out.paint(calls::style(call), text::one_line(call.message(), 100))));
         }

@@ -135,6 +135,11 @@ impl Merge {
         }
         show_changes(report, out)?;
         show_conflicts(&report.conflicts, out)?;
+        if self.dry_run && report.outcome == MergeOutcome::Conflicted && !report.merged.is_empty() {
+            out.line("\nwhat else would be merged, once that is decided:")?;
+            show_merged(report, out)?;
+        }
+        hint_at_made_anew(&report.conflicts);
         let entries = text::count(report.merged.len() as u64, "entry");
         if report.outcome == MergeOutcome::Conflicted {
             let open = report.conflicts.iter().filter(|conflict| conflict.resolved.is_none()).count();
@@ -175,6 +180,21 @@ fn show_changes(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
     if report.outcome == MergeOutcome::Conflicted {
         return Ok(());
     }
+    show_merged(report, out)
+}
+
+/// Says which conflicts are about what programs make anew, so that it matters little which side is taken.
+fn hint_at_made_anew(conflicts: &[MergeConflict]) {
+    let is_made = |path: &str| path.ends_with(".pyc") || path == ".git/index" || path.ends_with("/.git/index");
+    let open = conflicts.iter().filter(|conflict| conflict.resolved.is_none());
+    let made: Vec<String> = open.map(|conflict| conflict.path.to_string()).filter(|path| is_made(path)).collect();
+    if !made.is_empty() {
+        let choices: Vec<String> = made.iter().map(|path| format!("--ours {}", text::shell_word(path))).collect();
+        output::note(&format!("git and Python make these anew: {}", text::one_line(&choices.join(" "), 1000)));
+    }
+}
+
+fn show_merged(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
     let mut table = Table::default();
     for change in &report.merged {
         let style = match change.change.as_ref() {

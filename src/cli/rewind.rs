@@ -24,7 +24,11 @@ const SHOWN: usize = 50;
 #[command(after_help = "\
 Nothing of the history is lost, and a rewind can be undone by another to the position before it. It \
 happens whole or not at all. What somebody changed in the workspace without foldspace is never overwritten \
-silently: the rewind is refused, and says what was changed.
+silently: the rewind is refused, and says what was changed. So it is where it would remove what was in a \
+directory of your own before the session began.
+
+POSITION is one at which something was recorded whole; an event in the middle of what was recorded at once is \
+none, and the nearest two are named.
 
 Examples:
   foldspace rewind NAME --to 42             as it was after event 42
@@ -36,7 +40,8 @@ pub(super) struct Rewind {
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     #[arg(help = format!("Goes back to POSITION: {}", Position::FORMS))]
     to: Position,
-    /// Records what was changed from outside and goes on; leaves what can't be brought back
+    /// Records what was changed from outside and goes on; leaves what can't be brought back; removes what was there
+    /// before the session began
     #[arg(long)]
     force: bool,
     /// Shows what would change, and changes nothing
@@ -49,7 +54,7 @@ impl Rewind {
         let opened = open::changing(globals)?;
         let found = opened.find(&self.session)?;
         let to = self.to.resolve(&found.session)?;
-        let options = RewindOptions { force: self.force, dry_run: self.dry_run };
+        let options = RewindOptions { force: self.force, keep_earlier: false, dry_run: self.dry_run };
         let rewound = match found.session.lease() {
             Ok(_lease) => here(globals, &found.session, to, options)?,
             Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
@@ -64,8 +69,9 @@ impl Rewind {
                 self.show(&found, &rewound, globals, out)?;
                 Ok(Exit::Ok)
             }
-            Err(RewindError::Drifted(paths)) => refused(&found, "changed_outside", &paths, out),
-            Err(RewindError::NotKept(paths)) => refused(&found, "not_kept", &paths, out),
+            Err(RewindError::Drifted(paths)) => refused(&found, "changed_outside", paths.len(), &paths, out),
+            Err(RewindError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, out),
+            Err(RewindError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, out),
             Err(error) => Err(error.into()),
         }
     }
@@ -135,15 +141,21 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Reports what stands against it. Nothing was recorded and nothing touched.
-fn refused(found: &Found, why: &str, paths: &[EntryPath], out: &mut Out) -> Result<Exit, Failure> {
+fn refused(found: &Found, why: &str, count: usize, paths: &[EntryPath], out: &mut Out) -> Result<Exit, Failure> {
     if out.is_json() {
-        out.document(&json!({ "session": found.session.id(), "refused": why, "entries": paths, "recorded": null }))?;
+        let session = found.session.id();
+        let told = json!({ "session": session, "refused": why, "entries": paths, "count": count, "recorded": null });
+        out.document(&told)?;
         return Ok(Exit::Failed);
     }
     let (what, hint) = match why {
         "not_kept" => (
             "can't be brought back, as their contents were never kept or they are no files",
             "--force leaves them as they are; `foldspace stat` tells what is known of one",
+        ),
+        "earlier" => (
+            "would be removed that the directory held before the session began; nothing was done",
+            "--force removes that; a rewind to the position before brings it back",
         ),
         _ => (
             "changed in the workspace outside of any call; nothing was done",
@@ -154,7 +166,7 @@ fn refused(found: &Found, why: &str, paths: &[EntryPath], out: &mut Out) -> Resu
     if paths.len() > SHOWN {
         lines.push(format!("  and {} more", paths.len() - SHOWN));
     }
-    let told = format!("{} {what}:\n{}", text::count(paths.len() as u64, "entry"), lines.join("\n"));
+    let told = format!("{} {what}:\n{}", text::count(count as u64, "entry"), lines.join("\n"));
     output::tell(&Failure::new(Exit::Failed, told).with_hint(hint));
     Ok(Exit::Failed)
 }
@@ -165,6 +177,8 @@ impl From<RewindError> for Failure {
             RewindError::Session(error) => error.into(),
             RewindError::Workspace(error) => error.into(),
             RewindError::Slice(error) => error.into(),
+            RewindError::InsideCommit { before, after, .. } => Self::new(Exit::NotFound, error.to_string())
+                .with_hint(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too")),
             RewindError::NotPutBack { .. } => Self::new(Exit::Io, error.to_string()),
             other => Self::new(Exit::Failed, other.to_string()),
         }

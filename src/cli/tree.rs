@@ -2,7 +2,7 @@
 
 use std::io;
 
-use foldspace::{Entry, EntryPath, Node, Session, State, VirtualFileSystem};
+use foldspace::{Entry, EntryPath, Node, PathGlob, Session, State, VirtualFileSystem};
 
 use super::exit::{Exit, Failure};
 use super::output::{DIM, DIRECTORY, GOOD, NOTED, ODD, Out};
@@ -83,17 +83,9 @@ pub(super) fn bad_pattern(what: &str, error: impl std::fmt::Display) -> Failure 
     Failure::new(Exit::Usage, format!("the {what} can't be understood: {error}"))
 }
 
-/// A glob over paths: `*` stays within a directory, `**` does not, a leading slash means nothing.
-pub(super) fn glob(pattern: &str) -> Result<globset::GlobMatcher, Failure> {
-    let pattern = pattern.trim_start_matches('/');
-    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
-    Ok(glob.map_err(|error| bad_pattern("glob", error))?.compile_matcher())
-}
-
-/// Whether a glob fits a path.
-pub(super) fn fits(glob: &globset::GlobMatcher, path: &EntryPath) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    glob.is_match(std::path::Path::new(std::ffi::OsStr::from_bytes(path.as_bytes())))
+/// The glob that a person gave.
+pub(super) fn glob(pattern: &str) -> Result<PathGlob, Failure> {
+    PathGlob::new(pattern).map_err(|error| bad_pattern("glob", error.kind()))
 }
 
 /// An I/O error of something that is in memory, which has none.

@@ -7,7 +7,7 @@ use foldspace::{CallStatus, CallVerdict, RerunReport, ScriptedCall, Seq, Session
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::output::{BOLD, Out};
+use super::output::{self, BOLD, Out};
 use super::rerun::{Place, RuleFileArgs, asked, opened, roots_of};
 use super::run::{Expect, Script, Step};
 use super::workspace::{self, RuleArgs, WorkspaceArgs};
@@ -65,7 +65,12 @@ impl WhatIf {
             None => Place::open(globals, &opened, &found.session, asked, None)?,
             Some(name) => {
                 // A fork has at least the beginning of its parent.
-                at = at.max(1);
+                let asked_at = at.max(1);
+                at = found.session.commit_end_before(asked_at)?;
+                if at != asked_at {
+                    let inside = format!("event {asked_at} is inside what was recorded at once");
+                    output::note(&format!("{inside}, so the fork begins before that, after event {at}"));
+                }
                 Place::fork(globals, &opened, &found.session, asked, (name, at))?
             }
         };

@@ -16,7 +16,8 @@ use super::store::Pending;
 pub struct NewChild {
     /// How much of the parent it has.
     pub isolation: Isolation,
-    /// Up to where a fork has the parent's history; to its end when nothing is said.
+    /// Up to where a fork has the parent's history; to its end when nothing is said. Inside a commit the fork begins
+    /// before that commit.
     pub at: Option<Seq>,
     /// Its name; `parent-1`, `parent-2`, ... when nothing is said. A shared child has the parent's.
     pub name: Option<String>,
@@ -87,6 +88,7 @@ impl Sessions {
         if at == 0 || at > head {
             return Err(SessionError::NoPosition { seq: at, head });
         }
+        let at = parent.commit_end_before(at)?;
         if parent.limits().depth == Some(0) {
             return Err(SessionError::TooDeep { name: parent.name().to_owned() });
         }

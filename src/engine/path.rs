@@ -107,12 +107,13 @@ impl EntryPath {
         Ok(path)
     }
 
-    /// Parses a path that is only looked up: any name that a command could have left is accepted.
+    /// Parses a path that is only looked up: any name that a command could have left is accepted. A leading `./`, or
+    /// `.` alone, stands for the root, as a leading slash does.
     ///
     /// # Errors
     /// [`PathError::Dots`] and [`PathError::Nul`].
     pub fn lookup(text: &str) -> Result<Self, PathError> {
-        Self::from_bytes(&unescape(text)).map_err(|error| match error {
+        Self::from_bytes(&unescape(from_root(text))).map_err(|error| match error {
             PathError::Dots { .. } => PathError::Dots { path: shorten(text) },
             PathError::Nul { .. } => PathError::Nul { path: shorten(text) },
             other => other,
@@ -216,6 +217,11 @@ impl std::borrow::Borrow<[u8]> for EntryPath {
     }
 }
 
+/// The text without a `./` that stands for the root.
+fn from_root(text: &str) -> &str {
+    if text == "." { "" } else { text.strip_prefix("./").unwrap_or(text) }
+}
+
 /// The directory part of normalised path bytes; none for the root.
 pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.is_empty() {
@@ -316,6 +322,18 @@ mod tests {
     }
 
     #[test]
+    fn lookup_of_a_leading_dot_is_the_root() {
+        for text in [".", "./", "./a/b", ".//a/b"] {
+            let meant = text.trim_start_matches("./").trim_start_matches('.');
+            assert_eq!(EntryPath::lookup(text), EntryPath::lookup(meant), "{text}");
+        }
+        assert_eq!(creation("./a"), Ok("a".to_owned()));
+        for text in ["./.", "./../a", "a/.", "/./a", "..", "././a"] {
+            assert!(EntryPath::lookup(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn limits_hold_at_and_above() {
         let deep = |n: usize| vec!["d"; n].join("/");
         assert!(creation(&deep(16)).is_ok());
@@ -326,7 +344,7 @@ mod tests {
 
     #[test]
     fn hostile_paths_are_refused() {
-        for text in ["..", "a/../b", "./a", "a/.", "/../etc"] {
+        for text in ["..", "a/../b", "a/./b", "a/.", "/../etc"] {
             assert!(matches!(creation(text), Err(PathError::Dots { .. })), "{text}");
         }
         assert!(matches!(creation("a\0b"), Err(PathError::Nul { .. })));

@@ -181,6 +181,29 @@ impl Session {
         }
     }
 
+    /// The first and the last position of what was recorded at once with the event at `seq`; a store that keeps no
+    /// commits has each event by itself.
+    ///
+    /// # Errors
+    /// [`SessionError::NoPosition`] when there is none, and others.
+    pub fn commit_of(&self, seq: Seq) -> Result<(Seq, Seq), SessionError> {
+        let batch = self.core.shared.store.read(self.core.id, seq, seq, 1)?;
+        match batch.commit_of(seq) {
+            Some(positions) => Ok(positions),
+            None => Err(SessionError::NoPosition { seq, head: self.head()? }),
+        }
+    }
+
+    /// The last position up to `seq` at which a commit ends: where a fork may begin. In the session's very first
+    /// commit it is `seq` itself.
+    ///
+    /// # Errors
+    /// As [`commit_of`](Session::commit_of).
+    pub fn commit_end_before(&self, seq: Seq) -> Result<Seq, SessionError> {
+        let (first, last) = self.commit_of(seq)?;
+        Ok(if seq == last || first == 1 { seq } else { first - 1 })
+    }
+
     /// The events from `from` on, at most `limit`.
     ///
     /// # Errors

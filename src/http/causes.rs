@@ -168,6 +168,11 @@ impl From<RewindError> for Problem {
             RewindError::Workspace(error) => error.into(),
             RewindError::Slice(error) => error.into(),
             RewindError::NotPutBack { .. } | RewindError::Stopped => Self::new(Kind::Broken, error.to_string()),
+            RewindError::InsideCommit { .. } | RewindError::TooLarge { .. } => {
+                Self::new(Kind::Refused, error.to_string())
+            }
+            RewindError::Earlier { .. } => Self::new(Kind::Refused, error.to_string())
+                .with_hint("`\"force\": true`, without `\"keep_earlier\"`, removes that, too"),
             other => Self::new(Kind::Refused, other.to_string())
                 .with_hint("`\"force\": true` records what was changed outside first, and leaves what was not kept"),
         }

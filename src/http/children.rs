@@ -75,9 +75,14 @@ pub(super) struct MergeRequest {
 pub(super) struct RewindRequest {
     /// The position to go back to.
     to: Position,
-    /// Goes on where something was changed from outside, which is recorded first, or was never kept, which is left.
+    /// Goes on where something was changed from outside, which is recorded first, or was never kept, which is left, or
+    /// was in a person's own directory before the session began, which is removed.
     #[serde(default)]
     force: bool,
+    /// Keeps what was in a person's own directory before the session began, whatever `force` says: where that would be
+    /// removed the rewind is refused.
+    #[serde(default)]
+    keep_earlier: bool,
     /// Only tells what would change.
     #[serde(default)]
     dry_run: bool,
@@ -157,7 +162,8 @@ pub(super) async fn rewind(
     let session = face.session(wanted).await?;
     let looked = session.clone();
     let to = blocking(move || request.to.resolve(&looked)).await??;
-    let options = RewindOptions { force: request.force, dry_run: request.dry_run };
+    let RewindRequest { force, keep_earlier, dry_run, .. } = request;
+    let options = RewindOptions { force, keep_earlier, dry_run };
     let rewound = face.hub().rewind(session.id(), to, options).await?;
-    Ok(axum::Json(view::rewound(&session, &rewound, request.dry_run)))
+    Ok(axum::Json(view::rewound(&session, &rewound, dry_run)))
 }

@@ -90,7 +90,8 @@ impl Forward for OverHttp {
     ) -> Forwarding<'a, Rewound> {
         Box::pin(async move {
             let path = format!("/v1/sessions/{}/rewind", session.id());
-            let body = json!({ "to": to, "force": options.force, "dry_run": options.dry_run });
+            let RewindOptions { force, keep_earlier, dry_run } = options;
+            let body = json!({ "to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run });
             let rewound = client_of(holder)?.post::<RewoundThere>(&path, &body).await;
             rewound.map(Rewound::from).map_err(|error| error_of(holder, error))
         })

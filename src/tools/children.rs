@@ -105,7 +105,11 @@ impl Nursery {
             }
         }
         let looking = if turn.is_some() { session.looking_now() } else { None };
-        let at = new.at.map_or_else(|| session.head(), Ok)?;
+        let at = match new.at {
+            Some(at) if (1..=session.head()?).contains(&at) => session.commit_end_before(at)?,
+            Some(at) => at,
+            None => session.head()?,
+        };
         let (new, spec) = with_workspace(session, NewChild { at: Some(at), ..new })?;
         let id = self.sessions.fresh_id();
         let (parent, nursery) = (parent.clone(), self.clone());

@@ -17,6 +17,7 @@ use super::tool::Effect;
 use crate::backends::{FileChange, MachineNews, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::event::Event;
+use crate::engine::path::{EntryPath, PathError};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::sessions::SessionError;
@@ -112,6 +113,27 @@ impl ToolContext {
     /// The workspace's files. What is changed here is seen here at once, by others after the call.
     pub fn filesystem(&mut self) -> &mut Filesystem {
         &mut self.files
+    }
+
+    /// The path of the workspace that a parameter means. What commands see the root as, such as `/workspace`, may stand
+    /// before it, unless the workspace has an entry of that name itself.
+    ///
+    /// # Errors
+    /// [`PathError`].
+    pub fn path(&self, given: &str) -> Result<EntryPath, PathError> {
+        EntryPath::lookup(self.below_root(given))
+    }
+
+    /// The text of a path without what commands see the root as.
+    pub(super) fn below_root<'a>(&self, given: &'a str) -> &'a str {
+        let root = self.machine.workspace.root();
+        let below = root.as_deref().and_then(|root| given.strip_prefix(root)).filter(|below| {
+            let first = given.trim_start_matches('/').split('/').next().unwrap_or_default();
+            let is_own = EntryPath::lookup(first)
+                .is_ok_and(|path| self.files.tree().get(&path).is_some() || self.files.tree().is_directory(&path));
+            (below.is_empty() || below.starts_with('/')) && !is_own
+        });
+        below.unwrap_or(given)
     }
 
     /// Adds an event of any registered type to what the call records.

@@ -103,7 +103,8 @@ impl Tool for ShellTool {
 
     async fn call(&self, context: &mut ToolContext, params: Params) -> Result<Ran, ToolError> {
         let capture_output = params.capture_output;
-        let command = command(params)?;
+        let cwd = context.path(&params.cwd)?;
+        let command = command(params, cwd)?;
         let Some(mut shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
         let result = shell.execute(command).await?;
         if result.cancelled {
@@ -134,13 +135,13 @@ pub(super) fn no_shell(context: &ToolContext, tool: &str) -> ToolError {
     ToolError::new(format!("{tool} needs a shell, and the {backend} workspace has none; use the file tools"))
 }
 
-fn command(params: Params) -> Result<ShellCommand, ToolError> {
+fn command(params: Params, cwd: EntryPath) -> Result<ShellCommand, ToolError> {
     let line = match params.command {
         Command::Text(text) => CommandLine::Shell(text),
         Command::List(list) => CommandLine::Args(list),
     };
     let mut command = ShellCommand::new(line);
-    command.cwd = EntryPath::lookup(&params.cwd)?;
+    command.cwd = cwd;
     let chars = params.stdin.chars().count();
     if chars > STDIN_MAX {
         return Err(ToolError::new(format!("stdin has {chars} characters; at most {STDIN_MAX} are allowed")));

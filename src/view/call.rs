@@ -1,6 +1,6 @@
 //! Calls, put together from their events.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteFile};
+use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 use crate::engine::session::Session;
@@ -36,6 +36,19 @@ pub struct Call {
     pub events: Vec<Seq>,
     /// What it changed, in order.
     pub paths: Vec<EntryPath>,
+    /// What became of each path that it changed.
+    pub changes: BTreeMap<EntryPath, PathChange>,
+}
+
+/// What a call did to a path, all in all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathChange {
+    /// Something is there that was not.
+    Added,
+    /// What is there is another.
+    Changed,
+    /// Nothing is there any more.
+    Removed,
 }
 
 /// How a call ended.
@@ -101,6 +114,26 @@ impl Call {
         self.outcome.as_ref().map_or("", |outcome| &outcome.end.message)
     }
 
+    /// Takes a change of a file into account.
+    fn changed(&mut self, event: &EventRef<'_>) {
+        let write = event.typed::<WriteFile>().and_then(Result::ok);
+        let delete = event.typed::<DeleteEntry>().and_then(Result::ok);
+        let (path, now) = match (write, delete) {
+            (Some(write), _) if write.event.mode == WriteMode::Create => (write.event.path, PathChange::Added),
+            (Some(write), _) => (write.event.path, PathChange::Changed),
+            (None, Some(delete)) => (delete.event.path, PathChange::Removed),
+            (None, None) => return,
+        };
+        let all_in_all = match (self.changes.remove(&path), now) {
+            // What came and went again is no change.
+            (Some(PathChange::Added), PathChange::Removed) => return,
+            (Some(PathChange::Added), _) => PathChange::Added,
+            (Some(PathChange::Removed), PathChange::Added) => PathChange::Changed,
+            (_, now) => now,
+        };
+        self.changes.insert(path, all_in_all);
+    }
+
     /// The call as a document; long texts stand in it as marks. `may_run` says whether a call without an outcome
     /// may be running still.
     pub fn document(&self, may_run: bool) -> CallDocument {
@@ -147,6 +180,7 @@ impl Calls {
                 outcome: None,
                 events: vec![event.seq],
                 paths: Vec::new(),
+                changes: BTreeMap::new(),
             });
             return;
         }
@@ -156,6 +190,7 @@ impl Calls {
         };
         call.events.push(event.seq);
         call.paths.extend(path_of(event));
+        call.changed(event);
         if event.kind == CallFinished::KIND {
             let end = event.typed::<CallFinished>().and_then(Result::ok);
             call.outcome = end.map(|end| CallOutcome { finished: event.seq, end: end.event });

@@ -30,6 +30,9 @@ pub struct ChildDocument {
     pub isolation: Isolation,
     /// The last position of the parent's that its past has.
     pub at: Option<Seq>,
+    /// The position that was asked for, where that is inside of what was recorded at once, and the fork begins before
+    /// that; otherwise null.
+    pub asked: Option<Seq>,
     /// The parent.
     #[schemars(with = "String")]
     #[schema(value_type = String)]
@@ -48,14 +51,25 @@ pub struct ChildDocument {
     pub limits: ChildLimits,
 }
 
+impl ChildDocument {
+    /// Says that a fork begins elsewhere than it was to, and why; none where it does not.
+    pub fn moved(&self) -> Option<String> {
+        let (asked, at) = (self.asked?, self.at?);
+        Some(format!(
+            "event {asked} is inside what was recorded at once, so the fork begins before that, after event {at}"
+        ))
+    }
+}
+
 /// A child as a document. A shared one has the position that was asked for.
-pub fn child(parent: &Session, child: &Session, isolation: Isolation, at: Option<Seq>) -> ChildDocument {
-    let at = child.origin().filter(|_| isolation != Isolation::Shared).map_or(at, |origin| Some(origin.at));
+pub fn child(parent: &Session, child: &Session, isolation: Isolation, asked: Option<Seq>) -> ChildDocument {
+    let at = child.origin().filter(|_| isolation != Isolation::Shared).map_or(asked, |origin| Some(origin.at));
     ChildDocument {
         session: child.id(),
         name: child.name().to_owned(),
         isolation,
         at,
+        asked: asked.filter(|_| isolation == Isolation::Fork && asked != at),
         parent: parent.id(),
         parent_name: parent.name().to_owned(),
         agent: Arc::clone(child.agent()),

@@ -14,7 +14,7 @@ mod state;
 mod text;
 
 pub use bisect::{BadChange, BisectDocument, BisectEnds, ProbeDocument, SliceLook, bisected, bisected_by_slice};
-pub use call::{Call, CallDocument, CallOutcome, Calls, call_at, path_of, whole};
+pub use call::{Call, CallDocument, CallOutcome, Calls, PathChange, call_at, path_of, whole};
 pub use child::{ChildDocument, MergeDocument, child, merged};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use foldspace::{EntryPath, HistoryHit, HistorySearch, Seq, Session, search_history};
-use grep_regex::RegexMatcher;
+use foldspace::{EntryPath, HistoryHit, HistorySearch, LineSearch, Seq, Session, search_history};
 
 use super::{marked, search};
 use crate::cli::blame::why;
@@ -22,12 +21,14 @@ pub(super) struct Asked<'a> {
 /// Shows what matches in a whole history.
 pub(super) fn search_all(
     session: &Session,
-    matcher: &RegexMatcher,
+    lines: &mut LineSearch,
     asked: &Asked<'_>,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let (mut any, mut wrong, mut named) = (false, None, BTreeSet::new());
-    let mut matching = |bytes: &[u8]| match search(matcher, bytes) {
+    // They are shown while others are looked for.
+    let marks = lines.clone();
+    let mut matching = |bytes: &[u8]| match search(lines, bytes) {
         Ok(hits) => hits.into_iter().map(|hit| (hit.number, hit.line)).collect(),
         Err(failure) => {
             wrong.get_or_insert(failure);
@@ -42,7 +43,7 @@ pub(super) fn search_all(
                 Ok(())
             }
             hit if out.is_json() => out.json_line(&hit),
-            hit => out.line(shown(&hit, matcher, out)),
+            hit => out.line(shown(&hit, &marks, out)),
         }
     };
     let events = !asked.files_only && !asked.names_only;
@@ -60,18 +61,18 @@ pub(super) fn search_all(
     Ok(if any { Exit::Ok } else { Exit::Failed })
 }
 
-fn shown(hit: &HistoryHit, matcher: &RegexMatcher, out: &Out) -> String {
+fn shown(hit: &HistoryHit, lines: &LineSearch, out: &Out) -> String {
     match hit {
         HistoryHit::Event { seq, kind, call, field, line, .. } => {
             let call = call.filter(|call| call != seq).map_or(String::new(), |call| format!(" of #{call}"));
             let place = out.paint(NOTED, format!("event {seq} {}{call}", text::one_line(kind, 100)));
-            format!("{place} {}: {}", text::one_line(field, 100), marked(line, matcher, out))
+            format!("{place} {}: {}", text::one_line(field, 100), marked(line, lines, out))
         }
         HistoryHit::Line { path, line_number, line, first, cause, last, still, .. } => {
             let until = if *still { "still there".to_owned() } else { format!("until {last}") };
             let when = format!("[since {first} {}, {until}]", text::one_line(&why(cause), 80));
             let place = out.paint(NOTED, path);
-            format!("{place}:{line_number}:{} {}", marked(line, matcher, out), out.paint(DIM, when))
+            format!("{place}:{line_number}:{} {}", marked(line, lines, out), out.paint(DIM, when))
         }
     }
 }

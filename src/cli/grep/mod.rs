@@ -2,12 +2,7 @@
 
 mod ever;
 
-use std::ops::Range;
-
-use foldspace::{Entry, EntryPath, Node, VirtualFileSystem};
-use grep_matcher::Matcher;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{BinaryDetection, SearcherBuilder, sinks};
+use foldspace::{Entry, EntryPath, LineSearch, Node, VirtualFileSystem};
 use serde_json::json;
 
 use super::Globals;
@@ -30,7 +25,7 @@ pub(super) struct Grep {
     /// Where to look: a directory or a file
     #[arg(default_value = "/")]
     path: String,
-    /// Looks only in files whose path in the workspace fits
+    /// Looks only in files that fit: by their names where GLOB has no slash, else by their paths in the workspace
     #[arg(short, long, value_name = "GLOB")]
     glob: Option<String>,
     /// Makes no difference between upper and lower case
@@ -56,14 +51,14 @@ struct Hit {
 impl Grep {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let path = EntryPath::lookup(&self.path)?;
-        let matcher = self.matcher()?;
+        let mut lines = self.lines()?;
         let glob = self.glob.as_deref().map(tree::glob).transpose()?;
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         if self.all_history {
             let wanted = |other: &EntryPath| {
                 let is_inside = *other == path || other.is_below(&path);
-                is_inside && glob.as_ref().is_none_or(|glob| tree::fits(glob, other))
+                is_inside && glob.as_ref().is_none_or(|glob| glob.fits(other))
             };
             let asked = ever::Asked {
                 until: self.at.resolve(&found.session)?,
@@ -72,7 +67,7 @@ impl Grep {
                 files_only: !path.is_root() || glob.is_some(),
                 names_only: self.files_with_matches,
             };
-            return ever::search_all(&found.session, &matcher, &asked, out);
+            return ever::search_all(&found.session, &mut lines, &asked, out);
         }
         let state = self.at.state(&found.session)?;
         let files = VirtualFileSystem::of(&state);
@@ -84,15 +79,15 @@ impl Grep {
         let mut list = Vec::new();
         for (path, entry) in places {
             let is_text = matches!(entry.node, Node::File { text: true, .. });
-            if !is_text || glob.as_ref().is_some_and(|glob| !tree::fits(glob, path)) {
+            if !is_text || glob.as_ref().is_some_and(|glob| !glob.fits(path)) {
                 continue;
             }
             let bytes = tree::contents(&found.session, path, entry)?;
-            let hits = search(&matcher, &bytes)?;
+            let hits = search(&mut lines, &bytes)?;
             any |= !hits.is_empty();
             match out.is_json() {
                 true => list.extend(hits.iter().map(|hit| self.as_json(path, hit))),
-                false => self.show(path, &hits, &matcher, out)?,
+                false => self.show(path, &hits, &lines, out)?,
             }
         }
         if out.is_json() {
@@ -102,10 +97,10 @@ impl Grep {
         Ok(if any { Exit::Ok } else { Exit::Failed })
     }
 
-    fn matcher(&self) -> Result<RegexMatcher, Failure> {
-        let mut builder = RegexMatcherBuilder::new();
-        builder.case_insensitive(self.ignore_case).line_terminator(Some(b'\n'));
-        builder.build(&self.pattern).map_err(|error| tree::bad_pattern("pattern", text::regex_error(error)))
+    fn lines(&self) -> Result<LineSearch, Failure> {
+        let flags = if self.ignore_case { "(?i)" } else { "" };
+        let lines = LineSearch::new(&format!("{flags}{}", self.pattern));
+        lines.map_err(|error| tree::bad_pattern("pattern", text::regex_error(error)))
     }
 
     fn as_json(&self, path: &EntryPath, hit: &Hit) -> serde_json::Value {
@@ -115,40 +110,33 @@ impl Grep {
         }
     }
 
-    fn show(&self, path: &EntryPath, hits: &[Hit], matcher: &RegexMatcher, out: &mut Out) -> Result<(), Failure> {
+    fn show(&self, path: &EntryPath, hits: &[Hit], lines: &LineSearch, out: &mut Out) -> Result<(), Failure> {
         let path = out.paint(NOTED, path);
         if self.files_with_matches {
             return if hits.is_empty() { Ok(()) } else { out.line(path) };
         }
         for Hit { number, line } in hits {
-            out.line(format!("{path}:{number}:{}", marked(line, matcher, out)))?;
+            out.line(format!("{path}:{number}:{}", marked(line, lines, out)))?;
         }
         Ok(())
     }
 }
 
-fn search(matcher: &RegexMatcher, bytes: &[u8]) -> Result<Vec<Hit>, Failure> {
+fn search(lines: &mut LineSearch, bytes: &[u8]) -> Result<Vec<Hit>, Failure> {
     let mut hits = Vec::new();
-    let mut searcher = SearcherBuilder::new().binary_detection(BinaryDetection::none()).line_number(true).build();
-    let sink = sinks::Lossy(|number, line| {
-        let line = line.strip_suffix('\n').unwrap_or(line);
-        hits.push(Hit { number, line: line.strip_suffix('\r').unwrap_or(line).to_owned() });
-        Ok(true)
+    let searched = lines.each(bytes, &mut |number, line| {
+        hits.push(Hit { number, line: line.to_owned() });
+        true
     });
-    searcher.search_slice(matcher, bytes, sink).map_err(|error| tree::searching(&error))?;
+    searched.map_err(|error| tree::searching(&error))?;
     Ok(hits)
 }
 
 /// The line with its matches in colour.
-fn marked(line: &str, matcher: &RegexMatcher, out: &Out) -> String {
-    let mut spots: Vec<Range<usize>> = Vec::new();
-    let found = matcher.find_iter(line.as_bytes(), |spot| {
-        spots.push(spot.start()..spot.end());
-        true
-    });
+fn marked(line: &str, lines: &LineSearch, out: &Out) -> String {
     let mut shown = String::new();
     let mut at = 0;
-    for spot in spots.into_iter().filter(|spot| found.is_ok() && !spot.is_empty()) {
+    for spot in lines.spots(line).into_iter().filter(|spot| !spot.is_empty()) {
         let (before, inside) = (line.get(at..spot.start), line.get(spot.clone()));
         let (Some(before), Some(inside)) = (before, inside) else { break };
         shown.push_str(&out.content(before));

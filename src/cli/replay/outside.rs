@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use foldspace::{AllowedRoots, NewChild, Nursery, Seq, Sessions};
+use foldspace::{AllowedRoots, Isolation, NewChild, Nursery, Seq, Sessions, view};
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Globals, open, outside};
@@ -24,7 +24,10 @@ impl Program<'_> {
         let roots = AllowedRoots::default();
         let nursery = Nursery { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
         let child = nursery.begin(&parent, NewChild { name: name.map(str::to_owned), ..NewChild::fork_at(at) })?;
-        Ok(format!("{} is a fork of {} at {at}", child.name(), parent.name()))
+        let moved = view::child(&parent, &child, Isolation::Fork, Some(at)).moved();
+        let begun = child.origin().map_or(at, |origin| origin.at);
+        let moved = moved.map(|moved| format!("; {moved}")).unwrap_or_default();
+        Ok(format!("{} is a fork of {} at {begun}{moved}", child.name(), parent.name()))
     }
 
     fn prompt(&self, session: &str, at: Seq) -> Result<String, Failure> {

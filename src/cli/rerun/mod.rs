@@ -34,13 +34,15 @@ workspace of the same kind; what was changed from outside in between is changed 
 call or the files at the end differ.
 
 Questions about commands are answered as they were recorded; but where commands are not sandboxed, a \
-recorded yes does not count: --allow and --yes allow them.
+recorded yes does not count: --allow and --yes allow them. On the host, commands get the environment of who \
+runs foldspace, which is not recorded: from another shell they may come out otherwise.
 
 Rules tell what may differ, as one JSON object:
   {\"texts\": [{\"pattern\": REGEX, \"replace\": TEXT}],
    \"ignore_fields\": [FIELD], \"ignore_paths\": [GLOB], \"text_files\": [GLOB]}
-They come on top of the built-in ones for times, durations, addresses, process numbers and names below /tmp \
-in what tools said, and for compiled Python. Files are compared byte for byte, except those of \
+They come on top of the built-in ones for times, durations, addresses, process numbers, names below /tmp and \
+the blocks that `ls -l` counts in what tools said, and for compiled Python, its directories and git's index. \
+A GLOB without a slash is held against names, at any depth. Files are compared byte for byte, except those of \
 `text_files`, to which the rules for texts apply. A field is a name, or a place in a result such as \
 \"/entries/*/size\".
 

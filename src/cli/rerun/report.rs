@@ -1,7 +1,9 @@
 //! Calls that were run again, with every difference.
 
+use std::collections::BTreeSet;
+
 use foldspace::view::{self, Patch};
-use foldspace::{CallReport, CallVerdict, Change, Divergence, RerunReport, Session};
+use foldspace::{CallReport, CallVerdict, Change, Divergence, EntryPath, RerunReport, Session};
 use serde_json::{Value, json};
 
 use super::super::exit::Failure;
@@ -15,11 +17,13 @@ const SHOWN: usize = 50;
 pub(in crate::cli) struct Report {
     was: Session,
     is: Session,
+    /// The paths whose changes a call showed.
+    shown: BTreeSet<EntryPath>,
 }
 
 impl Report {
     pub(in crate::cli) fn new(was: &Session, is: &Session) -> Self {
-        Self { was: was.clone(), is: is.clone() }
+        Self { was: was.clone(), is: is.clone(), shown: BTreeSet::new() }
     }
 
     /// A call, the same or not.
@@ -36,7 +40,7 @@ impl Report {
         };
         let number = |seq: Option<u64>| seq.map_or_else(|| "-".to_owned(), |seq| seq.to_string());
         let (was, is) = (number(call.call), number(call.rerun));
-        let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(&call.params));
+        let (tool, subject) = (text::one_line(&call.tool, 100), events::subject(&self.was, &call.params));
         let word = out.paint(style, format!("{word:<8}"));
         out.line(format!("{was:>5} {is:>5}  {word}  {tool:<10}  {subject}"))?;
         match &call.verdict {
@@ -48,6 +52,7 @@ impl Report {
                 out.line(format!("             {status}: {}", text::one_line(&outcome.text, 300)))
             }
             CallVerdict::Diverged { divergences } => {
+                self.shown.extend(divergences.iter().filter_map(path_of).cloned());
                 divergences.iter().try_for_each(|divergence| self.divergence(divergence, out))
             }
         }
@@ -82,20 +87,32 @@ impl Report {
         view::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| diffs::show(patch, out))
     }
 
+    /// How the files differ at the end, but for those that a call showed already.
+    fn files_at_end(&self, report: &RerunReport, out: &mut Out) -> Result<(), Failure> {
+        if report.files.is_empty() {
+            return Ok(());
+        }
+        out.line(format!("\n{}", out.paint(BOLD, "files at the end, from the recorded session's to these:")))?;
+        let (above, new): (Vec<_>, Vec<_>) = report.files.iter().partition(|change| self.shown.contains(change.path()));
+        for change in new.iter().take(SHOWN) {
+            self.file(change, out)?;
+        }
+        if new.len() > SHOWN {
+            out.line(format!("and {} more", new.len() - SHOWN))?;
+        }
+        if let Some(first) = above.first() {
+            let more = if above.len() > 1 { format!(" and {} more", above.len() - 1) } else { String::new() };
+            out.line(format!("shown above with their calls: {}{more}", first.path()))?;
+        }
+        Ok(())
+    }
+
     /// What came of all, and how the files differ at the end.
     pub(in crate::cli) fn end(&mut self, report: &RerunReport, kind: &str, out: &mut Out) -> Result<(), Failure> {
         if out.is_json() {
             return out.json_line(&self.summary(report, kind)?);
         }
-        if !report.files.is_empty() {
-            out.line(format!("\n{}", out.paint(BOLD, "files at the end, from the recorded session's to these:")))?;
-            for change in report.files.iter().take(SHOWN) {
-                self.file(change, out)?;
-            }
-            if report.files.len() > SHOWN {
-                out.line(format!("and {} more", report.files.len() - SHOWN))?;
-            }
-        }
+        self.files_at_end(report, out)?;
         for path in &report.missing {
             out.line(format!("not there, as its contents were never kept: {path}"))?;
         }
@@ -170,6 +187,13 @@ fn pair(name: &str, was: &str, is: &str, out: &mut Out) -> Result<(), Failure> {
     out.line(format!("             {}", out.paint(BOLD, name)))?;
     out.line(format!("             {}", out.paint(BAD, format!("- {was}"))))?;
     out.line(format!("             {}", out.paint(GOOD, format!("+ {is}"))))
+}
+
+fn path_of(divergence: &Divergence) -> Option<&EntryPath> {
+    match divergence {
+        Divergence::File { change } => Some(change.path()),
+        _ => None,
+    }
 }
 
 fn shown_call(call: &Value) -> String {

@@ -166,7 +166,7 @@ impl Run {
         out: &mut Out,
     ) -> Result<Summary, Failure> {
         let mut summary = Summary::before(begun, script)?;
-        let mut report = Report::new(out, script);
+        let mut report = Report::new(out, script, open.session());
         let workspace = Desk::workspace_of(open);
         report.watch(workspace.as_ref());
         let open = open.ruled(self.rules.asking(report.bar()))?;

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::sync::Arc;
 
-use foldspace::{CallStatus, ToolOutcome, Workspace};
+use foldspace::{CallStatus, Session, ToolOutcome, Workspace};
 use serde_json::json;
 
 use super::super::bar::Bar;
@@ -17,13 +17,14 @@ pub(super) struct Report<'a> {
     out: &'a mut Out,
     bar: Option<Bar>,
     place: &'a str,
+    session: Session,
 }
 
 impl<'a> Report<'a> {
-    pub(super) fn new(out: &'a mut Out, script: &'a Script) -> Self {
+    pub(super) fn new(out: &'a mut Out, script: &'a Script, session: &Session) -> Self {
         let watched = out.is_terminal() && std::io::stderr().is_terminal() && !out.is_json();
         let bar = watched.then(|| Bar::new(script.steps.len()));
-        Self { out, bar, place: &script.place }
+        Self { out, bar, place: &script.place, session: session.clone() }
     }
 
     /// What a workspace waits for is shown beside the bar, where one can be drawn.
@@ -41,7 +42,7 @@ impl<'a> Report<'a> {
     /// A call is under way.
     pub(super) fn begin(&self, step: &Step) {
         if let Some(bar) = &self.bar {
-            let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&step.params));
+            let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&self.session, &step.params));
             bar.tell(format!("{tool} {subject}"));
         }
     }
@@ -68,7 +69,7 @@ impl<'a> Report<'a> {
             (_, false) => BAD.bold(),
         };
         let status = self.out.paint(style, format!("{status:<9}"));
-        let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&step.params));
+        let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&self.session, &step.params));
         let duration = self.out.paint(DIM, format!("({})", text::duration(outcome.micros)));
         let mut line = format!("{:>5}  {status}  {tool:<10}  {subject}  {duration}", outcome.call);
         if step.expect == Expect::Error && right {

@@ -229,6 +229,12 @@ impl EventBatch {
         (count > 0).then(|| ((commit.first + count - 1).min(until), commit.time))
     }
 
+    /// The first and the last position of the commit that holds an event.
+    pub(crate) fn commit_of(&self, seq: Seq) -> Option<(Seq, Seq)> {
+        let commit = self.commits.iter().find(|commit| (commit.first..=commit.last()).contains(&seq))?;
+        Some((commit.first, commit.last()))
+    }
+
     /// Appends its commits as they are stored, each behind its length.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         for commit in &self.commits {

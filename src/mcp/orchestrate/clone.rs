@@ -95,8 +95,9 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     let child = request.client.hub().start_child(parent.id(), new).await?;
     let document = view::child(&parent, child.session(), isolation, at);
     let (name, parent) = (&document.name, parent.name());
+    let moved = document.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
     let text = match isolation {
-        Isolation::Fork => format!("session {name} is {parent} as of event {}", document.at.unwrap_or_default()),
+        Isolation::Fork => format!("session {name} is {parent} as of event {}{moved}", document.at.unwrap_or_default()),
         Isolation::Full => format!("session {name} begins afresh with the mounts of {parent}"),
         Isolation::Shared => format!("agent {} shares session {name}", document.agent),
     };

@@ -19,6 +19,7 @@ pub(super) struct Params {
     /// The position to which it goes back.
     to: Position,
     /// Goes on where it would refuse: what was changed from outside is recorded first, what can't be made again stays.
+    /// It never removes what was in a person's own directory before the session began: only the person can.
     #[serde(default)]
     force: bool,
     /// Only tells what would happen.
@@ -36,7 +37,7 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     let open = request.client.open(params.session.as_deref(), request.context).await?;
     let session = open.session().clone();
     let to = super::reading(move || Ok(params.to.resolve(&session)?)).await?;
-    let options = RewindOptions { force: params.force, dry_run: params.dry_run };
+    let options = RewindOptions { force: params.force, keep_earlier: true, dry_run: params.dry_run };
     let rewound = open.rewind(to, options).await?;
     let document = view::rewound(open.session(), &rewound, params.dry_run);
     let name = open.session().name();

@@ -63,9 +63,12 @@ impl Tool for EditTool {
 
     async fn call(&self, context: &mut ToolContext, params: EditParams) -> Result<Edited, ToolError> {
         let EditParams { file_path, old_string: old, new_string: new, replace_all } = params;
-        let asked = EntryPath::lookup(&file_path)?;
+        let asked = context.path(&file_path)?;
         if old.is_empty() {
             return Err(ToolError::new("old_string is empty; give the text to replace"));
+        }
+        if old == new {
+            return Err(ToolError::new("new_string is the same as old_string, so nothing would change"));
         }
         check_chars("old_string", &old)?;
         check_chars("new_string", &new)?;
@@ -160,10 +163,11 @@ mod tests {
     }
 
     #[test]
-    fn the_version_rises_when_nothing_differs() {
-        let world = World::with(&[("a.txt", "same")]);
-        assert_eq!(world.ok("edit_file", edit("a.txt", "same", "same"))["version"], 2);
-        assert_eq!(world.ok("edit_file", edit_all("a.txt", "same", "same"))["version"], 3);
+    fn edit_file_with_the_same_text_is_refused() {
+        let world = World::with(&[("a.txt", "same same")]);
+        for params in [edit("a.txt", "same", "same"), edit_all("a.txt", "same", "same")] {
+            assert!(world.error("edit_file", params).starts_with("new_string is the same as old_string"));
+        }
     }
 
     #[test]

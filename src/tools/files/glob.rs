@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{GLOB_MAX, RESULTS_MAX, STRIDE, counted, glob_set, missing, os_path, root};
-use crate::engine::path::EntryPath;
 use crate::tools::context::ToolContext;
 use crate::tools::error::ToolError;
 use crate::tools::tool::{Effect, Tool};
@@ -53,7 +52,7 @@ impl Tool for GlobTool {
 
     async fn call(&self, context: &mut ToolContext, params: GlobParams) -> Result<GlobMatches, ToolError> {
         let glob = glob_set(&params.pattern)?;
-        let asked = EntryPath::lookup(&params.path)?;
+        let asked = context.path(&params.path)?;
         let directory = context.filesystem().resolve(&asked)?;
         let tree = context.filesystem().tree().clone();
         if !tree.is_directory(&directory) {

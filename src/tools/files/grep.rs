@@ -1,26 +1,20 @@
 //! `grep`: lines by a regular expression.
 
-use globset::GlobSet;
-use grep_matcher::LineTerminator;
-use grep_regex::{RegexMatcher, RegexMatcherBuilder};
-use grep_searcher::{Searcher, SearcherBuilder, sinks};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{RESULTS_MAX, TEXT_MAX, check_chars, counted, glob_set, missing, os_path, root};
+use super::{RESULTS_MAX, TEXT_MAX, check_chars, counted, missing, path_glob, root};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 use crate::tools::context::ToolContext;
 use crate::tools::error::ToolError;
+use crate::tools::line_search::LineSearch;
+use crate::tools::path_glob::PathGlob;
 use crate::tools::tool::{Effect, Tool};
 
 /// Characters of a line that are given.
 const LINE_MAX: usize = 2_000;
-/// Bytes that a compiled expression may take, which bounds the work on each byte that it searches.
-const REGEX_MAX: usize = 2 << 20;
-/// Bytes that its cache may take.
-const CACHE_MAX: usize = 16 << 20;
 /// Bytes searched between two looks at the clock.
 const PIECE: usize = 256 << 10;
 /// Entries between two pauses in which other work may run.
@@ -86,7 +80,7 @@ impl Tool for GrepTool {
 
     async fn call(&self, context: &mut ToolContext, params: GrepParams) -> Result<GrepMatches, ToolError> {
         let mut search = Search::new(&params)?;
-        let asked = EntryPath::lookup(&params.path)?;
+        let asked = context.path(&params.path)?;
         let start = context.filesystem().resolve(&asked)?;
         let tree = context.filesystem().tree().clone();
         if let Some(entry) = tree.get(&start).filter(|entry| !entry.is_directory()) {
@@ -129,32 +123,18 @@ impl Tool for GrepTool {
 
 /// A search under way.
 struct Search {
-    matcher: RegexMatcher,
-    searcher: Searcher,
-    glob: Option<Selection>,
+    lines: LineSearch,
+    glob: Option<PathGlob>,
     found: GrepMatches,
-}
-
-/// What a glob is held against.
-enum Selection {
-    Name(GlobSet),
-    Path(GlobSet),
 }
 
 impl Search {
     fn new(params: &GrepParams) -> Result<Self, ToolError> {
         check_chars("pattern", &params.pattern)?;
-        let mut regex = RegexMatcherBuilder::new();
-        regex.multi_line(true).crlf(true).size_limit(REGEX_MAX).dfa_size_limit(CACHE_MAX);
         let wrong = |why| ToolError::new(format!("the pattern is not a regular expression for lines: {why}"));
-        let matcher = regex.build(&params.pattern).map_err(wrong)?;
-        let searcher = SearcherBuilder::new().line_terminator(LineTerminator::crlf()).line_number(true).build();
-        let select = |glob: &String| {
-            let of = if glob.contains('/') { Selection::Path } else { Selection::Name };
-            glob_set(glob).map(of)
-        };
-        let glob = params.glob.as_ref().map(select).transpose()?;
-        Ok(Self { matcher, searcher, glob, found: GrepMatches::default() })
+        let lines = LineSearch::new(&params.pattern).map_err(wrong)?;
+        let glob = params.glob.as_deref().map(path_glob).transpose()?;
+        Ok(Self { lines, glob, found: GrepMatches::default() })
     }
 
     /// Searches an entry if it is a text file that was selected.
@@ -165,11 +145,7 @@ impl Search {
         relative: &[u8],
         entry: &Entry,
     ) -> Result<(), ToolError> {
-        let selected = match &self.glob {
-            None => true,
-            Some(Selection::Name(glob)) => glob.is_match(os_path(path.name())),
-            Some(Selection::Path(glob)) => glob.is_match(os_path(relative)),
-        };
+        let selected = self.glob.as_ref().is_none_or(|glob| glob.fits_bytes(relative));
         match &entry.node {
             Node::File { content, text: true, incomplete: false, .. } if selected => {
                 let bytes = context.filesystem().content(content)?;
@@ -200,16 +176,15 @@ impl Search {
 
     /// Searches whole lines, behind that many of the same file.
     fn lines(&mut self, path: &EntryPath, bytes: &[u8], before: u64) -> Result<(), ToolError> {
-        let Self { matcher, searcher, found, .. } = self;
-        let sink = sinks::Lossy(|number, line| {
+        let Self { lines, found, .. } = self;
+        let searched = lines.each(bytes, &mut |number, line| {
             if found.matches.len() == RESULTS_MAX {
                 found.truncated = true;
-                return Ok(false);
+                return false;
             }
             found.matches.push(GrepMatch { path: path.rooted(), line_number: before + number, line: cut(line) });
-            Ok(true)
+            true
         });
-        let searched = searcher.search_slice(&*matcher, bytes, sink);
         searched.map_err(|e| ToolError::new(format!("{} can't be searched: {e}", path.rooted())))
     }
 }
@@ -223,10 +198,8 @@ fn split_after_line(bytes: &[u8], least: usize) -> (&[u8], &[u8]) {
     }
 }
 
-/// A line without its end, and not too much of it.
+/// Not too much of a line.
 fn cut(line: &str) -> String {
-    let line = line.strip_suffix('\n').unwrap_or(line);
-    let line = line.strip_suffix('\r').unwrap_or(line);
     match line.char_indices().nth(LINE_MAX) {
         None => line.to_owned(),
         Some((end, _)) => {

@@ -129,7 +129,7 @@ impl Tool for ListTool {
     type Output = Listing;
 
     async fn call(&self, context: &mut ToolContext, params: ListParams) -> Result<Listing, ToolError> {
-        let asked = EntryPath::lookup(&params.path)?;
+        let asked = context.path(&params.path)?;
         let files = context.filesystem();
         let path = files.resolve(&asked)?;
         if files.tree().get(&path).is_some_and(|entry| !entry.is_directory()) {

@@ -16,6 +16,7 @@ use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 
 use super::error::ToolError;
 use super::filesystem::Filesystem;
+use super::path_glob::PathGlob;
 use super::words;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -104,22 +105,37 @@ fn utf8<'a>(path: &EntryPath, bytes: &'a [u8]) -> Result<&'a str, ToolError> {
     std::str::from_utf8(bytes).map_err(|_| not_text(path, bytes.len() as u64))
 }
 
-/// Compiles a glob: `*` stays in a segment, `**` does not. A leading slash is not looked at.
+/// Compiles a glob over whole paths: `*` stays in a segment, `**` does not. A leading slash is not looked at.
 fn glob_set(pattern: &str) -> Result<GlobSet, ToolError> {
-    let wrong = |why: &dyn std::fmt::Display| ToolError::new(format!("glob {pattern:?} can't be used: {why}"));
+    let relative = relative_glob(pattern)?;
+    let glob = GlobBuilder::new(relative).literal_separator(true).build().map_err(|e| wrong_glob(pattern, e.kind()))?;
+    GlobSetBuilder::new().add(glob).build().map_err(|e| wrong_glob(pattern, e.kind()))
+}
+
+/// Compiles a glob that chooses files, by their names where it has no slash.
+fn path_glob(pattern: &str) -> Result<PathGlob, ToolError> {
+    relative_glob(pattern)?;
+    PathGlob::new(pattern).map_err(|e| wrong_glob(pattern, e.kind()))
+}
+
+fn wrong_glob(pattern: &str, why: impl std::fmt::Display) -> ToolError {
+    ToolError::new(format!("glob {pattern:?} can't be used: {why}"))
+}
+
+/// The glob without what stands for the root, if a tool takes it.
+fn relative_glob(pattern: &str) -> Result<&str, ToolError> {
     let chars = pattern.chars().count();
     if chars > GLOB_MAX {
         return Err(ToolError::new(format!("the glob has {chars} characters; at most {GLOB_MAX} are allowed")));
     }
-    let relative = pattern.trim_start_matches('/');
+    let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_start_matches('/');
     if relative.is_empty() {
-        return Err(wrong(&"it is empty; `**` stands for every file"));
+        return Err(wrong_glob(pattern, "it is empty; `**` stands for every file"));
     }
     if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
-        return Err(wrong(&"`.` and `..` are not allowed; say where to look with `path`"));
+        return Err(wrong_glob(pattern, "`.` and `..` are not allowed; say where to look with `path`"));
     }
-    let glob = GlobBuilder::new(relative).literal_separator(true).build().map_err(|e| wrong(e.kind()))?;
-    GlobSetBuilder::new().add(glob).build().map_err(|e| wrong(e.kind()))
+    Ok(relative)
 }
 
 /// Path bytes as a glob takes them.
@@ -151,12 +167,26 @@ mod tests {
     #[test]
     fn hostile_paths_are_refused_by_every_tool() {
         let world = World::new();
-        for path in ["../etc/passwd", "a/../../b", "./a", "a\0b", "\\x2e\\x2e/a"] {
+        for path in ["../etc/passwd", "a/../../b", "a/./b", "./../a", "a\0b", "\\x2e\\x2e/a"] {
             for (tool, params) in World::calls_with_path(path) {
                 let error = world.error(tool, params);
                 assert!(error.contains("not allowed") || error.contains("NUL"), "{tool}: {error}");
             }
         }
+    }
+
+    #[test]
+    fn path_with_a_leading_dot_begins_at_the_root() {
+        let world = World::with(&[("a.txt", "one\n"), ("d/b.txt", "two\n")]);
+        for (tool, params) in World::calls_with_path("./a.txt") {
+            let error = world.call(crate::tools::ToolCall::new(tool, params)).text;
+            assert!(!error.contains("not allowed"), "{tool}: {error}");
+        }
+        let names =
+            |path: &str| world.ok("ls", serde_json::json!({ "path": path }))["entries"].as_array().unwrap().len();
+        assert_eq!([names("."), names("./"), names("./d"), names(".//d")], [names("/"), names("/"), 1, 1]);
+        world.ok("write_file", serde_json::json!({ "file_path": "./new.txt", "content": "" }));
+        assert_eq!(world.ok("glob", serde_json::json!({ "pattern": "./n*", "path": "." }))["matches"][0], "/new.txt");
     }
 
     #[test]

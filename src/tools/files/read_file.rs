@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{counted, text_file, utf8};
-use crate::engine::path::EntryPath;
 use crate::tools::context::ToolContext;
 use crate::tools::error::ToolError;
 use crate::tools::tool::{Effect, Tool};
@@ -73,7 +72,7 @@ impl Tool for ReadTool {
         if !(1..=LINES_MAX).contains(&limit) {
             return Err(ToolError::new(format!("limit is {limit}; it must be from 1 to {LINES_MAX} lines")));
         }
-        let asked = EntryPath::lookup(&file_path)?;
+        let asked = context.path(&file_path)?;
         let (path, bytes) = text_file(context.filesystem(), &asked)?;
         let text = utf8(&asked, &bytes)?;
         let total_lines = count_lines(text);

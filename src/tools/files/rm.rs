@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::missing;
-use crate::engine::path::EntryPath;
 use crate::tools::context::ToolContext;
 use crate::tools::error::ToolError;
 use crate::tools::tool::{Effect, Tool};
@@ -44,7 +43,7 @@ impl Tool for RemoveTool {
     type Output = Removed;
 
     async fn call(&self, context: &mut ToolContext, params: RemoveParams) -> Result<Removed, ToolError> {
-        let asked = EntryPath::lookup(&params.path)?;
+        let asked = context.path(&params.path)?;
         let files = context.filesystem();
         let path = match asked.parent() {
             Some(parent) => files.resolve(&parent)?.join(asked.name())?,

@@ -52,7 +52,7 @@ impl Tool for WriteTool {
     type Output = Written;
 
     async fn call(&self, context: &mut ToolContext, params: WriteParams) -> Result<Written, ToolError> {
-        let asked = EntryPath::for_creation(&params.file_path)?;
+        let asked = EntryPath::for_creation(context.below_root(&params.file_path))?;
         check_chars("content", &params.content)?;
         let files = context.filesystem();
         let parent = files.resolve(&asked.parent().unwrap_or_else(EntryPath::root))?;

@@ -15,6 +15,7 @@ use super::beneath::{open_beneath, open_in};
 use super::roots::{AllowedRoots, canonical};
 use super::spec::Globs;
 use super::{MountError, MountSpec};
+use crate::engine::clock::Timestamp;
 use crate::engine::commit::MAX_COMMIT_EVENTS;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -39,6 +40,8 @@ pub(super) struct CopiedEntry {
     pub(super) path: EntryPath,
     pub(super) node: Node,
     pub(super) bytes: Bytes,
+    /// When a file was changed last on the host.
+    pub(super) modified: Option<Timestamp>,
 }
 
 /// Reads a directory and everything below it that is asked for.
@@ -52,7 +55,7 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<Copied, Mou
     walk.directory(&handle, Path::new(""))?;
     let mut copied = walk.copied;
     if copied.entries.is_empty() && !copied.mount_path.is_root() {
-        copied.push(Path::new(""), Node::Directory, Bytes::new())?;
+        copied.push(Path::new(""), Node::Directory, Bytes::new(), None)?;
     }
     Ok(copied)
 }
@@ -74,7 +77,7 @@ impl Walk {
         }
         let names = names(handle).map_err(MountError::io("read", &shown))?;
         if names.is_empty() && self.globs.include(relative) && relative != Path::new("") {
-            self.copied.push(relative, Node::Directory, Bytes::new())?;
+            self.copied.push(relative, Node::Directory, Bytes::new(), None)?;
         }
         self.above.push(identity(handle).map_err(MountError::io("read", &shown))?);
         for name in names {
@@ -166,7 +169,8 @@ impl Copied {
         self.files += 1;
         self.bytes += bytes.len() as u64;
         let node = Node::file(&bytes, stat.st_mode & OWNER_EXECUTES != 0);
-        self.push(relative, node, Bytes::from(bytes))
+        let millis = stat.st_mtime.saturating_mul(1000).saturating_add(stat.st_mtime_nsec as i64 / 1_000_000);
+        self.push(relative, node, Bytes::from(bytes), Some(Timestamp(millis)))
     }
 
     fn check_budget(&self, left: Option<u64>, size: u64) -> Result<(), MountError> {
@@ -181,12 +185,18 @@ impl Copied {
 
     fn link(&mut self, parent: &OwnedFd, name: CString, relative: &Path) -> Result<(), MountError> {
         match readlinkat(parent, name.as_c_str(), Vec::new()) {
-            Ok(target) => self.push(relative, Node::Symlink { target: target.into_bytes() }, Bytes::new()),
+            Ok(target) => self.push(relative, Node::Symlink { target: target.into_bytes() }, Bytes::new(), None),
             Err(error) => Err(MountError::io("read the link", &self.host.join(relative))(error)),
         }
     }
 
-    fn push(&mut self, relative: &Path, node: Node, bytes: Bytes) -> Result<(), MountError> {
+    fn push(
+        &mut self,
+        relative: &Path,
+        node: Node,
+        bytes: Bytes,
+        modified: Option<Timestamp>,
+    ) -> Result<(), MountError> {
         let limit = u64::from(MAX_COMMIT_EVENTS);
         let actual = self.entries.len() as u64 + 1;
         if actual > limit {
@@ -198,7 +208,7 @@ impl Copied {
         if !path.as_bytes().iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return Err(MountError::NotAscii { path: path.to_string() });
         }
-        self.entries.push(CopiedEntry { path, node, bytes });
+        self.entries.push(CopiedEntry { path, node, bytes, modified });
         Ok(())
     }
 }

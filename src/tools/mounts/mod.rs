@@ -168,11 +168,11 @@ impl Batch {
         let too_many = MountError::commit(&copied.host);
         self.commit.push(&hydrated).map_err(&too_many)?;
         self.hydrated.push(hydrated);
-        for copy::CopiedEntry { path, node, bytes } in copied.entries {
+        for copy::CopiedEntry { path, node, bytes, modified } in copied.entries {
             let event = WriteFile { path, mode: WriteMode::Create, node };
             self.commit.push(&event).map_err(&too_many)?;
             self.keep(&event.node, &bytes);
-            self.changes.push(FileChange::Write { path: event.path, node: event.node, bytes, modified: None });
+            self.changes.push(FileChange::Write { path: event.path, node: event.node, bytes, modified });
         }
         Ok(())
     }

@@ -1,13 +1,14 @@
 //! What is to be mounted.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use serde::{Deserialize, Serialize};
 
 use super::MountError;
 use crate::engine::event::MountHydrated;
 use crate::engine::path::EntryPath;
+use crate::tools::path_glob::PathGlob;
 
 /// A host directory that is to be copied into a workspace.
 ///
@@ -25,7 +26,8 @@ pub struct MountSpec {
     /// Where its entries go in the workspace; the root when nothing is said.
     #[serde(default)]
     pub mount_path: Option<EntryPath>,
-    /// Copies only files whose path below the directory matches one of them; empty means all.
+    /// Copies only files that fit one of them; empty means all. Without a slash a glob is held against names, at any
+    /// depth, with one against the path below the directory ([`PathGlob`]).
     #[serde(default)]
     pub include_glob: Vec<String>,
     /// Leaves out what matches one of them, and with a directory everything below it. It wins over
@@ -75,43 +77,42 @@ impl MountSpec {
 
     /// Compiles the globs.
     pub(super) fn globs(&self) -> Result<Globs, MountError> {
-        let include = glob_set(&self.host_path, &self.include_glob)?;
-        let exclude = glob_set(&self.host_path, &self.exclude_glob)?;
-        Ok(Globs { include: Some(include).filter(|_| !self.include_glob.is_empty()), exclude })
+        let compiled =
+            |globs: &[String]| globs.iter().map(|glob| compiled(&self.host_path, glob)).collect::<Result<Vec<_>, _>>();
+        Ok(Globs { include: compiled(&self.include_glob)?, exclude: compiled(&self.exclude_glob)? })
     }
 }
 
 /// Which entries are copied, by their path below the mounted directory.
 pub(super) struct Globs {
-    include: Option<GlobSet>,
-    exclude: GlobSet,
+    include: Vec<PathGlob>,
+    exclude: Vec<PathGlob>,
 }
 
 impl Globs {
     /// Whether the entry, and what is below it, is left out.
     pub(super) fn exclude(&self, relative: &Path) -> bool {
-        self.exclude.is_match(relative)
+        fits_any(&self.exclude, relative)
     }
 
     /// Whether an entry that is not left out is asked for.
     pub(super) fn include(&self, relative: &Path) -> bool {
-        self.include.as_ref().is_none_or(|include| include.is_match(relative))
+        self.include.is_empty() || fits_any(&self.include, relative)
     }
 }
 
-fn glob_set(path: &Path, globs: &[String]) -> Result<GlobSet, MountError> {
-    let wrong = |glob: &str, why: String| MountError::Glob { path: path.to_owned(), glob: glob.to_owned(), why };
-    let mut set = GlobSetBuilder::new();
-    for glob in globs {
-        let relative = glob.trim_matches('/');
-        if relative.is_empty() {
-            return Err(wrong(glob, "it is empty".to_owned()));
-        }
-        if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
-            return Err(wrong(glob, "it is relative to the mounted directory, without `.` and `..`".to_owned()));
-        }
-        let built = GlobBuilder::new(relative).literal_separator(true).build();
-        set.add(built.map_err(|e| wrong(glob, e.kind().to_string()))?);
+fn fits_any(globs: &[PathGlob], relative: &Path) -> bool {
+    globs.iter().any(|glob| glob.fits_bytes(relative.as_os_str().as_bytes()))
+}
+
+fn compiled(path: &Path, glob: &String) -> Result<PathGlob, MountError> {
+    let wrong = |why: String| MountError::Glob { path: path.to_owned(), glob: glob.to_owned(), why };
+    let relative = glob.strip_prefix("./").unwrap_or(glob).trim_matches('/');
+    if relative.is_empty() {
+        return Err(wrong("it is empty".to_owned()));
     }
-    set.build().map_err(|e| wrong(&globs.join(" "), e.kind().to_string()))
+    if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err(wrong("it is relative to the mounted directory, without `.` and `..`".to_owned()));
+    }
+    PathGlob::new(glob).map_err(|error| wrong(error.kind().to_string()))
 }

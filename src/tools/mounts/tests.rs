@@ -284,7 +284,10 @@ fn globs_choose_and_exclude_wins() {
         let copied = copy(&spec, &world.roots()).unwrap();
         copied.entries.iter().map(|entry| entry.path.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(chosen(&["*.rs"], &[]), ["top.rs"]);
+    assert_eq!(chosen(&["/*.rs"], &[]), ["top.rs"]);
+    // Without a slash it is a name, at any depth.
+    assert_eq!(chosen(&["*.rs"], &["target"]), ["src/a.rs", "src/deep/b.rs", "top.rs"]);
+    assert_eq!(chosen(&[], &["deep", "*.txt", "d.rs"]), ["empty", "src/a.rs", "top.rs"]);
     assert_eq!(chosen(&["**/*.rs"], &["target"]), ["src/a.rs", "src/deep/b.rs", "top.rs"]);
     assert_eq!(chosen(&["**/*.rs"], &["target/**", "src/*.rs"]), ["src/deep/b.rs", "top.rs"]);
     assert_eq!(chosen(&[], &["src/", "target", "*.txt"]), ["empty", "top.rs"]);
@@ -398,13 +401,15 @@ fn the_workspace_is_given_every_file() {
         }
     }
     let world = World::new(&[("a", b"1")]);
+    let made = std::fs::File::options().write(true).open(world.home.join("a")).unwrap();
+    made.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_micros(1_500_000_000_123_456)).unwrap();
     let seen = Seen::default();
     world.hydrate_into(&seen, &[world.spec()]).unwrap();
     let written = FileChange::Write {
         path: path("a").unwrap(),
         node: Node::file(b"1", false),
         bytes: "1".into(),
-        modified: None,
+        modified: Some(Timestamp(1_500_000_000_123)),
     };
     assert_eq!(*seen.0.lock().unwrap(), [written]);
 }

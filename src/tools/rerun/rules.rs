@@ -1,10 +1,10 @@
 //! What may differ between two runs of the same calls: times, durations, addresses, places.
 
-use globset::{Glob, GlobSet, GlobSetBuilder};
-use regex::{NoExpand, Regex};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::super::path_glob::PathGlob;
 use super::super::words;
 use crate::engine::path::EntryPath;
 
@@ -30,8 +30,8 @@ const PATTERN_BYTES: usize = 4 << 20;
 pub struct NormalRules {
     texts: Vec<(Regex, String)>,
     fields: Vec<Field>,
-    ignored: Paths,
-    text_files: Paths,
+    ignored: Vec<PathGlob>,
+    text_files: Vec<PathGlob>,
     roots: Vec<String>,
 }
 
@@ -42,13 +42,6 @@ struct Field {
     tool: Option<String>,
     /// Where in the result; its name alone, when that is anywhere.
     place: Result<Vec<String>, String>,
-}
-
-/// Paths that any of some globs matches.
-#[derive(Debug, Clone)]
-struct Paths {
-    globs: Vec<Glob>,
-    set: GlobSet,
 }
 
 /// Rules that make no sense.
@@ -93,18 +86,22 @@ struct WrittenText {
 }
 
 /// What differs from run to run in most programs' output. The order matters: a moment is one before its parts are.
-const TEXTS: [(&str, &str); 8] = [
+/// The last are the blocks that `ls -l` counts, told by the entry behind them. Here `$1` is the first group.
+const TEXTS: [(&str, &str); 10] = [
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?( ?(Z|UTC|[+-]\d\d:?\d\d))?", "<time>"),
     (
         r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun) +(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) +\d{1,2} +\d\d:\d\d:\d\d( [A-Z]{3,4})?( \d{4})?",
         "<time>",
     ),
+    // As `ls -l` and system logs have them: the year stands where the time does.
+    (r"\b(Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec) [ \d]\d (\d\d:\d\d(:\d\d)?| \d{4})\b", "<time>"),
     (r"\b\d\d:\d\d:\d\d([.,]\d+)?\b", "<time>"),
     (r"\b1[5-9]\d{8}(\.\d+|\d{3}(\d{3}){0,2})?\b", "<time>"),
     (r"\b\d+(\.\d+)? ?(ns|us|µs|ms|s|secs?|seconds?|minutes?)\b", "<duration>"),
     (r"\b0x[0-9a-fA-F]{5,16}\b", "<address>"),
     (r"(?i)\b(pid|process)([ =:#]*)\d+\b", "<process>"),
     (r"/tmp/[A-Za-z0-9._-]+", "<tmp>"),
+    (r"(?m)^total [\d.]+[KMGTP]?\n([-bcdlps][-r][-w][-xsS][-r][-w][-xsS][-r][-w][-xtT])", "total <blocks>\n$1"),
 ];
 /// What tools tell of times, and of how often a file was written, which begins anew in a fresh session.
 const FIELDS: [(&str, &str); 6] = [
@@ -116,7 +113,7 @@ const FIELDS: [(&str, &str); 6] = [
     ("write_file", "/version"),
 ];
 /// Compiled Python holds the time of its source, an index of git those of the files, and their inodes.
-const PATHS: [&str; 2] = ["**/*.pyc", "**/.git/index"];
+const PATHS: [&str; 4] = ["*.pyc", "__pycache__", "**/__pycache__/**", "**/.git/index"];
 
 impl Default for NormalRules {
     /// Times, durations, addresses, process numbers and names below `/tmp` in what tools said; durations, and times
@@ -138,8 +135,8 @@ impl Default for NormalRules {
 impl NormalRules {
     /// No rules: everything must be the same.
     pub fn bare() -> Self {
-        let none = || Paths { globs: Vec::new(), set: GlobSet::empty() };
-        Self { texts: Vec::new(), fields: Vec::new(), ignored: none(), text_files: none(), roots: Vec::new() }
+        let (ignored, text_files) = (Vec::new(), Vec::new());
+        Self { texts: Vec::new(), fields: Vec::new(), ignored, text_files, roots: Vec::new() }
     }
 
     /// Adds rules from JSON: `{"texts": [{"pattern": REGEX, "replace": TEXT}], "ignore_fields": [FIELD],
@@ -155,7 +152,9 @@ impl NormalRules {
         if !written.is_object() {
             return Err(RulesError::Json("an object is needed, such as {\"ignore_paths\": []}".to_owned()));
         }
-        self.with(serde_json::from_value(written).map_err(wrong)?)
+        let mut written: Written = serde_json::from_value(written).map_err(wrong)?;
+        written.texts.iter_mut().for_each(|text| text.replace = text.replace.replace('$', "$$"));
+        self.with(written)
     }
 
     fn with(mut self, written: Written) -> Result<Self, RulesError> {
@@ -165,8 +164,8 @@ impl NormalRules {
             self.texts.push((compiled, replace));
         }
         self.fields.extend(written.ignore_fields.iter().map(|field| Field::at(None, field)));
-        self.ignored.add(&written.ignore_paths, "ignore_paths")?;
-        self.text_files.add(&written.text_files, "text_files")?;
+        self.ignored.extend(globs(&written.ignore_paths)?);
+        self.text_files.extend(globs(&written.text_files)?);
         Ok(self)
     }
 
@@ -187,7 +186,7 @@ impl NormalRules {
     pub fn normal(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (pattern, replace) in &self.texts {
-            if let std::borrow::Cow::Owned(replaced) = pattern.replace_all(&text, NoExpand(replace)) {
+            if let std::borrow::Cow::Owned(replaced) = pattern.replace_all(&text, replace.as_str()) {
                 text = replaced;
             }
         }
@@ -196,12 +195,12 @@ impl NormalRules {
 
     /// Whether what stands at a path is not compared.
     pub fn ignores(&self, path: &EntryPath) -> bool {
-        self.ignored.set.is_match(path.to_string())
+        self.ignored.iter().any(|glob| glob.fits(path))
     }
 
     /// Whether what stands at a path is compared as a text, by the rules for those.
     pub fn takes_for_text(&self, path: &EntryPath) -> bool {
-        self.text_files.set.is_match(path.to_string())
+        self.text_files.iter().any(|glob| glob.fits(path))
     }
 
     /// A tool's result with its texts changed. Ignored fields are gone.
@@ -235,19 +234,8 @@ impl Field {
     }
 }
 
-impl Paths {
-    fn add(&mut self, written: &[String], name: &str) -> Result<(), RulesError> {
-        for path in written {
-            let glob = globset::GlobBuilder::new(path.trim_start_matches('/')).literal_separator(true).build();
-            self.globs.push(glob.map_err(|error| wrong(path, &error))?);
-        }
-        let mut globs = GlobSetBuilder::new();
-        for glob in &self.globs {
-            globs.add(glob.clone());
-        }
-        self.set = globs.build().map_err(|error| wrong(name, &error))?;
-        Ok(())
-    }
+fn globs(written: &[String]) -> Result<Vec<PathGlob>, RulesError> {
+    written.iter().map(|glob| PathGlob::new(glob).map_err(|error| wrong(glob, error.kind()))).collect()
 }
 
 /// A value with its texts changed, and without some fields.
@@ -300,12 +288,27 @@ mod tests {
             ("1763759425123", "1795297226000999000"),
             ("pid 17 ended", "pid 99999 ended"),
             ("/tmp/tmpab12cd/x", "/tmp/tmpzz99/x"),
+            (
+                "total 184\ndrwxr-xr-x 2 me me 4096 Nov 23 00:11 .\n-rw-r--r-- 1 me me 7 Aug 18  2019 a",
+                "total 8\ndrwxr-xr-x 2 me me 4096 Nov  3 10:12 .\n-rw-r--r-- 1 me me 7 Jan  1 23:59 a",
+            ),
+            ("total 4.0K\n-rw-r--r-- 1 me me 7 Nov 23 00:11 a", "total 0\n-rw-r--r-- 1 me me 7 Nov 24 00:11 a"),
+            ("Nov 23 00:11:09 host sshd", "Nov 24 01:12:10 host sshd"),
         ];
         for (one, other) in same {
             assert_eq!(rules.normal(one), rules.normal(other));
             assert_ne!(one, other);
         }
-        for (one, other) in [("3 passed", "4 passed"), ("exit 1", "exit 2"), ("0x10", "0x20"), ("v1.2.3", "v1.2.4")] {
+        for (one, other) in [
+            ("3 passed", "4 passed"),
+            ("exit 1", "exit 2"),
+            ("0x10", "0x20"),
+            ("v1.2.3", "v1.2.4"),
+            ("total 3", "total 4"),
+            ("total 3\ndone", "total 4\ndone"),
+            ("-rw-r--r-- 1 me me 7 Nov 23 00:11 a", "-rwxr--r-- 1 me me 7 Nov 23 00:11 a"),
+            ("in May 2019", "in May 2020"),
+        ] {
             assert_ne!(rules.normal(one), rules.normal(other));
         }
     }
@@ -334,12 +337,17 @@ mod tests {
         assert_eq!(rules.normal("baaad"), "b$0d");
         assert!(!rules.takes_for_text(&path("a.log")));
         let rules = rules.with_json(r#"{"text_files": ["*.log"], "ignore_fields": ["/list/*/at"]}"#).unwrap();
-        assert!(rules.takes_for_text(&path("a.log")) && !rules.takes_for_text(&path("d/a.log")));
+        assert!(rules.takes_for_text(&path("a.log")) && rules.takes_for_text(&path("d/a.log")));
         let result = json!({ "n": 1, "at": 2, "list": [{ "at": 3, "n": 4, "left": "aa" }] });
         let normal = rules.normal_result("any", &result, &|text| rules.normal(text));
         assert_eq!(normal, json!({ "at": 2, "list": [{ "left": "$0" }] }));
         assert!(rules.ignores(&path("logs/x/y")) && !rules.ignores(&path("log")) && !rules.ignores(&path("a.pyc")));
-        assert!(NormalRules::default().ignores(&path("d/__pycache__/a.cpython-312.pyc")));
+        for ignored in
+            ["d/__pycache__/a.cpython-312.pyc", "__pycache__", "d/__pycache__", "d/__pycache__/x.tmp", "a.pyc"]
+        {
+            assert!(NormalRules::default().ignores(&path(ignored)), "{ignored}");
+        }
+        assert!(!NormalRules::default().ignores(&path("d/pycache")));
         for wrong in ["", "[]", "{\"text\": []}", "{\"texts\": [{\"pattern\": \"(\", \"replace\": \"\"}]}"] {
             assert!(NormalRules::bare().with_json(wrong).is_err(), "{wrong}");
         }

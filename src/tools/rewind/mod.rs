@@ -1,5 +1,6 @@
 //! Rewind: the log and the files go back together, as new events.
 
+mod earlier;
 mod intent;
 mod landing;
 mod plan;
@@ -30,8 +31,11 @@ pub(super) use plan::{Plan, Planned};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RewindOptions {
     /// Goes on where it would refuse: what was changed from outside is recorded first, so that it can be had again;
-    /// and what can't be made again is left as it is.
+    /// what can't be made again is left as it is; and what was in a person's own directory before the session began
+    /// is removed.
     pub force: bool,
+    /// Never removes what was there before the session began, with [`force`](RewindOptions::force) either.
+    pub keep_earlier: bool,
     /// Only finds out what would happen. Nothing is recorded, and no file is touched.
     pub dry_run: bool,
 }
@@ -74,6 +78,25 @@ pub enum RewindError {
     #[error("{} can't be brought back, because their contents were never kept or they are no files: {}",
         counted(.0.len()), listed(.0))]
     NotKept(Vec<EntryPath>),
+    /// The position is inside a commit: no files were ever so.
+    #[error("position {to} is inside what was recorded at once; go to {before} or to {after}")]
+    InsideCommit {
+        /// Where the session was to go.
+        to: Seq,
+        /// The last position before the commit.
+        before: Seq,
+        /// The last position of the commit.
+        after: Seq,
+    },
+    /// Entries of a person's own directory would be removed that were there before the session began.
+    #[error("{} that {} there before the session began would be removed: {}",
+        counted(*count), if *count == 1 { "was" } else { "were" }, listed(paths))]
+    Earlier {
+        /// How many.
+        count: usize,
+        /// Those that are not below another of them.
+        paths: Vec<EntryPath>,
+    },
     /// The difference does not fit into one commit.
     #[error("the difference between {from} and {to} is too large to be recorded at once: {reason}")]
     TooLarge {
@@ -148,16 +171,16 @@ impl Dispatcher {
 ///
 /// Log and files go together, and nothing of the history is lost: one commit holds a [`SessionRewound`], the file
 /// events that lead back, and a [`SliceRestored`] for each other slice that differs. Slices that are logs keep what
-/// they have. The position may be in the middle of a call: then it is the files as its events up to there say, which
-/// the disk need not have been at any moment. A call that is under way is waited for.
+/// they have. The position must be one at which a commit ends; it may be in the middle of a call, whose earlier commits
+/// then count. A call that is under way is waited for.
 ///
 /// It happens whole or not at all. An error leaves files and log as they were; when the process dies half-way, the
 /// next one that opens the workspace makes the files what the log says, be that before or after the rewind. Once it
 /// has begun to change files, dropping the future does not stop it.
 ///
 /// # Errors
-/// [`RewindError`]: above all [`Drifted`](RewindError::Drifted) and [`NotKept`](RewindError::NotKept), over which
-/// [`force`](RewindOptions::force) gets.
+/// [`RewindError`]: above all [`Drifted`](RewindError::Drifted), [`NotKept`](RewindError::NotKept) and
+/// [`Earlier`](RewindError::Earlier), over which [`force`](RewindOptions::force) gets.
 pub async fn rewind(
     session: &Session,
     workspace: &Arc<dyn Workspace>,
@@ -189,6 +212,7 @@ struct Work {
 impl Work {
     fn run(&self) -> Result<Rewound, RewindError> {
         let then = self.session.state_at(self.to)?;
+        self.check_position()?;
         let (now, drift) = self.present()?;
         let state = self.session.state()?;
         let from = state.seq();
@@ -196,6 +220,9 @@ impl Work {
         let plan = Plan::between(&now, &old);
         if !plan.left.is_empty() && !self.options.force {
             return Err(RewindError::NotKept(plan.left));
+        }
+        if !self.options.force || self.options.keep_earlier {
+            earlier::check(&self.session, &plan.changes)?;
         }
         let (restored, present) = (self.restored(&then)?, state.restorable(VirtualFileSystem::NAME)?);
         let slices: Vec<EncodedSlice> = restored.into_iter().filter(|slice| !present.contains(slice)).collect();
@@ -211,6 +238,16 @@ impl Work {
         }
         let Plan { changes, left, .. } = plan;
         Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left })
+    }
+
+    /// Between the events of a commit no files ever were: half a directory that was taken up is none to go back to.
+    fn check_position(&self) -> Result<(), RewindError> {
+        let to = self.to;
+        let (first, last) = if to == 0 { (0, 0) } else { self.session.commit_of(to)? };
+        match to == last {
+            true => Ok(()),
+            false => Err(RewindError::InsideCommit { to, before: first - 1, after: last }),
+        }
     }
 
     /// The slices to put back. Into a fork's past, which is its parent's, it goes without the answers that were

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use foldspace::view;
 use foldspace::{
-    CallFinished, CallStarted, CallStatus, CommandResult, EntryPath, EvalResult, EventRef, Node, State, WriteFile,
+    CallFinished, CallStarted, CallStatus, CommandResult, EntryPath, EvalResult, EventRef, Node, PathGlob, State,
+    WriteFile,
 };
-use globset::{GlobBuilder, GlobMatcher};
 
 use super::past::Past;
 use super::search::Search;
@@ -27,7 +27,7 @@ pub(crate) struct Condition {
 }
 
 enum Test {
-    Path(GlobMatcher),
+    Path(PathGlob),
     Kind(String),
     Agent(String),
     Tool(String),
@@ -88,7 +88,7 @@ impl Condition {
     /// Whether an event meets it; never for one about states.
     pub(crate) fn is_met(&self, past: &Past, event: &EventRef<'_>) -> bool {
         match &self.test {
-            Test::Path(glob) => view::path_of(event).is_some_and(|path| fits(glob, &path)),
+            Test::Path(glob) => view::path_of(event).is_some_and(|path| glob.fits(&path)),
             Test::Kind(kind) => event.kind.to_lowercase() == *kind,
             Test::Agent(agent) => event.agent == agent,
             Test::Tool(tool) => {
@@ -110,15 +110,8 @@ fn failed(event: &EventRef<'_>) -> bool {
         || evaluation.is_some_and(|evaluation| evaluation.event.exit_code != 0)
 }
 
-/// A glob over paths: `*` stays within a directory, `**` does not, a leading slash means nothing.
-fn glob(pattern: &str) -> Result<GlobMatcher, String> {
-    let glob = GlobBuilder::new(pattern.trim_start_matches('/')).literal_separator(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(|error| format!("the glob can't be understood: {error}"))
-}
-
-fn fits(glob: &GlobMatcher, path: &EntryPath) -> bool {
-    use std::os::unix::ffi::OsStrExt;
-    glob.is_match(std::path::Path::new(std::ffi::OsStr::from_bytes(path.as_bytes())))
+fn glob(pattern: &str) -> Result<PathGlob, String> {
+    PathGlob::new(pattern).map_err(|error| format!("the glob can't be understood: {}", error.kind()))
 }
 
 /// Whether an event changes what stands at a path, or below it.

@@ -256,7 +256,7 @@ fn a_predicate_is_searched_without_a_workspace() {
     ");
     assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.calls > 100"]), @"
     error: the predicate does not hold at position 121
-    hint: it must hold at the bad position and not at the good one; --good and --bad say which they are
+    hint: it must hold at the bad position and not at the good one; --good and --bad say which they are; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place
     [exit 1]
     ");
     assert_snapshot!(world.run(&["bisect", "bug", "--slice", "Usage.events > 0", "--good", "5"]), @"

@@ -31,8 +31,8 @@ fn it_ends_with_a_summary_and_where_to_look_further() {
     let summary = ran.split_once("\nsession ").unwrap().1;
     assert_snapshot!(summary, @"
     first-run ([id])
-      calls    94: 79 ok, 15 failed as expected
-      events   241
+      calls    94: 78 ok, 16 failed as expected
+      events   240
       files    16 in 7 directories, 15.5 KiB
       time [duration]
 

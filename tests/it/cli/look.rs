@@ -67,20 +67,20 @@ fn the_log_shows_events() {
 fn the_log_shows_calls() {
     let world = World::with_story();
     assert_snapshot!(world.run(&["log", "story", "--calls"]), @"
-       2  [time]  ok [duration]  -         write_file  a.txt
-       5  [time]  ok [duration]  -         write_file  /src/main.rs
-       8  [time]  ok [duration]  -         edit_file   a.txt
+       2  [time]  ok [duration]  -         write_file  a.txt  +1
+       5  [time]  ok [duration]  -         write_file  /src/main.rs  +1
+       8  [time]  ok [duration]  -         edit_file   a.txt  ~1
       11  [time]  error [duration]  -         read_file   missing.txt  /missing.txt does not exist
-      13  [time]  ok [duration]  tidy      rm          a.txt
+      13  [time]  ok [duration]  tidy      rm          a.txt  -1
     [exit 0]
     ");
     assert_snapshot!(world.run(&["log", "story", "--calls", "--path", "a.txt", "--limit", "2"]), @"
-       8  [time]  ok [duration]  -         edit_file   a.txt
-      13  [time]  ok [duration]  tidy      rm          a.txt
+       8  [time]  ok [duration]  -         edit_file   a.txt  ~1
+      13  [time]  ok [duration]  tidy      rm          a.txt  -1
     [exit 0]
     ");
     assert_snapshot!(world.run(&["log", "story", "--calls", "--path", "["]), @"
-    error: the glob can't be understood: error parsing glob '[': unclosed character class; missing ']'
+    error: the glob can't be understood: unclosed character class; missing ']'
     [exit 2]
     ");
 }

@@ -108,6 +108,25 @@ fn conflicts_are_shown_and_decided() {
 }
 
 #[test]
+fn dry_merge_with_a_conflict_lists_what_else_would_be_merged() {
+    let own = "sed -i s/3/ours/ a.txt; mkdir -p .git; echo 1 > .git/index; echo 1 > m.pyc";
+    let world = world(own, "sed -i s/3/theirs/ a.txt; echo n > n; mkdir -p .git; echo 2 > .git/index; echo 2 > m.pyc");
+    assert_snapshot!(world.run(&["merge", "worker", "--dry-run"]), @"
+    conflict  .git/index  here: file 2 B [id]   child: file 2 B [id]   both made it, with other contents
+    conflict  a.txt       here: file 13 B [id]  child: file 15 B [id]  both changed the same lines
+    conflict  m.pyc       here: file 2 B [id]   child: file 2 B [id]   both made it, with other contents
+
+    what else would be merged, once that is decided:
+    added  n  from 15
+    note: git and Python make these anew: --ours .git/index --ours m.pyc
+    error: 3 conflicts to be decided; nothing was merged into main
+    hint: choose with --ours PATH or --theirs PATH, which also decide for all below; `foldspace cat` shows a file of either session
+    [exit 1]
+    ");
+    assert!(!world.run(&["merge", "worker"]).contains("added"), "nothing is merged");
+}
+
+#[test]
 fn as_json_it_tells_the_same() {
     let world = world("sed -i s/3/ours/ a.txt", "sed -i s/3/theirs/ a.txt; echo n > n");
     let output = world.output(&["--json", "merge", "worker"]);

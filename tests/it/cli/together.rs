@@ -142,7 +142,7 @@ fn the_same_commands_work_beside_a_process_that_holds_the_store() {
     let child = script(&world, "child", 1);
     world.printed(&["run", &child, "--session", "child"]);
     assert!(world.printed(&["merge", "child"]).contains("merged 1 entry into story"));
-    assert!(world.printed(&["rewind", "story", "--to", "3"]).contains("is back at 3"));
+    assert!(world.printed(&["rewind", "story", "--to", "4"]).contains("is back at 4"));
     world.printed(&["export", "child", "child.fold"]);
     world.printed(&["remove", "child", "--yes"]);
     assert!(world.printed(&["import", "child.fold"]).contains("child"));

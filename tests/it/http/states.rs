@@ -91,6 +91,15 @@ async fn children_begin_and_are_merged_and_a_session_goes_back() {
     assert_eq!((&merged["merged"][0]["path"], &merged["into_name"]), (&json!("b.txt"), &json!("demo")));
     let back = post("demo/rewind", json!({ "to": first })).await.json();
     assert_eq!((&back["changes"][0]["change"], &back["changes"][0]["path"]), (&json!("removed"), &json!("b.txt")));
+    let inside = post("demo/rewind", json!({ "to": first - 1, "force": true })).await;
+    let nearest = format!("go to {} or to {first}", first - 2);
+    assert_eq!(
+        (inside.status, inside.json()["detail"].as_str().unwrap().contains(&nearest)),
+        (409, true),
+        "{inside:?}"
+    );
+    let moved = post("demo/children", json!({ "at": first - 1 })).await.json();
+    assert_eq!([&moved["at"], &moved["asked"]], [first - 2, first - 1]);
     let limited = post("demo/children", json!({ "limits": { "calls": 1 }, "name": "small" })).await;
     assert_eq!(limited.json()["limits"], json!({ "calls": 1 }));
     for (body, status) in [

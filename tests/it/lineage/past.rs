@@ -22,6 +22,8 @@ fn every_position_of_the_past_can_be_forked_files_included() {
         let head = parent.session().head().unwrap();
         for at in 1..=head {
             let child = family.fork_at(&parent, at);
+            // Inside a commit it begins before that.
+            let at = parent.session().commit_end_before(at).unwrap();
             assert_eq!(family.texts(&child), texts_at(parent.session(), at), "{at} of {}", family.spec.backend_name());
             // What was before it is the same, and so is what is folded from it.
             for seq in 1..=at {

@@ -104,6 +104,24 @@ fn a_session_goes_back_and_forth() {
 }
 
 #[test]
+fn rewind_with_force_keeps_what_a_person_had() {
+    let world = World::new();
+    let mine = world.files();
+    std::fs::write(mine.join("own.txt"), "own").unwrap();
+    let mut client = world.on_host(&["--tools", "files,sessions"]);
+    client.done("write_file", json!({ "file_path": "new.txt", "content": "new" }));
+    let told = client.failed("session_rewind", json!({ "to": 1, "force": true }));
+    assert!(told.contains("1 entry that was there before the session began would be removed: /own.txt"), "{told}");
+    let told = client.failed("session_rewind", json!({ "to": 2, "force": true }));
+    assert!(told.contains("inside what was recorded at once; go to 1 or to 3"), "{told}");
+    assert!(mine.join("own.txt").exists() && mine.join("new.txt").exists());
+    let cloned = client.done("session_clone", json!({ "at": 2, "name": "kid" }));
+    assert_eq!((&cloned["at"], &cloned["asked"]), (&json!(1), &json!(2)));
+    client.done("session_rewind", json!({ "to": 3, "force": true }));
+    assert!(mine.join("own.txt").exists() && !mine.join("new.txt").exists());
+}
+
+#[test]
 fn wrong_parameters_are_told() {
     let world = World::new();
     let mut client = with_history(&world);

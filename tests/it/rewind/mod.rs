@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::rig::{Kind, Rig, differences, walk};
 
-const FORCED: RewindOptions = RewindOptions { force: true, dry_run: false };
+const FORCED: RewindOptions = RewindOptions { force: true, keep_earlier: false, dry_run: false };
 
 mod failing;
 
@@ -71,13 +71,13 @@ mod everywhere {
         std::fs::write(rig.root().join("b"), "by somebody").unwrap();
         std::fs::write(rig.root().join("d/new"), "by somebody").unwrap();
         let (head, before) = (rig.session().head().unwrap(), walk(&rig.root()));
-        for options in [RewindOptions::default(), RewindOptions { dry_run: true, force: false }] {
+        for options in [RewindOptions::default(), RewindOptions { dry_run: true, ..RewindOptions::default() }] {
             let Err(RewindError::Drifted(paths)) = rig.rewind(first, options) else { panic!("it must be refused") };
             assert_eq!(paths, ["b", "d/new"].map(|path| EntryPath::lookup(path).unwrap()));
         }
         assert_eq!(rig.session().head().unwrap(), head, "nothing was recorded");
         assert_eq!(differences(&before, &walk(&rig.root())), Vec::<String>::new());
-        let dry = rig.rewind(first, RewindOptions { force: true, dry_run: true }).unwrap();
+        let dry = rig.rewind(first, RewindOptions { dry_run: true, ..FORCED }).unwrap();
         assert_eq!((dry.recorded, rig.session().head().unwrap()), (None, head));
 
         let forced = rig.rewind(first, FORCED).unwrap();
@@ -166,14 +166,19 @@ fn what_was_never_kept_is_left_alone() {
 }
 
 #[test]
-fn the_middle_of_a_call_is_a_position_too() {
+fn rewind_to_the_inside_of_a_commit_is_refused_with_the_nearest_positions() {
     let rig = Rig::new(Kind::Host).unwrap();
     let step = rig.ok("echo 1 > a; echo 2 > b; echo 3 > c");
     let second = step.outcome.call + 4;
     let path = rig.session().event(second).unwrap().typed::<WriteFile>().unwrap().unwrap().event.path;
     assert_eq!(path.to_string(), "b", "the files of a call come in order, behind what is said of the command");
-    rig.rewind(second, RewindOptions::default()).unwrap();
-    assert_eq!(rig.ok("ls").stdout(), "a\nb");
+    for options in [RewindOptions::default(), FORCED, RewindOptions { dry_run: true, ..FORCED }] {
+        let refused = rig.rewind(second, options).unwrap_err();
+        let RewindError::InsideCommit { to, before, after } = refused else { panic!("{refused}") };
+        assert_eq!((to, before, after), (second, step.outcome.call, step.outcome.finished));
+    }
+    assert_eq!(rig.ok("ls").stdout(), "a\nb\nc");
+    rig.rewind(step.outcome.finished, RewindOptions::default()).unwrap();
     rig.rewind(0, RewindOptions::default()).unwrap();
     assert_eq!(rig.ok("ls").stdout(), "");
     let beyond = rig.rewind(99_999, RewindOptions::default()).unwrap_err();
