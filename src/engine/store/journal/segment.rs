@@ -255,8 +255,9 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<u32>, StoreError> {
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
         let name = entry.map_err(StoreError::io("list", directory))?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".pak")));
-        numbers.extend(number.and_then(|digits| digits.parse::<u32>().ok()));
+        let digits = name.to_str().and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".pak")));
+        let number = digits.and_then(|digits| digits.parse::<u32>().ok().filter(|n| format!("{n:08}") == digits));
+        numbers.extend(number.filter(|number| *number >= FIRST));
     }
     numbers.sort_unstable();
     numbers.dedup();
