@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::Disk;
 use super::frame::{self, Kind};
 use super::scan::{self, End, Frame};
 use super::segment::{self, FIRST, Segment, SegmentHead};
@@ -134,7 +135,9 @@ fn find(segments: &Segments, head: SegmentHead, check: &mut Check) -> Result<Fou
         Err(error) => check.problem(number, 0, 0, error.to_string(), None),
     }
     segments.forget(number);
-    let Some(segment) = Segment::salvage(segments.directory(), head)? else { return Ok(Found::Strange) };
+    let Some(segment) = Segment::salvage(segments.disk(), segments.directory(), head)? else {
+        return Ok(Found::Strange);
+    };
     let segment = Arc::new(segment);
     segments.add(Arc::clone(&segment));
     Ok(Found::Salvaged(segment))
@@ -262,7 +265,8 @@ impl Check {
 /// Writes a segment anew without its holes and useless frames, which go to a file of their own.
 fn repair_segment(segments: &Segments, number: u32, directory: &Path, check: &mut Check) -> Result<(), StoreError> {
     let segment = segments.get(number)?;
-    let saved = saved_path(directory, number)?;
+    let disk = segments.disk();
+    let saved = saved_path(disk, directory, number)?;
     let mut lost = Vec::new();
     rewrite(segments, number, &mut |item| match item {
         Item::Frame(frame) if !check.useless.contains(&(number, frame.offset)) => Ok(true),
@@ -277,23 +281,18 @@ fn repair_segment(segments: &Segments, number: u32, directory: &Path, check: &mu
             Ok(false)
         }
     })?;
-    save(&saved, &lost)?;
+    let file = disk.create(&saved).map_err(StoreError::io("create", &saved))?;
+    file.write_all_at(&lost, 0).map_err(StoreError::io("write", &saved))?;
     let line = format!("segment {number}: what could not be kept was moved to {}", saved.display());
     check.report.repaired.push(line);
     Ok(())
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn saved_path(directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
+fn saved_path(disk: &dyn Disk, directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
     let torn = directory.join("torn");
-    std::fs::create_dir_all(&torn).map_err(StoreError::io("create", &torn))?;
-    let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !path.exists());
+    disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
+    let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !disk.exists(path));
     free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
-}
-
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn save(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    std::fs::write(path, bytes).map_err(StoreError::io("write", path))
 }
 
 /// Writes a segment anew with the frames for which `keep` is true, and puts it in the old one's place.
@@ -330,19 +329,19 @@ fn seal(bytes: &mut Vec<u8>, group: u64) {
 }
 
 /// Puts a segment of these bytes in the place of the one that is there, raw or packed.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<(), StoreError> {
+    let disk = segments.disk();
     let raw = segment::raw_path(segments.directory(), number);
     let unfinished = raw.with_extension("tmp");
-    std::fs::write(&unfinished, bytes).map_err(StoreError::io("write", &unfinished))?;
-    let file = std::fs::File::open(&unfinished).map_err(StoreError::io("open", &unfinished))?;
+    let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
+    file.write_all_at(bytes, 0).map_err(StoreError::io("write", &unfinished))?;
     file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
-    std::fs::rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
+    disk.rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
     let packed = segment::packed_path(segments.directory(), number);
-    if packed.exists() {
-        std::fs::remove_file(&packed).map_err(StoreError::io("remove", &packed))?;
+    if disk.exists(&packed) {
+        disk.remove(&packed).map_err(StoreError::io("remove", &packed))?;
     }
-    segment::sync_directory(segments.directory())?;
+    segment::sync_directory(disk, segments.directory())?;
     segments.forget(number);
     Ok(())
 }

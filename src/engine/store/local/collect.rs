@@ -6,9 +6,11 @@ use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions, Slot};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{Digest, SessionId};
+use crate::engine::store::journal::disk::{Disk, OsDisk};
 use crate::engine::store::journal::frame::{self, Kind};
 use crate::engine::store::journal::scan::{self, End, Frame};
 use crate::engine::store::journal::{self, FsckReport, Place, Segments};
@@ -38,10 +40,13 @@ impl LocalStore {
     ///
     /// # Errors
     /// [`StoreError::Locked`] when another process has the store, and others.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport, StoreError> {
-        let directory = directory.as_ref();
-        let segments = Segments::new(&directory.join("journal"), repair);
+        Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+    pub(super) fn fsck_on(disk: Arc<dyn Disk>, directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
+        let segments = Segments::on(disk, &directory.join("journal"), repair);
         segments.numbers()?;
         let _lock = StoreLock::take(directory)?;
         let report = journal::fsck(&segments, repair.then_some(directory))?;
@@ -62,10 +67,13 @@ impl LocalStore {
     /// [`StoreError::Locked`] when another process has the store, and others. The store is as before
     /// or as after, whenever it stops.
     pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport, StoreError> {
-        let directory = directory.as_ref();
         // Nothing else may change the segments meanwhile: a rehearsal only looks.
         let options = LocalStoreOptions { pack: false, ..LocalStoreOptions::default() };
-        let mut store = Self::open(directory, options.clone())?;
+        Self::collect_with(directory.as_ref(), Opening::new(options, Arc::default()), rehearse)
+    }
+
+    pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport, StoreError> {
+        let mut store = Self::open_with(directory, opening.clone())?;
         let mut report = GcReport::default();
         let live = Live::find(&store)?;
         let garbage = live.garbage(&store, &mut report)?;
@@ -99,7 +107,7 @@ impl LocalStore {
         }
         drop(store);
         // What was read anew the next one need not read, nor be told that there was no index.
-        drop(Self::open(directory, options)?);
+        drop(Self::open_with(directory, opening)?);
         Ok(report)
     }
 }

@@ -13,6 +13,7 @@ use crate::engine::id::SessionId;
 use crate::engine::store::StoreError;
 use crate::engine::store::content::{self, Contents};
 use crate::engine::store::index::{self, Index, Stamp};
+use crate::engine::store::journal::disk::{self, Disk, OsDisk};
 use crate::engine::store::journal::frame::{self, Kind};
 use crate::engine::store::journal::scan::{self, End, Frame};
 use crate::engine::store::journal::segment::{self, FIRST, Segment, SegmentHead};
@@ -20,6 +21,24 @@ use crate::engine::store::journal::{Place, Segments, Writer};
 use crate::engine::store::lock::StoreLock;
 
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+
+/// What a store is opened with.
+#[derive(Clone)]
+pub(super) struct Opening {
+    pub(super) options: LocalStoreOptions,
+    pub(super) bus: Arc<Bus>,
+    pub(super) disk: Arc<dyn Disk>,
+    /// Whether threads write and index in the background; without them a test decides when that happens.
+    pub(super) threads: bool,
+}
+
+impl Opening {
+    /// On the machine's disk, with options within their limits.
+    pub(super) fn new(mut options: LocalStoreOptions, bus: Arc<Bus>) -> Self {
+        options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
+        Self { options, bus, disk: Arc::new(OsDisk), threads: true }
+    }
+}
 
 /// What recovery found out.
 struct Recovered {
@@ -42,19 +61,22 @@ impl LocalStore {
     }
 
     /// The same with a bus that has subscribers already.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub(in crate::engine::store) fn open_on(
         directory: &Path,
         options: LocalStoreOptions,
         bus: Arc<Bus>,
     ) -> Result<Self, StoreError> {
+        Self::open_with(directory, Opening::new(options, bus))
+    }
+
+    pub(super) fn open_with(directory: &Path, opening: Opening) -> Result<Self, StoreError> {
         let journal = directory.join("journal");
         create_private(directory)?;
         let lock = StoreLock::take(directory)?;
-        std::fs::create_dir_all(&journal).map_err(StoreError::io("create", &journal))?;
-        segment::clear_unfinished(&journal)?;
+        opening.disk.create_dir(&journal).map_err(StoreError::io("create", &journal))?;
+        segment::clear_unfinished(&*opening.disk, &journal)?;
         let mut notes = Vec::new();
-        let segments = Arc::new(Segments::new(&journal, true));
+        let segments = Arc::new(Segments::on(Arc::clone(&opening.disk), &journal, true));
         let contents = Arc::new(Contents::new(Arc::clone(&segments)));
         let slots = Arc::new(Slots::default());
         let place = directory.join("index");
@@ -64,37 +86,37 @@ impl LocalStore {
             // An index that contradicts the journal is as good as none.
             Err(StoreError::Index(reason)) => {
                 drop(index);
-                return Self::without_index(directory, (options, bus), &reason, lock, notes);
+                return Self::without_index(directory, opening, &reason, lock, notes);
             }
             other => other?,
         };
         if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
             notes.push("the index was missing or empty and was made from the journal".to_owned());
         }
-        Self::begin(directory, (options, bus), lock, (segments, contents, slots), index, recovered, notes)
+        Self::begin(directory, opening, lock, (segments, contents, slots), index, recovered, notes)
     }
 
     fn without_index(
         directory: &Path,
-        begun: (LocalStoreOptions, Arc<Bus>),
+        opening: Opening,
         reason: &str,
         lock: StoreLock,
         mut notes: Vec<String>,
     ) -> Result<Self, StoreError> {
         let place = directory.join("index");
         note_set_aside(&place, reason, &mut notes)?;
-        let segments = Arc::new(Segments::new(&directory.join("journal"), true));
+        let segments = Arc::new(Segments::on(Arc::clone(&opening.disk), &directory.join("journal"), true));
         let contents = Arc::new(Contents::new(Arc::clone(&segments)));
         let slots = Arc::new(Slots::default());
         let index = another(&place, &mut notes);
         let scan = Scan { segments: &segments, contents: &contents, slots: &slots };
         let recovered = scan.recover(None, Some(directory), &mut notes)?;
-        Self::begin(directory, begun, lock, (segments, contents, slots), index, recovered, notes)
+        Self::begin(directory, opening, lock, (segments, contents, slots), index, recovered, notes)
     }
 
     fn begin(
         directory: &Path,
-        (options, bus): (LocalStoreOptions, Arc<Bus>),
+        Opening { options, bus, threads, .. }: Opening,
         lock: StoreLock,
         (segments, contents, slots): (Arc<Segments>, Arc<Contents>, Arc<Slots>),
         index: Option<Index>,
@@ -109,7 +131,7 @@ impl LocalStore {
             *dirty = Dirty { sessions, end, group, full, removed: std::mem::take(&mut dirty.removed) };
         }
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
-        let capacity = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
+        let capacity = options.segment_bytes;
         let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
         let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, options.write_in_place, told);
         let shared = Arc::new(Shared {
@@ -126,7 +148,7 @@ impl LocalStore {
             read_to: Mutex::default(),
             learning: Mutex::default(),
         });
-        let maintenance = Some(Maintenance::start(&shared)?);
+        let maintenance = Some(Maintenance::start(&shared, threads)?);
         notes.iter().for_each(|note| tracing::info!("{note}"));
         Ok(Self { shared, maintenance, notes, _lock: Some(lock) })
     }
@@ -331,19 +353,19 @@ impl Scan<'_> {
     }
 
     /// Removes a last segment whose creation was cut off: it has no head, so nothing was ever in it.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     fn drop_unbegun(&self, numbers: &mut Vec<u32>, notes: &mut Vec<String>) -> Result<(), StoreError> {
         let Some(last) = numbers.last().copied() else { return Ok(()) };
+        let disk = self.segments.disk();
         let path = segment::raw_path(self.segments.directory(), last);
-        if self.segments.get(last).is_ok() || !path.exists() {
+        if self.segments.get(last).is_ok() || !disk.exists(&path) {
             return Ok(());
         }
-        let bytes = std::fs::read(&path).map_err(StoreError::io("read", &path))?;
+        let bytes = disk::read_whole(disk, &path).map_err(StoreError::io("read", &path))?;
         let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
         let mut journal = [0; 16];
         bytes.iter().skip(16).zip(&mut journal).for_each(|(byte, place)| *place = *byte);
         if (SegmentHead { number: last, journal }).encode().starts_with(&bytes[..written]) {
-            std::fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+            disk.remove(&path).map_err(StoreError::io("remove", &path))?;
             notes.push(format!("segment {last} had been begun and not written; it was removed"));
             numbers.pop();
         }
@@ -403,7 +425,7 @@ impl Scan<'_> {
             return Err(StoreError::Damaged { segment: number, offset: at, what: what.to_owned() });
         }
         if let Some(directory) = repair {
-            let cut = scan::save_tail(segment, at, directory)?;
+            let cut = scan::save_tail(self.segments.disk(), segment, at, directory)?;
             segment.truncate(at, 0)?;
             notes.push(format!(
                 "segment {} had a torn end: {} bytes from byte {at} on, never acknowledged, were moved to {}",

@@ -323,7 +323,8 @@ impl<T: Send + Sync> Writer<T> {
             full.truncate(u64::from(io.end.offset), 0)?;
         }
         io.head.number = number;
-        let segment = Arc::new(Segment::create(self.segments.directory(), io.head, self.capacity)?);
+        let segment = Segment::create(self.segments.disk(), self.segments.directory(), io.head, self.capacity)?;
+        let segment = Arc::new(segment);
         self.segments.add(Arc::clone(&segment));
         io.segment = Some(segment);
         io.end = Place { segment: number, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
