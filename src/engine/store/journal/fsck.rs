@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::disk::Disk;
 use super::frame::{self, Kind};
 use super::last::{Last, last};
 use super::scan::{self, End, Frame};
@@ -185,7 +186,9 @@ fn find(segments: &Segments, head: SegmentHead, check: &mut Check) -> Result<Fou
         Err(error) => check.problem(number, 0, 0, error.to_string(), None),
     }
     segments.forget(number);
-    let Some(segment) = Segment::salvage(segments.directory(), head)? else { return Ok(Found::Strange) };
+    let Some(segment) = Segment::salvage(segments.disk(), segments.directory(), head)? else {
+        return Ok(Found::Strange);
+    };
     let segment = Arc::new(segment);
     segments.add(Arc::clone(&segment));
     Ok(Found::Salvaged(segment))
@@ -339,7 +342,8 @@ fn repair_segment(
     useless: &BTreeSet<(u32, u64)>,
 ) -> Result<PathBuf, StoreError> {
     let segment = segments.get(number)?;
-    let saved = saved_path(directory, number)?;
+    let disk = segments.disk();
+    let saved = saved_path(disk, directory, number)?;
     let mut lost = Vec::new();
     rewrite(segments, number, &mut |item| match item {
         Item::Frame(frame) if !useless.contains(&(number, frame.offset)) => Ok(true),
@@ -354,34 +358,29 @@ fn repair_segment(
             Ok(false)
         }
     })?;
-    save(&saved, &lost)?;
+    let file = disk.create(&saved).map_err(StoreError::io("create", &saved))?;
+    file.write_all_at(&lost, 0).map_err(StoreError::io("write", &saved))?;
     Ok(saved)
 }
 
 /// Moves a file that is no segment out of the journal.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 fn set_aside(segments: &Segments, number: u32, directory: &Path) -> Result<PathBuf, StoreError> {
-    let saved = saved_path(directory, number)?;
+    let disk = segments.disk();
+    let saved = saved_path(disk, directory, number)?;
     for path in [segment::raw_path(segments.directory(), number), segment::packed_path(segments.directory(), number)] {
-        if path.exists() {
-            std::fs::rename(&path, &saved).map_err(StoreError::io("set aside", &path))?;
+        if disk.exists(&path) {
+            disk.rename(&path, &saved).map_err(StoreError::io("set aside", &path))?;
         }
     }
-    segment::sync_directory(segments.directory())?;
+    segment::sync_directory(disk, segments.directory())?;
     Ok(saved)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn saved_path(directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
+fn saved_path(disk: &dyn Disk, directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
     let torn = directory.join("torn");
-    std::fs::create_dir_all(&torn).map_err(StoreError::io("create", &torn))?;
-    let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !path.exists());
+    disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
+    let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !disk.exists(path));
     free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
-}
-
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn save(path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
-    std::fs::write(path, bytes).map_err(StoreError::io("write", path))
 }
 
 /// Writes a segment anew with the frames for which `keep` is true, and puts it in the old one's place.
@@ -418,19 +417,19 @@ fn seal(bytes: &mut Vec<u8>, group: u64) {
 }
 
 /// Puts a segment of these bytes in the place of the one that is there, raw or packed.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<(), StoreError> {
+    let disk = segments.disk();
     let raw = segment::raw_path(segments.directory(), number);
     let unfinished = raw.with_extension("tmp");
-    std::fs::write(&unfinished, bytes).map_err(StoreError::io("write", &unfinished))?;
-    let file = std::fs::File::open(&unfinished).map_err(StoreError::io("open", &unfinished))?;
+    let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
+    file.write_all_at(bytes, 0).map_err(StoreError::io("write", &unfinished))?;
     file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
-    std::fs::rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
+    disk.rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
     let packed = segment::packed_path(segments.directory(), number);
-    if packed.exists() {
-        std::fs::remove_file(&packed).map_err(StoreError::io("remove", &packed))?;
+    if disk.exists(&packed) {
+        disk.remove(&packed).map_err(StoreError::io("remove", &packed))?;
     }
-    segment::sync_directory(segments.directory())?;
+    segment::sync_directory(disk, segments.directory())?;
     segments.forget(number);
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! The last segment: whether anything was ever recorded in it.
 
+use super::disk;
 use super::scan::{self, End, Window};
 use super::segment::{self, SegmentHead};
 use super::segments::Segments;
@@ -37,7 +38,6 @@ pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last, StoreEr
 }
 
 /// Whether there is nothing in it but its head, or a part of that.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
 fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool, StoreError> {
     if has_head {
         let segment = segments.get(number)?;
@@ -46,10 +46,10 @@ fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool, St
         return Ok(window.end(segment::HEADER)? == End::Clean(segment::HEADER));
     }
     let path = segment::raw_path(segments.directory(), number);
-    if !path.exists() {
+    if !segments.disk().exists(&path) {
         return Ok(false);
     }
-    let bytes = std::fs::read(&path).map_err(StoreError::io("read", &path))?;
+    let bytes = disk::read_whole(segments.disk(), &path).map_err(StoreError::io("read", &path))?;
     let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let mut journal = [0; 16];
     bytes.iter().skip(16).zip(&mut journal).for_each(|(byte, place)| *place = *byte);

@@ -1,5 +1,6 @@
 //! The journal: append-only segments of frames. The truth of a local store.
 
+pub(crate) mod disk;
 pub(crate) mod frame;
 mod fsck;
 mod last;

@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::open::Losses;
+use super::open::{Losses, Opening};
 use super::proof::{self, Ending, Found};
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::{Commit, Expected};
 use crate::engine::event::EventsLost;
 use crate::engine::store::index::{self, Index, Row};
+use crate::engine::store::journal::disk::{Disk, OsDisk};
 use crate::engine::store::journal::{self, Checked, FsckReport, Problem, Segments};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, LostEvents, StoreError};
@@ -22,8 +23,11 @@ impl LocalStore {
     /// # Errors
     /// [`StoreError::Locked`] when another process has the store, and others.
     pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport, StoreError> {
-        let directory = directory.as_ref();
-        let segments = Segments::new(&directory.join("journal"), repair);
+        Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
+    }
+
+    pub(super) fn fsck_on(disk: Arc<dyn Disk>, directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
+        let segments = Segments::on(disk, &directory.join("journal"), repair);
         segments.numbers()?;
         let _lock = StoreLock::take(directory)?;
         let (mut checked, found) = look(directory, &segments)?;
@@ -58,8 +62,8 @@ impl LocalStore {
             checked.follow(&segments)?;
         }
         // The index stays until the loss is recorded: a crash before that leaves the proof.
-        let begun = (LocalStoreOptions::default(), Arc::default());
-        let store = Self::open_locked(directory, begun, lock, Losses::Accepted)?;
+        let opening = Opening::new(LocalStoreOptions::default(), Arc::default());
+        let store = Self::open_locked(directory, opening, lock, Losses::Accepted)?;
         let mut repaired = record(&store, &loss.sessions, &rows, loss.segment)?;
         repaired.insert(0, format!("the journal goes on after byte {} of segment {}", loss.offset, loss.segment));
         checked.report.repaired.extend(repaired);

@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions, Slot};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{Digest, SessionId};
@@ -42,10 +43,13 @@ impl LocalStore {
     /// [`StoreError::Locked`] when another process has the store, and others. The store is as before
     /// or as after, whenever it stops.
     pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport, StoreError> {
-        let directory = directory.as_ref();
         // Nothing else may change the segments meanwhile: a rehearsal only looks.
         let options = LocalStoreOptions { pack: false, ..LocalStoreOptions::default() };
-        let mut store = Self::open(directory, options.clone())?;
+        Self::collect_with(directory.as_ref(), Opening::new(options, Arc::default()), rehearse)
+    }
+
+    pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport, StoreError> {
+        let mut store = Self::open_with(directory, opening.clone())?;
         let mut report = GcReport::default();
         let live = Live::find(&store)?;
         let garbage = live.garbage(&store, &mut report)?;
@@ -78,7 +82,7 @@ impl LocalStore {
         }
         drop(store);
         // What was read anew the next one need not read, nor be told that there was no index.
-        drop(Self::open(directory, options)?);
+        drop(Self::open_with(directory, opening)?);
         Ok(report)
     }
 }

@@ -13,12 +13,31 @@ use crate::engine::clock::SystemClock;
 use crate::engine::store::StoreError;
 use crate::engine::store::content::Contents;
 use crate::engine::store::index::{self, Index, Stamp};
+use crate::engine::store::journal::disk::{Disk, OsDisk};
 use crate::engine::store::journal::scan;
 use crate::engine::store::journal::segment::{self, FIRST};
 use crate::engine::store::journal::{Place, Segments, Writer};
 use crate::engine::store::lock::StoreLock;
 
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
+
+/// What a store is opened with.
+#[derive(Clone)]
+pub(super) struct Opening {
+    pub(super) options: LocalStoreOptions,
+    pub(super) bus: Arc<Bus>,
+    pub(super) disk: Arc<dyn Disk>,
+    /// Whether threads write and index in the background; without them a test decides when that happens.
+    pub(super) threads: bool,
+}
+
+impl Opening {
+    /// On the machine's disk, with options within their limits.
+    pub(super) fn new(mut options: LocalStoreOptions, bus: Arc<Bus>) -> Self {
+        options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
+        Self { options, bus, disk: Arc::new(OsDisk), threads: true }
+    }
+}
 
 impl LocalStore {
     /// Opens the store in `directory`, making it where there is none, and repairs what a crash left:
@@ -32,29 +51,32 @@ impl LocalStore {
     }
 
     /// The same with a bus that has subscribers already.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub(in crate::engine::store) fn open_on(
         directory: &Path,
         options: LocalStoreOptions,
         bus: Arc<Bus>,
     ) -> Result<Self, StoreError> {
+        Self::open_with(directory, Opening::new(options, bus))
+    }
+
+    pub(super) fn open_with(directory: &Path, opening: Opening) -> Result<Self, StoreError> {
         create_private(directory)?;
         let lock = StoreLock::take(directory)?;
-        Self::open_locked(directory, (options, bus), lock, Losses::Refused)
+        Self::open_locked(directory, opening, lock, Losses::Refused)
     }
 
     /// The same by whoever has the lock. A loss that is accepted leaves the index, which proves it, as it is and unused.
     pub(super) fn open_locked(
         directory: &Path,
-        begun: (LocalStoreOptions, Arc<Bus>),
+        opening: Opening,
         lock: StoreLock,
         losses: Losses,
     ) -> Result<Self, StoreError> {
         let journal = directory.join("journal");
-        create_private(&journal)?;
-        segment::clear_unfinished(&journal)?;
+        opening.disk.create_dir(&journal).map_err(StoreError::io("create", &journal))?;
+        segment::clear_unfinished(&*opening.disk, &journal)?;
         let mut notes = Vec::new();
-        let segments = Arc::new(Segments::new(&journal, true));
+        let segments = Arc::new(Segments::on(Arc::clone(&opening.disk), &journal, true));
         let contents = Arc::new(Contents::new(Arc::clone(&segments)));
         let slots = Arc::new(Slots::default());
         let place = directory.join("index");
@@ -84,12 +106,12 @@ impl LocalStore {
         if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
             notes.push("the index was missing or empty and was made from the journal".to_owned());
         }
-        Self::begin(directory, begun, lock, (segments, contents, slots), index, recovered, notes)
+        Self::begin(directory, opening, lock, (segments, contents, slots), index, recovered, notes)
     }
 
     fn begin(
         directory: &Path,
-        (options, bus): (LocalStoreOptions, Arc<Bus>),
+        Opening { options, bus, threads, .. }: Opening,
         lock: StoreLock,
         (segments, contents, slots): (Arc<Segments>, Arc<Contents>, Arc<Slots>),
         index: Option<Index>,
@@ -104,7 +126,7 @@ impl LocalStore {
             *dirty = Dirty { sessions, end, group, full, removed: std::mem::take(&mut dirty.removed) };
         }
         let heard = (Arc::clone(&slots), Arc::clone(&contents), Arc::clone(&bus));
-        let capacity = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
+        let capacity = options.segment_bytes;
         let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
         let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, options.write_in_place, told);
         let shared = Arc::new(Shared {
@@ -121,7 +143,7 @@ impl LocalStore {
             read_to: Mutex::default(),
             learning: Mutex::default(),
         });
-        let maintenance = Some(Maintenance::start(&shared)?);
+        let maintenance = Some(Maintenance::start(&shared, threads)?);
         notes.iter().for_each(|note| tracing::info!("{note}"));
         Ok(Self { shared, maintenance, notes, _lock: Some(lock) })
     }

@@ -152,7 +152,6 @@ impl Scan<'_> {
 
 impl Recovered {
     /// Takes away what a crash left at the end; a torn end is moved to that directory.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub(super) fn mend(
         &self,
         segments: &Segments,
@@ -161,13 +160,13 @@ impl Recovered {
     ) -> Result<(), StoreError> {
         if let Some(number) = self.unused {
             let path = segment::raw_path(segments.directory(), number);
-            std::fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+            segments.disk().remove(&path).map_err(StoreError::io("remove", &path))?;
             segments.forget(number);
             notes.push(format!("segment {number} had been begun and not written; it was removed"));
         }
         if let Some(segment) = &self.torn {
             let at = u64::from(self.end.offset);
-            let cut = scan::save_tail(segment, at, directory)?;
+            let cut = scan::save_tail(segments.disk(), segment, at, directory)?;
             segment.truncate(at, 0)?;
             notes.push(format!(
                 "segment {} had a torn end: {} bytes from byte {at} on, never acknowledged, were moved to {}",

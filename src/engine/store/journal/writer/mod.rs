@@ -320,7 +320,7 @@ impl<T: Send + Sync> Writer<T> {
                 segment.truncate(u64::from(io.end.offset), self.capacity)?;
                 if is_empty {
                     // Whoever created it may have been killed before its name was durable.
-                    segment::sync_directory(self.segments.directory())?;
+                    segment::sync_directory(self.segments.disk(), self.segments.directory())?;
                 }
                 io.segment = Some(segment);
             }
@@ -335,7 +335,7 @@ impl<T: Send + Sync> Writer<T> {
 
     fn create_segment(&self, io: &Io, number: u32) -> Result<Arc<Segment>, StoreError> {
         let head = SegmentHead { number, journal: io.journal };
-        Segment::create(self.segments.directory(), head, self.capacity).map(Arc::new)
+        Segment::create(self.segments.disk(), self.segments.directory(), head, self.capacity).map(Arc::new)
     }
 
     fn go_on_in(&self, io: &mut Io, segment: Arc<Segment>) {
