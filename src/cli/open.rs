@@ -66,7 +66,7 @@ pub(super) fn reading(globals: &Globals) -> Result<Opened, Failure> {
     match shared(&directory, Durability::default()) {
         Ok(store) => Opened::new(Arc::new(store)),
         Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => Opened::beside(&directory),
-        Err(error) if is_write_protected(&error) => Opened::beside(&directory),
+        Err(error) if error.is_write_protected() => Opened::beside(&directory),
         Err(StoreError::Lost(loss)) => {
             output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
             let mut opened = Opened::beside(&directory)?;
@@ -98,11 +98,6 @@ pub(super) fn shared(directory: &Path, durability: Durability) -> Result<SharedS
     let store = SharedStore::open(directory, options)?;
     store.notes().iter().for_each(|words| output::note(words));
     Ok(store)
-}
-
-fn is_write_protected(error: &StoreError) -> bool {
-    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-    matches!(error, StoreError::Io { source, .. } if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
 }
 
 /// The data directory, if there is a store in it.

@@ -1,13 +1,17 @@
 //! `foldspace verify`: fold it all again and compare.
 
-use foldspace::{Difference, Loss, SessionId, VerifyReport};
+use foldspace::{Clock, Difference, Loss, SessionId, SystemClock, VerifyReport};
 
 use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
+use super::open::Opened;
 use super::output::{BAD, GOOD, ODD, Out};
-use super::{open, text};
+use super::{open, output, text};
+
+/// How far a session's time may be ahead of the clock before that is told of: a day.
+const AHEAD_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// Folds sessions again from their events, and compares with everything that is stored
 #[derive(Debug, clap::Args)]
@@ -24,6 +28,7 @@ impl Verify {
         if let Some(loss) = &opened.loss {
             add(&mut report, loss, wanted.map(|found| found.entry.id));
         }
+        tell_of_times(&opened)?;
         match out.is_json() {
             true => {
                 let mut value = json!(report);
@@ -35,6 +40,19 @@ impl Verify {
         let is_whole = report.differences.is_empty() && opened.loss.is_none();
         Ok(if is_whole { Exit::Ok } else { Exit::Failed })
     }
+}
+
+/// Tells of sessions whose time is ahead of this machine's: it does not go back.
+fn tell_of_times(opened: &Opened) -> Result<(), Failure> {
+    let tomorrow = SystemClock::default().now().0.saturating_add(AHEAD_MILLIS);
+    for entry in opened.sessions.list()?.iter().filter(|entry| entry.updated.0 > tomorrow) {
+        let (session, updated) = (entry.id.short(), entry.updated);
+        output::note(&format!(
+            "the last event of session {session} is of {updated}, ahead of this machine's clock; later \
+                               ones get that time, too"
+        ));
+    }
+    Ok(())
 }
 
 /// Adds what is lost; of one session where that is the one that was asked about.

@@ -119,6 +119,12 @@ impl StoreError {
         move |source| Self::Io { action, path, source: Arc::new(source) }
     }
 
+    /// Whether it is for want of the right to write, or for a file system that nobody may write to.
+    pub fn is_write_protected(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
+    }
+
     /// What a person can do about it.
     pub fn hint(&self) -> Option<String> {
         Some(match self {

@@ -125,6 +125,27 @@ fn an_old_copy_of_the_journal_is_a_loss_where_the_index_knows_more() {
     lost(directory.path(), &left, &whole, "an old copy");
 }
 
+/// The end of the journal goes while a process has the store: its check tells, and then it takes nothing more.
+#[test]
+fn a_check_tells_of_a_loss_that_came_while_the_store_was_open() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = SharedStore::open(directory.path(), small()).unwrap();
+    for number in 0..20 {
+        record(&store, note(session(number % 2), b"one"));
+    }
+    // It closes the store for it, and the index hears of everything.
+    assert_eq!(store.check().unwrap().loss, None);
+    let only = segments(directory.path()).pop().unwrap();
+    std::fs::OpenOptions::new().write(true).open(only).unwrap().set_len(400).unwrap();
+    let report = store.check().unwrap();
+    assert!(report.loss.is_some_and(|loss| loss.sessions.len() == 2), "{:?}", report.problems);
+    for _ in 0..2 {
+        assert!(matches!(store.entries(), Err(StoreError::Lost(_))), "{:?}", store.entries());
+        let refused = store.submit(note(session(1), b"more")).err();
+        assert!(refused.as_ref().is_some_and(|error| error.to_string().contains("events are lost")), "{refused:?}");
+    }
+}
+
 #[test]
 fn no_process_appends_after_a_loss() {
     let (directory, store) = fresh();

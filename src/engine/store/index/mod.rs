@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::StoreError;
 use super::journal::Place;
-use super::journal::disk::OsDisk;
+use super::journal::disk::{Disk, OsDisk};
 use super::journal::segment::sync_directory;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
@@ -65,6 +65,8 @@ pub(super) struct Index {
 
 impl Index {
     pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
+        // Closed, whatever the modes are of what sled makes in it; what is wrong with its place, sled tells.
+        drop(OsDisk.create_dir(directory));
         clear_unfinished(directory);
         let config = sled::Config::new()
             .path(directory)

@@ -1,8 +1,8 @@
 //! The disk under a journal: what the journal asks of a file system, so that tests can simulate one.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// Opens, names and removes files.
@@ -15,10 +15,10 @@ pub(crate) trait Disk: Send + Sync {
     /// Opens a file for reading and writing.
     fn open_to_write(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates an empty file, or empties the one that is there.
+    /// Creates an empty file for its owner only, or empties the one that is there.
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
-    /// Creates a directory and those above it, where there are none.
+    /// Creates a directory and those above it, where there are none, for their owner only and durable with their names.
     fn create_dir(&self, path: &Path) -> io::Result<()>;
 
     /// Gives a file another name, in the place of the one that has it.
@@ -108,11 +108,26 @@ impl Disk for OsDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
-        Ok(Box::new(OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?))
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
+        Ok(Box::new(options.open(path)?))
     }
 
     fn create_dir(&self, path: &Path) -> io::Result<()> {
-        std::fs::create_dir_all(path)
+        if path.is_dir() {
+            return Ok(());
+        }
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        self.create_dir(above)?;
+        match DirBuilder::new().mode(0o700).create(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
+            made => made?,
+        }
+        match self.sync_dir(above) {
+            // Where nobody may list what is there, there is no syncing it either.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            synced => synced,
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

@@ -29,7 +29,7 @@ impl LocalStore {
     pub(super) fn fsck_on(disk: Arc<dyn Disk>, directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
         let segments = Segments::on(disk, &directory.join("journal"), repair);
         segments.numbers()?;
-        let _lock = StoreLock::take(directory)?;
+        let _lock = if repair { Some(StoreLock::take(directory)?) } else { StoreLock::take_to_look(directory)? };
         let (mut checked, found) = look(directory, &segments)?;
         if repair && found.is_none() && checked.is_repairable() {
             // Where things are in the journal changes.
@@ -68,8 +68,12 @@ impl LocalStore {
         repaired.insert(0, format!("the journal goes on after byte {} of segment {}", loss.offset, loss.segment));
         checked.report.repaired.extend(repaired);
         store.sync()?;
+        if store.shared.index().is_none() {
+            index::remove(directory)?;
+        }
         drop(store);
-        index::remove(directory)?;
+        // What was read anew the next one need not read, nor be told that there was no index.
+        drop(Self::open(directory, LocalStoreOptions::default()));
         Ok(checked.report)
     }
 }

@@ -60,7 +60,7 @@ impl LocalStore {
     }
 
     pub(super) fn open_with(directory: &Path, opening: Opening) -> Result<Self, StoreError> {
-        create_private(directory)?;
+        OsDisk.create_dir(directory).map_err(StoreError::io("create", directory))?;
         let lock = StoreLock::take(directory)?;
         Self::open_locked(directory, opening, lock, Losses::Refused)
     }
@@ -91,6 +91,11 @@ impl LocalStore {
             }
             other => other?,
         };
+        for number in segments.strays()? {
+            let name = segment::raw_path(&journal, number);
+            let what = "is no segment of this journal and is not read; `foldspace fsck --repair` sets it aside";
+            notes.push(format!("{} {what}", name.display()));
+        }
         let ending = Ending { place: recovered.end, is_followed: recovered.is_followed, is_whole: true };
         match proof::find(&segments, &ending, index.as_ref().filter(|_| unfit.is_some())) {
             Some(_) if losses == Losses::Accepted => (index, unfit) = (None, None),
@@ -203,14 +208,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-/// Makes a directory that only its owner may enter.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn create_private(directory: &Path) -> Result<(), StoreError> {
-    use std::os::unix::fs::DirBuilderExt;
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
-    made.map_err(StoreError::io("create", directory))
 }
 
 fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {
