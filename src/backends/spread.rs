@@ -2,17 +2,19 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 
-/// Makes a directory, and those above it, whose subdirectories lie apart; one that is there stays as it is.
+/// Makes a directory, and those above it, for its owner only, whose subdirectories lie apart; one that is there stays as
+/// it is.
 #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
 pub(super) fn make_spread(directory: &Path) -> io::Result<()> {
     if directory.is_dir() {
         return Ok(());
     }
-    std::fs::create_dir_all(directory)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     spread(directory);
     Ok(())
 }

@@ -5,8 +5,8 @@
 use foldspace::{
     CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine, CommandResult,
     ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EntryPath, EvalResult, Event,
-    Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionId,
-    SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
+    EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
+    SessionId, SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use serde_json::json;
@@ -77,6 +77,7 @@ fn sessions() {
     let options = json!({ "directory": "/srv/project" });
     check("host", &SessionStarted { backend: text("host"), options, ..session.clone() });
     let (parent, at, isolation) = (SessionId::from_bytes([7; 16]), 41, Isolation::Fork);
+    check("cut", &EventsLost { first: 12, last: 40, segment: 3 });
     let origin = Some(Origin { parent, parent_name: text("demo"), at, isolation });
     let limits = ChildLimits {
         calls: Some(100),

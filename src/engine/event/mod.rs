@@ -20,7 +20,9 @@ pub(crate) use file::{delete_path, node_code, write_view};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub(crate) use references::references_of;
 pub use rewind::{SessionRewound, SliceRestored};
-pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
+pub use session::{
+    ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted,
+};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
 use serde::Serialize;

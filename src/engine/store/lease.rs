@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
+use super::journal::disk::{Disk, OsDisk};
 use super::lock::command_line;
 use crate::engine::id::SessionId;
 
@@ -86,7 +87,7 @@ impl Lease {
     #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     pub(super) fn take(directory: &Path, session: SessionId, holder: &LeaseHolder) -> Result<Self, StoreError> {
         let leases = directory.join(LEASES);
-        std::fs::create_dir_all(&leases).map_err(StoreError::io("make", &leases))?;
+        OsDisk.create_dir(&leases).map_err(StoreError::io("make", &leases))?;
         let path = leases.join(session.to_string());
         let mut in_use = None;
         for _ in 0..TRIES {

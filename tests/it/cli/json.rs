@@ -81,10 +81,11 @@ fn what_looks_at_states() {
 fn what_looks_at_stores() {
     let world = World::with_story();
     let verified = world.json(&["verify"]);
-    let names = ["sessions", "events", "snapshots", "contents", "unreadable", "differences"];
+    let names = ["sessions", "events", "snapshots", "contents", "unreadable", "lost", "differences", "loss"];
     assert_eq!(fields(&verified), names);
     let checked = world.json(&["fsck"]);
-    let names = ["segments", "commits", "events", "contents", "sessions", "problems", "repaired", "problems_left"];
+    let names =
+        ["segments", "commits", "events", "contents", "sessions", "problems", "repaired", "loss", "problems_left"];
     assert_eq!(fields(&checked), names);
     let collected = world.json(&["gc", "--dry-run"]);
     let names = ["commits", "contents", "bytes", "segments", "snapshot_blocks", "leftovers", "containers"];

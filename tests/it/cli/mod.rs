@@ -7,6 +7,7 @@ mod bisecting;
 mod changes;
 mod commands;
 mod containers;
+mod damage;
 mod first_run;
 mod help;
 mod json;

@@ -1,7 +1,5 @@
 //! Packed segments: a sealed segment, compressed in blocks so that any position can be read.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,6 +8,7 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 use zstd::bulk::Compressor;
 
+use super::disk::{Disk, DiskFile, read_exactly, read_whole};
 use super::segment::{Segment, sync_directory};
 use crate::engine::store::StoreError;
 use crate::engine::store::decompress::decompressed;
@@ -34,7 +33,7 @@ const LEVEL: i32 = 3;
 /// CRC-32C of the trailer so far (u32) and the magic bytes.
 pub(super) struct Packed {
     path: PathBuf,
-    file: File,
+    file: Box<dyn DiskFile>,
     raw_len: u64,
     /// Raw bytes of a block.
     block: usize,
@@ -54,14 +53,13 @@ fn fresh_id() -> u64 {
 }
 
 impl Packed {
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(super) fn open(path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
         let wrong = |what: &str| StoreError::Format { path: path.to_owned(), what: what.to_owned() };
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
-        let length = file.metadata().map_err(StoreError::io("inspect", path))?.len();
+        let file = disk.open(path).map_err(StoreError::io("open", path))?;
+        let length = file.len().map_err(StoreError::io("inspect", path))?;
         let at = length.checked_sub(TRAILER as u64).ok_or_else(|| wrong("too short for a packed segment"))?;
         let mut trailer = [0; TRAILER];
-        file.read_exact_at(&mut trailer, at).map_err(StoreError::io("read", path))?;
+        read_exactly(&*file, at, &mut trailer).map_err(StoreError::io("read", path))?;
         let word = |at: usize| u32::from_le_bytes([trailer[at], trailer[at + 1], trailer[at + 2], trailer[at + 3]]);
         if &trailer[24..] != MAGIC || word(20) != crc32c::crc32c(&trailer[..20]) {
             return Err(wrong("the packed segment's trailer is damaged"));
@@ -78,7 +76,7 @@ impl Packed {
             return Err(wrong("the packed segment's trailer makes no sense"));
         }
         let mut table = vec![0; usize::try_from(table_len).map_err(|_| wrong("too large"))?];
-        file.read_exact_at(&mut table, at - table_len).map_err(StoreError::io("read", path))?;
+        read_exactly(&*file, at - table_len, &mut table).map_err(StoreError::io("read", path))?;
         if word(12) != crc32c::crc32c(&table) {
             return Err(wrong("the packed segment's table is damaged"));
         }
@@ -95,10 +93,9 @@ impl Packed {
     }
 
     /// Opens a segment whose trailer or table is damaged: its blocks tell themselves how long they are.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(super) fn salvage(path: &Path) -> Result<Self, StoreError> {
-        let file = File::open(path).map_err(StoreError::io("open", path))?;
-        let bytes = std::fs::read(path).map_err(StoreError::io("read", path))?;
+    pub(super) fn salvage(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+        let file = disk.open(path).map_err(StoreError::io("open", path))?;
+        let bytes = read_whole(disk, path).map_err(StoreError::io("read", path))?;
         let (mut starts, mut end, mut lengths) = (vec![0], 0, Vec::new());
         while let Ok(length) = zstd::zstd_safe::find_frame_compressed_size(&bytes[end..]) {
             lengths.push(decompressed(&bytes[end..end + length], FIRST_BLOCK).map(|block| block.len()));
@@ -143,7 +140,7 @@ impl Packed {
             _ => return Err(wrong()),
         };
         let mut packed = vec![0; usize::try_from(end - start).map_err(|_| wrong())?];
-        self.file.read_exact_at(&mut packed, start).map_err(StoreError::io("read", &self.path))?;
+        read_exactly(&*self.file, start, &mut packed).map_err(StoreError::io("read", &self.path))?;
         let length = self.raw_len.saturating_sub((number * self.block) as u64).min(self.block as u64);
         let length = usize::try_from(length).map_err(|_| wrong())?;
         let block = decompressed(&packed, length).filter(|block| block.len() == length);
@@ -155,14 +152,13 @@ impl Packed {
 }
 
 /// Packs the first `end` bytes of a sealed segment into `target`, durable before it has its name.
-pub(crate) fn pack(segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
-    pack_in(BLOCK, segment, end, target)
+pub(crate) fn pack(disk: &dyn Disk, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
+    pack_in(BLOCK, disk, segment, end, target)
 }
 
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-fn pack_in(block: usize, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
+fn pack_in(block: usize, disk: &dyn Disk, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
     let unfinished = target.with_extension("tmp");
-    let file = File::create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
+    let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
     let mut compressor = Compressor::new(LEVEL).map_err(StoreError::io("compress", &unfinished))?;
     let mut written = 0;
     let mut table = Vec::new();
@@ -192,13 +188,14 @@ fn pack_in(block: usize, segment: &Segment, end: u64, target: &Path) -> Result<(
     tail.extend_from_slice(MAGIC);
     file.write_all_at(&tail, written).map_err(StoreError::io("write", &unfinished))?;
     file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
-    std::fs::rename(&unfinished, target).map_err(StoreError::io("rename", &unfinished))?;
-    target.parent().map_or(Ok(()), sync_directory)
+    disk.rename(&unfinished, target).map_err(StoreError::io("rename", &unfinished))?;
+    target.parent().map_or(Ok(()), |directory| sync_directory(disk, directory))
 }
 
 #[cfg(test)]
 #[expect(clippy::disallowed_methods, reason = "the test looks at files by itself")]
 mod tests {
+    use super::super::disk::OsDisk;
     use super::super::segment::SegmentHead;
     use super::*;
 
@@ -208,12 +205,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let head = SegmentHead { number: 1, journal: [7; 16] };
         let raw: Vec<u8> = (0..600_000_u32).flat_map(|n| (n / 3).to_le_bytes()).collect();
-        let segment = Segment::create(directory.path(), head, raw.len() as u64 + 100).unwrap();
+        let segment = Segment::create(&OsDisk, directory.path(), head, raw.len() as u64 + 100).unwrap();
         segment.write(100, &raw).unwrap();
         let end = raw.len() as u64 + 100;
         for (block, is_told) in [(BLOCK, true), (LEAST_BLOCK, true), (FIRST_BLOCK, true), (FIRST_BLOCK, false)] {
             let target = directory.path().join("packed");
-            pack_in(block, &segment, end, &target).unwrap();
+            pack_in(block, &OsDisk, &segment, end, &target).unwrap();
             if !is_told {
                 let mut bytes = std::fs::read(&target).unwrap();
                 let trailer = bytes.len() - TRAILER;
@@ -222,7 +219,7 @@ mod tests {
                 bytes[trailer + 20..trailer + 24].copy_from_slice(&crc.to_le_bytes());
                 std::fs::write(&target, bytes).unwrap();
             }
-            for packed in [Packed::open(&target).unwrap(), Packed::salvage(&target).unwrap()] {
+            for packed in [Packed::open(&OsDisk, &target).unwrap(), Packed::salvage(&OsDisk, &target).unwrap()] {
                 assert_eq!(packed.raw_len(), end);
                 for (at, count) in [(0, 1), (0, raw.len()), (300_000, 70_000), (raw.len() - 3, 3)] {
                     let mut read = vec![0; count];

@@ -1,5 +1,6 @@
 //! Reading frames in order, and telling a torn end from damage.
 
+use super::disk::Disk;
 use super::frame::{self, Header, Kind};
 use super::segment::{self, Segment};
 use crate::engine::store::StoreError;
@@ -152,7 +153,7 @@ impl<'a> Window<'a> {
     }
 
     /// How a segment ends at an offset where no frame begins.
-    fn end(&mut self, offset: u64) -> Result<End, StoreError> {
+    pub(crate) fn end(&mut self, offset: u64) -> Result<End, StoreError> {
         let mut at = offset;
         loop {
             let bytes = self.bytes(at, 64 << 10)?;
@@ -197,13 +198,16 @@ pub(crate) struct Cut {
 }
 
 /// Copies the end of a segment to a file of its own, up to its last byte that is not zero.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-pub(crate) fn save_tail(segment: &Segment, from: u64, directory: &std::path::Path) -> Result<Cut, StoreError> {
-    use std::io::Write;
+pub(crate) fn save_tail(
+    disk: &dyn Disk,
+    segment: &Segment,
+    from: u64,
+    directory: &std::path::Path,
+) -> Result<Cut, StoreError> {
     let torn = directory.join("torn");
-    std::fs::create_dir_all(&torn).map_err(StoreError::io("create", &torn))?;
+    disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
     let path = torn.join(format!("{:08}-{from}.bin", segment.head.number));
-    let mut file = std::fs::File::create(&path).map_err(StoreError::io("create", &path))?;
+    let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
     let mut window = Window::new(segment);
     let (mut at, mut zeros, mut written) = (from, 0_u64, 0_u64);
     loop {
@@ -216,8 +220,8 @@ pub(crate) fn save_tail(segment: &Segment, from: u64, directory: &std::path::Pat
             at += bytes.len() as u64;
             continue;
         };
-        let gap = vec![0; usize::try_from(zeros).unwrap_or(0)];
-        file.write_all(&gap).and_then(|()| file.write_all(&bytes[..=last])).map_err(StoreError::io("write", &path))?;
+        // A gap of zeros before it is written by leaving it out.
+        file.write_all_at(&bytes[..=last], written + zeros).map_err(StoreError::io("write", &path))?;
         written += zeros + last as u64 + 1;
         zeros = (bytes.len() - last - 1) as u64;
         at += bytes.len() as u64;

@@ -1,9 +1,8 @@
 //! Segment files: created preallocated, read by position, sealed, packed.
 
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use super::disk::{Disk, DiskFile, read_fully};
 use super::packed::Packed;
 use crate::engine::store::StoreError;
 
@@ -13,6 +12,11 @@ pub(crate) const HEADER: u64 = 64;
 pub(crate) const FIRST: u32 = 1;
 const MAGIC: &[u8; 8] = b"FOLDSEG\n";
 const VERSION: u32 = 1;
+
+/// Where the frames of a segment begin.
+pub(crate) fn header() -> u32 {
+    u32::try_from(HEADER).unwrap_or(u32::MAX)
+}
 
 /// A frame's position in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -66,7 +70,7 @@ pub(crate) struct Segment {
 }
 
 enum Bytes {
-    Raw(File),
+    Raw(Box<dyn DiskFile>),
     Packed(Packed),
 }
 
@@ -82,46 +86,42 @@ pub(crate) fn packed_path(directory: &Path, number: u32) -> PathBuf {
 
 impl Segment {
     /// Creates a segment with `capacity` bytes set aside on the disk, durable with its name.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(crate) fn create(directory: &Path, head: SegmentHead, capacity: u64) -> Result<Self, StoreError> {
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        directory: &Path,
+        head: SegmentHead,
+        capacity: u64,
+    ) -> Result<Self, StoreError> {
         let path = raw_path(directory, head.number);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .open(&path)
-            .map_err(StoreError::io("create", &path))?;
-        preallocate(&file, capacity);
+        let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
+        preallocate(&*file, capacity);
         file.write_all_at(&head.encode(), 0).map_err(StoreError::io("write", &path))?;
         file.sync_all().map_err(StoreError::io("sync", &path))?;
-        sync_directory(directory)?;
+        sync_directory(disk, directory)?;
         Ok(Self { path, head, bytes: Bytes::Raw(file) })
     }
 
     /// Opens the segment of that number, raw or packed.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(crate) fn open(directory: &Path, number: u32, writable: bool) -> Result<Self, StoreError> {
+    pub(crate) fn open(disk: &dyn Disk, directory: &Path, number: u32, writable: bool) -> Result<Self, StoreError> {
         let packed = packed_path(directory, number);
-        if packed.exists() {
-            let opened = Packed::open(&packed)?;
+        if disk.exists(&packed) {
+            let opened = Packed::open(disk, &packed)?;
             return Self::checked(packed, number, Bytes::Packed(opened));
         }
         let path = raw_path(directory, number);
-        let file = OpenOptions::new().read(true).write(writable).open(&path);
+        let file = if writable { disk.open_to_write(&path) } else { disk.open(&path) };
         Self::checked(path.clone(), number, Bytes::Raw(file.map_err(StoreError::io("open", &path))?))
     }
 
     /// Opens a segment whose head or table is damaged, as one with that head; none when it is whole and not
     /// what its name says, or of a newer format.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(crate) fn salvage(directory: &Path, head: SegmentHead) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn salvage(disk: &dyn Disk, directory: &Path, head: SegmentHead) -> Result<Option<Self>, StoreError> {
         let (mut path, packed) = (raw_path(directory, head.number), packed_path(directory, head.number));
-        let bytes = if packed.exists() {
+        let bytes = if disk.exists(&packed) {
             path = packed;
-            Bytes::Packed(Packed::open(&path).or_else(|_| Packed::salvage(&path))?)
+            Bytes::Packed(Packed::open(disk, &path).or_else(|_| Packed::salvage(disk, &path))?)
         } else {
-            Bytes::Raw(File::open(&path).map_err(StoreError::io("open", &path))?)
+            Bytes::Raw(disk.open(&path).map_err(StoreError::io("open", &path))?)
         };
         let segment = Self { path, head, bytes };
         let mut found = [0; HEADER as usize];
@@ -151,7 +151,7 @@ impl Segment {
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<usize, StoreError> {
         match &self.bytes {
             Bytes::Packed(packed) => packed.read_at(offset, buffer),
-            Bytes::Raw(file) => read_fully(file, offset, buffer).map_err(StoreError::io("read", &self.path)),
+            Bytes::Raw(file) => read_fully(&**file, offset, buffer).map_err(StoreError::io("read", &self.path)),
         }
     }
 
@@ -164,14 +164,14 @@ impl Segment {
                 let filled = packed.read_at(offset, &mut buffer)?;
                 buffer.truncate(filled);
             }
-            // Straight into memory that nobody has cleared before: a replay reads hundreds of megabytes.
             Bytes::Raw(file) => {
                 while buffer.len() < count {
                     let at = offset + buffer.len() as u64;
-                    match rustix::io::pread(file, rustix::buffer::spare_capacity(&mut buffer), at) {
+                    match file.read_more(&mut buffer, at) {
                         Ok(0) => break,
-                        Ok(_) | Err(rustix::io::Errno::INTR) => {}
-                        Err(error) => return Err(StoreError::io("read", &self.path)(error.into())),
+                        Ok(_) => {}
+                        Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(StoreError::io("read", &self.path)(error)),
                     }
                 }
             }
@@ -183,7 +183,7 @@ impl Segment {
     pub(crate) fn len(&self) -> Result<u64, StoreError> {
         match &self.bytes {
             Bytes::Packed(packed) => Ok(packed.raw_len()),
-            Bytes::Raw(file) => file.metadata().map(|m| m.len()).map_err(StoreError::io("inspect", &self.path)),
+            Bytes::Raw(file) => file.len().map_err(StoreError::io("inspect", &self.path)),
         }
     }
 
@@ -210,9 +210,9 @@ impl Segment {
         file.sync_all().map_err(StoreError::io("sync", &self.path))
     }
 
-    fn raw(&self) -> Result<&File, StoreError> {
+    fn raw(&self) -> Result<&dyn DiskFile, StoreError> {
         match &self.bytes {
-            Bytes::Raw(file) => Ok(file),
+            Bytes::Raw(file) => Ok(&**file),
             Bytes::Packed(_) => {
                 let what = "a packed segment is never written".to_owned();
                 Err(StoreError::Format { path: self.path.clone(), what })
@@ -222,41 +222,27 @@ impl Segment {
 }
 
 /// Sets space aside where the file system can; where it can't, appends are slower and still right.
-fn preallocate(file: &File, capacity: u64) {
+fn preallocate(file: &dyn DiskFile, capacity: u64) {
     for capacity in [capacity, capacity / 16] {
-        if rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), 0, capacity).is_ok() {
+        if file.allocate(capacity).is_ok() {
             return;
         }
     }
 }
 
-fn read_fully(file: &File, offset: u64, buffer: &mut [u8]) -> std::io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match file.read_at(&mut buffer[filled..], offset + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
-}
-
 /// Makes the names in a directory durable.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-pub(crate) fn sync_directory(directory: &Path) -> Result<(), StoreError> {
-    File::open(directory).and_then(|d| d.sync_all()).map_err(StoreError::io("sync", directory))
+pub(crate) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    disk.sync_dir(directory).map_err(StoreError::io("sync", directory))
 }
 
 /// The numbers of the segments in a journal's directory, in order.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-pub(crate) fn list(directory: &Path) -> Result<Vec<u32>, StoreError> {
+pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<u32>, StoreError> {
     let mut numbers = Vec::new();
-    for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
-        let name = entry.map_err(StoreError::io("list", directory))?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".pak")));
-        numbers.extend(number.and_then(|digits| digits.parse::<u32>().ok()));
+    for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
+        let name = path.file_name().and_then(|name| name.to_str());
+        let digits = name.and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".pak")));
+        let number = digits.and_then(|digits| digits.parse::<u32>().ok().filter(|n| format!("{n:08}") == digits));
+        numbers.extend(number.filter(|number| *number >= FIRST));
     }
     numbers.sort_unstable();
     numbers.dedup();
@@ -264,18 +250,16 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<u32>, StoreError> {
 }
 
 /// Removes what a cut-off packing left: unfinished files, and raw segments that are packed already.
-#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-pub(crate) fn clear_unfinished(directory: &Path) -> Result<(), StoreError> {
-    for entry in std::fs::read_dir(directory).map_err(StoreError::io("list", directory))? {
-        let path = entry.map_err(StoreError::io("list", directory))?.path();
+pub(crate) fn clear_unfinished(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
         let ending = path.extension().and_then(|ending| ending.to_str());
         let stale = match ending {
             Some("tmp") => true,
-            Some("seg") => path.with_extension("pak").exists(),
+            Some("seg") => disk.exists(&path.with_extension("pak")),
             _ => false,
         };
         if stale {
-            std::fs::remove_file(&path).map_err(StoreError::io("remove", &path))?;
+            disk.remove(&path).map_err(StoreError::io("remove", &path))?;
         }
     }
     Ok(())

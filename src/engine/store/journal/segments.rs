@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use super::disk::{Disk, OsDisk};
 use super::segment::{self, Place, Segment};
 use crate::engine::store::StoreError;
 
 /// The segments of one journal.
 pub(crate) struct Segments {
+    disk: Arc<dyn Disk>,
     directory: PathBuf,
     writable: bool,
     open: RwLock<BTreeMap<u32, Arc<Segment>>>,
@@ -16,7 +18,16 @@ pub(crate) struct Segments {
 
 impl Segments {
     pub(crate) fn new(directory: &Path, writable: bool) -> Self {
-        Self { directory: directory.to_owned(), writable, open: RwLock::default() }
+        Self::on(Arc::new(OsDisk), directory, writable)
+    }
+
+    /// The same on any disk.
+    pub(crate) fn on(disk: Arc<dyn Disk>, directory: &Path, writable: bool) -> Self {
+        Self { disk, directory: directory.to_owned(), writable, open: RwLock::default() }
+    }
+
+    pub(crate) fn disk(&self) -> &dyn Disk {
+        &*self.disk
     }
 
     pub(crate) fn directory(&self) -> &Path {
@@ -25,7 +36,23 @@ impl Segments {
 
     /// The numbers of the segments that there are now, in order.
     pub(crate) fn numbers(&self) -> Result<Vec<u32>, StoreError> {
-        segment::list(&self.directory)
+        Ok(self.parted()?.0)
+    }
+
+    /// The numbers of files that are named as segments, follow none, and have no head: nothing of the journal.
+    pub(crate) fn strays(&self) -> Result<Vec<u32>, StoreError> {
+        Ok(self.parted()?.1)
+    }
+
+    fn parted(&self) -> Result<(Vec<u32>, Vec<u32>), StoreError> {
+        let mut before = None;
+        let listed = segment::list(self.disk(), &self.directory)?;
+        Ok(listed.into_iter().partition(|number| {
+            let follows = before.is_none_or(|before| before + 1 == *number);
+            let is_segment = follows || self.get(*number).is_ok();
+            before = if is_segment { Some(*number) } else { before };
+            is_segment
+        }))
     }
 
     pub(crate) fn get(&self, number: u32) -> Result<Arc<Segment>, StoreError> {
@@ -34,9 +61,9 @@ impl Segments {
             return Ok(Arc::clone(segment));
         }
         drop(open);
-        let segment = Segment::open(&self.directory, number, self.writable);
+        let segment = Segment::open(self.disk(), &self.directory, number, self.writable);
         // A segment may be packed, and so renamed, between the look and the opening.
-        let segment = segment.or_else(|_| Segment::open(&self.directory, number, self.writable))?;
+        let segment = segment.or_else(|_| Segment::open(self.disk(), &self.directory, number, self.writable))?;
         let segment = Arc::new(segment);
         self.add(Arc::clone(&segment));
         Ok(segment)

@@ -6,14 +6,14 @@ use std::sync::{Arc, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
+use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions, Slot};
 use crate::engine::commit::CommitView;
 use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::store::journal::frame::{self, Kind};
 use crate::engine::store::journal::scan::{self, End, Frame};
-use crate::engine::store::journal::{self, FsckReport, Place, Segments};
-use crate::engine::store::lock::StoreLock;
+use crate::engine::store::journal::{self, Place};
 use crate::engine::store::{StoreError, content, index};
 
 /// What a collection found, and took away unless it was a rehearsal.
@@ -34,25 +34,6 @@ pub struct GcReport {
 }
 
 impl LocalStore {
-    /// Reads every byte of the journal in `directory`. With `repair`, what is damaged is taken out of
-    /// the journal and kept in files beside it; a session with a gap then ends before the gap.
-    ///
-    /// # Errors
-    /// [`StoreError::Locked`] when another process has the store, and others.
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport, StoreError> {
-        let directory = directory.as_ref();
-        let segments = Segments::new(&directory.join("journal"), repair);
-        segments.numbers()?;
-        let _lock = StoreLock::take(directory)?;
-        let report = journal::fsck(&segments, repair.then_some(directory))?;
-        let index = directory.join("index");
-        if !report.repaired.is_empty() && index.exists() {
-            std::fs::remove_dir_all(&index).map_err(StoreError::io("remove", &index))?;
-        }
-        Ok(report)
-    }
-
     /// Takes away what removed sessions left, contents that nothing refers to, and leftovers of
     /// repairs. With `rehearse` it only counts.
     ///
@@ -64,10 +45,13 @@ impl LocalStore {
     /// [`StoreError::Locked`] when another process has the store, and others. The store is as before
     /// or as after, whenever it stops.
     pub fn collect(directory: impl AsRef<Path>, rehearse: bool) -> Result<GcReport, StoreError> {
-        let directory = directory.as_ref();
         // Nothing else may change the segments meanwhile: a rehearsal only looks.
         let options = LocalStoreOptions { pack: false, ..LocalStoreOptions::default() };
-        let mut store = Self::open(directory, options.clone())?;
+        Self::collect_with(directory.as_ref(), Opening::new(options, Arc::default()), rehearse)
+    }
+
+    pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport, StoreError> {
+        let mut store = Self::open_with(directory, opening.clone())?;
         let mut report = GcReport::default();
         let live = Live::find(&store)?;
         let garbage = live.garbage(&store, &mut report)?;
@@ -84,9 +68,8 @@ impl LocalStore {
             maintenance.stop(&store.shared);
         }
         *store.shared.index.write().unwrap_or_else(PoisonError::into_inner) = None;
-        if let Some(aside) = index::set_aside(&directory.join("index"))? {
-            remove(&aside)?;
-        }
+        // Durably: an index that knows more than there is would prove a loss.
+        index::remove(directory)?;
         // From the end back, and removals last: wherever this stops, what is left of a removed session is
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
         for number in garbage.rewritten.into_iter().rev() {
@@ -101,7 +84,7 @@ impl LocalStore {
         }
         drop(store);
         // What was read anew the next one need not read, nor be told that there was no index.
-        drop(Self::open(directory, options)?);
+        drop(Self::open_with(directory, opening)?);
         Ok(report)
     }
 }

@@ -26,8 +26,12 @@ pub(super) struct Maintenance {
 }
 
 impl Maintenance {
-    pub(super) fn start(shared: &Arc<Shared>) -> Result<Self, StoreError> {
+    /// Starts the threads, where there are to be any.
+    pub(super) fn start(shared: &Arc<Shared>, threads: bool) -> Result<Self, StoreError> {
         let (stop, stopped) = crossbeam_channel::bounded::<()>(0);
+        if !threads {
+            return Ok(Self { stop, threads: Vec::new() });
+        }
         let (writing, indexing) = (Arc::clone(shared), Arc::clone(shared));
         let named = |name: &str| std::thread::Builder::new().name(format!("foldspace-{name}"));
         let failed = || StoreError::io("start a thread for", &shared.directory);
@@ -137,16 +141,16 @@ impl Shared {
         }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
     fn pack_segment(&self, number: u32) -> Result<(), StoreError> {
         let segment = self.segments.get(number)?;
         if segment.is_packed() {
             return Ok(());
         }
-        pack(&segment, segment.len()?, &segment::packed_path(self.segments.directory(), number))?;
+        let disk = self.segments.disk();
+        pack(disk, &segment, segment.len()?, &segment::packed_path(self.segments.directory(), number))?;
         self.segments.forget(number);
         let raw = segment::raw_path(self.segments.directory(), number);
-        std::fs::remove_file(&raw).map_err(StoreError::io("remove", &raw))
+        disk.remove(&raw).map_err(StoreError::io("remove", &raw))
     }
 
     /// What takes space, found by reading the whole journal.

@@ -382,7 +382,8 @@ impl Inner {
                 if std::thread::Builder::new().spawn(|| server.map(Server::stop)).is_err() {
                     tracing::warn!("connections of other processes stay until they end");
                 }
-                Some(Err(error))
+                // A check has told of it; whoever asks for more is refused.
+                Some(if matches!(error, StoreError::Lost(_)) { done } else { Err(error) })
             }
         }
     }
