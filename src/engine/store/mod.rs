@@ -31,6 +31,8 @@ use super::slice::EncodedSlice;
 
 pub use batch::EventBatch;
 pub use error::StoreError;
+#[cfg(test)]
+pub(crate) use journal::disk;
 pub use journal::{FsckReport, Problem};
 pub use lease::{Lease, LeaseHolder};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};

@@ -6,6 +6,8 @@ mod lineage;
 mod maintain;
 mod open;
 mod read;
+#[cfg(test)]
+mod simulated;
 mod slot;
 mod slots;
 
