@@ -66,9 +66,9 @@ pub use engine::commit::{
 pub use engine::event::{
     CallFinished, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided,
     CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound,
-    EvalResult, Event, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated, MountPreview,
-    Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound, SessionStarted, SliceRestored, Special,
-    WorkspaceTouched, WriteFile, WriteMode,
+    EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated,
+    MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound, SessionStarted,
+    SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::history::{
     BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, HistorySearch, Matches, PathChange,
@@ -90,8 +90,8 @@ pub use engine::snapshot::{Keep, SnapshotPolicy};
 pub use engine::state::State;
 pub use engine::store::{
     Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, Lease, LeaseHolder, LocalStore,
-    LocalStoreOptions, MemoryStore, NamingTurn, Pending, Problem, SessionEntry, SharedStore, Snapshot, StorageUse,
-    StoreError, Visitor,
+    LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, Problem, SessionEntry, SharedStore,
+    Snapshot, StorageUse, StoreError, Visitor,
 };
 pub use engine::verify::{Difference, VerifyReport};
 pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};

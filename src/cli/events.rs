@@ -5,8 +5,9 @@ use std::ops::ControlFlow;
 use anstyle::Style;
 use foldspace::{
     CallFinished, CallStarted, CallStatus, CommandDecided, CommandResult, ContainerStarted, ContainerStopped,
-    DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, MountHydrated, Node, PolicyDecision, Recorded,
-    Seq, Session, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile, WriteMode,
+    DecidedBy, DeleteEntry, DriftFound, EvalResult, Event, EventRef, EventsLost, MountHydrated, Node, PolicyDecision,
+    Recorded, Seq, Session, SessionAllow, SessionRewound, SessionStarted, SliceRestored, WorkspaceTouched, WriteFile,
+    WriteMode,
 };
 use serde_json::Value;
 
@@ -40,7 +41,7 @@ pub(super) fn each(
 pub(super) fn style_of(kind: &str) -> Style {
     match kind {
         WriteFile::KIND => GOOD,
-        DeleteEntry::KIND => BAD,
+        DeleteEntry::KIND | EventsLost::KIND => BAD,
         CallStarted::KIND => NOTED,
         CallFinished::KIND => DIM,
         CommandResult::KIND | EvalResult::KIND => NOTED,
@@ -71,6 +72,7 @@ pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
         SessionRewound::KIND => typed(event).map(|e| rewound(&e)),
         SliceRestored::KIND => typed(event).map(|e| restored(&e)),
         ContainerStopped::KIND => typed(event).map(|e: ContainerStopped| format!("{}: {}", e.name, e.reason)),
+        EventsLost::KIND => typed(event).map(|e: EventsLost| format!("events {} to {} of before", e.first, e.last)),
         _ => None,
     };
     text::one_line(&known.unwrap_or_else(|| unknown(session, event)), GIST_MAX * 2)

@@ -103,7 +103,7 @@ impl From<StoreError> for Failure {
             | StoreError::InUse { .. }
             | StoreError::Foreign { .. }
             | StoreError::ReadOnly => Exit::Busy,
-            StoreError::Damaged { .. } | StoreError::Format { .. } => Exit::Damaged,
+            StoreError::Damaged { .. } | StoreError::Lost(_) | StoreError::Format { .. } => Exit::Damaged,
             StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
             StoreError::Io { .. }
             | StoreError::Poisoned(_)

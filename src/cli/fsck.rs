@@ -16,12 +16,18 @@ pub(super) struct Fsck {
     /// Takes out what is damaged, and keeps it in files beside the journal; a session with a gap ends before it
     #[arg(long)]
     repair: bool,
+    /// With --repair: goes on without acknowledged events that are lost, which their sessions' histories then say
+    #[arg(long, requires = "repair")]
+    accept_loss: bool,
 }
 
 impl Fsck {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let directory = open::existing(globals)?;
-        let report = check(&directory, self.repair)?;
+        let report = match self.accept_loss {
+            true => LocalStore::accept_loss(&directory)?,
+            false => check(&directory, self.repair)?,
+        };
         // Whether a repair helped is known when it has been looked at.
         let left = match report.repaired.is_empty() {
             true => report.problems.len(),
@@ -70,7 +76,12 @@ fn show(report: &FsckReport, left: usize, out: &mut Out) -> Result<(), Failure> 
         (_, left) => out.paint(BAD, text::count(left as u64, "problem")),
     };
     out.line(format!("{}: {outcome}", checked.join(", ")))?;
-    if left > 0 && report.repaired.is_empty() {
+    if left > 0 && report.loss.is_some() {
+        out.line(
+            "nothing is added to the journal until it is whole: look for a copy of it, with `index` beside it, or",
+        )?;
+        out.line("go on without what is lost: `foldspace fsck --repair --accept-loss`")?;
+    } else if left > 0 && report.repaired.is_empty() {
         out.line("`foldspace fsck --repair` takes the damage out and keeps the rest")?;
     }
     Ok(())

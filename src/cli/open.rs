@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use foldspace::{
-    Durability, EventStore, LocalStore, LocalStoreOptions, Registry, Session, SessionEntry, Sessions, SharedStore,
-    SnapshotPolicy, StoreError, SystemClock, name_of,
+    Durability, EventStore, LocalStore, LocalStoreOptions, Loss, Registry, Session, SessionEntry, Sessions,
+    SharedStore, SnapshotPolicy, StoreError, SystemClock, name_of,
 };
 
 use super::Globals;
@@ -16,12 +16,15 @@ use super::{output, text};
 /// An open store with its sessions. It is let go of when this is dropped.
 pub(super) struct Opened {
     pub(super) sessions: Sessions,
+    /// What is lost of what was acknowledged, which nobody has accepted.
+    pub(super) loss: Option<Arc<Loss>>,
 }
 
 impl Opened {
     fn new(store: Arc<dyn EventStore>) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
-        Ok(Self { sessions: Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())? })
+        let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())?;
+        Ok(Self { sessions, loss: None })
     }
 
     fn beside(directory: &Path) -> Result<Self, Failure> {
@@ -64,6 +67,12 @@ pub(super) fn reading(globals: &Globals) -> Result<Opened, Failure> {
         Ok(store) => Opened::new(Arc::new(store)),
         Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => Opened::beside(&directory),
         Err(error) if is_write_protected(&error) => Opened::beside(&directory),
+        Err(StoreError::Lost(loss)) => {
+            output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
+            let mut opened = Opened::beside(&directory)?;
+            opened.loss = Some(loss);
+            Ok(opened)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -1,10 +1,12 @@
 //! `foldspace verify`: fold it all again and compare.
 
-use foldspace::{Difference, VerifyReport};
+use foldspace::{Difference, Loss, SessionId, VerifyReport};
+
+use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::output::{BAD, GOOD, Out};
+use super::output::{BAD, GOOD, ODD, Out};
 use super::{open, text};
 
 /// Folds sessions again from their events, and compares with everything that is stored
@@ -18,16 +20,35 @@ impl Verify {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
         let wanted = self.session.as_deref().map(|wanted| opened.find(wanted)).transpose()?;
-        let report = opened.sessions.verify(wanted.map(|found| found.entry.id))?;
-        match out.is_json() {
-            true => out.document(&report)?,
-            false => show(&report, out)?,
+        let mut report = opened.sessions.verify(wanted.as_ref().map(|found| found.entry.id))?;
+        if let Some(loss) = &opened.loss {
+            add(&mut report, loss, wanted.map(|found| found.entry.id));
         }
-        Ok(if report.differences.is_empty() { Exit::Ok } else { Exit::Failed })
+        match out.is_json() {
+            true => {
+                let mut value = json!(report);
+                value["loss"] = json!(opened.loss);
+                out.document(&value)?;
+            }
+            false => show(&report, opened.loss.is_some(), out)?,
+        }
+        let is_whole = report.differences.is_empty() && opened.loss.is_none();
+        Ok(if is_whole { Exit::Ok } else { Exit::Failed })
     }
 }
 
-fn show(report: &VerifyReport, out: &mut Out) -> Result<(), Failure> {
+/// Adds what is lost; of one session where that is the one that was asked about.
+fn add(report: &mut VerifyReport, loss: &Loss, wanted: Option<SessionId>) {
+    let lost = loss.sessions.iter().filter(|lost| wanted.is_none_or(|wanted| wanted == lost.session));
+    report.differences.extend(lost.map(|lost| Difference {
+        session: lost.session,
+        seq: lost.first,
+        slice: None,
+        what: format!("{lost}; the journal ends at byte {} of segment {}", loss.offset, loss.segment),
+    }));
+}
+
+fn show(report: &VerifyReport, is_cut: bool, out: &mut Out) -> Result<(), Failure> {
     for Difference { session, seq, slice, what } in &report.differences {
         let slice = slice.as_ref().map_or(String::new(), |slice| format!("{slice}: "));
         let place = out.paint(BAD, format!("session {} at {seq}", session.short()));
@@ -39,7 +60,11 @@ fn show(report: &VerifyReport, out: &mut Out) -> Result<(), Failure> {
         text::count(report.snapshots, "snapshot"),
         text::count(report.contents, "content"),
     ];
+    if report.lost > 0 {
+        out.line(out.paint(ODD, format!("{} lost before, and gone on without", text::count(report.lost, "event"))))?;
+    }
     let outcome = match report.differences.len() as u64 {
+        0 if is_cut => out.paint(BAD, "acknowledged events are lost"),
         0 => out.paint(GOOD, "all is as the events say"),
         differences => out.paint(BAD, text::count(differences, "difference")),
     };

@@ -69,6 +69,13 @@ impl Default for SystemClock {
     }
 }
 
+impl SystemClock {
+    /// Whether the machine's clock shows a time before 1970, which counts as 1970 and which some programs can't bear.
+    pub(crate) fn is_before_1970(&self) -> bool {
+        self.now() == Timestamp(0)
+    }
+}
+
 impl Clock for SystemClock {
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the machine's clock")]
     fn now(&self) -> Timestamp {

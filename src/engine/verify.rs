@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use serde::Serialize;
 
-use super::event::{Event, Node, WriteFile};
+use super::event::{Event, EventsLost, Node, WriteFile};
 use super::id::{Digest, SessionId};
 use super::recorded::Seq;
 use super::session::Session;
@@ -26,6 +26,8 @@ pub struct VerifyReport {
     pub contents: u64,
     /// Events that the program can't read. They are no differences: another program may know them.
     pub unreadable: u64,
+    /// Events that were lost, and gone on without.
+    pub lost: u64,
     /// What is not as it should be, the first first.
     pub differences: Vec<Difference>,
 }
@@ -119,7 +121,11 @@ impl Check<'_> {
     fn contents(&mut self, store: &dyn EventStore) -> Result<(), SessionError> {
         let mut seen = BTreeSet::<Digest>::new();
         let mut found = Vec::new();
+        let mut lost = 0;
         self.session.visit(1, &mut |event| {
+            if let Some(Ok(gap)) = event.typed::<EventsLost>() {
+                lost += gap.event.last.saturating_sub(gap.event.first).saturating_add(1);
+            }
             if event.kind == WriteFile::KIND
                 && let Some(Ok(write)) = event.typed::<WriteFile>()
                 && let Node::File { content, size, incomplete: false, .. } = write.event.node
@@ -129,6 +135,7 @@ impl Check<'_> {
             }
             ControlFlow::Continue(())
         })?;
+        self.report.lost += lost;
         for (seq, path, digest, size) in found {
             self.report.contents += 1;
             match store.content(&digest) {

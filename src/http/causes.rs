@@ -87,6 +87,7 @@ impl From<StoreError> for Problem {
             StoreError::Commit(_) => Kind::Unusable,
             StoreError::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => Kind::Full,
             StoreError::Io { .. } | StoreError::Damaged { .. } | StoreError::Format { .. } => Kind::Broken,
+            StoreError::Lost(_) => Kind::Broken,
             StoreError::Poisoned(_) | StoreError::Index(_) => Kind::Broken,
         };
         let mut problem = Self::new(kind, error.to_string());

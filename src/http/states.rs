@@ -128,6 +128,8 @@ pub(super) struct Verification {
     contents: u64,
     /// Events that the program can't read.
     unreadable: u64,
+    /// Events that were lost, and gone on without.
+    lost: u64,
     /// What is otherwise than the events say: `session`, `seq`, `slice`, `what`.
     #[schema(value_type = Vec<Object>)]
     differences: Value,
@@ -135,9 +137,9 @@ pub(super) struct Verification {
 
 impl From<VerifyReport> for Verification {
     fn from(report: VerifyReport) -> Self {
-        let VerifyReport { sessions, events, snapshots, contents, unreadable, differences } = report;
+        let VerifyReport { sessions, events, snapshots, contents, unreadable, lost, differences } = report;
         let differences = serde_json::to_value(differences).unwrap_or_default();
-        Self { sessions, events, snapshots, contents, unreadable, differences }
+        Self { sessions, events, snapshots, contents, unreadable, lost, differences }
     }
 }
 

@@ -28,8 +28,8 @@ pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
 use crate::engine::event::{
-    CallFinished, CallStarted, ChildStarted, DeleteEntry, MountHydrated, SessionRewound, SessionStarted, SliceRestored,
-    WriteFile,
+    CallFinished, CallStarted, ChildStarted, DeleteEntry, EventsLost, MountHydrated, SessionRewound, SessionStarted,
+    SliceRestored, WriteFile,
 };
 use crate::engine::registry::{Registry, RegistryError};
 
@@ -44,6 +44,7 @@ impl Registry {
 fn standard() -> Result<Registry, RegistryError> {
     Registry::new()
         .event::<SessionStarted>()?
+        .event::<EventsLost>()?
         .event::<ChildStarted>()?
         .event::<MountHydrated>()?
         .event::<CallStarted>()?

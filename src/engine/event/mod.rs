@@ -18,7 +18,9 @@ pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
 pub(crate) use file::{delete_path, node_code, write_view};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub use rewind::{SessionRewound, SliceRestored};
-pub use session::{ChildLimits, ChildStarted, Isolation, MountHydrated, MountPreview, Origin, SessionStarted};
+pub use session::{
+    ChildLimits, ChildStarted, EventsLost, Isolation, MountHydrated, MountPreview, Origin, SessionStarted,
+};
 pub use workspace::{ContainerStarted, ContainerStopped, DriftFound, WorkspaceTouched};
 
 use serde::Serialize;

@@ -152,6 +152,22 @@ impl Event for ChildStarted {
     const KIND: &'static str = "ChildStarted";
 }
 
+/// Events were acknowledged, and lost before this one: the end of the journal was gone, and a person went on without it.
+/// Later events have their positions, this one the first of them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventsLost {
+    /// The position of the first that was lost.
+    pub first: Seq,
+    /// The position of the last.
+    pub last: Seq,
+    /// The segment in which the journal ended.
+    pub segment: u32,
+}
+
+impl Event for EventsLost {
+    const KIND: &'static str = "EventsLost";
+}
+
 /// A host directory was copied into the workspace; the files' own events stand beside it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountHydrated {

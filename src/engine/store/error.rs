@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::lease::LeaseHolder;
+use super::loss::Loss;
 use crate::engine::commit::CommitError;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
@@ -53,6 +54,10 @@ pub enum StoreError {
         /// What is wrong there.
         what: String,
     },
+    /// What was acknowledged is not in the journal any more. It can be read; nothing is added before the loss is
+    /// [accepted](crate::LocalStore::accept_loss).
+    #[error("{0}")]
+    Lost(Arc<Loss>),
     /// The file is not what its name says, or of a newer version.
     #[error("{}: {what}", path.display())]
     Format {
@@ -125,6 +130,8 @@ impl StoreError {
                 "choose a directory that you may write with --data or FOLDSPACE_DATA".to_owned()
             }
             Self::Damaged { .. } => "`foldspace fsck` shows all damage and can go on after it".to_owned(),
+            Self::Lost(_) => "`foldspace verify` names them; put the journal back, or go on without: `foldspace fsck --repair --accept-loss`".to_owned(),
+            Self::Format { .. } => "`foldspace fsck` shows all damage".to_owned(),
             Self::Buried(_) => "remove its children first, or use another store".to_owned(),
             Self::Elsewhere { hint, .. } => return hint.clone(),
             Self::Unsettled(_) => "look with `foldspace log` before you do it again".to_owned(),

@@ -16,6 +16,8 @@ use bytes::Bytes;
 
 use super::StoreError;
 use super::journal::Place;
+use super::journal::disk::OsDisk;
+use super::journal::segment::sync_directory;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
 
@@ -283,8 +285,22 @@ pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>, StoreError>
             return Ok(Some(aside));
         }
     }
-    std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))?;
+    remove_all(directory)?;
     Ok(None)
+}
+
+/// Removes the index of the store in a directory, durably.
+pub(super) fn remove(store: &Path) -> Result<(), StoreError> {
+    if let Some(aside) = set_aside(&store.join("index"))? {
+        sync_directory(&OsDisk, store)?;
+        remove_all(&aside)?;
+    }
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the store is where files are")]
+fn remove_all(directory: &Path) -> Result<(), StoreError> {
+    std::fs::remove_dir_all(directory).map_err(StoreError::io("remove", directory))
 }
 
 /// A crash while sled writes its own snapshot leaves a file with which it refuses to open.

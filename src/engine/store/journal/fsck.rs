@@ -1,6 +1,7 @@
 //! A check of every byte of a journal, and what to do when it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -8,14 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use super::disk::Disk;
 use super::frame::{self, Kind};
+use super::last::{Last, last};
 use super::scan::{self, End, Frame};
-use super::segment::{self, FIRST, Segment, SegmentHead};
+use super::segment::{self, FIRST, Place, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::commit::{CommitView, ForkPoint};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
-use crate::engine::store::StoreError;
-use crate::engine::store::content;
+use crate::engine::store::{Loss, StoreError, content};
 
 /// What a check found.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,8 @@ pub struct FsckReport {
     pub problems: Vec<Problem>,
     /// What was repaired, a line each.
     pub repaired: Vec<String>,
+    /// What was acknowledged and is not there any more, where something proves it.
+    pub loss: Option<Loss>,
 }
 
 /// Something wrong in a journal.
@@ -51,66 +54,119 @@ pub struct Problem {
     pub session: Option<SessionId>,
 }
 
-/// Reads the whole journal; with `repair` it takes out what is damaged, into files under that directory.
-///
-/// Nothing is repaired while a segment is there that is whole and in the wrong place: a person has to
-/// say what it is.
-pub(crate) fn fsck(segments: &Segments, repair: Option<&Path>) -> Result<FsckReport, StoreError> {
+/// A journal that was checked, with what is needed to repair it.
+pub(crate) struct Checked {
+    pub(crate) report: FsckReport,
+    /// Behind the last whole frame of the last segment.
+    pub(crate) end: Place,
+    /// Whether the last segment says that another one follows.
+    pub(crate) is_followed: bool,
+    journal: [u8; 16],
+    bad: BTreeSet<u32>,
+    missing: Vec<SegmentHead>,
+    /// Files with the name of a segment that follows none and has no head.
+    strays: Vec<u32>,
+    /// Whether a segment is there that is whole and in the wrong place.
+    is_strange: bool,
+    useless: BTreeSet<(u32, u64)>,
+}
+
+/// Segments in a row that may be missing: more are not made up for.
+const MISSING_MAX: u32 = 4096;
+
+/// Reads the whole journal.
+pub(crate) fn check(segments: &Segments) -> Result<Checked, StoreError> {
     let mut check = Check::default();
-    let numbers = segments.numbers()?;
-    let (mut bad, mut missing, mut strange) = (BTreeSet::new(), Vec::new(), false);
-    let journal = identity(segments, &numbers);
-    for number in FIRST..=numbers.last().copied().unwrap_or(0) {
-        let head = SegmentHead { number, journal };
-        let segment = match find(segments, head, &mut check)? {
+    let mut numbers = segments.numbers()?;
+    if last(segments, &numbers)? != Last::Used {
+        numbers.pop();
+    }
+    let (mut bad, mut missing, mut is_strange) = (BTreeSet::new(), Vec::new(), false);
+    let journal = identity(segments, &numbers).unwrap_or_default();
+    let (mut expected, mut is_followed) = (FIRST, false);
+    for number in numbers.iter().copied() {
+        is_strange |= check.gap(expected..number, journal, &mut missing);
+        expected = number + 1;
+        let segment = match find(segments, SegmentHead { number, journal }, &mut check)? {
             Found::Whole(segment) => segment,
             Found::Salvaged(segment) => {
                 bad.insert(number);
                 segment
             }
-            Found::Missing => {
-                missing.push(head);
-                continue;
-            }
             Found::Strange => {
-                strange = true;
+                is_strange = true;
                 continue;
             }
         };
         check.report.segments += 1;
         let before = check.report.problems.len();
+        check.end = Place { segment: number, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
         let end = walk(&segment, &mut |item| {
             check.item(&segment, item);
             Ok(())
         })?;
-        if let Some(end) = end.filter(|_| Some(&number) != numbers.last())
-            && !scan::is_sealed(&segment, end)?
-        {
+        is_followed = end.map_or(Ok(false), |end| scan::is_sealed(&segment, end))?;
+        if let Some(end) = end.filter(|_| Some(&number) != numbers.last() && !is_followed) {
             check.problem(number, end, 0, "the rest of the segment is missing".to_owned(), None);
         }
         if check.report.problems.len() > before {
             bad.insert(number);
         }
     }
+    let strays = segments.strays()?;
+    for number in &strays {
+        let name = segment::raw_path(segments.directory(), *number);
+        let what = format!("{} is no segment of this journal", name.display());
+        check.problem(*number, 0, 0, what, None);
+    }
     check.report.sessions = check.heads.len() as u64;
-    if let Some(directory) = repair.filter(|_| !strange) {
-        for number in bad {
-            repair_segment(segments, number, directory, &mut check)?;
+    let Check { report, end, useless, .. } = check;
+    Ok(Checked { report, end, is_followed, journal, bad, missing, strays, is_strange, useless })
+}
+
+impl Checked {
+    /// Takes out what is damaged, into files under that directory.
+    ///
+    /// Nothing is repaired while a segment is there that is whole and in the wrong place: a person has to
+    /// say what it is.
+    pub(crate) fn repair(&mut self, segments: &Segments, directory: &Path) -> Result<(), StoreError> {
+        if self.is_strange {
+            return Ok(());
         }
-        for head in missing {
+        for number in std::mem::take(&mut self.strays) {
+            let aside = set_aside(segments, number, directory)?;
+            self.report.repaired.push(format!("segment {number}: it was moved to {}", aside.display()));
+        }
+        for number in std::mem::take(&mut self.bad) {
+            let saved = repair_segment(segments, number, directory, &self.useless)?;
+            let line = format!("segment {number}: what could not be kept was moved to {}", saved.display());
+            self.report.repaired.push(line);
+        }
+        for head in std::mem::take(&mut self.missing) {
             let mut bytes = head.encode().to_vec();
             seal(&mut bytes, 0);
             put_segment(segments, head.number, &bytes)?;
-            check.report.repaired.push(format!("segment {}: an empty one stands in its place", head.number));
+            self.report.repaired.push(format!("segment {}: an empty one stands in its place", head.number));
         }
+        Ok(())
     }
-    Ok(check.report)
+
+    /// Whether there is something to repair, and that can be done.
+    pub(crate) fn is_repairable(&self) -> bool {
+        !self.is_strange && !(self.strays.is_empty() && self.bad.is_empty() && self.missing.is_empty())
+    }
+
+    /// Puts an empty segment behind the last one, which says that it follows.
+    pub(crate) fn follow(&self, segments: &Segments) -> Result<(), StoreError> {
+        let head = SegmentHead { number: self.end.segment + 1, journal: self.journal };
+        put_segment(segments, head.number, &head.encode())
+    }
 }
 
-/// The identity of the journal: that of the last segment with a whole head.
-fn identity(segments: &Segments, numbers: &[u32]) -> [u8; 16] {
+/// The identity of the journal: that of the last segment with a whole head; none where none has one.
+pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]> {
     let whole = numbers.iter().rev().find_map(|number| segments.get(*number).ok());
-    whole.map_or([0; 16], |segment| segment.head.journal)
+    whole.map(|segment| segment.head.journal)
 }
 
 /// What there is under a segment's name.
@@ -118,17 +174,12 @@ enum Found {
     Whole(Arc<Segment>),
     /// Its head or its table is damaged, its frames can be looked at.
     Salvaged(Arc<Segment>),
-    Missing,
     /// It is whole, and not what its name says.
     Strange,
 }
 
 fn find(segments: &Segments, head: SegmentHead, check: &mut Check) -> Result<Found, StoreError> {
     let number = head.number;
-    if !segments.numbers()?.contains(&number) {
-        check.problem(number, 0, 0, "this segment is missing".to_owned(), None);
-        return Ok(Found::Missing);
-    }
     match segments.get(number) {
         Ok(segment) if segment.head == head => return Ok(Found::Whole(segment)),
         Ok(_) => check.problem(number, 0, 0, "it belongs to another journal".to_owned(), None),
@@ -181,9 +232,28 @@ struct Check {
     broken: BTreeSet<SessionId>,
     /// Frames that are whole and must go, by segment and offset.
     useless: BTreeSet<(u32, u64)>,
+    /// Behind the last whole frame.
+    end: Place,
 }
 
 impl Check {
+    /// Notes segments that are missing; whether they are too many to be made up for.
+    fn gap(&mut self, gap: Range<u32>, journal: [u8; 16], missing: &mut Vec<SegmentHead>) -> bool {
+        if gap.is_empty() {
+            return false;
+        }
+        let what = match gap.len() {
+            1 => "this segment is missing".to_owned(),
+            _ => format!("segments {} to {} are missing", gap.start, gap.end - 1),
+        };
+        self.problem(gap.start, 0, 0, what, None);
+        let is_much = gap.len() > MISSING_MAX as usize;
+        if !is_much {
+            missing.extend(gap.map(|number| SegmentHead { number, journal }));
+        }
+        is_much
+    }
+
     fn problem(&mut self, segment: u32, offset: u64, bytes: u64, what: String, session: Option<SessionId>) {
         self.report.problems.push(Problem { segment, offset, bytes, what, session });
     }
@@ -193,6 +263,8 @@ impl Check {
         match item {
             Item::Hole(from, to, what) => self.problem(number, from, to - from, what.to_owned(), None),
             Item::Frame(frame) => {
+                let end = frame.offset + frame.header.frame_len() as u64;
+                self.end = Place { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
                 if let Err((what, session)) = self.frame(&frame) {
                     self.useless.insert((number, frame.offset));
                     self.problem(number, frame.offset, 0, what, session);
@@ -263,13 +335,18 @@ impl Check {
 }
 
 /// Writes a segment anew without its holes and useless frames, which go to a file of their own.
-fn repair_segment(segments: &Segments, number: u32, directory: &Path, check: &mut Check) -> Result<(), StoreError> {
+fn repair_segment(
+    segments: &Segments,
+    number: u32,
+    directory: &Path,
+    useless: &BTreeSet<(u32, u64)>,
+) -> Result<PathBuf, StoreError> {
     let segment = segments.get(number)?;
     let disk = segments.disk();
     let saved = saved_path(disk, directory, number)?;
     let mut lost = Vec::new();
     rewrite(segments, number, &mut |item| match item {
-        Item::Frame(frame) if !check.useless.contains(&(number, frame.offset)) => Ok(true),
+        Item::Frame(frame) if !useless.contains(&(number, frame.offset)) => Ok(true),
         Item::Frame(frame) => {
             frame::put(&mut lost, frame.header.kind, false, 0, frame.payload, crc32c::crc32c(frame.payload));
             Ok(false)
@@ -283,9 +360,20 @@ fn repair_segment(segments: &Segments, number: u32, directory: &Path, check: &mu
     })?;
     let file = disk.create(&saved).map_err(StoreError::io("create", &saved))?;
     file.write_all_at(&lost, 0).map_err(StoreError::io("write", &saved))?;
-    let line = format!("segment {number}: what could not be kept was moved to {}", saved.display());
-    check.report.repaired.push(line);
-    Ok(())
+    Ok(saved)
+}
+
+/// Moves a file that is no segment out of the journal.
+fn set_aside(segments: &Segments, number: u32, directory: &Path) -> Result<PathBuf, StoreError> {
+    let disk = segments.disk();
+    let saved = saved_path(disk, directory, number)?;
+    for path in [segment::raw_path(segments.directory(), number), segment::packed_path(segments.directory(), number)] {
+        if disk.exists(&path) {
+            disk.rename(&path, &saved).map_err(StoreError::io("set aside", &path))?;
+        }
+    }
+    segment::sync_directory(disk, segments.directory())?;
+    Ok(saved)
 }
 
 fn saved_path(disk: &dyn Disk, directory: &Path, number: u32) -> Result<PathBuf, StoreError> {

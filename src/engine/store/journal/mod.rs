@@ -3,14 +3,16 @@
 pub(crate) mod disk;
 pub(crate) mod frame;
 mod fsck;
+mod last;
 mod packed;
 pub(crate) mod scan;
 pub(crate) mod segment;
 mod segments;
 mod writer;
 
+pub(crate) use fsck::{Checked, Item, check, identity, rewrite, walk};
 pub use fsck::{FsckReport, Problem};
-pub(crate) use fsck::{Item, fsck, rewrite, walk};
+pub(crate) use last::{Last, last};
 pub(crate) use packed::pack;
 pub(crate) use segment::Place;
 pub(crate) use segments::Segments;

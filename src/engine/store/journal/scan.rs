@@ -153,7 +153,7 @@ impl<'a> Window<'a> {
     }
 
     /// How a segment ends at an offset where no frame begins.
-    fn end(&mut self, offset: u64) -> Result<End, StoreError> {
+    pub(crate) fn end(&mut self, offset: u64) -> Result<End, StoreError> {
         let mut at = offset;
         loop {
             let bytes = self.bytes(at, 64 << 10)?;

@@ -235,8 +235,9 @@ pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<u32>, StoreE
     let mut numbers = Vec::new();
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
         let name = path.file_name().and_then(|name| name.to_str());
-        let number = name.and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".pak")));
-        numbers.extend(number.and_then(|digits| digits.parse::<u32>().ok()));
+        let digits = name.and_then(|name| name.strip_suffix(".seg").or(name.strip_suffix(".pak")));
+        let number = digits.and_then(|digits| digits.parse::<u32>().ok().filter(|n| format!("{n:08}") == digits));
+        numbers.extend(number.filter(|number| *number >= FIRST));
     }
     numbers.sort_unstable();
     numbers.dedup();

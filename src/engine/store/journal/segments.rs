@@ -36,7 +36,23 @@ impl Segments {
 
     /// The numbers of the segments that there are now, in order.
     pub(crate) fn numbers(&self) -> Result<Vec<u32>, StoreError> {
-        segment::list(self.disk(), &self.directory)
+        Ok(self.parted()?.0)
+    }
+
+    /// The numbers of files that are named as segments, follow none, and have no head: nothing of the journal.
+    pub(crate) fn strays(&self) -> Result<Vec<u32>, StoreError> {
+        Ok(self.parted()?.1)
+    }
+
+    fn parted(&self) -> Result<(Vec<u32>, Vec<u32>), StoreError> {
+        let mut before = None;
+        let listed = segment::list(self.disk(), &self.directory)?;
+        Ok(listed.into_iter().partition(|number| {
+            let follows = before.is_none_or(|before| before + 1 == *number);
+            let is_segment = follows || self.get(*number).is_ok();
+            before = if is_segment { Some(*number) } else { before };
+            is_segment
+        }))
     }
 
     pub(crate) fn get(&self, number: u32) -> Result<Arc<Segment>, StoreError> {

@@ -10,11 +10,9 @@ use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions, Slot};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{Digest, SessionId};
-use crate::engine::store::journal::disk::{Disk, OsDisk};
 use crate::engine::store::journal::frame::{self, Kind};
 use crate::engine::store::journal::scan::{self, End, Frame};
-use crate::engine::store::journal::{self, FsckReport, Place, Segments};
-use crate::engine::store::lock::StoreLock;
+use crate::engine::store::journal::{self, Place};
 use crate::engine::store::{StoreError, content, index};
 
 /// What a collection found, and took away unless it was a rehearsal.
@@ -35,28 +33,6 @@ pub struct GcReport {
 }
 
 impl LocalStore {
-    /// Reads every byte of the journal in `directory`. With `repair`, what is damaged is taken out of
-    /// the journal and kept in files beside it; a session with a gap then ends before the gap.
-    ///
-    /// # Errors
-    /// [`StoreError::Locked`] when another process has the store, and others.
-    pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport, StoreError> {
-        Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-    pub(super) fn fsck_on(disk: Arc<dyn Disk>, directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
-        let segments = Segments::on(disk, &directory.join("journal"), repair);
-        segments.numbers()?;
-        let _lock = StoreLock::take(directory)?;
-        let report = journal::fsck(&segments, repair.then_some(directory))?;
-        let index = directory.join("index");
-        if !report.repaired.is_empty() && index.exists() {
-            std::fs::remove_dir_all(&index).map_err(StoreError::io("remove", &index))?;
-        }
-        Ok(report)
-    }
-
     /// Takes away what removed sessions left, contents that nothing refers to, and leftovers of
     /// repairs. With `rehearse` it only counts.
     ///
@@ -90,9 +66,8 @@ impl LocalStore {
             maintenance.stop(&store.shared);
         }
         *store.shared.index.write().unwrap_or_else(PoisonError::into_inner) = None;
-        if let Some(aside) = index::set_aside(&directory.join("index"))? {
-            remove(&aside)?;
-        }
+        // Durably: an index that knows more than there is would prove a loss.
+        index::remove(directory)?;
         // From the end back, and removals last: wherever this stops, what is left of a removed session is
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
         for number in garbage.rewritten.into_iter().rev() {

@@ -1,11 +1,14 @@
 //! The local store: a journal, contents in it, and an index beside it.
 
+mod check;
 mod collect;
 mod heal;
 mod lineage;
 mod maintain;
 mod open;
+mod proof;
 mod read;
+mod recover;
 #[cfg(test)]
 mod simulated;
 mod slot;

@@ -4,19 +4,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::maintain::Maintenance;
+use super::proof::{self, Ending};
+use super::recover::{Recovered, Scan};
 use super::slots::{Dirty, Slots};
 use super::{LocalStore, LocalStoreOptions, Shared, told};
 use crate::engine::bus::Bus;
-use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::commit::CommitView;
-use crate::engine::id::SessionId;
+use crate::engine::clock::SystemClock;
 use crate::engine::store::StoreError;
-use crate::engine::store::content::{self, Contents};
+use crate::engine::store::content::Contents;
 use crate::engine::store::index::{self, Index, Stamp};
-use crate::engine::store::journal::disk::{self, Disk, OsDisk};
-use crate::engine::store::journal::frame::{self, Kind};
-use crate::engine::store::journal::scan::{self, End, Frame};
-use crate::engine::store::journal::segment::{self, FIRST, Segment, SegmentHead};
+use crate::engine::store::journal::disk::{Disk, OsDisk};
+use crate::engine::store::journal::scan;
+use crate::engine::store::journal::segment::{self, FIRST};
 use crate::engine::store::journal::{Place, Segments, Writer};
 use crate::engine::store::lock::StoreLock;
 
@@ -40,15 +39,6 @@ impl Opening {
     }
 }
 
-/// What recovery found out.
-struct Recovered {
-    journal: [u8; 16],
-    end: Place,
-    /// Where the next frame goes: right there, unless the last segment is packed.
-    next: Place,
-    group: u64,
-}
-
 impl LocalStore {
     /// Opens the store in `directory`, making it where there is none, and repairs what a crash left:
     /// a torn end of the journal, which was never acknowledged, and an index that is behind.
@@ -70,9 +60,19 @@ impl LocalStore {
     }
 
     pub(super) fn open_with(directory: &Path, opening: Opening) -> Result<Self, StoreError> {
-        let journal = directory.join("journal");
         create_private(directory)?;
         let lock = StoreLock::take(directory)?;
+        Self::open_locked(directory, opening, lock, Losses::Refused)
+    }
+
+    /// The same by whoever has the lock. A loss that is accepted leaves the index, which proves it, as it is and unused.
+    pub(super) fn open_locked(
+        directory: &Path,
+        opening: Opening,
+        lock: StoreLock,
+        losses: Losses,
+    ) -> Result<Self, StoreError> {
+        let journal = directory.join("journal");
         opening.disk.create_dir(&journal).map_err(StoreError::io("create", &journal))?;
         segment::clear_unfinished(&*opening.disk, &journal)?;
         let mut notes = Vec::new();
@@ -80,37 +80,32 @@ impl LocalStore {
         let contents = Arc::new(Contents::new(Arc::clone(&segments)));
         let slots = Arc::new(Slots::default());
         let place = directory.join("index");
-        let (index, stamp) = open_index(&place, &segments, &slots, &mut notes)?;
+        let Known { mut index, mut stamp, mut unfit } = known(&place, &segments, &slots, &mut notes)?;
         let scan = Scan { segments: &segments, contents: &contents, slots: &slots };
-        let recovered = match scan.recover(stamp, Some(directory), &mut notes) {
+        let recovered = match scan.look(stamp) {
             // An index that contradicts the journal is as good as none.
             Err(StoreError::Index(reason)) => {
-                drop(index);
-                return Self::without_index(directory, opening, &reason, lock, notes);
+                slots.clear();
+                (stamp, unfit) = (None, Some(reason));
+                scan.look(None)?
             }
             other => other?,
         };
+        let ending = Ending { place: recovered.end, is_followed: recovered.is_followed, is_whole: true };
+        match proof::find(&segments, &ending, index.as_ref().filter(|_| unfit.is_some())) {
+            Some(_) if losses == Losses::Accepted => (index, unfit) = (None, None),
+            Some(found) => return Err(StoreError::Lost(Arc::new(found.loss))),
+            None => {}
+        }
+        if let Some(reason) = unfit {
+            drop(index.take());
+            note_set_aside(&place, &reason, &mut notes)?;
+            index = another(&place, &mut notes);
+        }
+        recovered.mend(&segments, directory, &mut notes)?;
         if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
             notes.push("the index was missing or empty and was made from the journal".to_owned());
         }
-        Self::begin(directory, opening, lock, (segments, contents, slots), index, recovered, notes)
-    }
-
-    fn without_index(
-        directory: &Path,
-        opening: Opening,
-        reason: &str,
-        lock: StoreLock,
-        mut notes: Vec<String>,
-    ) -> Result<Self, StoreError> {
-        let place = directory.join("index");
-        note_set_aside(&place, reason, &mut notes)?;
-        let segments = Arc::new(Segments::on(Arc::clone(&opening.disk), &directory.join("journal"), true));
-        let contents = Arc::new(Contents::new(Arc::clone(&segments)));
-        let slots = Arc::new(Slots::default());
-        let index = another(&place, &mut notes);
-        let scan = Scan { segments: &segments, contents: &contents, slots: &slots };
-        let recovered = scan.recover(None, Some(directory), &mut notes)?;
         Self::begin(directory, opening, lock, (segments, contents, slots), index, recovered, notes)
     }
 
@@ -123,7 +118,7 @@ impl LocalStore {
         recovered: Recovered,
         notes: Vec<String>,
     ) -> Result<Self, StoreError> {
-        let Recovered { journal, end, next, group } = recovered;
+        let Recovered { journal, end, next, group, .. } = recovered;
         let full = segments.numbers()?.into_iter().filter(|number| *number < end.segment).collect();
         let sessions = unindexed(&slots);
         {
@@ -210,7 +205,7 @@ impl Shared {
     }
 }
 
-fn header() -> u32 {
+pub(super) fn header() -> u32 {
     u32::try_from(segment::HEADER).unwrap_or(u32::MAX)
 }
 
@@ -233,27 +228,44 @@ fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {
     sessions
 }
 
-/// Opens the index and loads the catalogue; one that can't be used is set aside.
-fn open_index(
-    place: &Path,
-    segments: &Segments,
-    slots: &Slots,
-    notes: &mut Vec<String>,
-) -> Result<(Option<Index>, Option<Stamp>), StoreError> {
+/// What a store does about a loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Losses {
+    Refused,
+    Accepted,
+}
+
+/// What there is of an index.
+#[derive(Default)]
+struct Known {
+    index: Option<Index>,
+    /// Up to where it knows the journal.
+    stamp: Option<Stamp>,
+    /// Why it can't be used.
+    unfit: Option<String>,
+}
+
+/// Opens the index and loads the catalogue.
+fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<Known, StoreError> {
+    if SystemClock::default().is_before_1970() {
+        notes.push("there is no index this time: the machine's clock shows a time before 1970".to_owned());
+        return Ok(Known::default());
+    }
     let existed = place.exists();
-    let reason = match Index::open(place) {
-        Ok(index) => match load(&index, segments, slots) {
-            Ok(stamp) => return Ok((Some(index), Some(stamp))),
-            // It has just been made, now or by an opening that failed later.
-            Err(_) if !existed || index.is_empty() => return Ok((Some(index), None)),
-            Err(reason) => reason,
-        },
-        Err(StoreError::Index(reason)) => reason,
+    let index = match Index::open(place) {
+        Ok(index) => index,
+        Err(StoreError::Index(reason)) => return Ok(Known { unfit: Some(reason), ..Known::default() }),
         Err(other) => return Err(other),
     };
-    slots.clear();
-    note_set_aside(place, &reason, notes)?;
-    Ok((another(place, notes), None))
+    match load(&index, segments, slots) {
+        Ok(stamp) => Ok(Known { index: Some(index), stamp: Some(stamp), unfit: None }),
+        Err(reason) => {
+            slots.clear();
+            // It has just been made, now or by an opening that failed later.
+            let is_new = !existed || index.is_empty();
+            Ok(Known { index: Some(index), stamp: None, unfit: (!is_new).then_some(reason) })
+        }
+    }
 }
 
 /// A new index; none where none can be made, on a full disk for one: the store does without.
@@ -286,165 +298,4 @@ fn load(index: &Index, segments: &Segments, slots: &Slots) -> Result<Stamp, Stri
     }
     slots.load(&index.rows().map_err(|e| e.to_string())?)?;
     Ok(stamp)
-}
-
-/// A scan of the journal that takes up what it finds.
-struct Scan<'a> {
-    segments: &'a Segments,
-    contents: &'a Contents,
-    slots: &'a Slots,
-}
-
-impl Scan<'_> {
-    /// Reads the journal from the stamp on; with `repair` a torn end is moved to that directory.
-    fn recover(
-        &self,
-        stamp: Option<Stamp>,
-        repair: Option<&Path>,
-        notes: &mut Vec<String>,
-    ) -> Result<Recovered, StoreError> {
-        let mut numbers = self.segments.numbers()?;
-        self.drop_unbegun(&mut numbers, notes)?;
-        let Some(last) = numbers.last().copied() else {
-            let journal = SystemClock::default().fresh_id();
-            let end = Place { segment: FIRST, offset: header() };
-            return Ok(Recovered { journal, end, next: end, group: 0 });
-        };
-        check_numbers(&numbers, self.segments)?;
-        let start = stamp.map_or(Place { segment: numbers[0], offset: header() }, |stamp| stamp.end);
-        let mut recovered = Recovered {
-            journal: self.segments.get(last)?.head.journal,
-            end: start,
-            next: start,
-            group: stamp.map_or(0, |stamp| stamp.group),
-        };
-        for number in numbers.into_iter().filter(|number| *number >= start.segment) {
-            let segment = self.segments.get(number)?;
-            if segment.head.journal != recovered.journal {
-                let what = "belongs to another journal than the other segments".to_owned();
-                return Err(StoreError::Format { path: segment.path.clone(), what });
-            }
-            let from = if number == start.segment { start.offset } else { header() };
-            let mut clean = from == start.offset && number == start.segment;
-            let end = scan::frames(&segment, u64::from(from), &mut |frame| {
-                clean = frame.header.kind == Kind::Close;
-                self.take(&segment, &frame, &mut recovered.group)
-            })?;
-            let end = match end {
-                End::Clean(end) if number != last && !scan::is_sealed(&segment, end)? => {
-                    let what = "the rest of the segment is missing".to_owned();
-                    return Err(StoreError::Damaged { segment: number, offset: end, what });
-                }
-                End::Clean(end) => end,
-                End::Bad(at, what) => {
-                    clean = false;
-                    self.torn(&segment, at, what, number == last, recovered.group, repair, notes)?
-                }
-            };
-            if number == last && !clean && !segment.is_packed() {
-                // What was found may never have been synced; from now on it counts as recorded.
-                segment.sync()?;
-            }
-            recovered.end = Place { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
-            let packed = segment.is_packed();
-            recovered.next = if packed { Place { segment: number + 1, offset: header() } } else { recovered.end };
-        }
-        Ok(recovered)
-    }
-
-    /// Removes a last segment whose creation was cut off: it has no head, so nothing was ever in it.
-    fn drop_unbegun(&self, numbers: &mut Vec<u32>, notes: &mut Vec<String>) -> Result<(), StoreError> {
-        let Some(last) = numbers.last().copied() else { return Ok(()) };
-        let disk = self.segments.disk();
-        let path = segment::raw_path(self.segments.directory(), last);
-        if self.segments.get(last).is_ok() || !disk.exists(&path) {
-            return Ok(());
-        }
-        let bytes = disk::read_whole(disk, &path).map_err(StoreError::io("read", &path))?;
-        let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        let mut journal = [0; 16];
-        bytes.iter().skip(16).zip(&mut journal).for_each(|(byte, place)| *place = *byte);
-        if (SegmentHead { number: last, journal }).encode().starts_with(&bytes[..written]) {
-            disk.remove(&path).map_err(StoreError::io("remove", &path))?;
-            notes.push(format!("segment {last} had been begun and not written; it was removed"));
-            numbers.pop();
-        }
-        Ok(())
-    }
-
-    /// Takes up one frame.
-    fn take(&self, segment: &Segment, frame: &Frame<'_>, group: &mut u64) -> Result<(), StoreError> {
-        *group = frame.header.group;
-        let number = segment.head.number;
-        let place = Place { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
-        let damaged = |what: &str| StoreError::Damaged { segment: number, offset: frame.offset, what: what.to_owned() };
-        match frame.header.kind {
-            Kind::Commit => {
-                let commit = CommitView::parse(frame.payload).map_err(|_| damaged("it is no commit"))?;
-                if !self.slots.get_or_add(commit.session).found(&commit, place) {
-                    return Err(damaged("the commit does not follow the session's last one"));
-                }
-            }
-            Kind::Fork => {
-                let point = frame::fork_point(frame.payload).ok_or_else(|| damaged("it is no fork"))?;
-                let commit = CommitView::parse(Kind::Fork.commit_in(frame.payload).unwrap_or_default());
-                let commit = commit.map_err(|_| damaged("it is no fork"))?;
-                if !self.slots.found_fork(point, &commit, place) {
-                    return Err(damaged("the fork does not follow its parent's history"));
-                }
-            }
-            Kind::Content | Kind::Manifest => {
-                let head = content::head_of(frame.header.kind, frame.payload);
-                self.contents.found(head.ok_or_else(|| damaged("it is no content"))?.digest, place);
-            }
-            Kind::Removal => {
-                let session = frame.payload.first_chunk().ok_or_else(|| damaged("it is no removal"))?;
-                self.slots.found_removal(SessionId::from_bytes(*session), place);
-            }
-            Kind::Close | Kind::Seal => {}
-        }
-        Ok(())
-    }
-
-    /// Decides about bytes that are no frame: a torn end is cut, anything else is an error.
-    #[expect(clippy::too_many_arguments, reason = "the facts of one decision")]
-    fn torn(
-        &self,
-        segment: &Segment,
-        at: u64,
-        what: &str,
-        last: bool,
-        group: u64,
-        repair: Option<&Path>,
-        notes: &mut Vec<String>,
-    ) -> Result<u64, StoreError> {
-        let growing = last && !segment.is_packed();
-        let durable = if growing { scan::durable_after(segment, at, group)? } else { Some(at) };
-        if durable.is_some() {
-            let number = segment.head.number;
-            return Err(StoreError::Damaged { segment: number, offset: at, what: what.to_owned() });
-        }
-        if let Some(directory) = repair {
-            let cut = scan::save_tail(self.segments.disk(), segment, at, directory)?;
-            segment.truncate(at, 0)?;
-            notes.push(format!(
-                "segment {} had a torn end: {} bytes from byte {at} on, never acknowledged, were moved to {}",
-                segment.head.number,
-                cut.bytes,
-                cut.path.display()
-            ));
-        }
-        Ok(at)
-    }
-}
-
-fn check_numbers(numbers: &[u32], segments: &Segments) -> Result<(), StoreError> {
-    let missing = numbers.iter().zip(FIRST..).find(|(number, expected)| *number != expected);
-    match missing {
-        None => Ok(()),
-        Some((_, expected)) => {
-            let path = segment::raw_path(segments.directory(), expected);
-            Err(StoreError::Format { path, what: "this segment of the journal is missing".to_owned() })
-        }
-    }
 }

@@ -335,6 +335,10 @@ impl WireError {
             StoreError::Damaged { segment, offset, what } => {
                 Self::Damaged { segment: *segment, offset: *offset, what: what.clone() }
             }
+            // Found where the store is opened anew: what was to be done waits for a person.
+            StoreError::Lost(loss) => {
+                Self::Damaged { segment: loss.segment, offset: loss.offset, what: loss.to_string() }
+            }
             StoreError::Format { path, what } => {
                 Self::Format { path: path.to_string_lossy().into_owned(), what: what.clone() }
             }

@@ -109,7 +109,8 @@ struct Io {
     segment: Option<Arc<Segment>>,
     /// Where the durable part of the journal ends.
     end: Place,
-    head: SegmentHead,
+    /// Identity of the journal.
+    journal: [u8; 16],
     spare: Vec<u8>,
 }
 
@@ -148,8 +149,7 @@ impl<T: Send + Sync> Writer<T> {
             failed: None,
             used: false,
         };
-        let head = SegmentHead { number: end.segment, journal };
-        let io = Io { segment: None, end, head, spare: Vec::new() };
+        let io = Io { segment: None, end, journal, spare: Vec::new() };
         Self {
             segments,
             capacity,
@@ -285,8 +285,13 @@ impl<T: Send + Sync> Writer<T> {
     fn write_parts(&self, io: &mut Io, bytes: &[u8], cuts: &[(usize, u32)]) -> Result<(), StoreError> {
         let mut from = 0;
         for (cut, number) in cuts {
+            // A seal proves that another segment followed: that one is durable before the seal is written.
+            let next = self.create_segment(io, *number)?;
             self.write_part(io, &bytes[from..*cut])?;
-            self.begin_segment(io, *number)?;
+            if let Some(full) = &io.segment {
+                full.truncate(u64::from(io.end.offset), 0)?;
+            }
+            self.go_on_in(io, next);
             from = *cut;
         }
         self.write_part(io, &bytes[from..])
@@ -309,26 +314,35 @@ impl<T: Send + Sync> Writer<T> {
     /// Takes up the segment in which the journal ends; space is set aside only now, so that those
     /// who only read leave the disk alone.
     fn resume_segment(&self, io: &mut Io) -> Result<(), StoreError> {
-        if u64::from(io.end.offset) <= segment::HEADER {
-            return self.begin_segment(io, io.end.segment);
+        let is_empty = u64::from(io.end.offset) <= segment::HEADER;
+        match self.segments.get(io.end.segment) {
+            Ok(segment) => {
+                segment.truncate(u64::from(io.end.offset), self.capacity)?;
+                if is_empty {
+                    // Whoever created it may have been killed before its name was durable.
+                    segment::sync_directory(self.segments.disk(), self.segments.directory())?;
+                }
+                io.segment = Some(segment);
+            }
+            Err(_) if is_empty => {
+                let segment = self.create_segment(io, io.end.segment)?;
+                self.go_on_in(io, segment);
+            }
+            Err(error) => return Err(error),
         }
-        let segment = self.segments.get(io.end.segment)?;
-        segment.truncate(u64::from(io.end.offset), self.capacity)?;
-        io.segment = Some(segment);
         Ok(())
     }
 
-    fn begin_segment(&self, io: &mut Io, number: u32) -> Result<(), StoreError> {
-        if let Some(full) = io.segment.take() {
-            full.truncate(u64::from(io.end.offset), 0)?;
-        }
-        io.head.number = number;
-        let segment = Segment::create(self.segments.disk(), self.segments.directory(), io.head, self.capacity)?;
-        let segment = Arc::new(segment);
+    fn create_segment(&self, io: &Io, number: u32) -> Result<Arc<Segment>, StoreError> {
+        let head = SegmentHead { number, journal: io.journal };
+        Segment::create(self.segments.disk(), self.segments.directory(), head, self.capacity).map(Arc::new)
+    }
+
+    fn go_on_in(&self, io: &mut Io, segment: Arc<Segment>) {
+        let offset = u32::try_from(segment::HEADER).unwrap_or(u32::MAX);
+        io.end = Place { segment: segment.head.number, offset };
         self.segments.add(Arc::clone(&segment));
         io.segment = Some(segment);
-        io.end = Place { segment: number, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
-        Ok(())
     }
 }
 

@@ -1,0 +1,66 @@
+//! The last segment: whether anything was ever recorded in it.
+
+use super::disk;
+use super::scan::{self, End, Window};
+use super::segment::{self, SegmentHead};
+use super::segments::Segments;
+use crate::engine::store::StoreError;
+
+/// What the last segment is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Last {
+    /// The journal ends in it.
+    Used,
+    /// It was created, and the one before was not sealed: nothing was ever recorded in it.
+    Unused,
+    /// It has no head any more, though the one before says that it had.
+    Lost,
+}
+
+/// Tells what the last of these segments is. A segment is created, with its head and its name durable, before the seal
+/// of the one before is written.
+pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last, StoreError> {
+    let Some(last) = numbers.last().copied() else { return Ok(Last::Used) };
+    let has_head = segments.get(last).is_ok();
+    if !is_blank(segments, last, has_head)? {
+        return Ok(Last::Used);
+    }
+    let before = numbers.iter().rev().nth(1).filter(|before| **before + 1 == last);
+    Ok(match (before, has_head) {
+        (None, true) => Last::Used,
+        (None, false) => Last::Unused,
+        (Some(before), _) => match (ends_with_seal(segments, *before)?, has_head) {
+            (true, true) => Last::Used,
+            (true, false) => Last::Lost,
+            (false, _) => Last::Unused,
+        },
+    })
+}
+
+/// Whether there is nothing in it but its head, or a part of that.
+fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool, StoreError> {
+    if has_head {
+        let segment = segments.get(number)?;
+        let mut window = Window::new(&segment);
+        window.step = 64 << 10;
+        return Ok(window.end(segment::HEADER)? == End::Clean(segment::HEADER));
+    }
+    let path = segment::raw_path(segments.directory(), number);
+    if !segments.disk().exists(&path) {
+        return Ok(false);
+    }
+    let bytes = disk::read_whole(segments.disk(), &path).map_err(StoreError::io("read", &path))?;
+    let written = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let mut journal = [0; 16];
+    bytes.iter().skip(16).zip(&mut journal).for_each(|(byte, place)| *place = *byte);
+    Ok(SegmentHead { number, journal }.encode().starts_with(&bytes[..written]))
+}
+
+fn ends_with_seal(segments: &Segments, number: u32) -> Result<bool, StoreError> {
+    // What is wrong with it is told where it is read.
+    let Ok(segment) = segments.get(number) else { return Ok(true) };
+    match scan::frames(&segment, segment::HEADER, &mut |_| Ok(()))? {
+        End::Clean(end) => scan::is_sealed(&segment, end),
+        End::Bad(..) => Ok(false),
+    }
+}

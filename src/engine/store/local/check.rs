@@ -1,0 +1,129 @@
+//! Checks of a whole store that nobody else uses meanwhile, and repairs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::open::{Losses, Opening};
+use super::proof::{self, Ending, Found};
+use super::{LocalStore, LocalStoreOptions};
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::commit::{Commit, Expected};
+use crate::engine::event::EventsLost;
+use crate::engine::store::index::{self, Index, Row};
+use crate::engine::store::journal::disk::{Disk, OsDisk};
+use crate::engine::store::journal::{self, Checked, FsckReport, Problem, Segments};
+use crate::engine::store::lock::StoreLock;
+use crate::engine::store::{EventStore, LostEvents, StoreError};
+
+impl LocalStore {
+    /// Reads every byte of the journal in `directory`. With `repair`, what is damaged is taken out of
+    /// the journal and kept in files beside it; a session with a gap then ends before the gap. Nothing is
+    /// repaired after a loss, which must be [accepted](Self::accept_loss).
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`] when another process has the store, and others.
+    pub fn fsck(directory: impl AsRef<Path>, repair: bool) -> Result<FsckReport, StoreError> {
+        Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
+    }
+
+    pub(super) fn fsck_on(disk: Arc<dyn Disk>, directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
+        let segments = Segments::on(disk, &directory.join("journal"), repair);
+        segments.numbers()?;
+        let _lock = StoreLock::take(directory)?;
+        let (mut checked, found) = look(directory, &segments)?;
+        if repair && found.is_none() && checked.is_repairable() {
+            // Where things are in the journal changes.
+            index::remove(directory)?;
+            checked.repair(&segments, directory)?;
+        }
+        Ok(checked.report)
+    }
+
+    /// Repairs the journal in `directory`, and goes on without what was lost at its end. Each session that lost events
+    /// gets an [`EventsLost`]; one of which nothing is left begins again with its first event, where the index has that.
+    ///
+    /// # Errors
+    /// As [`fsck`](Self::fsck), and what keeps the store from being opened.
+    pub fn accept_loss(directory: impl AsRef<Path>) -> Result<FsckReport, StoreError> {
+        let directory = directory.as_ref();
+        let segments = Segments::new(&directory.join("journal"), true);
+        segments.numbers()?;
+        let lock = StoreLock::take(directory)?;
+        let (mut checked, found) = look(directory, &segments)?;
+        let Some(Found { loss, rows }) = found else {
+            drop(lock);
+            return Self::fsck(directory, true);
+        };
+        if checked.is_repairable() {
+            index::remove(directory)?;
+            checked.repair(&segments, directory)?;
+        }
+        if checked.is_followed {
+            checked.follow(&segments)?;
+        }
+        // The index stays until the loss is recorded: a crash before that leaves the proof.
+        let opening = Opening::new(LocalStoreOptions::default(), Arc::default());
+        let store = Self::open_locked(directory, opening, lock, Losses::Accepted)?;
+        let mut repaired = record(&store, &loss.sessions, &rows, loss.segment)?;
+        repaired.insert(0, format!("the journal goes on after byte {} of segment {}", loss.offset, loss.segment));
+        checked.report.repaired.extend(repaired);
+        store.sync()?;
+        drop(store);
+        index::remove(directory)?;
+        Ok(checked.report)
+    }
+}
+
+/// Reads the journal, and what the index knows of it.
+fn look(directory: &Path, segments: &Segments) -> Result<(Checked, Option<Found>), StoreError> {
+    let mut checked = journal::check(segments)?;
+    let place = directory.join("index");
+    let is_usable = place.is_dir() && !SystemClock::default().is_before_1970();
+    let index = is_usable.then(|| Index::open(&place).ok()).flatten();
+    let is_whole = checked.report.problems.is_empty();
+    let ending = Ending { place: checked.end, is_followed: checked.is_followed, is_whole };
+    let found = proof::find(segments, &ending, index.as_ref());
+    if let Some(found) = &found {
+        let loss = &found.loss;
+        let problem = |session, what| Problem { segment: loss.segment, offset: loss.offset, bytes: 0, what, session };
+        let of_session = |lost: &LostEvents| problem(Some(lost.session), format!("session {}: {lost}", lost.session));
+        checked.report.problems.push(problem(None, loss.to_string()));
+        checked.report.problems.extend(loss.sessions.iter().map(of_session));
+        checked.report.loss = Some(loss.clone());
+    }
+    Ok((checked, found))
+}
+
+/// Records what is lost in the sessions themselves; gives a line for each.
+fn record(store: &LocalStore, lost: &[LostEvents], rows: &[Row], segment: u32) -> Result<Vec<String>, StoreError> {
+    let time = SystemClock::default().now();
+    let mut from = Vec::new();
+    // First of all, while what a child's past ends in is still its parent's history.
+    for (lost, row) in lost.iter().zip(rows) {
+        from.push(match store.entry(lost.session)? {
+            Some(_) => Some(lost.first),
+            None => begin_again(store, row).ok().map(|()| lost.first + 1),
+        });
+    }
+    let mut lines = Vec::new();
+    for (lost, from) in lost.iter().zip(from) {
+        let LostEvents { session, first, last } = *lost;
+        if let Some(first) = from.filter(|first| *first <= last) {
+            let mut commit = Commit::new(session, time);
+            commit.push(&EventsLost { first, last, segment })?;
+            store.submit(commit).map(drop)?;
+        }
+        let outcome = if from.is_some() { "its history says so" } else { "nothing is left of it" };
+        lines.push(format!("session {session}: without events {first} to {last}; {outcome}"));
+    }
+    Ok(lines)
+}
+
+/// Begins a session again of which nothing is left, with its first event.
+fn begin_again(store: &LocalStore, row: &Row) -> Result<(), StoreError> {
+    let origin = &row.entry.origin;
+    let expected = row.base.map_or(Expected::NoSession, Expected::ForkOf);
+    let mut commit = Commit::new(row.entry.id, origin.time).by(&origin.agent).expecting(expected);
+    commit.push_encoded(&origin.event.kind, origin.event.version, &origin.event.bytes)?;
+    store.submit(commit).map(drop)
+}

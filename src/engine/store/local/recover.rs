@@ -1,0 +1,192 @@
+//! Recovery: what there is in the journal beyond what the index knows, and what a crash left at its end.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::open::header;
+use super::slots::Slots;
+use crate::engine::clock::{Clock, SystemClock};
+use crate::engine::commit::CommitView;
+use crate::engine::id::SessionId;
+use crate::engine::store::StoreError;
+use crate::engine::store::content::{self, Contents};
+use crate::engine::store::index::Stamp;
+use crate::engine::store::journal::frame::{self, Kind};
+use crate::engine::store::journal::scan::{self, End, Frame};
+use crate::engine::store::journal::segment::{self, FIRST, Segment};
+use crate::engine::store::journal::{self, Last, Place, Segments};
+
+/// A scan of the journal that takes up what it finds.
+pub(super) struct Scan<'a> {
+    pub(super) segments: &'a Segments,
+    pub(super) contents: &'a Contents,
+    pub(super) slots: &'a Slots,
+}
+
+/// What a scan found. Nothing is changed until it is mended.
+pub(super) struct Recovered {
+    pub(super) journal: [u8; 16],
+    pub(super) end: Place,
+    /// Where the next frame goes: right there, unless the last segment is packed.
+    pub(super) next: Place,
+    pub(super) group: u64,
+    /// Whether the last segment says that another one follows.
+    pub(super) is_followed: bool,
+    /// A last segment in which nothing was ever recorded.
+    unused: Option<u32>,
+    /// A last segment with bytes behind the end that were never acknowledged.
+    torn: Option<Arc<Segment>>,
+    /// Segments whose frames may never have been synced.
+    unsynced: Vec<Arc<Segment>>,
+}
+
+impl Scan<'_> {
+    /// Reads the journal from the stamp on.
+    pub(super) fn look(&self, stamp: Option<Stamp>) -> Result<Recovered, StoreError> {
+        let mut numbers = self.segments.numbers()?;
+        let unused = match journal::last(self.segments, &numbers)? {
+            Last::Used => None,
+            Last::Unused => numbers.pop(),
+            Last::Lost => numbers.pop().and(None),
+        };
+        let first = Place { segment: FIRST, offset: header() };
+        let start = stamp.map_or(first, |stamp| stamp.end);
+        let mut recovered = Recovered {
+            journal: SystemClock::default().fresh_id(),
+            end: start,
+            next: start,
+            group: stamp.map_or(0, |stamp| stamp.group),
+            is_followed: false,
+            unused,
+            torn: None,
+            unsynced: Vec::new(),
+        };
+        let Some(last) = numbers.last().copied() else { return Ok(recovered) };
+        check_numbers(&numbers, self.segments)?;
+        if start.segment > last {
+            return Err(StoreError::Index("it goes further than the journal".to_owned()));
+        }
+        recovered.journal = self.segments.get(last)?.head.journal;
+        for number in numbers.into_iter().filter(|number| *number >= start.segment) {
+            let from = if number == start.segment { start } else { Place { segment: number, offset: header() } };
+            self.segment(from, number == last, &mut recovered)?;
+        }
+        let segment = self.segments.get(last)?;
+        recovered.is_followed = scan::is_sealed(&segment, u64::from(recovered.end.offset))?;
+        Ok(recovered)
+    }
+
+    /// Reads one segment.
+    fn segment(&self, from: Place, is_last: bool, recovered: &mut Recovered) -> Result<(), StoreError> {
+        let number = from.segment;
+        let segment = self.segments.get(number)?;
+        if segment.head.journal != recovered.journal {
+            let what = "belongs to another journal than the other segments".to_owned();
+            return Err(StoreError::Format { path: segment.path.clone(), what });
+        }
+        let mut is_synced = from == recovered.end;
+        let end = scan::frames(&segment, u64::from(from.offset), &mut |frame| {
+            is_synced = frame.header.kind == Kind::Close;
+            self.take(&segment, &frame, &mut recovered.group)
+        })?;
+        let damaged = |offset, what: &str| StoreError::Damaged { segment: number, offset, what: what.to_owned() };
+        let end = match end {
+            End::Clean(end) if !is_last && !scan::is_sealed(&segment, end)? => {
+                return Err(damaged(end, "the rest of the segment is missing"));
+            }
+            End::Clean(end) => end,
+            // A torn end was never acknowledged; anything else is damage.
+            End::Bad(at, what) => {
+                let growing = is_last && !segment.is_packed();
+                if !growing || scan::durable_after(&segment, at, recovered.group)?.is_some() {
+                    return Err(damaged(at, what));
+                }
+                is_synced = false;
+                recovered.torn = Some(Arc::clone(&segment));
+                at
+            }
+        };
+        recovered.end = Place { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
+        let is_packed = segment.is_packed();
+        recovered.next = if is_packed { Place { segment: number + 1, offset: header() } } else { recovered.end };
+        if !is_synced && !is_packed {
+            recovered.unsynced.push(segment);
+        }
+        Ok(())
+    }
+
+    /// Takes up one frame.
+    pub(super) fn take(&self, segment: &Segment, frame: &Frame<'_>, group: &mut u64) -> Result<(), StoreError> {
+        *group = frame.header.group;
+        let number = segment.head.number;
+        let place = Place { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
+        let damaged = |what: &str| StoreError::Damaged { segment: number, offset: frame.offset, what: what.to_owned() };
+        match frame.header.kind {
+            Kind::Commit => {
+                let commit = CommitView::parse(frame.payload).map_err(|_| damaged("it is no commit"))?;
+                if !self.slots.get_or_add(commit.session).found(&commit, place) {
+                    return Err(damaged("the commit does not follow the session's last one"));
+                }
+            }
+            Kind::Fork => {
+                let point = frame::fork_point(frame.payload).ok_or_else(|| damaged("it is no fork"))?;
+                let commit = CommitView::parse(Kind::Fork.commit_in(frame.payload).unwrap_or_default());
+                let commit = commit.map_err(|_| damaged("it is no fork"))?;
+                if !self.slots.found_fork(point, &commit, place) {
+                    return Err(damaged("the fork does not follow its parent's history"));
+                }
+            }
+            Kind::Content | Kind::Manifest => {
+                let head = content::head_of(frame.header.kind, frame.payload);
+                self.contents.found(head.ok_or_else(|| damaged("it is no content"))?.digest, place);
+            }
+            Kind::Removal => {
+                let session = frame.payload.first_chunk().ok_or_else(|| damaged("it is no removal"))?;
+                self.slots.found_removal(SessionId::from_bytes(*session), place);
+            }
+            Kind::Close | Kind::Seal => {}
+        }
+        Ok(())
+    }
+}
+
+impl Recovered {
+    /// Takes away what a crash left at the end; a torn end is moved to that directory.
+    pub(super) fn mend(
+        &self,
+        segments: &Segments,
+        directory: &Path,
+        notes: &mut Vec<String>,
+    ) -> Result<(), StoreError> {
+        if let Some(number) = self.unused {
+            let path = segment::raw_path(segments.directory(), number);
+            segments.disk().remove(&path).map_err(StoreError::io("remove", &path))?;
+            segments.forget(number);
+            notes.push(format!("segment {number} had been begun and not written; it was removed"));
+        }
+        if let Some(segment) = &self.torn {
+            let at = u64::from(self.end.offset);
+            let cut = scan::save_tail(segments.disk(), segment, at, directory)?;
+            segment.truncate(at, 0)?;
+            notes.push(format!(
+                "segment {} had a torn end: {} bytes from byte {at} on, never acknowledged, were moved to {}",
+                segment.head.number,
+                cut.bytes,
+                cut.path.display()
+            ));
+        }
+        // What was found may never have been synced; from now on it counts as recorded.
+        self.unsynced.iter().try_for_each(|segment| segment.sync())
+    }
+}
+
+fn check_numbers(numbers: &[u32], segments: &Segments) -> Result<(), StoreError> {
+    let missing = numbers.iter().zip(FIRST..).find(|(number, expected)| *number != expected);
+    match missing {
+        None => Ok(()),
+        Some((_, expected)) => {
+            let path = segment::raw_path(segments.directory(), expected);
+            Err(StoreError::Format { path, what: "this segment of the journal is missing".to_owned() })
+        }
+    }
+}
