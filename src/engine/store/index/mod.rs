@@ -16,7 +16,7 @@ use bytes::Bytes;
 
 use super::StoreError;
 use super::journal::Place;
-use super::journal::disk::OsDisk;
+use super::journal::disk::Disk;
 use super::journal::segment::sync_directory;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
@@ -290,9 +290,9 @@ pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>, StoreError>
 }
 
 /// Removes the index of the store in a directory, durably.
-pub(super) fn remove(store: &Path) -> Result<(), StoreError> {
+pub(super) fn remove(disk: &dyn Disk, store: &Path) -> Result<(), StoreError> {
     if let Some(aside) = set_aside(&store.join("index"))? {
-        sync_directory(&OsDisk, store)?;
+        sync_directory(disk, store)?;
         remove_all(&aside)?;
     }
     Ok(())
