@@ -72,6 +72,7 @@ pub(super) struct Run {
     pub(super) folds: Folds,
     pub(super) names: u64,
     pub(super) fault: Fault,
+    is_told: bool,
     clock: Arc<StepClock>,
     /// An index as it was earlier, which a power cut may bring back.
     stale: Option<PathBuf>,
@@ -79,6 +80,13 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// Tells what happens, where one seed is looked at.
+    pub(super) fn say(&self, what: impl FnOnce() -> String) {
+        if self.is_told {
+            println!("{}", what());
+        }
+    }
+
     pub(super) fn new(seed: u64, place: &Path) -> Self {
         let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let directory = place.join("store");
@@ -96,6 +104,7 @@ impl Run {
             figures: Figures::default(),
             folds: Folds::new(),
             names: 0,
+            is_told: std::env::var_os("FOLDSPACE_SEED").is_some(),
             fault: Fault::None,
             clock: Arc::new(StepClock::new(Timestamp(1_000_000), 7)),
             stale: None,
@@ -132,6 +141,7 @@ impl Run {
             _ => Fault::None,
         };
         self.disk.plan(self.fault);
+        self.say(|| format!("plan {:?}", self.fault));
     }
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
@@ -151,6 +161,7 @@ impl Run {
                 false => self.no_fault(),
             }
             let opened = LocalStore::simulated(&self.directory, Arc::new(self.disk.clone()), self.options.clone());
+            self.say(|| format!("opened: {:?}", opened.as_ref().map(LocalStore::notes)));
             match opened {
                 Ok(store) if !self.disk.is_off() => {
                     self.no_fault();
@@ -194,6 +205,7 @@ impl Run {
 
     /// Leaves the store.
     pub(super) fn leave(&mut self, live: Live, ending: Ending) -> Result<(), String> {
+        self.say(|| format!("leave: {ending:?}"));
         let Live { witness, sessions } = live;
         sessions.close();
         let store = Arc::into_inner(witness).ok_or("something still has the store")?.store;
@@ -222,6 +234,7 @@ impl Run {
         self.disk.cut_power();
         let index = self.directory.join("index");
         let way = self.random.below(3);
+        self.say(|| format!("power cut, index {way}"));
         if way > 0 && index.exists() {
             std::fs::remove_dir_all(&index).unwrap();
         }
@@ -264,6 +277,7 @@ impl Run {
         self.plan(40);
         let disk = Arc::new(self.disk.clone());
         let collected = LocalStore::simulated_collect(&self.directory, disk, self.options.clone());
+        self.say(|| format!("collected: {collected:?}"));
         match collected {
             Ok(report) => self.figures.collections += u64::from(report.segments > 0),
             Err(error) if self.fault == Fault::None => return Err(format!("can't collect: {error}")),

@@ -27,7 +27,9 @@ impl Run {
         let mut failed = false;
         for _ in 0..operations {
             let operation = self.random.below(24);
-            if let Err(error) = self.operation(live, operation) {
+            let done = self.operation(live, operation);
+            self.say(|| format!("operation {operation}: {done:?}"));
+            if let Err(error) = done {
                 if self.fault == Fault::None {
                     return Err(format!("operation {operation} failed: {error}"));
                 }
