@@ -25,9 +25,21 @@ pub(super) enum Fault {
     Unreadable(u64),
 }
 
+/// How a disk may lie: what it says is durable is not. It shows that the simulation finds what it should.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lie {
+    None,
+    /// A sync of a directory does nothing.
+    Names,
+    /// A sync of a file makes durable what the one before it should have.
+    Late,
+    /// A sync of a file makes all durable but the last write.
+    AllButTheLast,
+}
+
 /// A simulated disk; clones are the same disk.
 #[derive(Clone)]
-pub(super) struct SimulatedDisk(Arc<Mutex<State>>);
+pub(crate) struct SimulatedDisk(Arc<Mutex<State>>);
 
 #[derive(Clone)]
 struct State {
@@ -39,6 +51,7 @@ struct State {
     /// Changes of names that no sync of their directory made durable, in order.
     renamed: Vec<Renamed>,
     fault: Fault,
+    lie: Lie,
     writes: u64,
     reads: u64,
     is_off: bool,
@@ -67,6 +80,8 @@ struct Inode {
     bytes: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<Change>,
+    /// How many of them the last sync should have made durable.
+    promised: usize,
 }
 
 #[derive(Clone)]
@@ -108,12 +123,21 @@ impl Inode {
         self.unsynced.push(change);
     }
 
-    fn sync(&mut self) {
-        self.unsynced.drain(..).for_each(|change| change.apply(&mut self.durable));
+    fn sync(&mut self, lie: Lie) {
+        let count = self.unsynced.len();
+        let last = self.unsynced.iter().rposition(|change| matches!(change, Change::Write(..)));
+        let synced = match lie {
+            Lie::Late => self.promised,
+            Lie::AllButTheLast => last.unwrap_or(count),
+            Lie::None | Lie::Names => count,
+        };
+        self.unsynced.drain(..synced).for_each(|change| change.apply(&mut self.durable));
+        self.promised = self.unsynced.len();
     }
 
     /// Makes some of what was not synced durable, in any order of sectors, and forgets about the rest.
     fn tear(&mut self, random: &mut Random) {
+        self.promised = 0;
         let parts: Vec<Change> = self.unsynced.drain(..).flat_map(Change::sectors).collect();
         let count = parts.len();
         let kept: Box<dyn FnMut(usize) -> bool> = match random.below(4) {
@@ -188,7 +212,7 @@ fn put(names: &mut BTreeMap<PathBuf, Entry>, entries: &[(PathBuf, Option<Entry>)
 
 impl SimulatedDisk {
     /// A disk on which there is one directory.
-    pub(super) fn new(seed: u64, root: &Path) -> Self {
+    pub(crate) fn new(seed: u64, root: &Path) -> Self {
         let state = State {
             random: Random(seed),
             files: Vec::new(),
@@ -197,6 +221,7 @@ impl SimulatedDisk {
             durable: BTreeMap::new(),
             renamed: Vec::new(),
             fault: Fault::None,
+            lie: Lie::None,
             writes: 0,
             reads: 0,
             is_off: false,
@@ -209,6 +234,11 @@ impl SimulatedDisk {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lies from now on.
+    pub(super) fn lie(&self, lie: Lie) {
+        self.state().lie = lie;
     }
 
     /// Another disk with the same on it.
@@ -275,10 +305,10 @@ impl SimulatedDisk {
     }
 
     /// Puts a file on the disk, durable, or takes it away.
-    pub(super) fn put(&self, path: &Path, bytes: Option<Vec<u8>>) {
+    pub(crate) fn put(&self, path: &Path, bytes: Option<Vec<u8>>) {
         let mut state = self.state();
         let entry = bytes.map(|bytes| {
-            state.files.push(Inode { bytes: bytes.clone(), durable: bytes, unsynced: Vec::new() });
+            state.files.push(Inode { bytes: bytes.clone(), durable: bytes, ..Inode::default() });
             Entry::File(state.files.len() - 1)
         });
         let entries = [(path.to_owned(), entry)];
@@ -367,6 +397,9 @@ impl Disk for SimulatedDisk {
         let mut guard = self.state();
         guard.write_step(false)?;
         let state = &mut *guard;
+        if state.lie == Lie::Names {
+            return Ok(());
+        }
         let (synced, kept) = std::mem::take(&mut state.renamed).into_iter().partition(|r| r.directory == directory);
         state.renamed = kept;
         let synced: Vec<Renamed> = synced;
@@ -451,7 +484,7 @@ impl DiskFile for SimulatedFile {
         self.with(|state, file| {
             let stepped = state.write_step(false);
             match &stepped {
-                Ok(()) => state.files[file].sync(),
+                Ok(()) => state.files[file].sync(state.lie),
                 Err(_) if !state.is_off => state.files[file].tear(&mut state.random),
                 Err(_) => {}
             }

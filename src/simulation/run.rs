@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::disk::{Fault, SimulatedDisk};
+use super::disk::{Fault, Lie, SimulatedDisk};
 use super::random::Random;
 use super::witness::{Ledger, Witness};
 use crate::engine::clock::{StepClock, Timestamp};
@@ -87,7 +87,7 @@ impl Run {
         }
     }
 
-    pub(super) fn new(seed: u64, place: &Path) -> Self {
+    pub(super) fn new(seed: u64, lie: Lie, place: &Path) -> Self {
         let mut random = Random(seed.wrapping_mul(0x2545_f491_4f6c_dd1d));
         let directory = place.join("store");
         std::fs::create_dir(&directory).unwrap();
@@ -96,8 +96,10 @@ impl Run {
             raw_segments: u32::try_from(random.below(3)).unwrap(),
             ..LocalStoreOptions::default()
         };
+        let disk = SimulatedDisk::new(random.next(), &directory);
+        disk.lie(lie);
         Self {
-            disk: SimulatedDisk::new(random.next(), &directory),
+            disk,
             directory,
             options,
             ledger: Arc::default(),
@@ -289,12 +291,22 @@ impl Run {
         self.open()
     }
 
+    /// A store with something in it, closed.
+    pub(super) fn filled(&mut self) -> Result<(), String> {
+        let live = self.open()?;
+        self.no_fault();
+        self.work(&live, 40)?;
+        self.leave(live, Ending::Closed)?;
+        let live = self.open()?;
+        live.witness.store.maintain_now();
+        self.leave(live, Ending::Closed)
+    }
+
     /// In the end the store is whole, with its index and without.
     fn last(&mut self) -> Result<(), String> {
         for without_index in [false, true] {
             if without_index {
-                let index = self.directory.join("index");
-                index.exists().then(|| std::fs::remove_dir_all(&index).unwrap());
+                super::damage::remove_index(&self.directory);
             }
             let live = self.open()?;
             self.figures.packed += live.witness.store.packed_segments();

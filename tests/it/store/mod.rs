@@ -10,6 +10,7 @@ mod history;
 mod index;
 mod journal;
 mod limits;
+mod loss;
 mod model;
 mod own;
 mod packed;

@@ -76,7 +76,7 @@ const MISSING_MAX: u32 = 4096;
 
 /// Reads the whole journal.
 pub(crate) fn check(segments: &Segments) -> Result<Checked, StoreError> {
-    let mut check = Check::default();
+    let mut check = Check { end: Place { segment: FIRST, offset: segment::header() }, ..Check::default() };
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();
@@ -100,7 +100,7 @@ pub(crate) fn check(segments: &Segments) -> Result<Checked, StoreError> {
         };
         check.report.segments += 1;
         let before = check.report.problems.len();
-        check.end = Place { segment: number, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
+        check.end = Place { segment: number, offset: segment::header() };
         let end = walk(&segment, &mut |item| {
             check.item(&segment, item);
             Ok(())

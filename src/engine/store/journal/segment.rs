@@ -13,6 +13,11 @@ pub(crate) const FIRST: u32 = 1;
 const MAGIC: &[u8; 8] = b"FOLDSEG\n";
 const VERSION: u32 = 1;
 
+/// Where the frames of a segment begin.
+pub(crate) fn header() -> u32 {
+    u32::try_from(HEADER).unwrap_or(u32::MAX)
+}
+
 /// A frame's position in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub(crate) struct Place {

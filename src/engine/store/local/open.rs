@@ -171,7 +171,7 @@ impl LocalStore {
             slots: Arc::default(),
             bus: Arc::default(),
             writer: None,
-            read_to: Mutex::new(Place { segment: FIRST, offset: header() }),
+            read_to: Mutex::new(Place { segment: FIRST, offset: segment::header() }),
             learning: Mutex::default(),
         });
         shared.refresh()?;
@@ -192,7 +192,7 @@ impl Shared {
                 continue;
             }
             if number > read_to.segment {
-                *read_to = Place { segment: number, offset: header() };
+                *read_to = Place { segment: number, offset: segment::header() };
             }
             // A segment that is being created has no head yet.
             let Ok(segment) = self.segments.get(number) else { break };
@@ -206,10 +206,6 @@ impl Shared {
         }
         Ok(())
     }
-}
-
-pub(super) fn header() -> u32 {
-    u32::try_from(segment::HEADER).unwrap_or(u32::MAX)
 }
 
 /// Makes the names of the journal's directory and of the store's durable, before anything is recorded there.

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::open::header;
 use super::slots::Slots;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::CommitView;
@@ -49,7 +48,7 @@ impl Scan<'_> {
             Last::Unused => numbers.pop(),
             Last::Lost => numbers.pop().and(None),
         };
-        let first = Place { segment: FIRST, offset: header() };
+        let first = Place { segment: FIRST, offset: segment::header() };
         let start = stamp.map_or(first, |stamp| stamp.end);
         let mut recovered = Recovered {
             journal: SystemClock::default().fresh_id(),
@@ -68,7 +67,8 @@ impl Scan<'_> {
         }
         recovered.journal = self.segments.get(last)?.head.journal;
         for number in numbers.into_iter().filter(|number| *number >= start.segment) {
-            let from = if number == start.segment { start } else { Place { segment: number, offset: header() } };
+            let from =
+                if number == start.segment { start } else { Place { segment: number, offset: segment::header() } };
             self.segment(from, number == last, &mut recovered)?;
         }
         let segment = self.segments.get(last)?;
@@ -109,7 +109,8 @@ impl Scan<'_> {
         };
         recovered.end = Place { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
         let is_packed = segment.is_packed();
-        recovered.next = if is_packed { Place { segment: number + 1, offset: header() } } else { recovered.end };
+        recovered.next =
+            if is_packed { Place { segment: number + 1, offset: segment::header() } } else { recovered.end };
         if recovered.group > before {
             // Nothing is written to a segment before all in the one before it is durable.
             recovered.unsynced.clear();

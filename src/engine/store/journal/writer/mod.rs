@@ -339,8 +339,7 @@ impl<T: Send + Sync> Writer<T> {
     }
 
     fn go_on_in(&self, io: &mut Io, segment: Arc<Segment>) {
-        let offset = u32::try_from(segment::HEADER).unwrap_or(u32::MAX);
-        io.end = Place { segment: segment.head.number, offset };
+        io.end = Place { segment: segment.head.number, offset: segment::header() };
         self.segments.add(Arc::clone(&segment));
         io.segment = Some(segment);
     }
@@ -440,8 +439,7 @@ impl<T> Stage<'_, T> {
         if pressed {
             let first = staging.bytes.is_empty();
             frame::put(&mut staging.bytes, Kind::Seal, first, staging.group, b"", crc32c::crc32c(b""));
-            staging.next =
-                Place { segment: staging.next.segment + 1, offset: u32::try_from(segment::HEADER).unwrap_or(u32::MAX) };
+            staging.next = Place { segment: staging.next.segment + 1, offset: segment::header() };
             staging.cuts.push((staging.bytes.len(), staging.next.segment));
         }
         let place = staging.next;
