@@ -1,6 +1,6 @@
 //! Damage that no crash makes: it must be told, and never shows another history.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use super::disk::SimulatedDisk;
@@ -33,7 +33,7 @@ pub(super) fn check(run: &mut Run) -> Result<(), String> {
 }
 
 /// Does some damage; gives what, and whether the journal alone must show it.
-fn damage(random: &mut Random, disk: &SimulatedDisk, path: &PathBuf, mut bytes: Vec<u8>) -> (String, bool) {
+fn damage(random: &mut Random, disk: &SimulatedDisk, path: &Path, mut bytes: Vec<u8>) -> (String, bool) {
     let name = path.display();
     match random.below(6) {
         0 => {

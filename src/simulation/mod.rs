@@ -2,6 +2,8 @@
 //!
 //! `FOLDSPACE_SEED=n` runs one seed, `FOLDSPACE_SEEDS=n` so many.
 
+#![expect(clippy::disallowed_methods, reason = "the index is on a real disk")]
+
 mod damage;
 pub(crate) mod disk;
 mod fuzz;

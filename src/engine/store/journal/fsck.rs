@@ -153,7 +153,8 @@ impl Checked {
 
     /// Whether there is something to repair, and that can be done.
     pub(crate) fn is_repairable(&self) -> bool {
-        !self.is_strange && !(self.strays.is_empty() && self.bad.is_empty() && self.missing.is_empty())
+        let is_fine = self.strays.is_empty() && self.bad.is_empty() && self.missing.is_empty();
+        !self.is_strange && !is_fine
     }
 
     /// Puts an empty segment behind the last one, which says that it follows.
