@@ -42,6 +42,8 @@ pub mod http;
 mod hub;
 mod mcp;
 mod reducers;
+#[cfg(test)]
+mod simulation;
 mod tools;
 pub mod view;
 

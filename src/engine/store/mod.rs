@@ -33,6 +33,8 @@ use super::slice::EncodedSlice;
 pub use batch::EventBatch;
 pub(crate) use content::chunks_of;
 pub use error::StoreError;
+#[cfg(test)]
+pub(crate) use journal::disk;
 pub use journal::{FsckReport, Problem};
 pub use lease::{Lease, LeaseHolder};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};

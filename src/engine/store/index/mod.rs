@@ -292,9 +292,9 @@ pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>, StoreError>
 }
 
 /// Removes the index of the store in a directory, durably.
-pub(super) fn remove(store: &Path) -> Result<(), StoreError> {
+pub(super) fn remove(disk: &dyn Disk, store: &Path) -> Result<(), StoreError> {
     if let Some(aside) = set_aside(&store.join("index"))? {
-        sync_directory(&OsDisk, store)?;
+        sync_directory(disk, store)?;
         remove_all(&aside)?;
     }
     Ok(())

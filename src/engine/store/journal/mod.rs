@@ -3,6 +3,8 @@
 pub(crate) mod disk;
 pub(crate) mod frame;
 mod fsck;
+#[cfg(test)]
+mod fuzz;
 mod last;
 mod packed;
 pub(crate) mod scan;

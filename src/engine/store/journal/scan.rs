@@ -142,8 +142,16 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[from..self.filled.min(from + length)])
     }
 
+    /// Bytes of memory that it has.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> usize {
+        self.buffer.capacity()
+    }
+
     fn fill(&mut self, offset: u64, length: usize) -> Result<(), StoreError> {
-        let want = length.max(self.step);
+        // A frame's head may say anything: memory is taken for what there is.
+        let left = usize::try_from(self.segment.len()?.saturating_sub(offset)).unwrap_or(usize::MAX);
+        let want = length.max(self.step).min(left);
         if self.buffer.len() < want {
             self.buffer.resize(want, 0);
         }

@@ -200,6 +200,18 @@ impl Segment {
         self.raw()?.sync_data().map_err(StoreError::io("sync", &self.path))
     }
 
+    /// Makes the head durable and what is between two positions. It is written again: where a sync has failed before,
+    /// what it left unwritten can be read, counts as written, and another sync does nothing about it.
+    pub(crate) fn make_durable(&self, from: u64, end: u64) -> Result<(), StoreError> {
+        const AT_ONCE: u64 = 1 << 20;
+        self.write(0, &self.read_up_to(0, HEADER as usize)?)?;
+        for at in (from..end).step_by(AT_ONCE as usize) {
+            let count = usize::try_from((end - at).min(AT_ONCE)).unwrap_or(0);
+            self.write(at, &self.read_up_to(at, count)?)?;
+        }
+        self.sync()
+    }
+
     /// Cuts everything from `end` on, and sets `capacity` bytes aside again.
     pub(crate) fn truncate(&self, end: u64, capacity: u64) -> Result<(), StoreError> {
         let file = self.raw()?;

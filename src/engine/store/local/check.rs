@@ -33,7 +33,7 @@ impl LocalStore {
         let (mut checked, found) = look(directory, &segments)?;
         if repair && found.is_none() && checked.is_repairable() {
             // Where things are in the journal changes.
-            index::remove(directory)?;
+            index::remove(segments.disk(), directory)?;
             checked.repair(&segments, directory)?;
         }
         Ok(checked.report)
@@ -55,7 +55,7 @@ impl LocalStore {
             return Self::fsck(directory, true);
         };
         if checked.is_repairable() {
-            index::remove(directory)?;
+            index::remove(segments.disk(), directory)?;
             checked.repair(&segments, directory)?;
         }
         if checked.is_followed {
@@ -69,7 +69,7 @@ impl LocalStore {
         checked.report.repaired.extend(repaired);
         store.sync()?;
         if store.shared.index().is_none() {
-            index::remove(directory)?;
+            index::remove(segments.disk(), directory)?;
         }
         drop(store);
         // What was read anew the next one need not read, nor be told that there was no index.

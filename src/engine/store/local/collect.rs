@@ -69,7 +69,7 @@ impl LocalStore {
         }
         *store.shared.index.write().unwrap_or_else(PoisonError::into_inner) = None;
         // Durably: an index that knows more than there is would prove a loss.
-        index::remove(directory)?;
+        index::remove(&*opening.disk, directory)?;
         // From the end back, and removals last: wherever this stops, what is left of a removed session is
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
         for number in garbage.rewritten.into_iter().rev() {

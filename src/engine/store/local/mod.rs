@@ -9,6 +9,8 @@ mod open;
 mod proof;
 mod read;
 mod recover;
+#[cfg(test)]
+mod simulated;
 mod slot;
 mod slots;
 

@@ -108,6 +108,9 @@ impl LocalStore {
             index = another(&place, &mut notes);
         }
         recovered.mend(&segments, directory, &mut notes)?;
+        if recovered.group == 0 {
+            sync_names(&*opening.disk, directory)?;
+        }
         if stamp.is_none() && recovered.group > 0 && notes.is_empty() {
             notes.push("the index was missing or empty and was made from the journal".to_owned());
         }
@@ -208,6 +211,17 @@ impl Shared {
         }
         Ok(())
     }
+}
+
+/// Makes the names of the journal's directory and of the store's durable, before anything is recorded there.
+fn sync_names(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    segment::sync_directory(disk, directory)?;
+    let above = directory.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
+    // It may be one that this user can't open.
+    if let Some(Err(error)) = above.map(|above| disk.sync_dir(above)) {
+        tracing::debug!(%error, "the name of the store's directory could not be made durable");
+    }
+    Ok(())
 }
 
 fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {

@@ -35,8 +35,8 @@ pub(super) struct Recovered {
     unused: Option<u32>,
     /// A last segment with bytes behind the end that were never acknowledged.
     torn: Option<Arc<Segment>>,
-    /// Segments whose frames may never have been synced.
-    unsynced: Vec<Arc<Segment>>,
+    /// Segments whose frames may never have been synced, from where to where.
+    unsynced: Vec<(Arc<Segment>, u64, u64)>,
 }
 
 impl Scan<'_> {
@@ -85,6 +85,7 @@ impl Scan<'_> {
             return Err(StoreError::Format { path: segment.path.clone(), what });
         }
         let mut is_synced = from == recovered.end;
+        let before = recovered.group;
         let end = scan::frames(&segment, u64::from(from.offset), &mut |frame| {
             is_synced = frame.header.kind == Kind::Close;
             self.take(&segment, &frame, &mut recovered.group)
@@ -110,8 +111,12 @@ impl Scan<'_> {
         let is_packed = segment.is_packed();
         recovered.next =
             if is_packed { Place { segment: number + 1, offset: segment::header() } } else { recovered.end };
+        if recovered.group > before {
+            // Nothing is written to a segment before all in the one before it is durable.
+            recovered.unsynced.clear();
+        }
         if !is_synced && !is_packed {
-            recovered.unsynced.push(segment);
+            recovered.unsynced.push((segment, u64::from(from.offset), end));
         }
         Ok(())
     }
@@ -177,7 +182,7 @@ impl Recovered {
             ));
         }
         // What was found may never have been synced; from now on it counts as recorded.
-        self.unsynced.iter().try_for_each(|segment| segment.sync())
+        self.unsynced.iter().try_for_each(|(segment, from, end)| segment.make_durable(*from, *end))
     }
 }
 

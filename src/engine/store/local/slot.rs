@@ -83,6 +83,10 @@ pub(super) struct SlotInner {
     begun: Place,
     /// Commits that the index does not have yet.
     pub(super) positions: VecDeque<(Seq, Place)>,
+    /// The last events of those commits, with their times.
+    times: VecDeque<(Seq, Timestamp)>,
+    /// The time of the last event that the index has.
+    indexed: Timestamp,
     pub(super) noted: Noted,
     tail: VecDeque<TailCommit>,
     tail_bytes: usize,
@@ -129,6 +133,7 @@ impl Slot {
             let mut inner = slot.lock();
             inner.head = entry.head;
             inner.time = entry.updated;
+            inner.indexed = entry.updated;
             inner.origin = Some(entry.origin.clone());
             inner.begun = *begun;
             inner.removed = buried.then(Place::default);
@@ -211,16 +216,20 @@ impl Slot {
     /// say the same, because the journal is read from `end` on when the store is next opened. Nothing when
     /// the session was removed before, and no child has its past.
     pub(super) fn indexable(&self, end: Place) -> (Vec<(Seq, Place)>, Option<Row>) {
-        let inner = self.lock();
+        let mut inner = self.lock();
         let removed = inner.removed.is_some_and(|removed| removed < end);
         if removed && inner.children == 0 {
             return (Vec::new(), None);
         }
         let positions: Vec<_> = inner.positions.iter().copied().take_while(|(_, place)| *place < end).collect();
         let head = inner.positions.get(positions.len()).map_or(inner.head, |(first, _)| first - 1);
+        // A commit that is not durable yet may be lost, and its time with it.
+        while let Some((_, time)) = inner.times.pop_front_if(|(last, _)| *last <= head) {
+            inner.indexed = time;
+        }
         let origin = inner.origin.clone().filter(|_| head >= self.own_from());
         let row = origin.map(|origin| Row {
-            entry: SessionEntry { id: self.id, head, updated: inner.time, origin },
+            entry: SessionEntry { id: self.id, head, updated: inner.indexed, origin },
             begun: inner.begun,
             base: self.base(),
             buried: removed,
@@ -243,6 +252,7 @@ impl SlotInner {
         self.head = last;
         self.time = time;
         self.positions.push_back((first, place));
+        self.times.push_back((last, time));
     }
 
     /// Remembers how the session began.

@@ -1,0 +1,73 @@
+//! What a simulation does with a store: opens it on any disk, without threads, and leaves it anywhere.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::open::Opening;
+use super::{LocalStore, LocalStoreOptions};
+use crate::engine::store::disk::Disk;
+use crate::engine::store::ticket::Ticket;
+use crate::engine::store::{Committed, FsckReport, GcReport, Pending, StoreError};
+
+fn opening(disk: Arc<dyn Disk>, options: LocalStoreOptions) -> Opening {
+    Opening { options, bus: Arc::default(), disk, threads: false }
+}
+
+impl LocalStore {
+    /// Opens a store whose segments may be smaller than any real one's.
+    pub(crate) fn simulated(
+        directory: &Path,
+        disk: Arc<dyn Disk>,
+        options: LocalStoreOptions,
+    ) -> Result<Self, StoreError> {
+        Self::open_with(directory, opening(disk, options))
+    }
+
+    pub(crate) fn simulated_fsck(
+        directory: &Path,
+        disk: Arc<dyn Disk>,
+        repair: bool,
+    ) -> Result<FsckReport, StoreError> {
+        Self::fsck_on(disk, directory, repair)
+    }
+
+    pub(crate) fn simulated_collect(
+        directory: &Path,
+        disk: Arc<dyn Disk>,
+        options: LocalStoreOptions,
+    ) -> Result<GcReport, StoreError> {
+        Self::collect_with(directory, opening(disk, LocalStoreOptions { pack: false, ..options }), false)
+    }
+
+    /// Does once what the indexing thread does again and again.
+    pub(crate) fn maintain_now(&self) {
+        self.shared.learn();
+        self.shared.pack_full();
+    }
+
+    pub(crate) fn packed_segments(&self) -> u64 {
+        let numbers = self.shared.segments.numbers().unwrap_or_default();
+        let packed = numbers.iter().filter(|n| self.shared.segments.get(**n).is_ok_and(|s| s.is_packed()));
+        packed.count() as u64
+    }
+
+    pub(crate) fn flush_index(&self) {
+        self.shared.with_index((), |index| index.flush()).unwrap_or_default();
+    }
+
+    /// Ends as a killed process does: nothing more is written.
+    pub(crate) fn abandon(mut self) {
+        self.maintenance = None;
+    }
+}
+
+impl Pending {
+    pub(crate) fn committed(&self) -> Committed {
+        self.committed
+    }
+
+    /// A commit that was waited for.
+    pub(crate) fn done(committed: Committed) -> Self {
+        Self { committed, ticket: Ticket::Done }
+    }
+}

@@ -1,0 +1,75 @@
+//! Whole journals with anything in them: no panic, and never another history.
+
+use std::sync::Arc;
+
+use super::damage::remove_index;
+use super::disk::{Lie, SimulatedDisk};
+use super::random::Random;
+use super::run::Run;
+use crate::engine::store::LocalStore;
+
+const JOURNALS: u64 = 10;
+const DAMAGES: usize = 30;
+
+/// Overwrites, cuts, or moves some bytes.
+fn spoil(random: &mut Random, bytes: &mut Vec<u8>) {
+    let at = random.below(bytes.len());
+    let most = random.below(600);
+    let length = most.min(bytes.len() - at);
+    match random.below(6) {
+        0 => bytes[at..at + length].fill(0),
+        1 => bytes.truncate(at),
+        2 => {
+            let noise = random.bytes(length);
+            bytes[at..at + length].copy_from_slice(&noise);
+        }
+        3 => drop(bytes.drain(at..at + length)),
+        4 => {
+            // Never to where it would be a frame in its own right.
+            let moved = bytes[at..at + length].to_vec();
+            let to = random.below(bytes.len()) | 1;
+            bytes.splice(to.min(bytes.len())..to.min(bytes.len()), moved);
+        }
+        _ => bytes[at] ^= 1 << random.below(8),
+    }
+}
+
+#[test]
+fn spoilt_segments_never_show_another_history() {
+    let (mut opened, mut repaired) = (0, 0);
+    for seed in 0..JOURNALS {
+        let place = tempfile::tempdir().unwrap();
+        let mut run = Run::new(seed, Lie::None, place.path());
+        run.filled().unwrap();
+        let files = run.disk.files_in(&run.directory.join("journal"));
+        for number in 0..DAMAGES {
+            let disk = run.disk.copied();
+            let (path, mut bytes) = run.random.pick(&files).clone();
+            for _ in 0..1 + run.random.below(3) {
+                if !bytes.is_empty() {
+                    spoil(&mut run.random, &mut bytes);
+                }
+            }
+            disk.put(&path, Some(bytes));
+            remove_index(&run.directory);
+            let context = format!("journal {seed}, damage {number} of {}", path.display());
+            let report = run.fsck(&disk).unwrap_or_else(|error| panic!("{context}: {error}"));
+            opened += u64::from(looks_right(&run, &disk, &context));
+            if !report.problems.is_empty() {
+                remove_index(&run.directory);
+                LocalStore::simulated_fsck(&run.directory, Arc::new(disk.clone()), true).unwrap();
+                repaired += u64::from(looks_right(&run, &disk, &context));
+            }
+        }
+    }
+    assert!(opened > 20 && repaired > 100, "{opened} were opened, {repaired} after a repair");
+}
+
+/// Gives whether the store opens, in which everything must be as it was recorded.
+fn looks_right(run: &Run, disk: &SimulatedDisk, context: &str) -> bool {
+    let opened = LocalStore::simulated(&run.directory, Arc::new(disk.copied()), run.options.clone());
+    let Ok(store) = opened else { return false };
+    run.ledger().is_part(&store).unwrap_or_else(|error| panic!("{context}: {error}"));
+    store.abandon();
+    true
+}

@@ -1,0 +1,84 @@
+//! The crash of everything: stores on a simulated disk, one seed a run.
+//!
+//! `FOLDSPACE_SEED=n` runs one seed, `FOLDSPACE_SEEDS=n` so many.
+
+#![expect(clippy::disallowed_methods, reason = "the index is on a real disk")]
+
+mod damage;
+pub(crate) mod disk;
+mod fuzz;
+pub(crate) mod random;
+mod run;
+mod witness;
+mod work;
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use disk::Lie;
+use run::{Figures, Run};
+
+/// Seeds that every change is tested with.
+const SEEDS: u64 = 1_000;
+
+fn run(seed: u64, lie: Lie) -> Result<Figures, String> {
+    // In memory where that is possible: what counts as durable is the simulation's affair.
+    let place = tempfile::Builder::new().prefix("foldspace-sim-").tempdir_in("/dev/shm");
+    let place = place.or_else(|_| tempfile::tempdir()).unwrap();
+    let outcome = std::panic::catch_unwind(|| Run::new(seed, lie, place.path()).whole());
+    outcome.unwrap_or_else(|_| Err("it panicked".to_owned()))
+}
+
+fn wanted(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|number| number.parse().expect("a number of a seed"))
+}
+
+#[test]
+fn crashes_at_any_moment_lose_nothing_that_was_acknowledged() {
+    let seeds = match wanted("FOLDSPACE_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..wanted("FOLDSPACE_SEEDS").unwrap_or(SEEDS),
+    };
+    let count = seeds.end - seeds.start;
+    let (next, done) = (AtomicU64::new(seeds.start), AtomicU64::new(0));
+    let (figures, failed) = (Mutex::new(Figures::default()), Mutex::new(Vec::new()));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    match run(seed, Lie::None) {
+                        Ok(run) => figures.lock().unwrap().add(run),
+                        Err(error) => failed.lock().unwrap().push(format!("FOLDSPACE_SEED={seed}: {error}")),
+                    }
+                    done.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner().unwrap();
+    assert!(failed.is_empty(), "{} of {count} seeds fail:\n{}", failed.len(), failed.join("\n"));
+    assert_eq!(done.into_inner(), count);
+    let figures = figures.into_inner().unwrap();
+    println!("{count} seeds: {figures:?}");
+    if count >= SEEDS {
+        let Figures { commits, power_cuts, kills, failures, collections, packed, .. } = figures;
+        let Figures { stale_indexes, rewinds, merges, torn, .. } = figures;
+        let each = [commits, power_cuts, kills, failures, collections, packed, stale_indexes, rewinds, merges, torn];
+        assert!(each.iter().all(|number| *number >= count / 20), "a simulation that does too little: {figures:?}");
+    }
+}
+
+/// A simulation that finds nothing proves nothing.
+#[test]
+fn disks_that_lie_are_found_out() {
+    for lie in [Lie::Names, Lie::Late, Lie::AllButTheLast] {
+        let found = (0..40).find_map(|seed| Some((seed, run(seed, lie).err()?)));
+        let (seed, error) = found.unwrap_or_else(|| panic!("{lie:?} is not found out"));
+        println!("{lie:?} is found out by seed {seed}: {error}");
+    }
+}

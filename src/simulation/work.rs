@@ -1,0 +1,175 @@
+//! What is done with an open store.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::disk::Fault;
+use super::run::{Live, Run};
+use crate::backends::{MemoryWorkspace, Workspace};
+use crate::engine::children::NewChild;
+use crate::engine::commit::Content;
+use crate::engine::event::{DeleteEntry, Isolation, Node, WriteFile, WriteMode};
+use crate::engine::id::CommitId;
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::sessions::NewSession;
+use crate::engine::store::EventStore;
+use crate::reducers::MergeChoices;
+use crate::tools::{CaptureBudget, Dispatcher, RewindOptions, ToolCall, Tools, merge_child, rewind};
+
+/// An operation that the store refused.
+type Refused = Box<dyn std::error::Error>;
+
+impl Run {
+    /// Uses the store; gives whether something failed, which it may do only where a fault was planned.
+    pub(super) fn work(&mut self, live: &Live, operations: usize) -> Result<bool, String> {
+        let mut failed = false;
+        for _ in 0..operations {
+            let operation = self.random.below(24);
+            let done = self.operation(live, operation);
+            self.say(|| format!("operation {operation}: {done:?}"));
+            if let Err(error) = done {
+                if self.fault == Fault::None {
+                    return Err(format!("operation {operation} failed: {error}"));
+                }
+                failed = true;
+                if self.random.once_in(2) {
+                    break;
+                }
+            }
+        }
+        Ok(failed)
+    }
+
+    fn operation(&mut self, live: &Live, operation: usize) -> Result<(), Refused> {
+        let witness = &live.witness;
+        let Some(session) = self.some_session(live)? else { return self.begin(live) };
+        match operation {
+            0..6 => self.record(&session, true, live),
+            6..10 => self.record(&session, false, live),
+            10 => Ok(witness.sync_all()?),
+            11 => self.begin(live),
+            12 | 13 => {
+                let new = NewChild { name: Some(self.name()), ..NewChild::new(Isolation::Fork) };
+                live.sessions.child_of(&session, new)?;
+                Ok(())
+            }
+            14 if self.random.once_in(2) => Ok(live.sessions.remove(session.id())?),
+            14..17 => self.call(&session),
+            17 => self.go_back(&session),
+            18 => self.merge(&session, live),
+            19 => {
+                witness.store.maintain_now();
+                Ok(())
+            }
+            20 => {
+                session.snapshot()?;
+                self.keep_index(live);
+                Ok(())
+            }
+            21 => {
+                witness.sync_all()?;
+                let state = session.state()?;
+                self.folds.insert((session.id(), state.seq()), state.digests()?);
+                Ok(())
+            }
+            22 => self.retry(&session, live),
+            _ => Ok(witness.look()?),
+        }
+    }
+
+    fn some_session(&mut self, live: &Live) -> Result<Option<Session>, Refused> {
+        let entries = live.witness.entries()?;
+        if entries.is_empty() {
+            return Ok(None);
+        }
+        let id = self.random.pick(&entries).id;
+        Ok(Some(live.sessions.session(id)?))
+    }
+
+    fn name(&mut self) -> String {
+        self.names += 1;
+        format!("s{}", self.names)
+    }
+
+    fn begin(&mut self, live: &Live) -> Result<(), Refused> {
+        live.sessions.create(NewSession::named(self.name()))?;
+        Ok(())
+    }
+
+    fn path(&mut self) -> EntryPath {
+        EntryPath::for_creation(&format!("d{}/f{}", self.random.below(3), self.random.below(6))).unwrap()
+    }
+
+    /// Records files with contents, of which some are known already and some come in chunks.
+    fn record(&mut self, session: &Session, waits: bool, live: &Live) -> Result<(), Refused> {
+        let mut commit = session.commit();
+        for _ in 0..1 + self.random.below(3) {
+            let path = self.path();
+            let length = *self.random.pick(&[0, 10, 300, 300, 700, 2_000, 5_000]);
+            let length = if self.random.once_in(40) { 140_000 } else { length };
+            let bytes = match self.random.once_in(4) {
+                true => vec![b'x'; length],
+                false => self.random.bytes(length),
+            };
+            commit.push(&WriteFile { path, mode: WriteMode::Overwrite, node: Node::file(&bytes, false) })?;
+            commit.keep(Content::of(bytes));
+        }
+        self.figures.commits += 1;
+        match waits {
+            true => drop(live.witness.submit(commit)?),
+            false => drop(live.witness.submit_only(commit)?),
+        }
+        Ok(())
+    }
+
+    /// Submits a named commit twice: the second time nothing happens.
+    fn retry(&mut self, session: &Session, live: &Live) -> Result<(), Refused> {
+        let id = CommitId::from_bytes([u8::try_from(self.random.below(250)).unwrap_or(0) + 1; 16]);
+        let mut commit = session.commit().with_id(id);
+        commit.push(&DeleteEntry { path: self.path() })?;
+        let (first, _) = live.witness.submit_only(commit.clone())?;
+        let (again, _) = live.witness.submit_only(commit)?;
+        let (first, again) = (first.committed(), again.committed());
+        assert!(again.repeated && (again.first, again.last) == (first.first, first.last), "{first:?} {again:?}");
+        Ok(())
+    }
+
+    fn dispatcher(session: &Session) -> Result<Dispatcher, Refused> {
+        Ok(Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?)
+    }
+
+    fn call(&mut self, session: &Session) -> Result<(), Refused> {
+        let path = self.path().to_string();
+        let call = match self.random.below(4) {
+            0 => ToolCall::new("rm", json!({ "path": path })),
+            _ => {
+                let content = "line\n".repeat(self.random.below(200));
+                ToolCall::new("write_file", json!({ "file_path": path, "content": content }))
+            }
+        };
+        let dispatcher = Self::dispatcher(session)?;
+        self.runtime.block_on(dispatcher.call(call))?;
+        Ok(())
+    }
+
+    fn go_back(&mut self, session: &Session) -> Result<(), Refused> {
+        let to = 1 + self.random.below(usize::try_from(session.head()?)?) as u64;
+        let workspace: Arc<dyn Workspace> = Arc::new(MemoryWorkspace);
+        let options = RewindOptions { force: true, dry_run: false };
+        let rewound = self.runtime.block_on(rewind(session, &workspace, CaptureBudget::default(), to, options));
+        // It may have a reason not to; a store that fails shows when it is used next.
+        self.figures.rewinds += u64::from(rewound.is_ok());
+        Ok(())
+    }
+
+    fn merge(&mut self, session: &Session, live: &Live) -> Result<(), Refused> {
+        let Some(origin) = session.origin() else { return Ok(()) };
+        let Ok(parent) = live.sessions.session(origin.parent) else { return Ok(()) };
+        let parent = Self::dispatcher(&parent)?;
+        let merged = self.runtime.block_on(merge_child(&parent, session, &MergeChoices::default()));
+        self.figures.merges += u64::from(merged.is_ok());
+        Ok(())
+    }
+}
