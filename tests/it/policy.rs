@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::{CommandLine, CommandPolicy, Decision, EntryPath, ShellCommand};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -19,7 +20,33 @@ struct Case {
     stdin: String,
     #[serde(default)]
     cwd: String,
+    /// What was decided while the policy still followed variables and functions, where that was something else.
+    was: Option<String>,
+    /// The same where questions are answered with yes.
+    confirmed: Option<String>,
+    confirmed_was: Option<String>,
 }
+
+/// A text that was tried against the policy.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tried {
+    command: String,
+    #[serde(rename = "class")]
+    _class: String,
+    decision: String,
+    was: String,
+    /// With [`LISTED`] in the list.
+    listed: String,
+    listed_was: String,
+    /// Where questions are answered with yes.
+    confirmed: String,
+    confirmed_was: String,
+}
+
+const LISTED: &str = "ls cat grep git rm dd chmod chown curl wget jq tee python3 find xargs cargo sed make wc head sort \
+    tar sh bash echo cp mv env sudo parallel mkdir truncate shred perl npm docker mktemp ssh-agent test ruby mkfs.ext4 \
+    which trap source . command";
 
 impl Case {
     fn run_with(&self) -> ShellCommand {
@@ -32,10 +59,14 @@ impl Case {
     }
 }
 
-fn cases() -> Vec<Case> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/fixtures/commands/commands.jsonl");
+fn lines<T: DeserializeOwned>(name: &str) -> Vec<T> {
+    let path = format!("{}/fixtures/commands/{name}", env!("CARGO_MANIFEST_DIR"));
     let text = std::fs::read_to_string(path).unwrap();
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn cases() -> Vec<Case> {
+    lines("commands.jsonl")
 }
 
 fn name_of(decision: &Decision) -> &'static str {
@@ -71,4 +102,64 @@ fn no_confirmation_and_no_entry_lifts_a_denial() {
         let actual = policy.check(&case.run_with(), &session);
         assert_eq!(name_of(&actual), "deny", "{command:?}");
     }
+}
+
+#[test]
+fn every_text_that_was_tried_is_decided_as_it_says() {
+    let mut wrong = Vec::new();
+    for Tried { command, decision, listed, confirmed, .. } in lines("tried.jsonl") {
+        let all: Vec<String> = LISTED.split_whitespace().map(str::to_owned).collect();
+        for (allow, auto_confirm, expected) in
+            [(Vec::new(), false, &decision), (all, false, &listed), (Vec::new(), true, &confirmed)]
+        {
+            let policy = CommandPolicy { allow, auto_confirm, ..CommandPolicy::default() };
+            let actual = policy.check(&ShellCommand::shell(&command), &BTreeSet::new());
+            if name_of(&actual) != expected {
+                wrong.push(format!("{command:?}: {actual:?} instead of {expected}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn nothing_that_was_denied_or_asked_about_is_allowed_without_a_question() {
+    let of_cases = cases().into_iter().map(|case| {
+        let was = case.was.clone().unwrap_or(case.decision.clone());
+        (case.command.to_string(), was, case.decision)
+    });
+    let of_tried = lines::<Tried>("tried.jsonl").into_iter().flat_map(|tried| {
+        [(tried.command.clone(), tried.was, tried.decision), (tried.command, tried.listed_was, tried.listed)]
+    });
+    for (command, was, decision) in of_cases.chain(of_tried) {
+        assert!(was == "allow" || decision != "allow", "{command}: {was} has become {decision}");
+    }
+}
+
+#[test]
+fn yes_answers_for_what_was_denied_only_where_the_text_names_no_danger() {
+    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let mut runs = Vec::new();
+    for case in cases() {
+        let actual = policy.check(&case.run_with(), &BTreeSet::new());
+        let usual = if case.decision == "deny" { "deny" } else { "allow" };
+        assert_eq!(name_of(&actual), case.confirmed.as_deref().unwrap_or(usual), "{:?}", case.command);
+        let was = case.confirmed_was.unwrap_or_else(|| case.confirmed.unwrap_or(usual.to_owned()));
+        runs.extend((was == "deny" && name_of(&actual) == "allow").then(|| case.command.to_string()));
+    }
+    let tried = lines::<Tried>("tried.jsonl").into_iter();
+    runs.extend(tried.filter(|t| t.confirmed_was == "deny" && t.confirmed == "allow").map(|t| t.command));
+    let expected = [
+        r"rm -rf $'\x2f'",
+        "sudo mkfs.vfat x.img",
+        "mke2fs x",
+        "rm -rf ${x:+a}/",
+        r"rm -rf $(printf '\057')",
+        "IFS=,; set -- rm,-rf,/; $1",
+        "a='f'; f(){ $a|$a& }; f",
+        "truncate -s 10M disk.img && mkfs.ext4 -q disk.img",
+        "mkfs.ext4 --version",
+        r#"git() { command git "$@" & wait; }; git status"#,
+    ];
+    assert_eq!(runs, expected);
 }

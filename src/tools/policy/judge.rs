@@ -1,411 +1,450 @@
-//! Looks at every program that a command may run.
+//! Looks at every program that a command may run, and gathers what would have to be allowed.
 
-use std::rc::Rc;
-
-use super::danger::{Program, Verdict, judge};
-use super::find::{Aim, aim_of};
-use super::names::{holds_subscript, may_change_programs};
-use super::paths::{Whole, is_disk, is_sink, may_be, whole};
-use super::places::Places;
-use super::refusal::{Denied, Fuel, check_depth};
+use super::With;
+use super::bomb::has_fork_bomb;
+use super::dangers::{Program, Verdict, directories, find_aim, is_fetcher, is_narrowed, judge};
+use super::names::{builtin, changes_programs, holds_subscript};
+use super::paths::{Place, Whole, is_sink};
+use super::raw::Raw;
+use super::refusal::{Denied, STEPS, STEPS_PER_CHAR, check_depth};
 use super::rule::DenyRule;
-use super::shell::{Command, Expansion, Piece, Reading, RedirectKind, Variables, Word, base_name, marker};
-use super::walk::Walked;
-use super::wrappers::{Runs, is_shell, runs};
-use super::{With, interpreters::code_of};
+use super::shell::{RedirectKind, Script, Simple};
+use super::words::{base_name, has, marker, quoted, shown, unmarked};
+use super::wrappers::{EVALUATORS, Runs, directory_of, is_shell, replaced, runs};
 
 pub(super) type Judged<T> = Result<T, Denied>;
 
-/// Looks at a command and gathers what would have to be allowed.
+pub(super) const RUNS_FETCHED: &str =
+    "it would run what it has just fetched from the network; save it, look at it, then run it";
+
+/// What is gathered about a command.
 pub(super) struct Judge<'p> {
-    pub(super) rules: &'p [DenyRule],
-    pub(super) fuel: Fuel,
-    /// Where relative paths begin.
-    pub(super) places: Places,
-    /// What was followed through the script that is looked at.
-    pub(super) walked: Walked,
+    rules: &'p [DenyRule],
     /// The programs found.
     pub(super) found: Vec<Found>,
-    /// Something was not understood, so `found` may lack programs.
-    pub(super) unclear: bool,
-    /// A function stood for a program; something takes functions or variables back.
-    pub(super) calls_function: bool,
-    unsets: bool,
+    /// What is not plain, where something is: `found` may lack programs.
+    pub(super) unplain: Option<&'static str>,
+    /// It is asked about as a whole, whatever is allowed.
+    pub(super) asks: bool,
+    pub(super) raw: Raw,
+    pub(super) steps: usize,
+    steps_max: usize,
+    texts: Vec<Text>,
+    /// What the call gives its commands to read, until it was looked at.
+    stdin: String,
+    /// It names `/` or home.
+    stdin_whole: bool,
 }
 
 /// A program that a command runs.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) words: Vec<String>,
-    /// How many of them are no guess.
-    pub(super) sure: usize,
     /// Its output goes to a file.
     pub(super) writes: bool,
 }
 
-/// What a program can read.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Input {
-    /// Texts that are known.
-    pub(super) texts: Vec<Rc<str>>,
+/// Shell text that is still to be looked at.
+struct Text {
+    text: String,
+    place: Place,
+    depth: usize,
+    is_body: bool,
+}
+
+/// What a command reads, or prints.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stream {
     /// Comes from the network.
-    pub(super) fetched: bool,
-    /// Is a list of what is below `/` or home.
+    fetched: bool,
+    /// Names `/` or home, or all that is below.
     whole: bool,
+    /// Names some of these.
+    narrowed: bool,
     zero: bool,
 }
 
-impl Input {
-    /// A text, if there is one.
-    pub(super) fn of(text: &str) -> Self {
-        let texts = if text.is_empty() { Vec::new() } else { vec![Rc::from(text)] };
-        Self { texts, ..Self::default() }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.texts.is_empty() && !self.fetched && !self.whole && !self.zero
-    }
-}
-
-/// Where a program runs.
-#[derive(Clone)]
-pub(super) struct Place<'v> {
-    pub(super) input: Input,
-    pub(super) writes: bool,
-    pub(super) reading: Reading,
-    pub(super) variables: &'v Variables,
-    pub(super) depth: usize,
-    /// The program may begin elsewhere: this is one of the places.
-    pub(super) is_suffix: bool,
+/// A command among the others of its text.
+struct Around<'s> {
+    script: &'s Script,
+    at: usize,
+    input: Stream,
+    depth: usize,
+    writes: bool,
+    /// It runs what its words hold that is not known.
+    runs_words: bool,
+    output: Stream,
 }
 
 impl<'p> Judge<'p> {
-    pub(super) fn new(rules: &'p [DenyRule], chars: usize, directory: &str) -> Self {
+    pub(super) fn new(rules: &'p [DenyRule], chars: usize, with: &With<'_>) -> Self {
+        let place = Place::at(&with.directory);
+        let unplain = with.env.iter().any(|(name, value)| changes_programs(name) || holds_subscript(value));
         Self {
             rules,
-            fuel: Fuel::for_chars(chars),
-            places: Places::at(directory),
-            walked: Walked::default(),
             found: Vec::new(),
-            unclear: false,
-            calls_function: false,
-            unsets: false,
+            unplain: unplain.then_some("a variable that decides what runs"),
+            asks: false,
+            raw: Raw::new(rules, with.env.values()),
+            steps: 0,
+            steps_max: STEPS + STEPS_PER_CHAR * chars,
+            texts: Vec::new(),
+            stdin: with.stdin.to_string(),
+            stdin_whole: with.stdin.split_whitespace().any(|word| place.whole(word) == Whole::Yes),
         }
-    }
-
-    /// Whether more may run than what was found.
-    pub(super) fn is_unclear(&self) -> bool {
-        self.unclear || (self.calls_function && self.unsets)
     }
 
     /// Looks at shell text.
-    pub(super) fn text(&mut self, text: &str, reading: Reading, with: &With<'_>) -> Judged<()> {
-        let outer = Input::of(&with.stdin);
-        let around = Around { outer: &outer, reading, depth: 0, same_shell: false };
-        self.script(text, with.variables(), around)
+    pub(super) fn text(&mut self, text: &str, directory: &str) -> Judged<()> {
+        self.add_text(text.to_owned(), &Place::at(directory), 0);
+        self.all()
     }
 
     /// Looks at a program and its arguments.
-    pub(super) fn arguments(&mut self, words: &[String], reading: Reading, with: &With<'_>) -> Judged<()> {
-        let variables = with.variables();
-        self.unclear |= variables.is_unclear();
-        // Nobody expands it here, but nobody means it otherwise either.
+    pub(super) fn arguments(&mut self, words: &[String], directory: &str) -> Judged<()> {
+        // Nothing expands it here, but nothing else is meant by it either.
         let home = |word: &String| match word.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", marker::HOME),
-            _ => word.chars().map(|c| if marker::is(c) { marker::UNKNOWN } else { c }).collect(),
+            _ => word.chars().map(unmarked).collect(),
         };
-        let words: Vec<String> = words.iter().map(home).collect();
-        let input = Input::of(&with.stdin);
-        let place = Place { input, writes: false, reading, variables: &variables, depth: 0, is_suffix: false };
-        self.program(&words, None, &place)
+        let command = Simple { words: words.iter().map(home).collect(), ..Simple::default() };
+        let script = Script { commands: vec![command], ..Script::default() };
+        self.script(&script, Place::at(directory), 0)?;
+        self.all()
     }
 
     /// Looks at the interpreter of a script, which needs an entry where it is none of the system's.
-    pub(super) fn interpreter_of_script(&mut self, interpreter: &str, with: &With<'_>) -> Judged<()> {
-        let variables = with.variables();
-        self.unclear |= variables.is_unclear();
-        let place = Place {
-            input: Input::default(),
-            writes: false,
-            reading: Reading::Posix,
-            variables: &variables,
-            depth: 0,
-            is_suffix: false,
-        };
-        let words = [interpreter.to_owned()];
-        self.rules(&words, &place)?;
-        if !super::allow::is_standard(interpreter) {
-            self.found.push(Found { words: words.to_vec(), sure: 1, writes: false });
+    pub(super) fn interpreter_of_script(&mut self, interpreter: &str, is_standard: bool) -> Judged<()> {
+        let words = vec![interpreter.to_owned()];
+        self.rules(&words, &Place::at(""), false, false)?;
+        self.found.extend((!is_standard).then_some(Found { words, writes: false }));
+        Ok(())
+    }
+
+    fn all(&mut self) -> Judged<()> {
+        while let Some(Text { text, place, depth, is_body }) = self.texts.pop() {
+            check_depth(depth)?;
+            let mut script = if is_body { Script::read_body(&text)? } else { Script::read(&text)? };
+            // The body itself is no command.
+            script.commands.iter_mut().filter(|command| is_body && command.depth == 0).for_each(|c| c.words.clear());
+            self.take(script.steps)?;
+            self.script(&script, place, depth)?;
+        }
+        let steps = self.raw.finish()?;
+        self.take(steps)
+    }
+
+    fn take(&mut self, steps: usize) -> Judged<()> {
+        self.steps += steps;
+        match self.steps > self.steps_max {
+            true => Err(Denied(format!("too tangled to be judged in {} steps; split it up", self.steps_max))),
+            false => Ok(()),
+        }
+    }
+
+    fn odd(&mut self, what: &'static str) {
+        self.unplain.get_or_insert(what);
+    }
+
+    fn add_text(&mut self, text: String, place: &Place, depth: usize) {
+        self.texts.push(Text { text, place: place.clone(), depth, is_body: false });
+    }
+
+    fn denies(&self, rule: &DenyRule) -> bool {
+        self.rules.contains(rule)
+    }
+
+    fn refuse_fetched(&self, is: bool) -> Judged<()> {
+        match is && self.denies(&DenyRule::RunFetched) {
+            true => Err(Denied(RUNS_FETCHED.to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn script(&mut self, script: &Script, place: Place, depth: usize) -> Judged<()> {
+        self.unplain = self.unplain.or(script.unplain);
+        if self.denies(&DenyRule::ForkBomb) && has_fork_bomb(script) {
+            return Err(Denied("it defines a function that starts itself over and over (a fork bomb)".to_owned()));
+        }
+        for body in &script.bodies {
+            self.texts.push(Text { text: body.clone(), place: place.clone(), depth: depth + 1, is_body: true });
+        }
+        let mut places = vec![place];
+        let mut done: Vec<(Stream, bool)> = Vec::new();
+        for (at, command) in script.commands.iter().enumerate() {
+            places.truncate(command.depth + 1);
+            while places.len() <= command.depth {
+                places.extend(places.last().cloned());
+            }
+            let input = command.upstream.and_then(|up| done.get(up)).map_or(Stream::default(), |(output, _)| *output);
+            let held = command.holder.and_then(|holder| done.get(holder)).is_some_and(|(_, runs)| *runs);
+            let mut around =
+                Around { script, at, input, depth, writes: false, runs_words: false, output: Stream::default() };
+            let Some(here) = places.last_mut() else { break };
+            self.raw.see(command);
+            self.redirects(command, here, &mut around)?;
+            self.command(command, here, &mut around)?;
+            if held {
+                self.refuse_fetched(around.output.fetched)?;
+                self.add_printed(command, here, depth + 1);
+            }
+            done.push((around.output, around.runs_words));
         }
         Ok(())
     }
 
-    pub(super) fn command(
-        &mut self,
-        command: &Command,
-        expansion: &Expansion<'_>,
-        around: Around<'_>,
-        is_function: bool,
-    ) -> Judged<()> {
-        let (words, guess) = expansion.guessed_words(command, &mut self.fuel)?;
-        let writes = self.writes(command, expansion)?;
-        if words.is_empty() && writes {
-            self.found.push(Found { words: vec![">".to_owned()], sure: 1, writes });
-        }
-        let input =
-            match words.iter().any(|word| reads_input(base_name(word))) || words.iter().any(|w| !marker::none_in(w)) {
-                true => self.input(command, expansion, around.outer)?,
-                false => Input::default(),
-            };
-        let (reading, depth) = (around.reading, around.depth);
-        let place = Place { input, writes, reading, variables: expansion.variables, depth, is_suffix: false };
-        if guess != Some(0) && is_function {
-            self.calls_function = true;
-            self.rules(&words, &place)
-        } else {
-            self.program(&words, guess, &place)
-        }
-    }
-
-    /// Checks where a command writes to; tells whether that is a file.
-    fn writes(&mut self, command: &Command, expansion: &Expansion<'_>) -> Judged<bool> {
-        let mut writes = false;
-        for redirect in command.redirects.iter().filter(|redirect| redirect.kind == RedirectKind::Write) {
-            let path = expansion.text(&redirect.target, &mut self.fuel)?;
-            if is_disk(&path, &self.places) && self.rules.contains(&DenyRule::WriteToDisk) {
-                return Err(Denied(format!("it would write to a disk's device file, {}", marker::written(&path))));
+    fn redirects(&mut self, command: &Simple, place: &Place, around: &mut Around<'_>) -> Judged<()> {
+        for (name, value) in &command.assignments {
+            if changes_programs(name) || holds_subscript(value) {
+                self.odd("a variable that decides what runs");
             }
-            writes |= !is_sink(&path);
         }
-        Ok(writes)
-    }
-
-    /// What a command can read, from all that is connected to it.
-    pub(super) fn input(&mut self, command: &Command, expansion: &Expansion<'_>, outer: &Input) -> Judged<Input> {
-        let mut input = outer.clone();
         for redirect in &command.redirects {
-            let text = expansion.text(&redirect.target, &mut self.fuel)?;
+            let target = &redirect.target;
+            let is_copy =
+                target == "-" || (!target.is_empty() && target.chars().all(|c| c.is_ascii_digit() || c == '-'));
             match redirect.kind {
-                RedirectKind::Text => {
-                    input.fetched |= text.contains(marker::FETCHED);
-                    input.texts.push(text.into());
+                RedirectKind::Copy if is_copy => {}
+                RedirectKind::Write | RedirectKind::Copy => {
+                    if place.is_disk(target) && self.denies(&DenyRule::WriteToDisk) {
+                        let path = shown(target);
+                        return Err(Denied(format!("it would write to a disk's device file, {path}")));
+                    }
+                    if target.contains(|c| marker::is(c) && c != marker::HOME) {
+                        self.odd("a redirection to an expansion");
+                    }
+                    around.writes |= !is_sink(target);
                 }
                 RedirectKind::Read => {
-                    input.fetched |= text.contains(marker::FETCHED);
-                    input.zero |= may_be(&text, "/dev/zero", &self.places);
+                    around.input.zero |= place.path(target) == "/dev/zero";
+                    if target.contains(marker::is_open) || target.starts_with("/dev/tcp") {
+                        self.odd("a redirection from an expansion");
+                    }
                 }
-                RedirectKind::Write => {}
+                RedirectKind::Text | RedirectKind::Document(_) => {
+                    let whole = |word| place.whole(word) == Whole::Yes;
+                    around.input.whole |= target.split_whitespace().any(whole);
+                    let program = command.words.first().map_or("", String::as_str);
+                    if has("read mapfile readarray", program) && holds_subscript(target) {
+                        self.odd("a subscript");
+                    }
+                }
             }
         }
-        let targets = command.redirects.iter().map(|redirect| &redirect.target);
-        let inner = command.words.iter().chain(targets).flat_map(processes);
-        for range in command.upstream.iter().cloned().chain(inner) {
-            for source in &expansion.script.commands[range] {
-                input.fetched |= expansion.fetches(source, &mut self.fuel)?;
-                input.texts.extend(expansion.printed(source, &mut self.fuel)?.map(Rc::from));
-                input.whole |= self.lists_whole(source, expansion)?;
-            }
-        }
-        Ok(input)
-    }
-
-    fn lists_whole(&mut self, command: &Command, expansion: &Expansion<'_>) -> Judged<bool> {
-        let words = expansion.words(command, &mut self.fuel)?;
-        let Some((program, arguments)) = words.split_first() else { return Ok(false) };
-        Ok(match base_name(program) {
-            "find" => match aim_of(arguments, &self.places) {
-                Aim { whole: Whole::Yes, narrowed } => {
-                    self.unclear |= narrowed;
-                    !narrowed
-                }
-                _ => false,
-            },
-            "ls" => arguments.iter().any(|word| whole(word, &self.places) == Whole::Yes),
-            _ => false,
-        })
-    }
-
-    /// Looks at a program and at what it runs in turn. A guess is the place of the first word that is one.
-    pub(super) fn program(&mut self, words: &[String], guess: Option<usize>, place: &Place<'_>) -> Judged<()> {
-        check_depth(place.depth)?;
-        let Some((program, arguments)) = words.split_first() else {
-            self.unclear |= guess.is_some();
-            return Ok(());
-        };
-        self.rules(words, place)?;
-        let bytes: usize = words.iter().map(String::len).sum();
-        self.fuel.take(bytes / BYTES_PER_STEP)?;
-        let sure = guess.unwrap_or(words.len());
-        self.found.push(Found { words: words.to_vec(), sure, writes: place.writes });
-        // Home is known well enough; what else is marked may be any program.
-        self.unclear |= program.starts_with('~') || !marker::none_in(&program.replace(marker::HOME, ""));
-        self.unclear |= guess == Some(0);
-        let known = program.replace(marker::UNKNOWN, "");
-        let name = base_name(&known);
-        self.fuel.take(self.places.weight())?;
-        self.directory(name, arguments);
-        self.builtin(name, arguments, place)?;
-        self.interpreter(name, arguments, place)?;
-        for run in runs(name, arguments, place.reading) {
-            let place = Place { depth: place.depth + 1, ..place.clone() };
-            match run {
-                Runs::Words(inner) => self.wrapped(name, words, inner, guess, &place)?,
-                Runs::Anywhere => self.anywhere(name, words, guess, &place)?,
-                run => {
-                    self.unclear |= guess.is_some() && matches!(run, Runs::Text { .. });
-                    self.run(name, run, place)?;
-                }
-            }
+        if command.words.is_empty() && around.writes {
+            self.found.push(Found { words: vec![">".to_owned()], writes: true });
         }
         Ok(())
     }
 
-    /// Keeps up with where relative paths begin.
-    fn directory(&mut self, name: &str, arguments: &[String]) {
-        let target = arguments.iter().find(|word| !word.starts_with('-') || *word == "-");
-        match (name, target.map(String::as_str)) {
-            ("popd", _) | ("cd" | "pushd", Some("-")) => self.places.back(),
-            ("cd", None) => self.places.go(&marker::HOME.to_string()),
-            ("pushd", None) => self.places.back(),
-            ("cd" | "pushd", Some(target)) => self.places.go(target),
+    fn command(&mut self, command: &Simple, place: &mut Place, around: &mut Around<'_>) -> Judged<()> {
+        around.input.whole |= self.stdin_whole && command.upstream.is_none();
+        let mut left = match command.words.is_empty() {
+            true => Vec::new(),
+            false => vec![(command.words.clone(), place.clone(), 0, false)],
+        };
+        while let Some((words, here, level, fed)) = left.pop() {
+            check_depth(around.depth + level)?;
+            let bytes: usize = words.iter().map(String::len).sum();
+            self.take(1 + bytes / 8 + words.len() * here.weight())?;
+            let Some((program, arguments)) = words.split_first() else {
+                self.odd("a wrapper without a program");
+                continue;
+            };
+            self.rules(&words, &here, fed, around.input.zero)?;
+            self.found.push(Found { words: words.clone(), writes: around.writes });
+            if program.contains(marker::is) || program.starts_with('~') {
+                self.odd("an expansion in a program's place");
+                around.runs_words = true;
+                self.raw.runs_unknown = true;
+                continue;
+            }
+            let name = base_name(program);
+            self.unplain = self.unplain.or(builtin(name, arguments));
+            place.go(name, arguments);
+            self.prints(name, arguments, &here, around);
+            let inner = self.runs(name, arguments, &here, level + 1, around)?;
+            left.extend(inner.into_iter().map(|(words, here, fed)| (words, here, level + 1, fed)));
+        }
+        Ok(())
+    }
+
+    /// Notes what a program prints.
+    fn prints(&self, name: &str, arguments: &[String], here: &Place, around: &mut Around<'_>) {
+        let program = Program { name, words: &[], place: here, fed_whole: false, reads_zero: false };
+        around.output.fetched |= is_fetcher(name) || around.input.fetched;
+        around.output.narrowed |= around.input.narrowed;
+        around.output.whole |= around.input.whole;
+        match name {
+            "find" if find_aim(&program, arguments) == Whole::Yes => match is_narrowed(arguments) {
+                true => around.output.narrowed = true,
+                false => around.output.whole = true,
+            },
+            "ls" | "echo" | "printf" | "yes" => {
+                around.output.whole |= arguments.iter().any(|word| here.whole(word) == Whole::Yes);
+            }
             _ => {}
         }
     }
 
-    /// Notes what a shell's own commands may change, and what they evaluate.
-    fn builtin(&mut self, name: &str, arguments: &[String], place: &Place<'_>) -> Judged<()> {
-        self.unsets |= name == "unset";
-        let left = |word: &str| word.split('=').next().unwrap_or_default().to_owned();
-        let right = |word: &str| word.split_once('=').is_some_and(|(_, value)| may_change_programs(value));
-        let sets = match name {
-            "env" | "sudo" | "doas" => arguments
-                .iter()
-                .any(|word| word.contains('=') && !word.starts_with('-') && may_change_programs(&left(word))),
-            "declare" | "typeset" | "local" => {
-                let refers = arguments.iter().any(|word| word.starts_with('-') && word.contains('n'));
-                arguments.iter().any(|word| may_change_programs(&left(word)) || (refers && right(word)))
-            }
-            "export" | "readonly" => arguments.iter().any(|word| may_change_programs(&left(word))),
-            "read" | "mapfile" | "readarray" | "getopts" => arguments.iter().any(|word| may_change_programs(word)),
-            "printf" | "wait" => {
-                let named = arguments.iter().position(|word| word.starts_with("-v") || word.starts_with("-p"));
-                named.is_some_and(|at| arguments.iter().skip(at).take(2).any(|word| may_change_programs(word)))
-            }
-            _ => false,
-        };
-        self.unclear |= sets;
-        let evaluates = matches!(
-            name,
-            "[" | "[["
-                | "declare"
-                | "export"
-                | "let"
-                | "local"
-                | "printf"
-                | "read"
-                | "readonly"
-                | "test"
-                | "typeset"
-                | "unset"
-        );
-        if matches!(name, "read" | "mapfile" | "readarray") {
-            self.unclear |= place.input.texts.iter().any(|text| holds_subscript(text));
+    /// Looks at what a program runs in turn; gives the programs, from where they run, and whether all is given to them.
+    fn runs(
+        &mut self,
+        name: &str,
+        arguments: &[String],
+        here: &Place,
+        level: usize,
+        around: &mut Around<'_>,
+    ) -> Judged<Vec<(Vec<String>, Place, bool)>> {
+        let depth = around.depth + level;
+        if has(EVALUATORS, name) {
+            self.odd("`eval` or its kin");
         }
-        for word in arguments.iter().filter(|word| evaluates && holds_subscript(word)) {
-            self.unclear = true;
-            let around =
-                Around { outer: &place.input, reading: place.reading, depth: place.depth + 1, same_shell: true };
-            self.script(&marker::written(word), place.variables.clone(), around)?;
+        match runs(name, arguments) {
+            Runs::Nothing => {}
+            Runs::Unclear => self.odd("a wrapper that is not understood"),
+            Runs::From(at, clear) => {
+                if !clear {
+                    self.odd("a wrapper's options that are not understood");
+                }
+                let (options, inner) = arguments.split_at(at);
+                if matches!(name, "xargs" | "parallel") {
+                    return self.fed(name, options, inner, here, depth, around);
+                }
+                let mut here = here.clone();
+                if let Some(directory) = directory_of(name, options) {
+                    here.go("cd", &[directory.to_owned()]);
+                }
+                let shell = arguments.iter().position(|word| !clear && is_shell(base_name(word)));
+                let shell = shell.map(|at| (arguments[at..].to_vec(), here.clone(), false));
+                return Ok(shell.into_iter().chain([(inner.to_vec(), here, false)]).collect());
+            }
+            Runs::Each(programs) => {
+                let program = Program { name, words: &[], place: here, fed_whole: false, reads_zero: false };
+                let all = !is_narrowed(arguments) && find_aim(&program, arguments) == Whole::Yes;
+                let whole = |word: &String| if all { word.replace("{}", "/") } else { word.clone() };
+                if directories(arguments).any(|word| word.contains(marker::is_open)) {
+                    self.odd("an expansion in a program's place");
+                }
+                let programs = programs.into_iter().map(|words| words.iter().map(whole).collect());
+                return Ok(programs.map(|words| (words, here.clone(), all)).collect());
+            }
+            Runs::Text(text) => {
+                if text.contains(marker::is_open) {
+                    self.odd("an expansion in a shell's text");
+                    around.runs_words = true;
+                    self.raw.runs_unknown = true;
+                }
+                self.raw.roots |= arguments.iter().any(|word| here.whole(word) == Whole::Yes);
+                let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
+                around.output.fetched |= words.any(is_fetcher);
+                self.add_text(marker::written(&text), here, depth);
+            }
+            Runs::Stdin => self.reads(here, depth, around)?,
+            Runs::File(path) if path.contains(marker::is) => {
+                self.odd("an expansion in a script's place");
+                around.runs_words = true;
+            }
+            Runs::File(_) => {}
+            Runs::Code(words) => {
+                self.refuse_fetched(words.is_empty() && around.input.fetched)?;
+                self.raw.runs_unknown |= words.is_empty();
+                around.runs_words = words.iter().any(|word| word.contains(marker::is_open));
+            }
+        }
+        Ok(Vec::new())
+    }
+
+    /// Looks at what a shell reads.
+    fn reads(&mut self, here: &Place, depth: usize, around: &Around<'_>) -> Judged<()> {
+        self.odd("commands that a shell reads");
+        self.raw.runs_unknown = true;
+        self.refuse_fetched(around.input.fetched)?;
+        let stdin = std::mem::take(&mut self.stdin);
+        if !stdin.is_empty() {
+            self.add_text(stdin, here, depth);
+        }
+        let mut at = Some(around.at);
+        // What a shell before this one in the pipeline reads was added for that one.
+        while let Some(command) = at.and_then(|at| around.script.commands.get(at)) {
+            self.take(1)?;
+            self.add_printed(command, here, depth);
+            at = command.upstream;
+            let is_reader = |up: usize| around.script.commands[up].words.iter().any(|word| is_shell(base_name(word)));
+            if at.is_some_and(is_reader) {
+                break;
+            }
         }
         Ok(())
     }
 
-    pub(super) fn rules(&mut self, words: &[String], place: &Place<'_>) -> Judged<()> {
-        self.fuel.take((words.len() + 1).saturating_mul(self.places.weight()))?;
-        let Some(program) = words.first() else { return Ok(()) };
-        if program.contains(marker::FETCHED) && self.rules.contains(&DenyRule::RunFetched) {
-            return Err(Denied(RUNS_FETCHED.to_owned()));
+    /// Adds what a command prints as far as it is written in the text.
+    fn add_printed(&mut self, command: &Simple, here: &Place, depth: usize) {
+        for redirect in command.redirects.iter().filter(|redirect| redirect.kind == RedirectKind::Text) {
+            self.add_text(marker::written(&redirect.target), here, depth);
         }
-        let known: Vec<String> = match words.iter().all(|word| marker::none_in(word)) {
-            true => words.to_vec(),
-            false => words.iter().enumerate().map(|(at, word)| without_unknown(at, word)).collect(),
+        let printer = command.words.iter().position(|word| has("echo printf", base_name(word)));
+        if let Some(at) = printer {
+            let text = marker::written(&command.words[at + 1..].join(" "));
+            self.add_text(text.replace("\\n", "\n").replace("\\t", "\t"), here, depth);
+        }
+    }
+
+    /// Looks at what `xargs` or `parallel` runs with what it is given.
+    fn fed(
+        &mut self,
+        name: &str,
+        options: &[String],
+        inner: &[String],
+        here: &Place,
+        depth: usize,
+        around: &Around<'_>,
+    ) -> Judged<Vec<(Vec<String>, Place, bool)>> {
+        if around.input.narrowed {
+            self.odd("what is found below / or home");
+        }
+        let mut parts = inner.splitn(2, |word| word.starts_with(":::"));
+        let (command, values) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+        self.refuse_fetched(around.input.fetched && command.iter().any(|word| is_shell(base_name(word))))?;
+        let whole = around.input.whole || values.iter().any(|word| here.whole(word) == Whole::Yes);
+        let given = if whole { "/".to_owned() } else { marker::UNKNOWN.to_string() };
+        let mark = replaced(name, options).filter(|mark| command.iter().any(|word| word.contains(mark.as_str())));
+        let mut words: Vec<String> = match &mark {
+            Some(mark) => command.iter().map(|word| word.replace(mark.as_str(), &given)).collect(),
+            None => command.iter().cloned().chain([given, marker::UNKNOWN.to_string()]).collect(),
         };
-        let program = Program {
-            name: base_name(known.first().map_or("", String::as_str)),
-            words: &known,
-            places: &self.places,
-            fed_whole: place.input.whole,
-            reads_zero: place.input.zero,
-        };
+        if name == "xargs" {
+            return Ok(vec![(words, here.clone(), whole)]);
+        }
+        if command.is_empty() {
+            self.reads(here, depth, around)?;
+            values.iter().for_each(|value| self.add_text(marker::written(value), here, depth));
+        } else {
+            if mark.is_none() && !values.is_empty() {
+                words.truncate(command.len());
+                words.extend(values.iter().map(|value| quoted(&marker::written(value))));
+            }
+            self.add_text(marker::written(&words.join(" ")), here, depth);
+        }
+        Ok(Vec::new())
+    }
+
+    fn rules(&mut self, words: &[String], place: &Place, fed_whole: bool, reads_zero: bool) -> Judged<()> {
+        let name = base_name(words.first().map_or("", String::as_str));
+        let program = Program { name, words, place, fed_whole, reads_zero };
         for rule in self.rules {
             match judge(rule, &program) {
                 Verdict::Denied(reason) => {
                     let line = words.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
                     return Err(Denied(format!("{reason}: {}", cut(&line))));
                 }
-                Verdict::Unsure => self.unclear = true,
+                Verdict::Unsure => self.odd("an expansion in the arguments of a dangerous program"),
+                Verdict::Asked => self.asks = true,
                 Verdict::Fine => {}
             }
         }
         Ok(())
     }
-}
-
-/// What surrounds a command.
-#[derive(Clone, Copy)]
-pub(super) struct Around<'a> {
-    pub(super) outer: &'a Input,
-    pub(super) reading: Reading,
-    pub(super) depth: usize,
-    /// What it changes about its shell stays.
-    pub(super) same_shell: bool,
-}
-
-/// Bytes of words that are copied for one step.
-pub(super) const BYTES_PER_STEP: usize = 8;
-pub(super) const RUNS_FETCHED: &str =
-    "it would run what it has just fetched from the network; save it, look at it, then run it";
-
-/// Whether what a program does depends on what it reads.
-fn reads_input(name: &str) -> bool {
-    is_shell(name)
-        || matches!(
-            name,
-            "xargs"
-                | "source"
-                | "."
-                | "dd"
-                | "parallel"
-                | "rm"
-                | "chmod"
-                | "chown"
-                | "chgrp"
-                | "read"
-                | "mapfile"
-                | "readarray"
-        )
-        || code_of(name, &[]).is_some()
-}
-
-fn processes(word: &Word) -> Vec<std::ops::Range<usize>> {
-    let ranges = word.pieces.iter().filter_map(|piece| match piece {
-        Piece::Process(commands) => Some(commands.clone()),
-        _ => None,
-    });
-    ranges.collect()
-}
-
-/// A program's name or option may be what is left when what is unknown is empty.
-fn without_unknown(at: usize, word: &str) -> String {
-    match at == 0 || word.starts_with('-') {
-        true => word.replace(marker::UNKNOWN, ""),
-        false => word.to_owned(),
-    }
-}
-
-/// A word for a reader, with `…` for what is unknown.
-pub(super) fn shown(word: &str) -> String {
-    marker::written(word).replace([marker::UNKNOWN, marker::FETCHED], "…")
 }
 
 /// The beginning of a text for a reader.

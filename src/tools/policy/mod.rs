@@ -2,20 +2,19 @@
 
 mod allow;
 mod bomb;
-mod danger;
-mod find;
-mod inner;
-mod interpreters;
+mod dangers;
 mod judge;
 mod names;
 mod paths;
-mod places;
+mod raw;
 mod refusal;
 mod rule;
 mod shell;
-mod walk;
+mod words;
 mod wrappers;
 
+#[cfg(test)]
+mod hostile_tests;
 #[cfg(test)]
 mod tests;
 
@@ -26,11 +25,11 @@ use serde::{Deserialize, Serialize};
 
 pub use rule::DenyRule;
 
-use allow::{covers, is_harmless, name_of};
+use allow::{covers, is_harmless, is_standard, name_of};
 use judge::Judge;
 use refusal::Denied;
-use shell::{Reading, Variables, base_name};
-use wrappers::{is_shell, reading_of};
+use words::{base_name, quoted};
+use wrappers::is_shell;
 
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
@@ -43,10 +42,15 @@ pub const MAX_SCRIPT_CHARS: usize = 65_536;
 
 /// Decides whether a command may run.
 ///
-/// A denial always wins. Else every program that the command may run is compared with the allow list: in pipelines,
-/// lists, subshells, substitutions, functions, and behind wrappers such as `sudo`, `env`, `xargs` and `sh -c`, which
-/// need entries of their own. What a shell does by itself and harms nothing (`cd`, `echo`, `test`, `export`, ...) needs
-/// no entry unless its output goes to a file. Whatever is neither denied nor allowed is asked for.
+/// A denial always wins. Else every program that the command runs is compared with the allow list: in pipelines and
+/// lists, and behind wrappers such as `sudo`, `env`, `xargs` and `sh -c`, which need entries of their own. What a shell
+/// does by itself and harms nothing (`cd`, `echo`, `test`, `export`, ...) needs no entry unless its output goes to a
+/// file. Whatever is neither denied nor allowed is asked for.
+///
+/// Plain commands are understood: simple commands joined by `|`, `&&`, `||`, `;`, `&` and line ends, with redirections,
+/// quoted words, and variables and globs as arguments. Nothing else is followed: substitutions, functions, compound
+/// commands, `eval`, expansions in a program's place or in the arguments of a dangerous program are asked about as a
+/// whole. Where questions are answered with yes, they are denied if they name a danger anywhere.
 ///
 /// An entry is a program (`git`), a program with its first words (`git status`), a path as it is written
 /// (`./build.sh`), or a whole command, letter by letter, which is run with no variables and no input. A bare name also means the program in a standard directory
@@ -110,12 +114,6 @@ struct With<'w> {
 }
 
 impl With<'_> {
-    fn variables(&self) -> Variables {
-        let mut variables = Variables::with_arguments(&[]);
-        variables.add_environment(self.env.iter());
-        variables
-    }
-
     fn chars(&self) -> usize {
         self.stdin.len() + self.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
     }
@@ -186,9 +184,12 @@ impl CommandPolicy {
             Ok(chars) => chars,
             Err(Denied(reason)) => return Decision::Deny { reason },
         };
-        let mut judge = Judge::new(&self.deny, chars + with.chars(), &with.directory);
-        if let Err(Denied(reason)) = look(&mut judge, command, with) {
+        let mut judge = Judge::new(&self.deny, chars + with.chars(), with);
+        if let Err(Denied(reason)) = look(&mut judge, command, &with.directory) {
             return Decision::Deny { reason };
+        }
+        if let (Some(what), Some(named)) = (judge.unplain, &judge.raw.named) {
+            return Decision::Deny { reason: say_it_plainly(what, named) };
         }
         self.compare(&judge, &whole(command, with), allowed_in_session)
     }
@@ -218,7 +219,8 @@ impl CommandPolicy {
         let by_session = |found: &&&judge::Found| in_session.iter().any(|entry| covers(entry, found));
         let unlisted: Vec<_> = needed.iter().filter(|found| !listed(found)).collect();
         let is_whole = |entry: &String| entry.trim() == whole;
-        let because = if judge.is_unclear() {
+        let is_unclear = judge.unplain.is_some() || judge.asks;
+        let because = if is_unclear {
             None
         } else if needed.is_empty() {
             Some(AllowedBy::Harmless)
@@ -231,9 +233,12 @@ impl CommandPolicy {
         };
         let because = because.or_else(|| self.allow.iter().any(is_whole).then_some(AllowedBy::List));
         let because = because.or_else(|| in_session.iter().any(is_whole).then_some(AllowedBy::Session));
+        if let (None, true, Some(what), Some(named)) = (because, self.auto_confirm, judge.unplain, &judge.raw.likely) {
+            return Decision::Deny { reason: say_it_plainly(what, named) };
+        }
         match because.or(self.auto_confirm.then_some(AllowedBy::AutoConfirm)) {
             Some(because) => Decision::Allow { because },
-            None if judge.is_unclear() => Decision::Ask { programs: vec![whole.to_owned()] },
+            None if is_unclear => Decision::Ask { programs: vec![whole.to_owned()] },
             None => {
                 let asked = unlisted.iter().filter(|found| !by_session(found)).map(|found| name_of(found));
                 let asked: BTreeSet<String> = asked.collect();
@@ -243,28 +248,20 @@ impl CommandPolicy {
     }
 }
 
-fn look(judge: &mut Judge<'_>, command: View<'_>, with: &With<'_>) -> Result<(), Denied> {
+fn look(judge: &mut Judge<'_>, command: View<'_>, directory: &str) -> Result<(), Denied> {
     match command {
-        View::Shell(text) => both(|reading| judge.text(text, reading, with)),
-        View::Arguments(words) => both(|reading| judge.arguments(words, reading, with)),
-        View::Script { text, interpreter } => {
-            let name = base_name(interpreter);
-            if !is_shell(name) {
-                return judge.arguments(&[interpreter.to_owned()], Reading::Posix, with);
-            }
-            judge.interpreter_of_script(interpreter, with)?;
-            match name {
-                "sh" | "ash" => both(|reading| judge.text(text, reading, with)),
-                name => judge.text(text, reading_of(name, Reading::Posix), with),
-            }
+        View::Shell(text) => judge.text(text, directory),
+        View::Arguments(words) => judge.arguments(words, directory),
+        View::Script { text, interpreter } if is_shell(base_name(interpreter)) => {
+            judge.interpreter_of_script(interpreter, is_standard(interpreter))?;
+            judge.text(text, directory)
         }
+        View::Script { interpreter, .. } => judge.arguments(&[interpreter.to_owned()], directory),
     }
 }
 
-/// Nobody knows which shell `sh` is.
-fn both(mut look: impl FnMut(Reading) -> Result<(), Denied>) -> Result<(), Denied> {
-    look(Reading::Bash)?;
-    look(Reading::Posix)
+fn say_it_plainly(what: &str, named: &str) -> String {
+    format!("it is not plain ({what}), and names what is denied ({named}); say it plainly, without what is not")
 }
 
 /// A command as an entry of its own, written so that no other command reads the same.
@@ -280,12 +277,4 @@ fn whole(command: View<'_>, with: &With<'_>) -> String {
         false => format!(" < stdin {}", Digest::of(with.stdin.as_bytes())),
     };
     format!("{variables}{line}{input}")
-}
-
-fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }

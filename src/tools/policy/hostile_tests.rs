@@ -1,0 +1,255 @@
+//! Hostile texts: each gets an answer, in bounded work.
+
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+use super::tests::{allowing, check};
+use super::*;
+
+/// Pieces from which hostile commands are made.
+const TOKENS: [&str; 64] = [
+    "(",
+    ")",
+    "((",
+    "))",
+    "$(",
+    "`",
+    "${",
+    "}",
+    "{",
+    "\"",
+    "'",
+    "\\",
+    "$'",
+    "$\"",
+    "$((",
+    "$[",
+    "]",
+    "[[",
+    "]]",
+    "[",
+    "<<E",
+    "<<-E",
+    "<<'E'",
+    "<<<",
+    "<",
+    ">",
+    ">>",
+    ">|",
+    "&>",
+    ">&",
+    "<(",
+    ">(",
+    "\n",
+    "E\n",
+    ";",
+    ";;",
+    "&",
+    "&&",
+    "|",
+    "||",
+    "|&",
+    "!",
+    "#",
+    " ",
+    "\t",
+    "=",
+    "a=",
+    "a+=(",
+    "$a",
+    "$@",
+    "~",
+    "/",
+    "*",
+    "?",
+    "{a,b}",
+    "if ",
+    "then ",
+    "fi ",
+    "for ",
+    "case ",
+    " in ",
+    "esac ",
+    "\u{f0001}",
+    "function ",
+];
+
+const PROGRAMS: [&str; 16] = [
+    "rm -rf ", "xargs ", "sudo ", "eval ", "sh -c ", "curl ", "find / ", "f() ", "echo ", "set -- ", "env ",
+    "alias x=", "trap ", "while ", "do ", "done ",
+];
+
+/// Steps are counted, so a check that ends at all has ended within the bound.
+fn ends(command: &str) -> Decision {
+    check(&allowing(&["ls"]), command)
+}
+
+#[test]
+fn hostile_repetitions_end_and_are_never_allowed() {
+    let endless = ["(", "$(", "`", "\"$(", "${a:-", "$((", "((", "{ ", "<(", "if ", "while ", "case x in a) ", "f(){ "];
+    for unit in TOKENS.iter().chain(&PROGRAMS).chain(&endless) {
+        for next in ["", " ", "$("] {
+            let unit = format!("{unit}{next}");
+            let text: String = unit.chars().cycle().take(4_096).collect();
+            ends(&text);
+        }
+    }
+    for unit in endless {
+        let text: String = unit.chars().cycle().take(4_000).collect();
+        let decision = ends(&text);
+        assert!(!matches!(decision, Decision::Allow { .. }), "{unit}: {decision:?}");
+    }
+}
+
+#[test]
+fn values_that_double_do_not_explode() {
+    let mut text = "a=xxxxxxxxxx;".to_owned();
+    text.push_str(&"a=$a$a$a$a;".repeat(300));
+    ends(&text);
+    let text = format!("a='sh -c \"$a\"; sh -c \"$a\"'; {}", "eval \"$a\"; ".repeat(200));
+    ends(&text);
+    let text = format!("echo {}", "{a,b}".repeat(500));
+    ends(&text);
+    ends(&"echo rm | ".repeat(400));
+    ends(&"echo rm | sh | ".repeat(250));
+}
+
+#[test]
+fn input_that_multiplies_is_bounded() {
+    let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+    let marks = "a".repeat(4_000);
+    for (command, line) in [
+        (format!("xargs -Ia {marks}"), "x".repeat(60_000)),
+        (format!("parallel {}", "{}".repeat(2_000)), "x".repeat(60_000)),
+        ("xargs sh; ".repeat(400), "x ".repeat(30_000)),
+        ("sh; ".repeat(1_000), "ls; ".repeat(15_000)),
+        ("xargs ".repeat(600), "x\n".repeat(30_000)),
+    ] {
+        let with = With { stdin: line.into(), ..With::default() };
+        let decision = CommandPolicy::default().decide(View::Shell(&command), &with, &BTreeSet::new());
+        assert!(!matches!(decision, Decision::Allow { .. }), "{}: {decision:?}", &command[..20]);
+        policy.decide(View::Shell(&command), &with, &BTreeSet::new());
+    }
+    let calls: String = (0..60).map(|n| format!("f{n}() {{ cd a; f{}; f{}; }}; ", n + 1, n + 2)).collect();
+    ends(&format!("{calls} f0"));
+    ends(&"for i in 1; do cd a; ".repeat(30));
+    ends(&format!("{}; f", "f() { cd a; f; f; }; ".repeat(60)));
+}
+
+/// One word, written in one of the ways that mean the same.
+fn spelled(word: &str, ways: &[usize]) -> String {
+    let mut out = String::new();
+    for (c, way) in word.chars().zip(ways.iter().cycle()) {
+        match way % 6 {
+            1 => out.push_str(&format!("'{c}'")),
+            2 => out.push_str(&format!("\"{c}\"")),
+            3 => out.push_str(&format!("\\{c}")),
+            4 => out.push_str(&format!("{c}\\\n")),
+            5 => out.push_str(&format!("{c}''")),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { rng_seed: RngSeed::Fixed(20), ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_text_gets_an_answer(text in "\\PC{0,300}") {
+        ends(&text);
+    }
+
+    #[test]
+    fn any_tokens_get_an_answer(picks in prop::collection::vec(0..TOKENS.len() + PROGRAMS.len(), 0..120)) {
+        let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &PROGRAMS[at - TOKENS.len()])).copied().collect();
+        ends(&text);
+        let list: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        CommandPolicy::default().decide(View::Arguments(&list), &With::default(), &BTreeSet::new());
+    }
+
+    #[test]
+    fn spelling_saves_no_command(which in 0..6_usize, ways in prop::collection::vec(0..6_usize, 1..12)) {
+        let commands = ["rm -rf /", "mkfs.ext4 /dev/sdb", "dd if=/dev/zero of=x", "chmod -R 777 /", "find / -delete", "tee /dev/sda"];
+        let text: Vec<String> = commands[which].split(' ').map(|word| spelled(word, &ways)).collect();
+        let text = text.join(" ");
+        prop_assert!(matches!(check(&CommandPolicy::default(), &text), Decision::Deny { .. }), "{text}");
+        for around in ["ls; {}", "( {} )", "echo $( {} )", "ls && {}", "if {}; then :; fi", "sudo {}", "f() { {}; }"] {
+            let text = around.replace("{}", &text);
+            prop_assert!(matches!(check(&CommandPolicy::default(), &text), Decision::Deny { .. }), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_program_that_is_not_listed_is_never_allowed(picks in prop::collection::vec(0..TOKENS.len() + 4, 0..20)) {
+        let words = ["ls ", "ls x ", "echo ", "x "];
+        let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &words[at - TOKENS.len()])).copied().collect();
+        // It runs before a shell reads the text behind it, whatever that is.
+        for before in ["make\n", "ls; make; ", "ls | make\n", "(make)\n", "ls $(make)\n", "make & ", "if make; then ls; fi\n"] {
+            let decision = ends(&format!("{before}{text}"));
+            prop_assert!(!matches!(decision, Decision::Allow { .. }), "{before}{text}");
+        }
+        // A newline ends comments and the command before, unless a backslash joins the lines.
+        if matches!(ends(&text), Decision::Allow { .. }) && !text.ends_with('\\') {
+            let decision = ends(&format!("{text}\nmake"));
+            prop_assert!(!matches!(decision, Decision::Allow { .. }), "{text}");
+        }
+    }
+}
+
+/// Steps of a check, and how many it may have taken.
+fn steps_of(command: &str, stdin: &str) -> (usize, usize) {
+    let with = With { stdin: stdin.into(), ..With::default() };
+    let policy = CommandPolicy::default();
+    let mut judge = Judge::new(&policy.deny, command.len() + stdin.len(), &with);
+    let _ = look(&mut judge, View::Shell(command), "");
+    (judge.steps, refusal::STEPS + refusal::STEPS_PER_CHAR * (command.len() + stdin.len()))
+}
+
+#[test]
+fn the_work_is_a_fixed_multiple_of_the_length() {
+    let units =
+        TOKENS.iter().chain(&PROGRAMS).copied().chain(["rm * ", "cd aaaaaaaaaaaaaaaa/b; ", "f(){ f; }; ", "<<E\n"]);
+    for unit in units {
+        for (before, behind) in
+            [("", ""), ("rm ", " "), ("xargs ", " "), ("echo x | ", " "), ("$(", ""), ("(cd aaaa;", "")]
+        {
+            let text: String = before.chars().chain(format!("{unit}{behind}").chars().cycle()).take(2_048).collect();
+            let script = shell::Script::read(&text);
+            assert!(script.is_err() || script.is_ok_and(|script| script.steps <= 2 * text.len()), "{unit}");
+            let (steps, most) = steps_of(&text, "");
+            assert!(steps <= 2 * most, "{unit}: {steps} of {most}");
+        }
+    }
+    let (steps, most) = steps_of(&"sh; ".repeat(1_000), &"ls; ".repeat(15_000));
+    assert!(steps <= 2 * most, "{steps} of {most}");
+}
+
+#[test]
+fn no_text_panics_or_takes_too_long() {
+    arbtest::arbtest(|u| {
+        let picks: Vec<u8> = u.arbitrary()?;
+        let text: String = match u.arbitrary()? {
+            true => String::from_utf8_lossy(&picks).into_owned(),
+            false => picks.iter().map(|&at| part(at)).collect(),
+        };
+        let stdin: String = u.arbitrary()?;
+        let (steps, most) = steps_of(&text, &stdin);
+        assert!(steps <= 2 * most, "{text}");
+        let policy = CommandPolicy { auto_confirm: u.arbitrary()?, ..allowing(&["ls", "git"]) };
+        let with = With { stdin: stdin.into(), ..With::default() };
+        policy.decide(View::Shell(&text), &with, &BTreeSet::new());
+        policy.decide(View::Script { text: &text, interpreter: "/bin/bash" }, &with, &BTreeSet::new());
+        let list: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        policy.decide(View::Arguments(&list), &with, &BTreeSet::new());
+        Ok(())
+    })
+    .budget_ms(2_000)
+    .size_max(4_096);
+}
+
+/// A piece of hostile text for a byte.
+fn part(at: u8) -> &'static str {
+    let at = usize::from(at) % (TOKENS.len() + PROGRAMS.len());
+    TOKENS.get(at).unwrap_or_else(|| &PROGRAMS[at - TOKENS.len()])
+}
