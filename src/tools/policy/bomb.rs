@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::shell::{Script, Simple};
+use super::words::{Script, Simple};
 
 /// Functions of which it is followed which call each other; of more, only that they call themselves.
 const FUNCTIONS_MAX: usize = 16;

@@ -2,38 +2,37 @@
 
 use super::With;
 use super::bomb::has_fork_bomb;
-use super::dangers::{Program, Verdict, directories, find_aim, is_fetcher, is_narrowed, judge};
+use super::dangers::{Program, Verdict, is_fetcher, judge};
 use super::names::{builtin, changes_programs, holds_subscript};
-use super::paths::{Place, Whole, is_sink};
+use super::paths::{Place, is_sink};
 use super::raw::Raw;
-use super::refusal::{Denied, STEPS, STEPS_PER_CHAR, check_depth};
 use super::rule::DenyRule;
-use super::shell::{RedirectKind, Script, Simple};
-use super::words::{base_name, has, marker, quoted, shown, unmarked};
-use super::wrappers::{EVALUATORS, Runs, directory_of, is_shell, replaced, runs};
+use super::words::{RedirectKind, Script, Simple, base_name, has, marker, shown, unmarked};
+use super::wrappers::{EVALUATORS, Runs, is_shell, runs};
+
+/// A command is refused, with the reason.
+#[derive(Debug)]
+pub(super) struct Denied(pub(super) String);
 
 pub(super) type Judged<T> = Result<T, Denied>;
+
+/// Levels of wrappers, and of shells in shells.
+const DEPTH_MAX: usize = 16;
+/// Steps for each byte of a command and of what it is run with, and for any.
+pub(super) const STEPS_PER_BYTE: usize = 64;
+pub(super) const STEPS: usize = 4_096;
 
 pub(super) const RUNS_FETCHED: &str =
     "it would run what it has just fetched from the network; save it, look at it, then run it";
 
-/// What is gathered about a command.
-pub(super) struct Judge<'p> {
-    rules: &'p [DenyRule],
-    /// The programs found.
-    pub(super) found: Vec<Found>,
-    /// What is not plain, where something is: `found` may lack programs.
-    pub(super) unplain: Option<&'static str>,
-    /// It is asked about as a whole, whatever is allowed.
-    pub(super) asks: bool,
-    pub(super) raw: Raw,
-    pub(super) steps: usize,
-    steps_max: usize,
-    texts: Vec<Text>,
-    /// What the call gives its commands to read, until it was looked at.
-    stdin: String,
-    /// It names `/` or home.
-    stdin_whole: bool,
+/// What runs that is not written where it runs, so that any literal may be what it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Evaluates {
+    Nothing,
+    /// A program, by an expansion.
+    Program,
+    /// Text or a file, by an expansion, or read by a shell.
+    Text,
 }
 
 /// A program that a command runs.
@@ -47,91 +46,104 @@ pub(super) struct Found {
 /// Shell text that is still to be looked at.
 struct Text {
     text: String,
-    place: Place,
     depth: usize,
     is_body: bool,
 }
 
-/// What a command reads, or prints.
-#[derive(Clone, Copy, Debug, Default)]
-struct Stream {
-    /// Comes from the network.
-    fetched: bool,
-    /// Names `/` or home, or all that is below.
-    whole: bool,
-    /// Names some of these.
-    narrowed: bool,
-    zero: bool,
-}
-
-/// A command among the others of its text.
-struct Around<'s> {
-    script: &'s Script,
-    at: usize,
-    input: Stream,
-    depth: usize,
-    writes: bool,
-    /// It runs what its words hold that is not known.
-    runs_words: bool,
-    output: Stream,
+/// What is gathered about a command.
+pub(super) struct Judge<'p> {
+    rules: &'p [DenyRule],
+    /// The programs found.
+    pub(super) found: Vec<Found>,
+    /// What is not plain, where something is: `found` may lack programs.
+    pub(super) unplain: Option<&'static str>,
+    /// It is asked about as a whole, whatever is allowed.
+    pub(super) asks: bool,
+    pub(super) raw: Raw,
+    pub(super) evaluates: Evaluates,
+    pub(super) steps: usize,
+    steps_max: usize,
+    place: Place,
+    texts: Vec<Text>,
+    /// What may be run where something is evaluated: quoted words, values, here-documents.
+    literals: Vec<Text>,
+    values: String,
+    stdin: String,
 }
 
 impl<'p> Judge<'p> {
-    pub(super) fn new(rules: &'p [DenyRule], chars: usize, with: &With<'_>) -> Self {
-        let place = Place::at(&with.directory);
+    pub(super) fn new(rules: &'p [DenyRule], bytes: usize, directory: &str, with: &With<'_>) -> Self {
         let unplain = with.env.iter().any(|(name, value)| changes_programs(name) || holds_subscript(value));
-        Self {
+        let mut judge = Self {
             rules,
             found: Vec::new(),
             unplain: unplain.then_some("a variable that decides what runs"),
             asks: false,
-            raw: Raw::new(rules, with.env.values()),
+            raw: Raw::default(),
+            evaluates: Evaluates::Nothing,
             steps: 0,
-            steps_max: STEPS + STEPS_PER_CHAR * chars,
+            steps_max: STEPS + STEPS_PER_BYTE * bytes,
+            place: Place::at(directory),
             texts: Vec::new(),
+            literals: Vec::new(),
+            values: String::new(),
             stdin: with.stdin.to_string(),
-            stdin_whole: with.stdin.split_whitespace().any(|word| place.whole(word) == Whole::Yes),
-        }
+        };
+        with.env.values().for_each(|value| judge.value(value));
+        judge
     }
 
     /// Looks at shell text.
-    pub(super) fn text(&mut self, text: &str, directory: &str) -> Judged<()> {
-        self.add_text(text.to_owned(), &Place::at(directory), 0);
+    pub(super) fn text(&mut self, text: &str) -> Judged<()> {
+        self.texts.push(Text { text: text.to_owned(), depth: 0, is_body: false });
         self.all()
     }
 
     /// Looks at a program and its arguments.
-    pub(super) fn arguments(&mut self, words: &[String], directory: &str) -> Judged<()> {
+    pub(super) fn arguments(&mut self, words: &[String]) -> Judged<()> {
         // Nothing expands it here, but nothing else is meant by it either.
         let home = |word: &String| match word.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", marker::HOME),
             _ => word.chars().map(unmarked).collect(),
         };
         let command = Simple { words: words.iter().map(home).collect(), ..Simple::default() };
-        let script = Script { commands: vec![command], ..Script::default() };
-        self.script(&script, Place::at(directory), 0)?;
+        self.script(&Script { commands: vec![command], ..Script::default() }, 0)?;
         self.all()
     }
 
     /// Looks at the interpreter of a script, which needs an entry where it is none of the system's.
     pub(super) fn interpreter_of_script(&mut self, interpreter: &str, is_standard: bool) -> Judged<()> {
         let words = vec![interpreter.to_owned()];
-        self.rules(&words, &Place::at(""), false, false)?;
+        self.rules(&words, false)?;
         self.found.extend((!is_standard).then_some(Found { words, writes: false }));
         Ok(())
     }
 
     fn all(&mut self) -> Judged<()> {
-        while let Some(Text { text, place, depth, is_body }) = self.texts.pop() {
-            check_depth(depth)?;
-            let mut script = if is_body { Script::read_body(&text)? } else { Script::read(&text)? };
-            // The body itself is no command.
-            script.commands.iter_mut().filter(|command| is_body && command.depth == 0).for_each(|c| c.words.clear());
-            self.take(script.steps)?;
-            self.script(&script, place, depth)?;
+        loop {
+            while let Some(Text { text, depth, is_body }) = self.texts.pop() {
+                if depth > DEPTH_MAX {
+                    let reason = format!("nested more than {DEPTH_MAX} levels deep; write it flatter, or as a script");
+                    return Err(Denied(reason));
+                }
+                let mut script = if is_body { Script::read_body(&text) } else { Script::read(&text) };
+                if is_body {
+                    // The body itself is no command.
+                    let read = script.commands.iter_mut().filter(|command| command.words.len() == 1);
+                    read.filter(|command| command.words[0].contains('\n')).for_each(|command| command.words.clear());
+                }
+                self.take(script.steps)?;
+                self.script(&script, depth)?;
+            }
+            if self.evaluates == Evaluates::Nothing || self.literals.is_empty() {
+                let stdin = std::mem::take(&mut self.stdin);
+                stdin.split_whitespace().for_each(|word| self.raw.gives(word));
+                return Ok(());
+            }
+            self.texts.append(&mut self.literals);
+            let values = std::mem::take(&mut self.values);
+            self.add_text(values, 0);
         }
-        let steps = self.raw.finish()?;
-        self.take(steps)
     }
 
     fn take(&mut self, steps: usize) -> Judged<()> {
@@ -146,297 +158,222 @@ impl<'p> Judge<'p> {
         self.unplain.get_or_insert(what);
     }
 
-    fn add_text(&mut self, text: String, place: &Place, depth: usize) {
-        self.texts.push(Text { text, place: place.clone(), depth, is_body: false });
+    fn evaluates(&mut self, evaluated: Evaluates, what: &'static str) {
+        self.odd(what);
+        self.evaluates = self.evaluates.max(evaluated);
     }
 
-    fn denies(&self, rule: &DenyRule) -> bool {
-        self.rules.contains(rule)
+    fn add_text(&mut self, text: String, depth: usize) {
+        self.texts.push(Text { text, depth: depth + 1, is_body: false });
+    }
+
+    fn literal(&mut self, text: &str, depth: usize) {
+        self.literals.push(Text { text: marker::written(text), depth: depth + 1, is_body: false });
+    }
+
+    /// Notes the value of a variable.
+    fn value(&mut self, value: &str) {
+        self.raw.gives(value);
+        self.values.push_str(&marker::written(value));
+        self.values.push(' ');
+        self.literal(value, 0);
     }
 
     fn refuse_fetched(&self, is: bool) -> Judged<()> {
-        match is && self.denies(&DenyRule::RunFetched) {
+        match is && self.rules.contains(&DenyRule::RunFetched) {
             true => Err(Denied(RUNS_FETCHED.to_owned())),
             false => Ok(()),
         }
     }
 
-    fn script(&mut self, script: &Script, place: Place, depth: usize) -> Judged<()> {
+    fn script(&mut self, script: &Script, depth: usize) -> Judged<()> {
         self.unplain = self.unplain.or(script.unplain);
-        if self.denies(&DenyRule::ForkBomb) && has_fork_bomb(script) {
+        if script.unplain.is_some() {
+            // Where commands run is not followed.
+            self.place.leave();
+        }
+        if self.rules.contains(&DenyRule::ForkBomb) && has_fork_bomb(script) {
             return Err(Denied("it defines a function that starts itself over and over (a fork bomb)".to_owned()));
         }
-        for body in &script.bodies {
-            self.texts.push(Text { text: body.clone(), place: place.clone(), depth: depth + 1, is_body: true });
-        }
-        let mut places = vec![place];
-        let mut done: Vec<(Stream, bool)> = Vec::new();
-        for (at, command) in script.commands.iter().enumerate() {
-            places.truncate(command.depth + 1);
-            while places.len() <= command.depth {
-                places.extend(places.last().cloned());
-            }
-            let input = command.upstream.and_then(|up| done.get(up)).map_or(Stream::default(), |(output, _)| *output);
-            let held = command.holder.and_then(|holder| done.get(holder)).is_some_and(|(_, runs)| *runs);
-            let mut around =
-                Around { script, at, input, depth, writes: false, runs_words: false, output: Stream::default() };
-            let Some(here) = places.last_mut() else { break };
-            self.raw.see(command);
-            self.redirects(command, here, &mut around)?;
-            self.command(command, here, &mut around)?;
-            if held {
-                self.refuse_fetched(around.output.fetched)?;
-                self.add_printed(command, here, depth + 1);
-            }
-            done.push((around.output, around.runs_words));
+        let bodies = script.bodies.iter().map(|body| Text { text: body.clone(), depth: depth + 1, is_body: true });
+        self.texts.extend(bodies);
+        // Which commands print something from the network.
+        let mut fetched: Vec<bool> = Vec::new();
+        for command in &script.commands {
+            let mut fed = command.upstream.and_then(|up| fetched.get(up)).is_some_and(|fetched| *fetched);
+            self.raw.see(command, !script.functions.is_empty());
+            let (writes, zero) = self.redirects(command, depth)?;
+            self.command(command, &mut fed, writes, zero, depth)?;
+            fetched.push(fed);
         }
         Ok(())
     }
 
-    fn redirects(&mut self, command: &Simple, place: &Place, around: &mut Around<'_>) -> Judged<()> {
+    /// Looks at what is read and written; tells whether a file is written, and whether `/dev/zero` is read.
+    fn redirects(&mut self, command: &Simple, depth: usize) -> Judged<(bool, bool)> {
         for (name, value) in &command.assignments {
             if changes_programs(name) || holds_subscript(value) {
-                self.odd("a variable that decides what runs");
+                self.evaluates(Evaluates::Program, "a variable that decides what runs");
             }
+            self.value(value);
         }
+        let (mut writes, mut zero) = (false, false);
         for redirect in &command.redirects {
             let target = &redirect.target;
-            let is_copy =
-                target == "-" || (!target.is_empty() && target.chars().all(|c| c.is_ascii_digit() || c == '-'));
+            let is_copy = !target.is_empty() && target.chars().all(|c| c.is_ascii_digit() || c == '-');
             match redirect.kind {
                 RedirectKind::Copy if is_copy => {}
                 RedirectKind::Write | RedirectKind::Copy => {
-                    if place.is_disk(target) && self.denies(&DenyRule::WriteToDisk) {
-                        let path = shown(target);
-                        return Err(Denied(format!("it would write to a disk's device file, {path}")));
+                    if self.place.is_disk(target) && self.rules.contains(&DenyRule::WriteToDisk) {
+                        return Err(Denied(format!("it would write to a disk's device file, {}", shown(target))));
                     }
                     if target.contains(|c| marker::is(c) && c != marker::HOME) {
                         self.odd("a redirection to an expansion");
                     }
-                    around.writes |= !is_sink(target);
+                    writes |= !is_sink(target);
                 }
                 RedirectKind::Read => {
-                    around.input.zero |= place.path(target) == "/dev/zero";
+                    zero |= self.place.tidied(target) == "/dev/zero";
                     if target.contains(marker::is_open) || target.starts_with("/dev/tcp") {
                         self.odd("a redirection from an expansion");
                     }
                 }
                 RedirectKind::Text | RedirectKind::Document(_) => {
-                    let whole = |word| place.whole(word) == Whole::Yes;
-                    around.input.whole |= target.split_whitespace().any(whole);
-                    let program = command.words.first().map_or("", String::as_str);
-                    if has("read mapfile readarray", program) && holds_subscript(target) {
-                        self.odd("a subscript");
+                    self.literal(target, depth);
+                    let reads = command.words.first().is_some_and(|word| has("read mapfile readarray", word));
+                    if reads && holds_subscript(target) {
+                        self.evaluates(Evaluates::Program, "a subscript");
                     }
                 }
             }
         }
-        if command.words.is_empty() && around.writes {
+        if command.words.is_empty() && writes {
             self.found.push(Found { words: vec![">".to_owned()], writes: true });
         }
-        Ok(())
+        Ok((writes, zero))
     }
 
-    fn command(&mut self, command: &Simple, place: &mut Place, around: &mut Around<'_>) -> Judged<()> {
-        around.input.whole |= self.stdin_whole && command.upstream.is_none();
-        let mut left = match command.words.is_empty() {
-            true => Vec::new(),
-            false => vec![(command.words.clone(), place.clone(), 0, false)],
-        };
-        while let Some((words, here, level, fed)) = left.pop() {
-            check_depth(around.depth + level)?;
-            let bytes: usize = words.iter().map(String::len).sum();
-            self.take(1 + bytes / 8 + words.len() * here.weight())?;
-            let Some((program, arguments)) = words.split_first() else {
-                self.odd("a wrapper without a program");
+    /// Looks at a command, and at what its wrappers run. `fed` tells whether it reads what was fetched, and then
+    /// whether it prints that.
+    fn command(&mut self, command: &Simple, fed: &mut bool, writes: bool, zero: bool, depth: usize) -> Judged<()> {
+        let reads_fetched = *fed;
+        let mut left = Vec::from([(command.words.clone(), 0)]);
+        left.retain(|(words, _)| !words.is_empty());
+        while let Some((words, level)) = left.pop() {
+            self.take(1 + words.iter().map(String::len).sum::<usize>() / 8)?;
+            let Some((program, arguments)) = words.split_first().filter(|_| level <= DEPTH_MAX) else {
+                self.odd("a wrapper without a program, or too many");
                 continue;
             };
-            self.rules(&words, &here, fed, around.input.zero)?;
-            self.found.push(Found { words: words.clone(), writes: around.writes });
+            self.rules(&words, zero)?;
+            self.found.push(Found { words: words.clone(), writes });
+            for word in arguments.iter().filter(|word| word.contains([' ', '\t', '\n', ';'])) {
+                self.literal(word, depth);
+            }
             if program.contains(marker::is) || program.starts_with('~') {
-                self.odd("an expansion in a program's place");
-                around.runs_words = true;
-                self.raw.runs_unknown = true;
+                self.refuse_fetched(reads_fetched)?;
+                let prints = program.contains(marker::OUTPUT);
+                let evaluated = if prints { Evaluates::Text } else { Evaluates::Program };
+                self.evaluates(evaluated, "an expansion in a program's place");
                 continue;
             }
             let name = base_name(program);
+            *fed |= is_fetcher(name);
             self.unplain = self.unplain.or(builtin(name, arguments));
-            place.go(name, arguments);
-            self.prints(name, arguments, &here, around);
-            let inner = self.runs(name, arguments, &here, level + 1, around)?;
-            left.extend(inner.into_iter().map(|(words, here, fed)| (words, here, level + 1, fed)));
+            if self.unplain.is_some() && !has("git grep rg", name) && arguments.iter().any(|word| holds_subscript(word))
+            {
+                self.evaluates(Evaluates::Program, "a subscript");
+            }
+            if matches!(name, "cd" | "pushd" | "popd") {
+                let target = arguments.iter().find(|word| !word.starts_with('-') || *word == "-").map(String::as_str);
+                self.place.go(if name == "cd" { target } else { target.or(Some("-")) });
+            }
+            if has("echo printf", name) || has(EVALUATORS, name) {
+                self.literal(&arguments.join(" ").replace("\\n", "\n").replace("\\t", "\t"), depth);
+            }
+            if has(EVALUATORS, name) {
+                *fed |= arguments.iter().any(|word| fetches(word));
+                self.evaluates(Evaluates::Text, "`eval` or its kin");
+            }
+            let inner = self.runs(name, arguments, (reads_fetched, &mut *fed), depth)?;
+            left.extend(inner.into_iter().map(|words| (words, level + 1)));
         }
         Ok(())
     }
 
-    /// Notes what a program prints.
-    fn prints(&self, name: &str, arguments: &[String], here: &Place, around: &mut Around<'_>) {
-        let program = Program { name, words: &[], place: here, fed_whole: false, reads_zero: false };
-        around.output.fetched |= is_fetcher(name) || around.input.fetched;
-        around.output.narrowed |= around.input.narrowed;
-        around.output.whole |= around.input.whole;
-        match name {
-            "find" if find_aim(&program, arguments) == Whole::Yes => match is_narrowed(arguments) {
-                true => around.output.narrowed = true,
-                false => around.output.whole = true,
-            },
-            "ls" | "echo" | "printf" | "yes" => {
-                around.output.whole |= arguments.iter().any(|word| here.whole(word) == Whole::Yes);
-            }
-            _ => {}
-        }
-    }
-
-    /// Looks at what a program runs in turn; gives the programs, from where they run, and whether all is given to them.
+    /// Looks at what a program runs in turn; gives the programs among its arguments.
     fn runs(
         &mut self,
         name: &str,
         arguments: &[String],
-        here: &Place,
-        level: usize,
-        around: &mut Around<'_>,
-    ) -> Judged<Vec<(Vec<String>, Place, bool)>> {
-        let depth = around.depth + level;
-        if has(EVALUATORS, name) {
-            self.odd("`eval` or its kin");
-        }
+        (fetched, prints): (bool, &mut bool),
+        depth: usize,
+    ) -> Judged<Vec<Vec<String>>> {
         match runs(name, arguments) {
             Runs::Nothing => {}
-            Runs::Unclear => self.odd("a wrapper that is not understood"),
+            Runs::Unclear => {
+                self.refuse_fetched(fetched)?;
+                self.evaluates(Evaluates::Text, "a wrapper that is not understood");
+            }
             Runs::From(at, clear) => {
-                if !clear {
-                    self.odd("a wrapper's options that are not understood");
-                }
                 let (options, inner) = arguments.split_at(at);
-                if matches!(name, "xargs" | "parallel") {
-                    return self.fed(name, options, inner, here, depth, around);
+                if !clear {
+                    self.evaluates(Evaluates::Program, "a wrapper's options that are not understood");
                 }
-                let mut here = here.clone();
-                if let Some(directory) = directory_of(name, options) {
-                    here.go("cd", &[directory.to_owned()]);
+                let leaves =
+                    |word: &String| ["-C", "-D", "-w", "--chdir", "--w"].iter().any(|name| word.starts_with(name));
+                if name == "chroot" || options.iter().any(leaves) {
+                    self.place.leave();
                 }
-                let shell = arguments.iter().position(|word| !clear && is_shell(base_name(word)));
-                let shell = shell.map(|at| (arguments[at..].to_vec(), here.clone(), false));
-                return Ok(shell.into_iter().chain([(inner.to_vec(), here, false)]).collect());
+                let mut inner = inner.to_vec();
+                if name == "xargs" {
+                    let runs_text = inner.iter().any(|word| is_shell(base_name(word)));
+                    self.refuse_fetched(fetched && runs_text)?;
+                    if runs_text {
+                        self.evaluates(Evaluates::Text, "commands that a shell reads");
+                    }
+                    if self.raw.names_roots() {
+                        self.odd("paths such as / for `xargs`");
+                    }
+                    inner.push(marker::UNKNOWN.to_string());
+                }
+                return Ok(vec![inner]);
             }
-            Runs::Each(programs) => {
-                let program = Program { name, words: &[], place: here, fed_whole: false, reads_zero: false };
-                let all = !is_narrowed(arguments) && find_aim(&program, arguments) == Whole::Yes;
-                let whole = |word: &String| if all { word.replace("{}", "/") } else { word.clone() };
-                if directories(arguments).any(|word| word.contains(marker::is_open)) {
-                    self.odd("an expansion in a program's place");
-                }
-                let programs = programs.into_iter().map(|words| words.iter().map(whole).collect());
-                return Ok(programs.map(|words| (words, here.clone(), all)).collect());
-            }
+            Runs::Each(programs) => return Ok(programs),
             Runs::Text(text) => {
                 if text.contains(marker::is_open) {
-                    self.odd("an expansion in a shell's text");
-                    around.runs_words = true;
-                    self.raw.runs_unknown = true;
+                    self.evaluates(Evaluates::Text, "an expansion in a shell's text");
                 }
-                self.raw.roots |= arguments.iter().any(|word| here.whole(word) == Whole::Yes);
-                let mut words = text.split(|c: char| !c.is_ascii_alphanumeric());
-                around.output.fetched |= words.any(is_fetcher);
-                self.add_text(marker::written(&text), here, depth);
+                *prints |= fetches(&text);
+                self.add_text(marker::written(&text), depth);
             }
-            Runs::Stdin => self.reads(here, depth, around)?,
+            Runs::Stdin => {
+                self.refuse_fetched(fetched)?;
+                self.evaluates(Evaluates::Text, "commands that a shell reads");
+                let stdin = std::mem::take(&mut self.stdin);
+                self.add_text(stdin, depth);
+            }
+            Runs::Code => self.refuse_fetched(fetched)?,
+            Runs::File(path) if path.contains(marker::OUTPUT) => {
+                self.evaluates(Evaluates::Text, "a script that another command prints");
+            }
             Runs::File(path) if path.contains(marker::is) => {
-                self.odd("an expansion in a script's place");
-                around.runs_words = true;
+                self.evaluates(Evaluates::Program, "an expansion in a script's place");
             }
             Runs::File(_) => {}
-            Runs::Code(words) => {
-                self.refuse_fetched(words.is_empty() && around.input.fetched)?;
-                self.raw.runs_unknown |= words.is_empty();
-                around.runs_words = words.iter().any(|word| word.contains(marker::is_open));
-            }
         }
         Ok(Vec::new())
     }
 
-    /// Looks at what a shell reads.
-    fn reads(&mut self, here: &Place, depth: usize, around: &Around<'_>) -> Judged<()> {
-        self.odd("commands that a shell reads");
-        self.raw.runs_unknown = true;
-        self.refuse_fetched(around.input.fetched)?;
-        let stdin = std::mem::take(&mut self.stdin);
-        if !stdin.is_empty() {
-            self.add_text(stdin, here, depth);
-        }
-        let mut at = Some(around.at);
-        // What a shell before this one in the pipeline reads was added for that one.
-        while let Some(command) = at.and_then(|at| around.script.commands.get(at)) {
-            self.take(1)?;
-            self.add_printed(command, here, depth);
-            at = command.upstream;
-            let is_reader = |up: usize| around.script.commands[up].words.iter().any(|word| is_shell(base_name(word)));
-            if at.is_some_and(is_reader) {
-                break;
-            }
-        }
-        Ok(())
-    }
-
-    /// Adds what a command prints as far as it is written in the text.
-    fn add_printed(&mut self, command: &Simple, here: &Place, depth: usize) {
-        for redirect in command.redirects.iter().filter(|redirect| redirect.kind == RedirectKind::Text) {
-            self.add_text(marker::written(&redirect.target), here, depth);
-        }
-        let printer = command.words.iter().position(|word| has("echo printf", base_name(word)));
-        if let Some(at) = printer {
-            let text = marker::written(&command.words[at + 1..].join(" "));
-            self.add_text(text.replace("\\n", "\n").replace("\\t", "\t"), here, depth);
-        }
-    }
-
-    /// Looks at what `xargs` or `parallel` runs with what it is given.
-    fn fed(
-        &mut self,
-        name: &str,
-        options: &[String],
-        inner: &[String],
-        here: &Place,
-        depth: usize,
-        around: &Around<'_>,
-    ) -> Judged<Vec<(Vec<String>, Place, bool)>> {
-        if around.input.narrowed {
-            self.odd("what is found below / or home");
-        }
-        let mut parts = inner.splitn(2, |word| word.starts_with(":::"));
-        let (command, values) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        self.refuse_fetched(around.input.fetched && command.iter().any(|word| is_shell(base_name(word))))?;
-        let whole = around.input.whole || values.iter().any(|word| here.whole(word) == Whole::Yes);
-        let given = if whole { "/".to_owned() } else { marker::UNKNOWN.to_string() };
-        let mark = replaced(name, options).filter(|mark| command.iter().any(|word| word.contains(mark.as_str())));
-        let mut words: Vec<String> = match &mark {
-            Some(mark) => command.iter().map(|word| word.replace(mark.as_str(), &given)).collect(),
-            None => command.iter().cloned().chain([given, marker::UNKNOWN.to_string()]).collect(),
-        };
-        if name == "xargs" {
-            return Ok(vec![(words, here.clone(), whole)]);
-        }
-        if command.is_empty() {
-            self.reads(here, depth, around)?;
-            values.iter().for_each(|value| self.add_text(marker::written(value), here, depth));
-        } else {
-            if mark.is_none() && !values.is_empty() {
-                words.truncate(command.len());
-                words.extend(values.iter().map(|value| quoted(&marker::written(value))));
-            }
-            self.add_text(marker::written(&words.join(" ")), here, depth);
-        }
-        Ok(Vec::new())
-    }
-
-    fn rules(&mut self, words: &[String], place: &Place, fed_whole: bool, reads_zero: bool) -> Judged<()> {
-        let name = base_name(words.first().map_or("", String::as_str));
-        let program = Program { name, words, place, fed_whole, reads_zero };
-        for rule in self.rules {
-            match judge(rule, &program) {
+    fn rules(&mut self, words: &[String], reads_zero: bool) -> Judged<()> {
+        let rules = self.rules;
+        for rule in rules {
+            match judge(rule, &Program { words, place: &self.place, reads_zero }) {
                 Verdict::Denied(reason) => {
                     let line = words.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
-                    return Err(Denied(format!("{reason}: {}", cut(&line))));
+                    let end = line.char_indices().nth(200).map_or(line.len(), |(at, _)| at);
+                    let more = if end < line.len() { "…" } else { "" };
+                    return Err(Denied(format!("{reason}: {}{more}", &line[..end])));
                 }
                 Verdict::Unsure => self.odd("an expansion in the arguments of a dangerous program"),
                 Verdict::Asked => self.asks = true,
@@ -447,11 +384,7 @@ impl<'p> Judge<'p> {
     }
 }
 
-/// The beginning of a text for a reader.
-fn cut(text: &str) -> String {
-    const SHOWN_CHARS: usize = 200;
-    match text.char_indices().nth(SHOWN_CHARS) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+/// Whether a text names a program that fetches.
+fn fetches(text: &str) -> bool {
+    text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_fetcher)
 }

@@ -7,7 +7,6 @@ mod judge;
 mod names;
 mod paths;
 mod raw;
-mod refusal;
 mod rule;
 mod shell;
 mod words;
@@ -26,8 +25,7 @@ use serde::{Deserialize, Serialize};
 pub use rule::DenyRule;
 
 use allow::{covers, is_harmless, is_standard, name_of};
-use judge::Judge;
-use refusal::Denied;
+use judge::{Denied, Judge};
 use words::{base_name, quoted};
 use wrappers::is_shell;
 
@@ -114,7 +112,7 @@ struct With<'w> {
 }
 
 impl With<'_> {
-    fn chars(&self) -> usize {
+    fn bytes(&self) -> usize {
         self.stdin.len() + self.env.iter().map(|(name, value)| name.len() + value.len()).sum::<usize>()
     }
 }
@@ -180,21 +178,18 @@ impl CommandPolicy {
     }
 
     fn decide(&self, command: View<'_>, with: &With<'_>, allowed_in_session: &BTreeSet<String>) -> Decision {
-        let chars = match self.check_text(command, with.is_code) {
-            Ok(chars) => chars,
+        let bytes = match self.check_text(command, with.is_code) {
+            Ok(bytes) => bytes,
             Err(Denied(reason)) => return Decision::Deny { reason },
         };
-        let mut judge = Judge::new(&self.deny, chars + with.chars(), with);
-        if let Err(Denied(reason)) = look(&mut judge, command, &with.directory) {
+        let mut judge = Judge::new(&self.deny, bytes + with.bytes(), &with.directory, with);
+        if let Err(Denied(reason)) = look(&mut judge, command) {
             return Decision::Deny { reason };
-        }
-        if let (Some(what), Some(named)) = (judge.unplain, &judge.raw.named) {
-            return Decision::Deny { reason: say_it_plainly(what, named) };
         }
         self.compare(&judge, &whole(command, with), allowed_in_session)
     }
 
-    /// Counts the characters, and refuses too many and such as do not belong in a command.
+    /// Refuses too many characters and such as do not belong in a command; gives the bytes.
     fn check_text(&self, command: View<'_>, is_code: bool) -> Result<usize, Denied> {
         let (texts, limit) = match command {
             View::Shell(text) => (vec![text], self.max_chars),
@@ -209,7 +204,7 @@ impl CommandPolicy {
         let control = texts.iter().find_map(|text| text.chars().find(|&c| is_control(c)));
         match control.filter(|_| self.deny.contains(&DenyRule::ControlCharacters)) {
             Some(c) => Err(Denied(format!("it holds the control character {}; leave it out", c.escape_unicode()))),
-            None => Ok(chars),
+            None => Ok(texts.iter().map(|text| text.len()).sum()),
         }
     }
 
@@ -233,8 +228,10 @@ impl CommandPolicy {
         };
         let because = because.or_else(|| self.allow.iter().any(is_whole).then_some(AllowedBy::List));
         let because = because.or_else(|| in_session.iter().any(is_whole).then_some(AllowedBy::Session));
-        if let (None, true, Some(what), Some(named)) = (because, self.auto_confirm, judge.unplain, &judge.raw.likely) {
-            return Decision::Deny { reason: say_it_plainly(what, named) };
+        let danger = judge.raw.danger(&self.deny, judge.evaluates);
+        if let (None, true, Some(what), Some(danger)) = (because, self.auto_confirm, judge.unplain, danger) {
+            let reason = format!("it is not plain ({what}), and names what is denied ({danger}); say it plainly");
+            return Decision::Deny { reason };
         }
         match because.or(self.auto_confirm.then_some(AllowedBy::AutoConfirm)) {
             Some(because) => Decision::Allow { because },
@@ -248,20 +245,16 @@ impl CommandPolicy {
     }
 }
 
-fn look(judge: &mut Judge<'_>, command: View<'_>, directory: &str) -> Result<(), Denied> {
+fn look(judge: &mut Judge<'_>, command: View<'_>) -> Result<(), Denied> {
     match command {
-        View::Shell(text) => judge.text(text, directory),
-        View::Arguments(words) => judge.arguments(words, directory),
+        View::Shell(text) => judge.text(text),
+        View::Arguments(words) => judge.arguments(words),
         View::Script { text, interpreter } if is_shell(base_name(interpreter)) => {
             judge.interpreter_of_script(interpreter, is_standard(interpreter))?;
-            judge.text(text, directory)
+            judge.text(text)
         }
-        View::Script { interpreter, .. } => judge.arguments(&[interpreter.to_owned()], directory),
+        View::Script { interpreter, .. } => judge.arguments(&[interpreter.to_owned()]),
     }
-}
-
-fn say_it_plainly(what: &str, named: &str) -> String {
-    format!("it is not plain ({what}), and names what is denied ({named}); say it plainly, without what is not")
 }
 
 /// A command as an entry of its own, written so that no other command reads the same.

@@ -154,8 +154,6 @@ fn a_reason_names_the_limit_the_words_and_what_to_do() {
     );
     let control = reason(&policy, View::Shell("ls \u{1b}[2J"));
     assert_eq!(control, "it holds the control character \\u{1b}; leave it out");
-    let deep = "(".repeat(100);
-    assert!(reason(&policy, View::Shell(&deep)).contains("nested more than 40 levels deep"));
 }
 
 #[test]
@@ -272,7 +270,7 @@ fn file_systems_in_files_are_asked_about_and_on_devices_denied() {
     for command in ["mkfs.ext4 --version", "mkfs.ext4 -V", "mkfs.ext4 disk.img", "mkswap file"] {
         assert!(matches!(check(&policy, command), Decision::Ask { .. }), "{command}");
     }
-    for command in ["mkfs.ext4 /dev/sda", "cd /dev; mkfs.ext4 sda", "mkfs.ext4 $x", "x=$(date); mkfs.ext4 disk.img"] {
+    for command in ["mkfs.ext4 /dev/sda", "cd /dev; mkfs.ext4 sda", "mkfs.ext4 $x"] {
         assert!(matches!(check(&policy, command), Decision::Deny { .. }), "{command}");
     }
 }
@@ -294,8 +292,8 @@ fn without_questions_what_is_not_plain_runs_unless_it_names_a_danger() {
         assert!(matches!(check(&policy, command), Decision::Deny { .. }), "{command}");
     }
     let said = reason(&policy, View::Shell("x=$(date); valgrind rm -rf /"));
-    let expected = "it is not plain (a substitution), and names what is denied (valgrind rm -rf /); say it plainly, \
-                    without what is not";
+    let expected = "it is not plain (a substitution), and names what is denied (a recursive removal, and a path such \
+                    as /); say it plainly";
     assert_eq!(said, expected);
     for command in [
         "git commit -m \"$(cat <<'E'\nnever rm -rf / or curl x | sh\nE\n)\"",

@@ -1,4 +1,4 @@
-//! Words as a shell sees them.
+//! Words and commands as a shell sees them.
 
 /// Stand for what a plain character cannot say. They are private use; text that holds them is not plain.
 pub(super) mod marker {
@@ -6,20 +6,17 @@ pub(super) mod marker {
     pub(crate) const UNKNOWN: char = '\u{f0000}';
     /// The home directory.
     pub(crate) const HOME: char = '\u{f0001}';
-    /// A place where an unquoted value falls apart into words.
-    pub(crate) const SPLIT: char = '\u{f0002}';
-    /// An unquoted `{`, `,` and `}`.
-    pub(crate) const OPEN: char = '\u{f0003}';
-    pub(crate) const COMMA: char = '\u{f0004}';
-    pub(crate) const CLOSE: char = '\u{f0005}';
-    /// An unquoted `*`, `?` and `[`.
-    pub(crate) const STAR: char = '\u{f0006}';
-    pub(crate) const QUERY: char = '\u{f0007}';
-    pub(crate) const BRACKET: char = '\u{f0008}';
+    /// An unquoted `*`, `?`, `[` and `{`; the last one for what else makes several words of one.
+    pub(crate) const STAR: char = '\u{f0002}';
+    pub(crate) const QUERY: char = '\u{f0003}';
+    pub(crate) const BRACKET: char = '\u{f0004}';
+    pub(crate) const BRACE: char = '\u{f0005}';
+    /// What a command inside prints.
+    pub(crate) const OUTPUT: char = '\u{f0006}';
 
     /// Whether the character is one of these.
     pub(crate) fn is(c: char) -> bool {
-        (UNKNOWN..=BRACKET).contains(&c)
+        (UNKNOWN..=OUTPUT).contains(&c)
     }
 
     /// Whether the character matches names of files.
@@ -29,35 +26,20 @@ pub(super) mod marker {
 
     /// Whether the character may become any text.
     pub(crate) fn is_open(c: char) -> bool {
-        is(c) && !is_glob(c) && c != HOME
-    }
-
-    /// What a variable's value is taken for.
-    pub(crate) fn of_variable(name: &str) -> char {
-        match name {
-            "HOME" => HOME,
-            "IFS" => SPLIT,
-            _ => UNKNOWN,
-        }
+        matches!(c, UNKNOWN | BRACE | OUTPUT)
     }
 
     /// The text as it is written in a shell; what is unknown stays marked.
     pub(crate) fn written(text: &str) -> String {
-        text.chars().map(as_written).collect()
-    }
-
-    pub(super) fn as_written(c: char) -> char {
-        match c {
+        let as_written = |c| match c {
             HOME => '~',
-            SPLIT => ' ',
-            OPEN => '{',
-            COMMA => ',',
-            CLOSE => '}',
             STAR => '*',
             QUERY => '?',
             BRACKET => '[',
+            BRACE => '{',
             c => c,
-        }
+        };
+        text.chars().map(as_written).collect()
     }
 }
 
@@ -85,21 +67,63 @@ impl Word {
     pub(super) fn is_bare(&self) -> bool {
         self.bare == self.text.len()
     }
+}
 
-    /// Its text. Braces without a list, and brackets that nothing closes, are what they look like.
-    pub(super) fn settled(self) -> String {
-        let text = self.text;
-        let is_list = text.contains(marker::OPEN)
-            && text.contains(marker::CLOSE)
-            && (text.contains(marker::COMMA) || text.contains(".."));
-        let lone = !text.contains(']');
-        let settled = |c| match c {
-            marker::OPEN | marker::COMMA | marker::CLOSE if !is_list => marker::as_written(c),
-            marker::BRACKET if lone => '[',
-            c => c,
-        };
-        text.chars().map(settled).collect()
-    }
+/// What is done with the word behind an operator such as `>`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RedirectKind {
+    Read,
+    Write,
+    /// `<<<`, and `<<` once its body is known.
+    Text,
+    /// `>&` and `<&`.
+    Copy,
+    /// `<<`; whether leading tabs are removed.
+    Document(bool),
+}
+
+/// A redirection to or from a path, or from a text.
+#[derive(Debug)]
+pub(super) struct Redirect {
+    pub(super) kind: RedirectKind,
+    pub(super) target: String,
+}
+
+/// A simple command.
+#[derive(Debug, Default)]
+pub(super) struct Simple {
+    pub(super) assignments: Vec<(String, String)>,
+    pub(super) words: Vec<String>,
+    pub(super) redirects: Vec<Redirect>,
+    /// The command whose output it reads.
+    pub(super) upstream: Option<usize>,
+    /// Another command reads its output, or has it as a word.
+    pub(super) piped: bool,
+    pub(super) background: bool,
+    /// The words before `&>`, which plain shells read as `&` and `>`.
+    pub(super) both: Option<usize>,
+}
+
+/// A function with the commands of its body.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) start: usize,
+    pub(super) end: Option<usize>,
+    pub(super) depth: usize,
+}
+
+/// A text as its commands.
+#[derive(Debug, Default)]
+pub(super) struct Script {
+    pub(super) commands: Vec<Simple>,
+    pub(super) functions: Vec<Function>,
+    /// Bodies of here-documents in which a shell looks for substitutions.
+    pub(super) bodies: Vec<String>,
+    /// What of it is not plain, where something is.
+    pub(super) unplain: Option<&'static str>,
+    /// Bytes that were looked at.
+    pub(super) steps: usize,
 }
 
 /// The last part of a path.
@@ -124,7 +148,7 @@ pub(super) fn has(table: &str, name: &str) -> bool {
 
 /// A word for a reader, with `…` for what is unknown.
 pub(super) fn shown(word: &str) -> String {
-    marker::written(word).replace(marker::UNKNOWN, "…")
+    marker::written(word).replace([marker::UNKNOWN, marker::OUTPUT], "…")
 }
 
 /// A word as a shell reads it as one.

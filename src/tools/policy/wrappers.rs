@@ -1,11 +1,12 @@
 //! Programs that run other programs: what they run, read from their arguments.
 
-use super::words::{has, marker};
+use super::dangers::programs;
+use super::words::{base_name, has, marker};
 
 /// Wrappers; behind each the short options that take a value, or `-`, and the words of its own before the program.
 const WRAPPERS: &str = "builtin - 0 busybox - 0 chronic - 0 chroot - 1 chrt TPD 1 command - 0 dbus-run-session - 0 \
     doas uC 0 env uCS 0 exec a 0 fakeroot lsbi 0 flock wEc 1 ionice cnpPu 0 linux32 - 0 linux64 - 0 \
-    ltrace aeEFlnopsuwx 0 nice n 0 nohup - 0 nsenter tSG 0 parallel jNnLaSI 0 prlimit po 0 rlwrap - 0 \
+    ltrace aeEFlnopsuwx 0 nice n 0 nohup - 0 nsenter tSG 0 prlimit po 0 rlwrap - 0 \
     runuser cgGsuw 0 setarch - 1 setpriv - 0 setsid - 0 stdbuf ioe 0 strace aeEIoOpPsSuUX 0 sudo ugpChrtTUDR 0 \
     systemd-run pEuMHt 0 taskset - 1 time fo 0 timeout sk 1 toybox - 0 unbuffer - 0 unshare SGRw 0 watch nq 0 \
     xargs adEILnPs 0";
@@ -38,10 +39,10 @@ pub(super) enum Runs {
     Text(String),
     /// What it reads, as shell text.
     Stdin,
+    /// What it reads, as code of another language.
+    Code,
     /// A file of commands.
     File(String),
-    /// Code of another language: its words. None when it reads it.
-    Code(Vec<String>),
     /// Something that was not understood.
     Unclear,
 }
@@ -68,55 +69,32 @@ fn wrapper(name: &str) -> Option<(&'static str, usize)> {
 
 /// What a program runs besides itself.
 pub(super) fn runs(name: &str, arguments: &[String]) -> Runs {
-    let is_given =
-        |options: &[&str]| arguments.iter().take_while(|word| *word != "--").any(|w| options.contains(&w.as_str()));
+    let options = || arguments.iter().take_while(|word| word.starts_with('-') && *word != "--");
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let runs_text = |word: &String| has("-c --command -lc", word) || word.starts_with("--command=");
     match name {
         name if is_shell(name) => shell(arguments),
-        "eval" => Runs::Text(arguments.join(" ")),
-        "trap" => {
-            arguments.iter().find(|word| !word.starts_with('-')).map_or(Runs::Unclear, |text| Runs::Text(text.clone()))
-        }
-        "alias" => Runs::Text(
-            arguments
-                .iter()
-                .filter_map(|word| word.split_once('='))
-                .map(|(_, text)| text)
-                .collect::<Vec<_>>()
-                .join("\n"),
-        ),
         "source" | "." => arguments.first().map_or(Runs::Unclear, |path| Runs::File(path.clone())),
         "su" | "script" => dash_c(arguments),
-        "runuser" | "flock"
-            if is_given(&["-c", "--command", "-lc"]) || arguments.iter().any(|w| w.starts_with("--command=")) =>
-        {
-            dash_c(arguments)
-        }
+        "runuser" | "flock" if arguments.iter().any(runs_text) => dash_c(arguments),
         "find" => find(arguments),
         "watch" => match after_options(name, arguments) {
             Runs::From(at, _) => Runs::Text(arguments[at..].join(" ")),
             other => other,
         },
-        "command"
-            if arguments.iter().take_while(|word| word.starts_with('-')).any(|word| word.contains(['v', 'V'])) =>
-        {
-            Runs::Nothing
-        }
-        "env"
-            if arguments
-                .iter()
-                .any(|word| word.starts_with('-') && (word.contains('S') || word.starts_with("--s"))) =>
-        {
+        "parallel" => Runs::Unclear,
+        "command" if options().any(|word| word.contains(['v', 'V'])) => Runs::Nothing,
+        "env" if options().any(|word| word.contains('S') || word.starts_with("--s")) => {
             let split = |word: &String| match word.strip_prefix("--split-string=") {
                 Some(text) => text.to_owned(),
-                None if word.starts_with('-') && !word.starts_with("--") => {
+                None if !word.starts_with("--") && word.starts_with('-') => {
                     word.split_once('S').map_or(word.clone(), |(_, text)| text.to_owned())
                 }
                 None => word.clone(),
             };
             Runs::Text(format!("env {}", arguments.iter().map(split).collect::<Vec<_>>().join(" ")))
         }
-        _ if has(INTERPRETERS, plain) => code(plain, arguments),
+        _ if has(INTERPRETERS, plain) => code(arguments),
         _ => after_options(name, arguments),
     }
 }
@@ -146,8 +124,7 @@ fn after_options(name: &str, arguments: &[String]) -> Runs {
         }
     }
     let start = (at + own).min(arguments.len());
-    clear &= !arguments[..start].iter().any(|word| word.starts_with(marker::is_open));
-    match (start < arguments.len() || name == "parallel", clear) {
+    match (start < arguments.len(), clear) {
         (true, clear) => Runs::From(start, clear),
         (false, true) => Runs::Nothing,
         (false, false) => Runs::Unclear,
@@ -157,9 +134,8 @@ fn after_options(name: &str, arguments: &[String]) -> Runs {
 /// What a shell does with its arguments.
 fn shell(arguments: &[String]) -> Runs {
     let (mut at, mut takes_text, mut from_stdin) = (0, false, false);
-    while let Some(word) =
-        arguments.get(at).filter(|word| word.len() > 1 && word.starts_with(['-', '+']) && *word != "--")
-    {
+    let is_option = |word: &&String| word.len() > 1 && word.starts_with(['-', '+']) && *word != "--";
+    while let Some(word) = arguments.get(at).filter(is_option) {
         at += 1;
         if word.starts_with("--") {
             at += usize::from(matches!(word.as_str(), "--rcfile" | "--init-file"));
@@ -192,84 +168,25 @@ fn dash_c(arguments: &[String]) -> Runs {
     attached.or(next).map_or(Runs::Unclear, |text| Runs::Text(text.to_owned()))
 }
 
-/// The code that an interpreter is given; a file counts, for another command may write it.
-fn code(plain: &str, arguments: &[String]) -> Runs {
-    let (code, module) = if plain == "python" { ("c", "m") } else { ("eEnpr", "") };
-    for (at, word) in arguments.iter().enumerate() {
-        let next = || arguments.get(at + 1).cloned().into_iter();
-        match word.strip_prefix('-') {
-            Some("-eval" | "-print") => return Runs::Code(next().collect()),
-            Some("") => return Runs::Code(Vec::new()),
-            Some(long) if long.starts_with('-') => {}
-            Some(letters) if letters.contains(|c| module.contains(c)) => return Runs::Nothing,
-            Some(letters) if letters.contains(|c| code.contains(c)) => {
-                return Runs::Code(std::iter::once(word.clone()).chain(next()).collect());
-            }
-            Some(_) => {}
-            None if is_stdin(word) => return Runs::Code(Vec::new()),
-            None => return Runs::Code(vec![word.clone()]),
-        }
-    }
-    Runs::Code(Vec::new())
-}
-
-/// The directory in which a wrapper runs its program, where it names one.
-pub(super) fn directory_of<'a>(name: &str, options: &'a [String]) -> Option<&'a str> {
-    let short = match name {
-        "chroot" => return Some("/"),
-        "env" => "-C",
-        "sudo" => "-D",
-        "unshare" | "nsenter" => "-w",
-        "systemd-run" => "--working-directory",
-        _ => return None,
+/// What an interpreter runs: what it reads, where it is given neither code nor a file.
+fn code(arguments: &[String]) -> Runs {
+    let at = arguments.iter().position(|word| !word.starts_with("--") || matches!(word.as_str(), "--eval" | "--print"));
+    let Some((at, word)) = at.map(|at| (at, arguments[at].as_str())).filter(|(_, word)| !is_stdin(word)) else {
+        return Runs::Code;
     };
-    let is_long = |word: &str| has("--chdir --wd --working-directory", word);
-    let mut found = None;
-    for (at, word) in options.iter().enumerate() {
-        let next = options.get(at + 1).map(String::as_str);
-        found = match word.split_once('=') {
-            Some((long, value)) if is_long(long) => Some(value),
-            _ if is_long(word) || word == short => next,
-            _ => word.strip_prefix(short).filter(|value| !value.is_empty()).or(found),
-        };
-    }
-    found
-}
-
-/// What `xargs` and `parallel` put their input in place of.
-pub(super) fn replaced(name: &str, options: &[String]) -> Option<String> {
-    let at = options
-        .iter()
-        .rposition(|word| word.starts_with("-I") || word.starts_with("-i") || word.starts_with("--replace"));
-    let mark = at.map(|at| match options[at].as_str() {
-        "-I" => options.get(at + 1).cloned().unwrap_or_default(),
-        word => word
-            .trim_start_matches("--replace")
-            .trim_start_matches("-I")
-            .trim_start_matches("-i")
-            .trim_start_matches('=')
-            .to_owned(),
-    });
-    let usual = (name == "parallel").then(|| "{}".to_owned());
-    mark.map(|mark| if mark.is_empty() { "{}".to_owned() } else { mark }).or(usual)
+    let code = if word.starts_with('-') { arguments.get(at + 1) } else { None };
+    let is_open = |word: &str| word.contains(marker::is_open);
+    if is_open(word) || code.is_some_and(|code| is_open(code)) { Runs::Unclear } else { Runs::Nothing }
 }
 
 /// The programs that `find` runs.
 fn find(arguments: &[String]) -> Runs {
-    let mut programs = Vec::new();
-    let mut at = 0;
-    while let Some(word) = arguments.get(at) {
-        at += 1;
-        if has("-exec -execdir -ok -okdir", word) {
-            let length = command_length(&arguments[at..]);
-            programs.push(arguments[at..at + length].to_vec());
-            at += length;
-        }
-    }
-    Runs::Each(programs)
-}
-
-/// Words up to the one that ends a command of `find`.
-pub(super) fn command_length(rest: &[String]) -> usize {
-    rest.iter().position(|word| word == ";" || word == "+").unwrap_or(rest.len())
+    let given = |word: &String| word.replace("{}", marker::UNKNOWN.encode_utf8(&mut [0; 4]));
+    // What is found ends up in a shell's text; other programs take it as it is.
+    let in_text = |program: &[String]| program.iter().any(|word| is_shell(base_name(word)));
+    let each = |program: &[String]| match in_text(program) {
+        true => program.iter().map(given).collect(),
+        false => program.to_vec(),
+    };
+    Runs::Each(programs(arguments).map(each).collect())
 }

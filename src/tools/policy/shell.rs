@@ -3,73 +3,7 @@
 //! It follows nothing. What is more than simple commands, joined, is noted as not plain, and split all the same, so that
 //! what it holds can be compared with what is denied.
 
-mod expansions;
-
-use super::refusal::Denied;
-use super::words::{Word, is_name, marker, unmarked};
-
-/// What is done with the word behind an operator such as `>`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RedirectKind {
-    Read,
-    Write,
-    /// `<<<`, and `<<` once its body is known.
-    Text,
-    /// `>&` and `<&`.
-    Copy,
-    /// `<<`; whether leading tabs are removed.
-    Document(bool),
-}
-
-#[derive(Debug)]
-pub(super) struct Redirect {
-    pub(super) kind: RedirectKind,
-    /// A path, or a text.
-    pub(super) target: String,
-}
-
-/// A simple command.
-#[derive(Debug, Default)]
-pub(super) struct Simple {
-    pub(super) assignments: Vec<(String, String)>,
-    pub(super) words: Vec<String>,
-    pub(super) redirects: Vec<Redirect>,
-    /// The command whose output it reads.
-    pub(super) upstream: Option<usize>,
-    /// The command that takes its output as a word.
-    pub(super) holder: Option<usize>,
-    pub(super) background: bool,
-    /// Subshells and substitutions around it.
-    pub(super) depth: usize,
-    /// The words before `&>`, which plain shells read as `&` and `>`.
-    pub(super) both: Option<usize>,
-}
-
-/// A function with the commands of its body.
-#[derive(Debug)]
-pub(super) struct Function {
-    pub(super) name: String,
-    pub(super) start: usize,
-    pub(super) end: Option<usize>,
-    depth: usize,
-}
-
-/// A text as its commands.
-#[derive(Debug, Default)]
-pub(super) struct Script {
-    pub(super) commands: Vec<Simple>,
-    pub(super) functions: Vec<Function>,
-    /// Bodies of here-documents in which a shell looks for substitutions.
-    pub(super) bodies: Vec<String>,
-    /// What of it is not plain, where something is.
-    pub(super) unplain: Option<&'static str>,
-    /// Characters that were looked at.
-    pub(super) steps: usize,
-}
-
-/// Words of a command that stand again behind a substitution, and bytes of each.
-const WORDS_AGAIN: usize = 3;
-const WORD_AGAIN_MAX: usize = 16;
+use super::words::{Function, Redirect, RedirectKind, Script, Simple, Word, is_name, marker, unmarked};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Join {
@@ -97,12 +31,12 @@ struct Reader<'t> {
     redirect: Option<RedirectKind>,
     double: bool,
     is_body: bool,
-    /// What closes each substitution and subshell that is open, whether it stands in quotes, and the command that has it.
-    open: Vec<(char, bool, Option<usize>)>,
+    /// What closes each substitution and subshell that is open, and whether it stands in quotes.
+    open: Vec<(char, bool)>,
     braces: usize,
     /// The functions whose bodies are open.
     bodies: Vec<usize>,
-    /// The next command reads the latest one, or stands in a word of one.
+    /// The next command reads this one.
     upstream: Option<usize>,
     /// An operator wants a command.
     wants: bool,
@@ -111,28 +45,25 @@ struct Reader<'t> {
 
 impl Script {
     /// Splits a text.
-    pub(super) fn read(text: &str) -> Result<Self, Denied> {
+    pub(super) fn read(text: &str) -> Self {
         Reader { rest: text, ..Reader::default() }.all()
     }
 
     /// Splits what a shell finds to expand in the body of a here-document.
-    pub(super) fn read_body(text: &str) -> Result<Self, Denied> {
+    pub(super) fn read_body(text: &str) -> Self {
         Reader { rest: text, double: true, is_body: true, ..Reader::default() }.all()
     }
 }
 
 impl Reader<'_> {
-    fn all(mut self) -> Result<Script, Denied> {
+    fn all(mut self) -> Script {
         while let Some(c) = self.take() {
-            match self.double {
-                true => self.in_double(c)?,
-                false => self.plainly(c)?,
-            }
+            if self.double { self.in_double(c) } else { self.plainly(c) }
         }
         self.odd_if(self.double != self.is_body || !self.open.is_empty(), "something is opened and never closed");
         self.end_command(Join::End);
         self.odd_if(self.wants || !self.pending.is_empty(), "it ends too early");
-        Ok(self.script)
+        self.script
     }
 
     fn odd(&mut self, what: &'static str) {
@@ -167,7 +98,7 @@ impl Reader<'_> {
         self.word.get_or_insert_default()
     }
 
-    fn plainly(&mut self, c: char) -> Result<(), Denied> {
+    fn plainly(&mut self, c: char) {
         let begins = self.word.is_none();
         match c {
             '\\' => match self.take() {
@@ -180,8 +111,8 @@ impl Reader<'_> {
                 self.word();
                 self.double = true;
             }
-            '$' => self.dollar()?,
-            '`' => self.tick()?,
+            '$' => self.dollar(),
+            '`' => self.tick(),
             ' ' | '\t' => self.end_word(),
             '\n' => {
                 self.end_command(Join::End);
@@ -192,22 +123,19 @@ impl Reader<'_> {
                 self.odd_if(self.rest.starts_with([';', '&']), "a `case`");
                 self.end_command(Join::List);
             }
-            '&' if self.rest.starts_with('>') => {
+            '&' if self.takes(">") => {
                 self.end_word();
                 self.command.both = Some(self.command.words.len());
-                self.skip(1);
                 self.redirect('>');
             }
-            '&' => match self.takes("&") {
-                true => self.operator(Join::List),
-                false => self.end_command(Join::Background),
-            },
+            '&' if self.takes("&") => self.operator(Join::List),
+            '&' => self.end_command(Join::Background),
             '|' => {
                 let join = if self.takes("|") { Join::List } else { Join::Pipe };
                 self.takes("&");
                 self.operator(join);
             }
-            '<' | '>' if self.takes("(") => self.enter(')', c == '>')?,
+            '<' | '>' if self.takes("(") => self.enter(')'),
             '<' | '>' => {
                 let is_fd = |word: &Word| word.is_bare() && word.text.chars().all(|c| c.is_ascii_digit());
                 match self.word.as_ref().is_some_and(is_fd) && self.redirect.is_none() {
@@ -216,23 +144,20 @@ impl Reader<'_> {
                 }
                 self.redirect(c);
             }
-            '(' => self.parenthesis()?,
+            '(' => self.parenthesis(),
             ')' => self.leave(')'),
             '~' => self.tilde(),
             '*' => self.word().push(marker::STAR),
             '?' => self.word().push(marker::QUERY),
             '[' if !begins || !self.rest.starts_with([' ', '\t', '[']) => self.word().push(marker::BRACKET),
             '{' if self.takes("}") => "{}".chars().for_each(|c| self.word().push_bare(c)),
-            '{' if !begins || !self.rest.starts_with([' ', '\t', '\n']) => self.word().push(marker::OPEN),
-            ',' => self.word().push(marker::COMMA),
-            '}' if !begins => self.word().push(marker::CLOSE),
+            '{' if !begins || !self.rest.starts_with([' ', '\t', '\n']) => self.word().push(marker::BRACE),
             c if marker::is(c) => {
                 self.odd("an unknown text");
                 self.word().push(marker::UNKNOWN);
             }
             c => self.word().push_bare(c),
         }
-        Ok(())
     }
 
     fn single(&mut self) {
@@ -244,7 +169,7 @@ impl Reader<'_> {
         self.odd_if(!closed, "a quote is never closed");
     }
 
-    fn in_double(&mut self, c: char) -> Result<(), Denied> {
+    fn in_double(&mut self, c: char) {
         match c {
             '"' if !self.is_body || !self.open.is_empty() => self.double = false,
             '\\' if self.takes("\n") => {}
@@ -252,14 +177,131 @@ impl Reader<'_> {
                 let c = self.take().unwrap_or(c);
                 self.word().push(c);
             }
-            '$' => return self.dollar(),
-            '`' => return self.tick(),
+            '$' => self.dollar(),
+            '`' => self.tick(),
             c => {
                 self.odd_if(marker::is(c), "an unknown text");
                 self.word().push(unmarked(c));
             }
         }
-        Ok(())
+    }
+
+    /// Reads what is behind a `$`.
+    fn dollar(&mut self) {
+        let end = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
+        match self.rest.chars().next().unwrap_or(' ') {
+            '(' => {
+                self.skip(1);
+                self.enter(')');
+            }
+            '{' => self.parameter(),
+            c @ ('\'' | '"' | '[') if !self.double => {
+                self.odd("`$'`, `$\"` or `$[`");
+                self.word().push(marker::UNKNOWN);
+                if c == '\'' {
+                    self.skip(1);
+                    // What it stands for is not looked at; a quote in it may be escaped.
+                    while self.take().is_some_and(|c| c != '\'' && (c != '\\' || self.take().is_some())) {}
+                }
+            }
+            c if c.is_ascii_digit() || "@*#?-$!".contains(c) => {
+                self.skip(1);
+                self.word().push(marker::UNKNOWN);
+            }
+            _ if end > 0 => {
+                let mark = mark_of(&self.rest[..end]);
+                self.skip(end);
+                self.word().push(mark);
+            }
+            c => {
+                self.odd_if(matches!(c, '\\' | '['), "a `$` before a backslash or bracket");
+                self.word().push('$');
+            }
+        }
+    }
+
+    /// Reads `${NAME}`, perhaps with a literal word for when it is empty, or the beginning of something else.
+    fn parameter(&mut self) {
+        let is_literal = |c: char| c.is_ascii_alphanumeric() || "_-./:@%#+?,*".contains(c);
+        let inner = &self.rest[1..];
+        let inner = &inner[..inner.find(|c| !is_literal(c)).unwrap_or(inner.len())];
+        let length = usize::from(inner.starts_with('#') && inner.len() > 1);
+        let name = length + inner[length..].find(|c| !is_name(c)).unwrap_or(inner.len() - length);
+        let name = if name == 0 && inner.starts_with(['@', '*', '?', '-']) { 1 } else { name };
+        let is_known =
+            |rest: &str| rest.is_empty() || rest.trim_start_matches(':').starts_with(['-', '+', '?', '#', '%']);
+        let closed = self.rest[1 + inner.len()..].starts_with('}');
+        let is_plain = closed && name > 0 && is_known(&inner[name..]) && !inner[name..].starts_with("::");
+        let (name, rest) = inner.split_at(name);
+        let word: String = rest.trim_start_matches([':', '-', '+', '?', '=']).to_owned();
+        let mark = if rest.is_empty() && is_plain { mark_of(name) } else { marker::UNKNOWN };
+        self.odd_if(!is_plain || inner.contains('*'), "an expansion with more than a name");
+        // What follows a name that is not plain is split as it comes.
+        self.skip(if is_plain { inner.len() + 2 } else { 1 + name.len() });
+        self.word().push(mark);
+        if is_plain && !word.is_empty() {
+            [marker::BRACE.to_string(), word, marker::UNKNOWN.to_string()]
+                .iter()
+                .for_each(|part| self.word().text.push_str(part));
+        }
+    }
+
+    fn tick(&mut self) {
+        match self.open.iter().any(|&(closes, _)| closes == '`') {
+            true => self.leave('`'),
+            false => self.enter('`'),
+        }
+    }
+
+    /// Ends the command before, and begins one inside, whose output is a word of the one before.
+    fn enter(&mut self, closes: char) {
+        self.odd("a substitution");
+        self.word().push(marker::OUTPUT);
+        let double = std::mem::take(&mut self.double);
+        self.end_command(Join::List);
+        self.open.push((closes, double));
+    }
+
+    /// Ends a substitution or a subshell; the words behind it are split as a command of their own.
+    fn leave(&mut self, closes: char) {
+        self.odd("a `)` or a backtick");
+        self.end_command(Join::End);
+        let at = self.open.iter().rposition(|&(open, _)| open == closes);
+        if let Some((_, double)) = at.and_then(|at| self.open.drain(at..).next()) {
+            self.double = double;
+        }
+        self.end_functions();
+    }
+
+    /// Begins a subshell, or a function.
+    fn parenthesis(&mut self) {
+        self.end_word();
+        self.odd("a subshell or a function");
+        let blank = self.rest.len() - self.rest.trim_start_matches([' ', '\t']).len();
+        let named = self.command.words.first().is_some_and(|word| word == "function");
+        if self.command.words.len() == 1 + usize::from(named) && self.rest[blank..].starts_with(')') {
+            self.skip(blank + 1);
+            self.begin_function();
+            return;
+        }
+        self.end_command(Join::List);
+        self.open.push((')', false));
+    }
+
+    fn begin_function(&mut self) {
+        let name = std::mem::take(&mut self.command).words.pop().unwrap_or_default();
+        let (start, depth) = (self.script.commands.len(), self.open.len() + self.braces);
+        self.bodies.push(self.script.functions.len());
+        self.script.functions.push(Function { name, start, end: None, depth });
+    }
+
+    /// Ends the functions whose body is closed here.
+    fn end_functions(&mut self) {
+        let (all, depth) = (self.script.commands.len(), self.open.len() + self.braces);
+        while let Some(&at) = self.bodies.last().filter(|&&at| self.script.functions[at].depth >= depth) {
+            self.script.functions[at].end = Some(all);
+            self.bodies.pop();
+        }
     }
 
     fn redirect(&mut self, c: char) {
@@ -292,8 +334,8 @@ impl Reader<'_> {
     }
 
     fn end_word(&mut self) {
-        let Some(word) = self.word.take() else { return };
-        let (is_bare, bare, text) = (word.is_bare(), word.bare, word.settled());
+        let Some(Word { text, bare }) = self.word.take() else { return };
+        let is_bare = bare == text.len();
         if let Some(kind) = self.redirect.take() {
             if let RedirectKind::Document(strips) = kind {
                 self.odd_if(text.chars().any(marker::is), "a here-document whose end is not plain");
@@ -303,24 +345,24 @@ impl Reader<'_> {
             return self.command.redirects.push(Redirect { kind, target: text });
         }
         let words = &self.command.words;
-        let is_function = words.first().is_some_and(|word| word == "function");
+        let is_function = words.len() == 2 && words[0] == "function";
+        let begins = words.is_empty() && self.command.assignments.is_empty();
         match text.as_str() {
-            "{" if is_bare && words.len() == 2 && is_function => {
+            "{" if is_bare && is_function => {
                 self.begin_function();
                 self.braces += 1;
             }
-            keyword if words.is_empty() && is_bare && self.command.assignments.is_empty() => match keyword {
-                "!" => {}
-                "{" | "}" => {
-                    self.odd("a group in braces");
-                    self.braces = if keyword == "{" { self.braces + 1 } else { self.braces.saturating_sub(1) };
-                    self.end_functions();
-                }
-                "if" | "then" | "elif" | "else" | "fi" | "while" | "until" | "do" | "done" | "esac" | "coproc" => {
-                    self.odd("a compound command");
-                }
-                _ => self.add_word(text, bare),
-            },
+            "!" if is_bare && begins => {}
+            "{" | "}" if is_bare && begins => {
+                self.odd("a group in braces");
+                self.braces = if text == "{" { self.braces + 1 } else { self.braces.saturating_sub(1) };
+                self.end_functions();
+            }
+            "if" | "then" | "elif" | "else" | "fi" | "while" | "until" | "do" | "done" | "esac" | "coproc"
+                if is_bare && begins =>
+            {
+                self.odd("a compound command");
+            }
             _ => self.add_word(text, bare),
         }
     }
@@ -351,13 +393,12 @@ impl Reader<'_> {
         let mut command = std::mem::take(&mut self.command);
         let at = self.script.commands.len();
         if !command.words.is_empty() || !command.assignments.is_empty() || !command.redirects.is_empty() {
-            let write = command.redirects.last().is_none_or(|redirect| redirect.target == "/dev/null");
-            let differs = command.both.is_some_and(|both| both == 0 || both < command.words.len() || !write);
+            let sinks = command.redirects.last().is_none_or(|redirect| redirect.target == "/dev/null");
+            let differs = command.both.is_some_and(|both| both == 0 || both < command.words.len() || !sinks);
             self.odd_if(differs, "`&>`, which shells read in two ways");
             command.upstream = self.upstream.take();
-            command.holder = self.open.last().and_then(|&(.., holder)| holder);
             command.background = join == Join::Background;
-            command.depth = self.open.len();
+            command.piped = join == Join::Pipe || !self.open.is_empty();
             self.pending.iter_mut().for_each(|pending| pending.command = pending.command.or(Some(at)));
             self.script.steps += self.pending.len();
             self.script.commands.push(command);
@@ -399,5 +440,14 @@ impl Reader<'_> {
                 None => self.odd("a here-document inside a command"),
             }
         }
+    }
+}
+
+/// What a variable's value is taken for.
+fn mark_of(name: &str) -> char {
+    match name {
+        "HOME" => marker::HOME,
+        "IFS" => marker::BRACE,
+        _ => marker::UNKNOWN,
     }
 }
