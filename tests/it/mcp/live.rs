@@ -34,7 +34,7 @@ fn is_gone(process: &str) -> bool {
 #[test]
 fn output_comes_as_progress() {
     let world = World::new();
-    let mut client = world.on_host(&["--allow", "sleep"]);
+    let mut client = world.on_host(&["--yes"]);
     let (id, process) = begin(&mut client);
     std::fs::write(world.files().join("go"), "").unwrap();
     let answer = client.answer(id);
@@ -80,7 +80,7 @@ fn much_output_is_told_in_part() {
 #[test]
 fn characters_are_told_whole() {
     let world = World::new();
-    let mut client = world.on_host(&["--allow", "sleep"]);
+    let mut client = world.on_host(&["--yes"]);
     let command = r"printf 'x\303'; while [ ! -e go ]; do sleep 0.02; done; printf '\251\342\202'";
     let params =
         json!({ "name": "shell_execute", "arguments": { "command": command }, "_meta": { "progressToken": 1 } });
@@ -137,7 +137,7 @@ fn cancelling_kills_the_command_of_who_does_not_read() {
 #[test]
 fn cancelling_kills_the_command() {
     let world = World::new();
-    let mut client = world.on_host(&["--allow", "sleep", "--session", "s"]);
+    let mut client = world.on_host(&["--yes", "--session", "s"]);
     let (id, process) = begin(&mut client);
     client.notify("notifications/cancelled", json!({ "requestId": id }));
     wait_until("the command runs on", || is_gone(&process));
@@ -151,7 +151,7 @@ fn cancelling_kills_the_command() {
 #[test]
 fn a_client_that_vanishes_in_a_call_ends_it() {
     let world = World::new();
-    let mut client = world.on_host(&["--allow", "sleep", "--session", "s"]);
+    let mut client = world.on_host(&["--yes", "--session", "s"]);
     let (_, process) = begin(&mut client);
     client.input = None;
     assert!(client.child.wait().unwrap().success());
@@ -163,7 +163,7 @@ fn a_client_that_vanishes_in_a_call_ends_it() {
 #[test]
 fn a_server_that_is_told_to_end_ends_its_calls() {
     let world = World::new();
-    let mut client = world.on_host(&["--allow", "sleep", "--session", "s"]);
+    let mut client = world.on_host(&["--yes", "--session", "s"]);
     let (_, process) = begin(&mut client);
     let server = rustix::process::Pid::from_child(&client.child);
     rustix::process::kill_process(server, rustix::process::Signal::TERM).unwrap();

@@ -9,6 +9,9 @@ use foldspace::{
 
 use super::{Random, events, fresh, history, note, open, record, session};
 
+/// The highest version of an event's encoding.
+const MAX_VERSION: u16 = 32_767;
+
 fn over(outcome: Result<(), CommitError>) -> (u64, u64) {
     match outcome {
         Err(CommitError::TooLarge { actual, limit, .. }) => (actual, limit),
@@ -20,14 +23,15 @@ fn over(outcome: Result<(), CommitError>) -> (u64, u64) {
 fn kinds_and_agents_have_a_longest_name() {
     let (_directory, store) = fresh();
     let mut commit = Commit::new(session(1), Timestamp(0)).by(&Arc::from("a".repeat(MAX_AGENT_BYTES)));
-    commit.push_encoded(&"k".repeat(MAX_KIND_BYTES), u16::MAX, b"").unwrap();
+    commit.push_encoded(&"k".repeat(MAX_KIND_BYTES), MAX_VERSION, b"").unwrap();
     assert_eq!(over(commit.push_encoded(&"k".repeat(MAX_KIND_BYTES + 1), 1, b"")), (101, 100));
+    assert_eq!(over(commit.push_encoded("k", MAX_VERSION + 1, b"")), (32_768, 32_767));
     assert_eq!(commit.len(), 1, "a refused event leaves the commit as it was");
     record(&store, commit);
     let read = &events(&store, session(1), 1).unwrap()[0];
     assert_eq!(
         (read.agent.len(), read.event.kind.len(), read.event.version),
-        (MAX_AGENT_BYTES, MAX_KIND_BYTES, u16::MAX)
+        (MAX_AGENT_BYTES, MAX_KIND_BYTES, MAX_VERSION)
     );
     for store in [&store as &dyn EventStore, &MemoryStore::default()] {
         let commit = note(session(1), b"").by(&Arc::from("a".repeat(MAX_AGENT_BYTES + 1)));
