@@ -36,7 +36,7 @@ impl Raw {
         let is_inert = has(INERT, first) && !command.piped;
         let targets = command.redirects.iter().filter(|redirect| redirect.kind == RedirectKind::Write);
         let values = command.assignments.iter().map(|(_, value)| value);
-        let given = command.words.iter().filter(|_| !is_inert && !(first == "find" && is_narrowed(&words)));
+        let given = command.words.iter().filter(|_| !(is_inert || first == "find" && is_narrowed(&words)));
         values.chain(given).chain(targets.clone().map(|redirect| &redirect.target)).for_each(|word| self.gives(word));
 
         let is_open = |word: &String| word.contains(marker::is) || matches!(word.as_str(), "." | "./" | "{}");
