@@ -7,6 +7,7 @@
 mod damage;
 pub(crate) mod disk;
 mod fuzz;
+mod moments;
 pub(crate) mod random;
 mod run;
 mod witness;
@@ -21,10 +22,14 @@ use run::{Figures, Run};
 /// Seeds that every change is tested with.
 const SEEDS: u64 = 1_000;
 
-fn run(seed: u64, lie: Lie) -> Result<Figures, String> {
-    // In memory where that is possible: what counts as durable is the simulation's affair.
+/// A directory in memory where that is possible: what counts as durable is the simulation's affair.
+fn place() -> tempfile::TempDir {
     let place = tempfile::Builder::new().prefix("foldspace-sim-").tempdir_in("/dev/shm");
-    let place = place.or_else(|_| tempfile::tempdir()).unwrap();
+    place.or_else(|_| tempfile::tempdir()).unwrap()
+}
+
+fn run(seed: u64, lie: Lie) -> Result<Figures, String> {
+    let place = place();
     let outcome = std::panic::catch_unwind(|| Run::new(seed, lie, place.path()).whole());
     outcome.unwrap_or_else(|_| Err("it panicked".to_owned()))
 }

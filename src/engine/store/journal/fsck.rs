@@ -427,10 +427,12 @@ fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<(), Sto
     file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
     disk.rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
     let packed = segment::packed_path(segments.directory(), number);
+    // Before the other goes: a power cut may keep one of two changes, and either one.
+    segment::sync_directory(disk, segments.directory())?;
     if disk.exists(&packed) {
         disk.remove(&packed).map_err(StoreError::io("remove", &packed))?;
+        segment::sync_directory(disk, segments.directory())?;
     }
-    segment::sync_directory(disk, segments.directory())?;
     segments.forget(number);
     Ok(())
 }

@@ -264,13 +264,12 @@ pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<u32>, StoreE
 /// Removes what a cut-off packing left: unfinished files, and raw segments that are packed already.
 pub(crate) fn clear_unfinished(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
-        let ending = path.extension().and_then(|ending| ending.to_str());
-        let stale = match ending {
-            Some("tmp") => true,
-            Some("seg") => disk.exists(&path.with_extension("pak")),
-            _ => false,
-        };
-        if stale {
+        let is_packed = path.extension() == Some("seg".as_ref()) && disk.exists(&path.with_extension("pak"));
+        if is_packed {
+            // The packing may have been cut off before that name was durable.
+            sync_directory(disk, directory)?;
+        }
+        if is_packed || path.extension() == Some("tmp".as_ref()) {
             disk.remove(&path).map_err(StoreError::io("remove", &path))?;
         }
     }

@@ -84,10 +84,14 @@ impl Scan<'_> {
             let what = "belongs to another journal than the other segments".to_owned();
             return Err(StoreError::Format { path: segment.path.clone(), what });
         }
-        let mut is_synced = from == recovered.end;
+        // Where what may never have been synced begins. The index knows only of what was, with the head before it.
+        let is_known = from == recovered.end && recovered.group > 0;
+        let mut unsynced = (!is_known).then_some(u64::from(from.offset));
         let before = recovered.group;
         let end = scan::frames(&segment, u64::from(from.offset), &mut |frame| {
-            is_synced = frame.header.kind == Kind::Close;
+            // It shows that all before it was synced, and nothing about itself.
+            let is_close = frame.header.kind == Kind::Close;
+            unsynced = unsynced.filter(|_| !is_close).or(Some(frame.offset));
             self.take(&segment, &frame, &mut recovered.group)
         })?;
         let damaged = |offset, what: &str| StoreError::Damaged { segment: number, offset, what: what.to_owned() };
@@ -102,7 +106,6 @@ impl Scan<'_> {
                 if !growing || scan::durable_after(&segment, at, recovered.group)?.is_some() {
                     return Err(damaged(at, what));
                 }
-                is_synced = false;
                 recovered.torn = Some(Arc::clone(&segment));
                 at
             }
@@ -115,8 +118,8 @@ impl Scan<'_> {
             // Nothing is written to a segment before all in the one before it is durable.
             recovered.unsynced.clear();
         }
-        if !is_synced && !is_packed {
-            recovered.unsynced.push((segment, u64::from(from.offset), end));
+        if let Some(from) = unsynced.filter(|_| !is_packed) {
+            recovered.unsynced.push((segment, from, end));
         }
         Ok(())
     }

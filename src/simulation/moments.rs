@@ -1,0 +1,150 @@
+//! Crashes at every moment of what takes few operations of the disk.
+
+use std::sync::Arc;
+
+use super::disk::{Fault, SimulatedDisk};
+use crate::engine::clock::Timestamp;
+use crate::engine::commit::Commit;
+use crate::engine::id::SessionId;
+use crate::engine::recorded::Seq;
+use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError};
+
+/// Power cuts differ in what they lose: so many of each moment.
+const CUTS: u64 = 8;
+const KEPT: SessionId = SessionId::from_bytes([1; 16]);
+const REMOVED: SessionId = SessionId::from_bytes([2; 16]);
+
+struct Bench {
+    disk: SimulatedDisk,
+    place: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Self {
+        let place = super::place();
+        Self { disk: SimulatedDisk::new(seed, place.path()), place }
+    }
+
+    fn options() -> LocalStoreOptions {
+        LocalStoreOptions { segment_bytes: 1 << 11, raw_segments: 0, ..LocalStoreOptions::default() }
+    }
+
+    fn open(&self) -> Result<LocalStore, StoreError> {
+        LocalStore::simulated(self.place.path(), Arc::new(self.disk.clone()), Self::options())
+    }
+
+    /// Does something on a disk that fails.
+    fn disturbed<T>(&self, fault: Fault, work: impl FnOnce() -> T) -> T {
+        self.disk.plan(fault);
+        let done = work();
+        self.disk.plan(Fault::None);
+        done
+    }
+
+    /// Loses what is not durable, the index with it; gives where the session ends then.
+    fn head_after_cut(&self) -> Result<Seq, StoreError> {
+        self.disk.cut_power();
+        super::damage::remove_index(self.place.path());
+        let store = self.open()?;
+        let head = store.head(KEPT);
+        store.abandon();
+        head
+    }
+}
+
+fn note(session: SessionId) -> Commit {
+    let mut commit = Commit::new(session, Timestamp(1));
+    commit.push_encoded("test.note", 1, &[7; 300]).unwrap();
+    commit
+}
+
+fn record(store: &LocalStore, session: SessionId) -> Result<Seq, StoreError> {
+    Ok(store.submit(note(session))?.wait()?.last)
+}
+
+/// What a store with that many events survives when it is disturbed, opened again, and used until the power is cut.
+fn survives_use_after(events: usize, moments: u64, work: fn(LocalStore)) {
+    for (at, times, seed) in each(moments) {
+        let bench = Bench::new(seed);
+        let store = bench.open().unwrap();
+        for _ in 0..events {
+            record(&store, KEPT).unwrap();
+        }
+        bench.disturbed(Fault::Broken(at, times), || work(store));
+        let store = bench.open().unwrap();
+        let head = record(&store, KEPT).unwrap();
+        store.abandon();
+        let after = bench.head_after_cut();
+        assert_eq!(after.map_err(|error| error.to_string()), Ok(head), "{times} failures from {at}, cut {seed}");
+    }
+}
+
+fn each(moments: u64) -> impl Iterator<Item = (u64, u64, u64)> {
+    (1..=moments).flat_map(|at| (1..=3).flat_map(move |times| (0..CUTS).map(move |seed| (at, times, seed))))
+}
+
+#[test]
+fn a_closing_that_fails_at_any_moment_leaves_no_hole() {
+    survives_use_after(1, 4, drop);
+}
+
+#[test]
+fn a_first_commit_that_fails_at_any_moment_leaves_no_segment_without_a_head() {
+    survives_use_after(0, 8, |store| {
+        drop(record(&store, KEPT));
+        store.abandon();
+    });
+}
+
+#[test]
+fn a_group_in_three_segments_that_fails_at_any_moment_leaves_no_damage() {
+    survives_use_after(3, 20, |store| {
+        for _ in 0..9 {
+            drop(store.submit(note(KEPT)));
+        }
+        drop(store.sync());
+        store.abandon();
+    });
+}
+
+#[test]
+fn a_packing_that_stops_at_any_moment_loses_no_segment() {
+    for (at, times, seed) in each(8) {
+        let bench = Bench::new(seed);
+        let store = bench.open().unwrap();
+        let head = (0..6).map(|_| record(&store, KEPT).unwrap()).last().unwrap();
+        bench.disturbed(Fault::Broken(at, times), || store.maintain_now());
+        store.abandon();
+        // One that opens it takes away what was left.
+        bench.open().unwrap().abandon();
+        let after = bench.head_after_cut();
+        assert_eq!(after.map_err(|error| error.to_string()), Ok(head), "{times} failures from {at}, cut {seed}");
+    }
+}
+
+#[test]
+fn a_collection_that_stops_at_any_moment_loses_no_segment() {
+    let moments = (1..).take_while(|at| (0..CUTS).filter(|seed| is_collected(*at, *seed)).count() == 0).count();
+    assert!(moments > 30, "all is collected with {moments} operations");
+}
+
+/// Cuts the power in a collection; gives whether it came to its end before.
+fn is_collected(at: u64, seed: u64) -> bool {
+    let bench = Bench::new(seed);
+    let store = bench.open().unwrap();
+    for _ in 0..5 {
+        record(&store, REMOVED).unwrap();
+        record(&store, KEPT).unwrap();
+    }
+    store.remove(REMOVED).unwrap();
+    store.maintain_now();
+    assert!(store.packed_segments() > 0);
+    let head = store.head(KEPT).unwrap();
+    drop(store);
+    let collected = bench.disturbed(Fault::PowerOff(at), || {
+        LocalStore::simulated_collect(bench.place.path(), Arc::new(bench.disk.clone()), Bench::options())
+    });
+    let after = bench.head_after_cut();
+    assert_eq!(after.map_err(|error| error.to_string()), Ok(head), "power off from {at}, cut {seed}");
+    collected.is_ok()
+}
