@@ -15,6 +15,7 @@ pub mod growth;
 pub mod materialise;
 pub mod no_wait;
 pub mod open;
+pub mod policy;
 pub mod portable;
 pub mod replay;
 pub mod rewind;
@@ -54,7 +55,7 @@ pub const NEED_AN_ENGINE: [&str; 4] = ["commands", "capture", "fork", "rewind"];
 pub const NEED_THE_PROGRAM: [&str; 3] = ["faces", "follow", "soak"];
 
 /// All loads.
-pub const ALL: [(&str, Report); 19] = [
+pub const ALL: [(&str, Report); 20] = [
     ("append", append::report),
     ("append_no_wait", no_wait::report),
     ("tool_calls", calls::report),
@@ -62,6 +63,7 @@ pub const ALL: [(&str, Report); 19] = [
     ("state_at", state_at::report),
     ("open", open::report),
     ("clone", clone::report),
+    ("policy", policy::report),
     ("portable", portable::report),
     ("growth", growth::report),
     ("commands", commands::report),
