@@ -112,7 +112,7 @@ fn a_packing_that_stops_at_any_moment_loses_no_segment() {
     for (at, times, seed) in each(8) {
         let bench = Bench::new(seed);
         let store = bench.open().unwrap();
-        let head = (0..6).map(|_| record(&store, KEPT).unwrap()).last().unwrap();
+        let head = (0..6).map(|_| record(&store, KEPT).unwrap()).max().unwrap();
         bench.disturbed(Fault::Broken(at, times), || store.maintain_now());
         store.abandon();
         // One that opens it takes away what was left.
@@ -125,7 +125,7 @@ fn a_packing_that_stops_at_any_moment_loses_no_segment() {
 #[test]
 fn a_collection_that_stops_at_any_moment_loses_no_segment() {
     let moments = (1..).take_while(|at| (0..CUTS).filter(|seed| is_collected(*at, *seed)).count() == 0).count();
-    assert!(moments > 30, "all is collected with {moments} operations");
+    assert!(moments > 20, "all is collected with {moments} operations");
 }
 
 /// Cuts the power in a collection; gives whether it came to its end before.
