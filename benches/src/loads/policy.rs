@@ -36,7 +36,9 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
                 false => ShellCommand::shell(&text),
             };
             let check = taken(times, || drop(black_box(policy.check(&command, &BTreeSet::new()))));
-            let pass = taken(times, || drop(black_box(black_box(&text).chars().filter(|c| c.is_control()).count())));
+            let pass = taken(times, || {
+                black_box(black_box(&text).chars().filter(|c| c.is_control()).count());
+            });
             cells.extend([number(check), number(check / pass)]);
         }
         if let Ok(cells) = <[String; 5]>::try_from(cells) {
