@@ -148,3 +148,15 @@ fn is_collected(at: u64, seed: u64) -> bool {
     assert_eq!(after.map_err(|error| error.to_string()), Ok(head), "power off from {at}, cut {seed}");
     collected.is_ok()
 }
+
+#[test]
+fn an_opening_after_a_clean_end_writes_nothing() {
+    let bench = Bench::new(1);
+    let store = bench.open().unwrap();
+    record(&store, KEPT).unwrap();
+    // The index knows all but the end that the closing will write.
+    store.maintain_now();
+    drop(store);
+    bench.disturbed(Fault::PowerOff(1), || bench.open().unwrap().abandon());
+    assert!(!bench.disk.is_off());
+}

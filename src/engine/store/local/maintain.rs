@@ -101,8 +101,8 @@ impl Shared {
             (sessions, durable, end, group)
         };
         let contents = self.contents.unindexed(end);
-        // A journal of which nothing is left is known, too.
-        let is_known = || group == 0 || index.stamp().is_some();
+        // A journal of which nothing is left is known, too, and so is the end that a closing wrote.
+        let is_known = || group == 0 || index.stamp().is_some_and(|stamp| stamp.end == end);
         if sessions.is_empty() && removed.is_empty() && contents.is_empty() && is_known() {
             return Ok(());
         }
