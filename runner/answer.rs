@@ -16,7 +16,7 @@ pub(crate) struct Answerer {
     pub(crate) token: Vec<u8>,
     pub(crate) null: File,
     pub(crate) oom: OomBias,
-    /// What is said of this runner in its welcome.
+    /// Flags that the welcome reports of this runner.
     pub(crate) features: u32,
 }
 

@@ -267,7 +267,7 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
     Ok(Exit::Ok)
 }
 
-/// What a predicate has to do at the ends.
+/// Checks a predicate at both ends.
 const ENDS: &str = "it must hold at the bad position and not at the good one; --good and --bad say which they are";
 /// Bytes of what a probe printed that an error is told with.
 const GIVEN: usize = 4096;

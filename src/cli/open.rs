@@ -16,7 +16,7 @@ use super::{output, text};
 /// An open store with its sessions. It is let go of when this is dropped.
 pub(super) struct Opened {
     pub(super) sessions: Sessions,
-    /// What is lost of what was acknowledged, which nobody has accepted.
+    /// Acknowledged events that are lost and not yet accepted as lost.
     pub(super) loss: Option<Arc<Loss>>,
 }
 

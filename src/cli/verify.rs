@@ -10,7 +10,7 @@ use super::open::Opened;
 use super::output::{BAD, GOOD, ODD, Out};
 use super::{open, output, text};
 
-/// How far a session's time may be ahead of the clock before that is told of: a day.
+/// Time that a session may be ahead of the clock before `verify` reports it: a day.
 const AHEAD_MILLIS: i64 = 24 * 60 * 60 * 1000;
 
 /// Folds sessions again from their events, and compares with everything that is stored

@@ -70,7 +70,7 @@ impl Default for SystemClock {
 }
 
 impl SystemClock {
-    /// Whether the machine's clock shows a time before 1970, which counts as 1970 and which some programs can't bear.
+    /// Tells whether the machine's clock shows a time before 1970, which counts as 1970 and which some programs can't bear.
     pub(crate) fn is_before_1970(&self) -> bool {
         self.now() == Timestamp(0)
     }

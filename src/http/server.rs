@@ -29,7 +29,7 @@ pub struct ServerLimits {
     /// Connections at once on each way in; more wait in the kernel's queue. Over TCP, clients that have not shown the
     /// token have three quarters of them at most: for one more, the oldest is closed.
     pub connections: usize,
-    /// How long a client that has to show the token may say nothing at first.
+    /// Time for the first byte of a client that has to show the token.
     pub first: Duration,
     /// How long a client may take to send a request's head; a kept connection with no request is closed after that,
     /// too.
@@ -48,7 +48,7 @@ impl Default for ServerLimits {
 /// A way in.
 trait Door: Send + Sync {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// Whether clients are known before they have shown a token.
+    /// Tells whether clients are known before they have shown a token.
     const IS_PRIVATE: bool;
 
     fn next(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;

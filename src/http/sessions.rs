@@ -32,7 +32,7 @@ pub(super) struct NewSession {
     /// `memory` (the default, where nothing can run), `host`, `podman` or `mock`.
     #[serde(default)]
     backend: Option<String>,
-    /// What the backend is told of the workspace: of `podman` image (else the server's FOLDSPACE_IMAGE), limits and so
+    /// Options of the backend for the workspace: of `podman` image (else the server's FOLDSPACE_IMAGE), limits and so
     /// on. A directory of `host` must be below one that the server allows.
     #[serde(default)]
     #[schema(value_type = Object)]

@@ -35,7 +35,7 @@ pub(super) struct Shared {
 /// A client.
 pub(super) struct Client {
     pub(super) shared: Arc<Shared>,
-    /// What it asked for itself.
+    /// Options from the client's own address.
     asked: OnceLock<Asked>,
     joined: OnceCell<Joined>,
     /// What it is told of when it changes.
@@ -119,18 +119,18 @@ impl Client {
         drop(self.asked.set(asked));
     }
 
-    /// Whether a group of tools is offered to it.
+    /// Tells whether a group of tools is offered to it.
     pub(super) fn has_group(&self, group: ToolGroup) -> bool {
         let wanted = self.asked.get().and_then(|asked| asked.groups.as_ref());
         self.options().groups.contains(&group) && wanted.is_none_or(|wanted| wanted.contains(&group))
     }
 
-    /// Whether a workspace's tool of that name is offered to it. Own tools are.
+    /// Tells whether a workspace's tool of that name is offered to it. Own tools are.
     pub(super) fn offers(&self, tool: &str) -> bool {
         ToolGroup::of(tool).is_none_or(|group| self.has_group(group))
     }
 
-    /// Whether it can reach sessions other than its own.
+    /// Tells whether it can reach sessions other than its own.
     pub(super) fn reaches_all(&self) -> bool {
         self.has_group(ToolGroup::Sessions)
     }

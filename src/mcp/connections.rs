@@ -225,7 +225,7 @@ impl Open {
     }
 }
 
-/// What a client is told last of a cancelled request. Some clients take a stream that ends with an error for one that
+/// Returns the last message of a cancelled request. Some clients take a stream that ends with an error for one that
 /// broke, and come back for the rest: of a call it is a result.
 fn cancelled(request: &JsonRpcRequest<ClientRequest>) -> ServerSseMessage {
     let id = request.id.clone();

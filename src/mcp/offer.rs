@@ -54,7 +54,7 @@ pub(super) fn tools(client: &Client) -> Vec<Tool> {
     tools
 }
 
-/// Whether a tool can do anything in a workspace. A call of one that can't is told why.
+/// Tells whether a tool can do anything in a workspace. A call of one that can't is told why.
 fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
     match (ToolGroup::of(tool), spec) {
         (Some(ToolGroup::Shell | ToolGroup::Python), WorkspaceSpec::Memory) => false,
@@ -69,7 +69,7 @@ pub(super) fn tool(client: &Client, name: &str) -> Option<Tool> {
     offered.workspace.iter().chain(&offered.sessions).find(|tool| tool.name == name).cloned()
 }
 
-/// Whether the tool of that name only reads; none where it is not offered.
+/// Tells whether the tool of that name only reads; none where it is not offered.
 pub(super) fn only_reads(shared: &Shared, name: &str) -> Option<bool> {
     let offered = Offered::of(shared);
     let tool = offered.workspace.iter().chain(&offered.sessions).find(|tool| tool.name == name)?;

@@ -20,7 +20,7 @@ const CLIENTS_MAX: usize = 1024;
 /// How often it is looked who has been away for too long.
 const SWEEP: Duration = Duration::from_secs(60);
 
-/// What a client calls itself, and what it asks for.
+/// Name and options of a client.
 type Key = (String, Asked);
 
 /// The clients by what they call themselves and what they ask for. One is known for as long as a request of

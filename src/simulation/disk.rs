@@ -8,10 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::random::Random;
 use crate::engine::store::disk::{Disk, DiskFile};
 
-/// What a disk writes whole or not at all.
+/// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
-/// What goes wrong, counted in writing operations from now on.
+/// Failure, counted in writing operations from now on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
     None,
@@ -19,13 +19,13 @@ pub(super) enum Fault {
     PowerOff(u64),
     /// The operation fails, and so do syncs and writes for some more.
     Broken(u64, u64),
-    /// What needs space fails from that operation on, for so many operations.
+    /// Writes that need space fail from that operation on, for so many operations.
     Full(u64, u64),
     /// That reading fails.
     Unreadable(u64),
 }
 
-/// How a disk may lie: what it says is durable is not. It shows that the simulation finds what it should.
+/// Lie of a disk: what it says is durable is not. It shows that the simulation finds what it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Lie {
     None,
@@ -80,7 +80,7 @@ struct Inode {
     bytes: Vec<u8>,
     durable: Vec<u8>,
     unsynced: Vec<Change>,
-    /// How many of them the last sync should have made durable.
+    /// Count of those that the last sync should have made durable.
     promised: usize,
 }
 
@@ -283,12 +283,12 @@ impl SimulatedDisk {
         state.epoch += 1;
     }
 
-    /// Whether it was made durable, since this was last asked, that there is no index: no earlier one comes back.
+    /// Tells whether the index's removal became durable since the last call: no earlier one comes back.
     pub(super) fn lost_index(&self) -> bool {
         std::mem::take(&mut self.state().index_is_gone)
     }
 
-    /// Whether the power is off.
+    /// Tells whether the power is off.
     pub(super) fn is_off(&self) -> bool {
         self.state().is_off
     }

@@ -1,4 +1,4 @@
-//! Whole journals with anything in them: no panic, and never another history.
+//! Journals with anything in them: no panic, and never another history.
 
 use std::sync::Arc;
 

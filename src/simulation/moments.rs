@@ -62,7 +62,7 @@ fn record(store: &LocalStore, session: SessionId) -> Result<Seq, StoreError> {
     Ok(store.submit(note(session))?.wait()?.last)
 }
 
-/// What a store with that many events survives when it is disturbed, opened again, and used until the power is cut.
+/// Disturbs a store with that many events, opens it again, and uses it until the power is cut.
 fn survives_use_after(events: usize, moments: u64, work: fn(LocalStore)) {
     for (at, times, seed) in each(moments) {
         let bench = Bench::new(seed);

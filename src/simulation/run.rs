@@ -15,7 +15,7 @@ use crate::engine::sessions::Sessions;
 use crate::engine::snapshot::SnapshotPolicy;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError};
 
-/// What runs did, to see that they do everything.
+/// Counts of what runs did, to see that they do everything.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Figures {
     pub(super) commits: u64,
@@ -45,7 +45,7 @@ impl Figures {
     }
 }
 
-/// How a store is left.
+/// Way in which a store is left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Ending {
     Closed,

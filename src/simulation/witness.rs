@@ -20,12 +20,12 @@ enum Deed {
     Removal(SessionId),
 }
 
-/// What a store must hold: what was acknowledged, and perhaps what came after it, in order.
+/// Expected contents of a store: what was acknowledged, and perhaps what came after it, in order.
 #[derive(Default)]
 pub(super) struct Ledger {
     known: MemoryStore,
     deeds: Vec<Deed>,
-    /// How many of the deeds were acknowledged.
+    /// Count of the deeds that were acknowledged.
     acknowledged: usize,
     /// The longest histories that readers saw.
     seen: BTreeMap<SessionId, Seq>,
@@ -63,7 +63,7 @@ impl Ledger {
         }
     }
 
-    /// Whether every event of a store is one that was promised, at its place; it may hold fewer.
+    /// Checks that every event of a store is one that was promised, at its place; it may hold fewer.
     pub(super) fn is_part(&self, store: &LocalStore) -> Result<bool, String> {
         let mut is_whole = true;
         for entry in store.entries().map_err(|error| error.to_string())? {

@@ -1,4 +1,4 @@
-//! What is done with an open store.
+//! Random work with an open store.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ impl Decided {
     }
 }
 
-/// How a model gets a command allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
+/// Advice to a model for a command that is not allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
 pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
 
 /// Why a command is refused that somebody would have to be asked about.

@@ -34,7 +34,7 @@ impl LineSearch {
     /// Compiles an expression, in Rust's syntax.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Reason for which it is refused.
     pub fn new(pattern: &str) -> Result<Self, grep_regex::Error> {
         let mut builder = RegexMatcherBuilder::new();
         builder.multi_line(true).crlf(true).size_limit(REGEX_MAX).dfa_size_limit(CACHE_MAX);
@@ -54,7 +54,7 @@ impl LineSearch {
         self.searcher.search_slice(&self.matcher, bytes, sink)
     }
 
-    /// Where a line matches.
+    /// Returns the first match in a line.
     pub fn spots(&self, line: &str) -> Vec<Range<usize>> {
         let mut spots = Vec::new();
         let found = self.matcher.find_iter(line.as_bytes(), |spot| {

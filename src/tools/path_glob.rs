@@ -27,7 +27,7 @@ impl PathGlob {
     /// Compiles a glob.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Reason for which it is refused.
     pub fn new(pattern: &str) -> Result<Self, globset::Error> {
         let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_matches('/');
         let is_name = !relative.is_empty() && !pattern.trim_end_matches('/').contains('/');
@@ -35,12 +35,12 @@ impl PathGlob {
         Ok(Self(GlobBuilder::new(&whole).literal_separator(true).build()?.compile_matcher()))
     }
 
-    /// Whether a path fits.
+    /// Tells whether a path matches.
     pub fn fits(&self, path: &EntryPath) -> bool {
         self.fits_bytes(path.as_bytes())
     }
 
-    /// Whether a path below some directory fits.
+    /// Tells whether a path below some directory matches.
     pub(super) fn fits_bytes(&self, relative: &[u8]) -> bool {
         self.0.is_match(Path::new(OsStr::from_bytes(relative)))
     }

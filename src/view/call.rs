@@ -36,16 +36,16 @@ pub struct Call {
     pub events: Vec<Seq>,
     /// What it changed, in order.
     pub paths: Vec<EntryPath>,
-    /// What became of each path that it changed.
+    /// Changes by path.
     pub changes: BTreeMap<EntryPath, PathChange>,
 }
 
-/// What a call did to a path, all in all.
+/// Change of a path by a whole call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PathChange {
     /// Something is there that was not.
     Added,
-    /// What is there is another.
+    /// The entry there is another.
     Changed,
     /// Nothing is there any more.
     Removed,

@@ -20,7 +20,7 @@ struct Case {
     stdin: String,
     #[serde(default)]
     cwd: String,
-    /// What was decided while the policy still followed variables and functions, where that was something else.
+    /// Decision of the policy that still followed variables and functions, where that was something else.
     was: Option<String>,
     /// The same where questions are answered with yes.
     confirmed: Option<String>,
@@ -39,7 +39,7 @@ struct Tried {
     /// With [`LISTED`] in the list.
     listed: String,
     listed_was: String,
-    /// Where questions are answered with yes.
+    /// Decision where questions are answered with yes.
     confirmed: String,
     confirmed_was: String,
 }

@@ -94,7 +94,7 @@ fn limit(path: &Path, again: &Path) -> Result<(Duration, Duration)> {
 /// Measures sessions of each shape.
 ///
 /// # Errors
-/// What the store says.
+/// Fails with what the store or the bench reports.
 pub fn report(size: Size) -> Result<Vec<Table>> {
     let events = size.of(21_000, 210_000);
     let head = [

@@ -32,7 +32,7 @@ pub(crate) const DOOR: &str = "door";
 pub(crate) const LABEL: &str = "foldspace.session";
 /// The label with the process that made a container, and that process's start time.
 pub(crate) const OWNER: &str = "foldspace.owner";
-/// Where control groups are in a container.
+/// Path of the control groups in a container.
 const CGROUPS: &str = "/sys/fs/cgroup";
 /// The processor period, in microseconds.
 const CPU_PERIOD: u64 = 100_000;

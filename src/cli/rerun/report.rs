@@ -87,7 +87,7 @@ impl Report {
         view::patches_between(&self.was, &self.is, change)?.iter().try_for_each(|patch| diffs::show(patch, out))
     }
 
-    /// How the files differ at the end, but for those that a call showed already.
+    /// Prints how the files differ at the end, but for those that a call showed already.
     fn files_at_end(&self, report: &RerunReport, out: &mut Out) -> Result<(), Failure> {
         if report.files.is_empty() {
             return Ok(());

@@ -304,7 +304,7 @@ impl Commit {
         self.lists.push(list);
     }
 
-    /// Whether it has nothing but contents.
+    /// Tells whether it has nothing but contents.
     pub(crate) fn keeps_only(&self) -> bool {
         self.count == 0 && !(self.contents.is_empty() && self.lists.is_empty())
     }

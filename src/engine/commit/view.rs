@@ -25,7 +25,7 @@ pub(crate) struct CommitView<'a> {
 pub(crate) struct NotACommit;
 
 impl<'a> CommitView<'a> {
-    /// Where the agent's name begins.
+    /// Offset of the agent's name.
     pub(crate) const AGENT: usize = 16 + 8 + 8 + 16 + 8 + 4 + 1;
 
     /// A commit as it was read before, under no identity.
@@ -97,7 +97,7 @@ impl<'a> CommitView<'a> {
         self.first + u64::from(self.count) - 1
     }
 
-    /// Who acted.
+    /// Returns the agent's name.
     pub(crate) fn agent(&self) -> &'a str {
         self.agent
     }

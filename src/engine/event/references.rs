@@ -59,7 +59,7 @@ fn versions(conflicts: &[MergeConflict]) -> Vec<Digest> {
     nodes.filter_map(digest).collect()
 }
 
-/// What the marks in a recorded value stand for.
+/// Returns the contents that the marks in a recorded value stand for.
 fn marked(json: Result<&str, CodecError>) -> Option<Vec<Digest>> {
     let json = json.ok()?;
     let mut found = Vec::new();

@@ -24,7 +24,7 @@ fn writing(source: io::Error) -> PortableError {
 /// it refers to, any content goes along whose digest stands in it, as 32 bytes or 64 hexadecimal digits.
 ///
 /// # Errors
-/// What the store or the file says.
+/// Returns the errors of the store and of the file.
 pub fn export_session(
     sessions: &Sessions,
     id: SessionId,

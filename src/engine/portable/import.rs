@@ -81,7 +81,7 @@ fn reading(source: std::io::Error) -> PortableError {
 /// A file in which everything is right.
 struct Checked {
     summary: PortableSummary,
-    /// How many of its events are here.
+    /// Count of its events that are here.
     here: Seq,
     /// The event with which a new session begins.
     first: Commit,

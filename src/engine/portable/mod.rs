@@ -33,24 +33,24 @@ const END: u8 = 3;
 /// Bytes of the end record, its checksum apart.
 const END_BYTES: u64 = 17;
 
-/// What a portable file holds.
+/// Counts of a portable file's parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PortableSummary {
     /// The session.
     pub session: SessionId,
     /// Its name.
     pub name: String,
-    /// How many events.
+    /// Count of events.
     pub events: u64,
-    /// How many of them were not here before; 0 for an export.
+    /// Count of those that were not here before; 0 for an export.
     pub added: u64,
-    /// How many contents.
+    /// Count of contents.
     pub contents: u64,
     /// Bytes before compression.
     pub bytes: u64,
 }
 
-/// Why a session could not be exported or imported.
+/// Failure of an export or an import.
 #[derive(Debug, thiserror::Error)]
 pub enum PortableError {
     /// The session or the store failed.
@@ -59,9 +59,9 @@ pub enum PortableError {
     /// The file could not be read or written.
     #[error("can't {action} the file: {source}")]
     Io {
-        /// What was tried.
+        /// Action that was tried.
         action: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The file is not what it should be; nothing was imported.

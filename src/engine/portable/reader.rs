@@ -12,7 +12,7 @@ use crate::engine::sessions::SessionError;
 const WINDOW_LOG_MAX: u32 = 23;
 const BUFFER: usize = 64 << 10;
 
-/// What stands next in a file.
+/// Next record of a file.
 pub(super) enum Record {
     /// A content of that many bytes, which is read by [`Reader::content`] before the next record.
     Content(u64),
@@ -28,7 +28,7 @@ pub(super) struct Reader<'a> {
     hasher: blake3::Hasher,
     event: Vec<u8>,
     pub(super) session: SessionId,
-    /// How many events and contents came so far, and how many bytes.
+    /// Count of the events and contents read so far, and of their bytes.
     pub(super) events: u64,
     pub(super) contents: u64,
     pub(super) bytes: u64,
@@ -181,7 +181,7 @@ impl Read for ContentReader<'_, '_> {
     }
 }
 
-/// What it means that the file can't be read on.
+/// Explains why the file can't be read further.
 pub(super) fn ended(error: io::Error) -> PortableError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => damaged("it ends early"),

@@ -41,7 +41,7 @@ struct CommitHead {
     whole: u32,
 }
 
-/// Where an event lies: its kind, version and length stand before its payload, as it is stored.
+/// Position of an event: its kind, version and length stand before its payload, as it is stored.
 #[derive(Debug, Clone, Copy)]
 struct EventHead {
     payload: u32,

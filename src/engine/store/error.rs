@@ -54,7 +54,7 @@ pub enum StoreError {
         /// What is wrong there.
         what: String,
     },
-    /// What was acknowledged is not in the journal any more. It can be read; nothing is added before the loss is
+    /// Acknowledged events are not in the journal any more. It can be read; nothing is added before the loss is
     /// [accepted](crate::LocalStore::accept_loss).
     #[error("{0}")]
     Lost(Arc<Loss>),
@@ -119,7 +119,7 @@ impl StoreError {
         move |source| Self::Io { action, path, source: Arc::new(source) }
     }
 
-    /// Whether it is for want of the right to write, or for a file system that nobody may write to.
+    /// Tells whether it is for want of the right to write, or for a file system that nobody may write to.
     pub fn is_write_protected(&self) -> bool {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         matches!(self, Self::Io { source, .. } if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))

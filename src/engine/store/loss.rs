@@ -1,4 +1,4 @@
-//! What was acknowledged and is not in the journal any more.
+//! Acknowledged events that are not in the journal any more.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::engine::recorded::Seq;
 pub struct Loss {
     /// The segment in which the journal ends.
     pub segment: u32,
-    /// Where in it.
+    /// Byte in that segment.
     pub offset: u64,
-    /// What proves that more was there.
+    /// Proof that more was there.
     pub proof: String,
-    /// What is lost of each session, where that is known.
+    /// Events lost of each session, where that is known.
     pub sessions: Vec<LostEvents>,
 }
 

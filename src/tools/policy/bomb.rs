@@ -7,7 +7,7 @@ use super::words::{Script, Simple};
 /// Functions of which it is followed which call each other; of more, only that they call themselves.
 const FUNCTIONS_MAX: usize = 16;
 
-/// Whether a text has a function that starts itself in the background, or pipes into itself.
+/// Tells whether a text has a function that starts itself in the background, or pipes into itself.
 pub(super) fn has_fork_bomb(script: &Script) -> bool {
     let all = script.commands.len();
     let few = script.functions.len() <= FUNCTIONS_MAX;
@@ -32,7 +32,7 @@ pub(super) fn has_fork_bomb(script: &Script) -> bool {
     })
 }
 
-/// What a command calls; `command f` is a program.
+/// Returns the name that a command calls; `command f` is a program.
 fn called(command: &Simple) -> Option<&str> {
     command.words.iter().map(String::as_str).find(|word| *word != "eval")
 }

@@ -1,4 +1,4 @@
-//! What is denied: tables of programs, and the rules for one program and its arguments.
+//! Deny list: tables of programs, and the rules for one program and its arguments.
 
 use super::paths::{Place, Whole, is_sink};
 use super::rule::{DenyRule, matches};
@@ -26,7 +26,7 @@ pub(super) struct Program<'a> {
     pub(super) reads_zero: bool,
 }
 
-/// What a rule says of a program.
+/// Verdict of a rule on a program.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Denied(String),
@@ -37,12 +37,12 @@ pub(super) enum Verdict {
     Fine,
 }
 
-/// Whether the program fetches from the network.
+/// Tells whether the program fetches from the network.
 pub(super) fn is_fetcher(name: &str) -> bool {
     has(FETCHERS, name)
 }
 
-/// Whether the program makes a file system.
+/// Tells whether the program makes a file system.
 pub(super) fn is_maker(name: &str) -> bool {
     has(MAKERS, name) || name.starts_with("mkfs.")
 }
@@ -76,7 +76,7 @@ fn denied_if(denied: bool, reason: &str) -> Verdict {
     if denied { Verdict::Denied(reason.to_owned()) } else { Verdict::Fine }
 }
 
-/// Whether some option is given, by its letter or the beginning of its long name.
+/// Tells whether some option is given, by its letter or the beginning of its long name.
 pub(super) fn has_option(arguments: &[String], letters: &[char], long: &str) -> bool {
     let options = arguments.iter().take_while(|word| *word != "--");
     options.filter_map(|word| word.strip_prefix('-')).any(|option| match option.strip_prefix('-') {
@@ -169,14 +169,14 @@ pub(super) fn directories(arguments: &[String]) -> impl Iterator<Item = &String>
     arguments.iter().take_while(move |word| !is_test(word)).filter(move |word| !is_option(word))
 }
 
-/// Whether `find` takes only what has some name.
+/// Tells whether `find` takes only files of some name.
 pub(super) fn is_narrowed(arguments: &[String]) -> bool {
     let all = |pattern: &str| pattern.chars().all(|c| matches!(c, '*' | '.' | '?') || marker::is_glob(c));
     let names = |pair: &[String]| has(NAME_TESTS, &pair[0]) && !all(&pair[1]);
     !arguments.iter().any(|word| has("! -not -o -or ,", word)) && arguments.windows(2).any(names)
 }
 
-/// Whether `find` removes what it finds.
+/// Tells whether `find` removes the files that it finds.
 pub(super) fn deletes(arguments: &[String]) -> bool {
     let is_remover = |word: &String| has("rm unlink shred", base_name(word));
     // The word behind a test is a name, whatever it looks like.

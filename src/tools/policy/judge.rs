@@ -25,7 +25,7 @@ pub(super) const STEPS: usize = 4_096;
 pub(super) const RUNS_FETCHED: &str =
     "it would run what it has just fetched from the network; save it, look at it, then run it";
 
-/// What runs that is not written where it runs, so that any literal may be what it is.
+/// Kind of code that is not written where it runs, so that it may be any literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Evaluates {
     Nothing,
@@ -50,12 +50,12 @@ struct Text {
     is_body: bool,
 }
 
-/// What is gathered about a command.
+/// Findings on a command.
 pub(super) struct Judge<'p> {
     rules: &'p [DenyRule],
     /// The programs found.
     pub(super) found: Vec<Found>,
-    /// What is not plain, where something is: `found` may lack programs.
+    /// First part that is not plain, where there is one: `found` may lack programs.
     pub(super) unplain: Option<&'static str>,
     /// It is asked about as a whole, whatever is allowed.
     pub(super) asks: bool,
@@ -65,7 +65,7 @@ pub(super) struct Judge<'p> {
     steps_max: usize,
     place: Place,
     texts: Vec<Text>,
-    /// What may be run where something is evaluated: quoted words, values, here-documents.
+    /// Texts that may be run where something is evaluated: quoted words, values, here-documents.
     literals: Vec<Text>,
     values: String,
     stdin: String,
@@ -384,7 +384,7 @@ impl<'p> Judge<'p> {
     }
 }
 
-/// Whether a text names a program that fetches.
+/// Tells whether a text names a program that fetches.
 fn fetches(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_fetcher)
 }

@@ -30,11 +30,11 @@ pub(super) fn holds_subscript(text: &str) -> bool {
     text.contains(['[', marker::BRACKET]) && (text.contains("$(") || text.contains('`'))
 }
 
-/// What a shell does by itself and what harms nothing: no entry is needed, unless its output goes to a file.
+/// Builtins that harm nothing: no entry is needed, unless its output goes to a file.
 pub(super) const HARMLESS: &str = ": [ [[ ]] break builtin cd command continue declare dirs echo eval exec exit export \
     false getopts local popd printf pushd pwd read readonly return set shift test true type typeset umask unset wait";
 
-/// What of a shell's own command is not plain: it sets what decides which programs run, or evaluates its words.
+/// Names what of a builtin is not plain: it sets what decides which programs run, or evaluates its words.
 pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> {
     let left = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
     let names = |word: &String| may_change_programs(&left(word));

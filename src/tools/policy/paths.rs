@@ -15,7 +15,7 @@ pub(super) enum Whole {
     No,
 }
 
-/// Where a command runs: below `/`, below home, or below the workspace's root.
+/// Directory in which a command runs: below `/`, below home, or below the workspace's root.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     directory: String,
@@ -57,14 +57,14 @@ impl Place {
         tidied(&self.path(path))
     }
 
-    /// Whether a path is a disk's device file.
+    /// Tells whether a path is a disk's device file.
     pub(super) fn is_disk(&self, path: &str) -> bool {
         self.tidied(path).strip_prefix("/dev/").is_some_and(|device| {
             device.starts_with(marker::is_glob) || DISKS.split(' ').any(|name| device.starts_with(name))
         })
     }
 
-    /// Whether a path is, or holds all of, `/`, the home directory or what is above the workspace.
+    /// Tells whether a path is, or holds all of, `/`, the home directory or what is above the workspace.
     pub(super) fn whole(&self, path: &str) -> Whole {
         if path.is_empty() {
             return Whole::No;

@@ -1,4 +1,4 @@
-//! What a text names anywhere: dangers that come together from several places, where it is not plain.
+//! Scan of a text that is not plain for dangers that come together from several places, where it is not plain.
 
 use super::dangers::{CHANGERS, deletes, has_option, is_fetcher, is_maker, is_narrowed};
 use super::judge::{Evaluates, RUNS_FETCHED};
@@ -10,7 +10,7 @@ use super::words::{RedirectKind, Simple, base_name, has, marker};
 const INERT: &str = "ack ag apropos cat command du echo egrep fgrep file git grep head help hexdump less ls lsblk man \
     more od printf readlink realpath rg stat tail tee test type wc whatis whereis which [";
 
-/// What was seen.
+/// Flags for what was seen.
 #[derive(Default)]
 pub(super) struct Raw {
     removes: bool,
@@ -92,7 +92,7 @@ impl Raw {
     }
 }
 
-/// Whether a path names `/` or home, wherever that is.
+/// Tells whether a path names `/` or home, whatever the directory.
 fn is_root(path: &str) -> bool {
     path.starts_with(['/', marker::HOME]) && Place::at("").whole(path) == Whole::Yes
 }

@@ -31,7 +31,7 @@ struct Reader<'t> {
     redirect: Option<RedirectKind>,
     double: bool,
     is_body: bool,
-    /// What closes each substitution and subshell that is open, and whether it stands in quotes.
+    /// Character that closes each open substitution and subshell, and whether it stands in quotes.
     open: Vec<(char, bool)>,
     braces: usize,
     /// The functions whose bodies are open.
@@ -443,7 +443,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a variable's value is taken for.
+/// Returns the mark of a variable's value.
 fn mark_of(name: &str) -> char {
     match name {
         "HOME" => marker::HOME,

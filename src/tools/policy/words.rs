@@ -11,20 +11,20 @@ pub(super) mod marker {
     pub(crate) const QUERY: char = '\u{f0003}';
     pub(crate) const BRACKET: char = '\u{f0004}';
     pub(crate) const BRACE: char = '\u{f0005}';
-    /// What a command inside prints.
+    /// Output of a command inside.
     pub(crate) const OUTPUT: char = '\u{f0006}';
 
-    /// Whether the character is one of these.
+    /// Tells whether the character is one of these.
     pub(crate) fn is(c: char) -> bool {
         (UNKNOWN..=OUTPUT).contains(&c)
     }
 
-    /// Whether the character matches names of files.
+    /// Tells whether the character matches names of files.
     pub(crate) fn is_glob(c: char) -> bool {
         (STAR..=BRACKET).contains(&c)
     }
 
-    /// Whether the character may become any text.
+    /// Tells whether the character may become any text.
     pub(crate) fn is_open(c: char) -> bool {
         matches!(c, UNKNOWN | BRACE | OUTPUT)
     }
@@ -63,13 +63,13 @@ impl Word {
         self.text.push(c);
     }
 
-    /// Whether nothing of it is quoted or expanded.
+    /// Tells whether nothing of it is quoted or expanded.
     pub(super) fn is_bare(&self) -> bool {
         self.bare == self.text.len()
     }
 }
 
-/// What is done with the word behind an operator such as `>`.
+/// Meaning of the word behind an operator such as `>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedirectKind {
     Read,
@@ -120,7 +120,7 @@ pub(super) struct Script {
     pub(super) functions: Vec<Function>,
     /// Bodies of here-documents in which a shell looks for substitutions.
     pub(super) bodies: Vec<String>,
-    /// What of it is not plain, where something is.
+    /// First part that is not plain, where there is one.
     pub(super) unplain: Option<&'static str>,
     /// Bytes that were looked at.
     pub(super) steps: usize,
@@ -131,7 +131,7 @@ pub(super) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Whether the character may stand in a variable's name.
+/// Tells whether the character may stand in a variable's name.
 pub(super) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
@@ -141,7 +141,7 @@ pub(super) fn unmarked(c: char) -> char {
     if marker::is(c) { marker::UNKNOWN } else { c }
 }
 
-/// Whether a table has a name. Tables are texts with blanks between the names.
+/// Tells whether a table has a name. Tables are texts with blanks between the names.
 pub(super) fn has(table: &str, name: &str) -> bool {
     !name.is_empty() && table.split_whitespace().any(|known| known == name)
 }

@@ -23,7 +23,7 @@ const SHELLS: &str =
     "ash bash csh dash elvish fish hush ksh lksh mksh nu oksh posh pwsh rbash rksh rzsh sh tcsh yash zsh";
 /// Interpreters other than shells; a version may follow.
 const INTERPRETERS: &str = "bun deno lua node nodejs perl php python ruby tclsh";
-/// What runs text in the same shell, now or later, or changes what later words mean.
+/// Builtins that run text in the same shell, now or later, or change what later words mean.
 pub(super) const EVALUATORS: &str = "alias bind compgen complete enable eval hash let trap";
 
 /// What a program runs.
@@ -37,9 +37,9 @@ pub(super) enum Runs {
     Each(Vec<Vec<String>>),
     /// Shell text.
     Text(String),
-    /// What it reads, as shell text.
+    /// Its input, as shell text.
     Stdin,
-    /// What it reads, as code of another language.
+    /// Its input, as code of another language.
     Code,
     /// A file of commands.
     File(String),
@@ -168,7 +168,7 @@ fn dash_c(arguments: &[String]) -> Runs {
     attached.or(next).map_or(Runs::Unclear, |text| Runs::Text(text.to_owned()))
 }
 
-/// What an interpreter runs: what it reads, where it is given neither code nor a file.
+/// Tells what an interpreter runs: its input, where it is given neither code nor a file.
 fn code(arguments: &[String]) -> Runs {
     let at = arguments.iter().position(|word| !word.starts_with("--") || matches!(word.as_str(), "--eval" | "--print"));
     let Some((at, word)) = at.map(|at| (at, arguments[at].as_str())).filter(|(_, word)| !is_stdin(word)) else {

@@ -36,7 +36,7 @@ fn removed(change: &Change) -> Option<&EntryPath> {
     }
 }
 
-/// Whether the session works in a directory that it was given.
+/// Tells whether the session works in a directory that it was given.
 fn is_own_directory(session: &Session) -> bool {
     let spec = session.started().and_then(|started| WorkspaceSpec::of_session(started).ok());
     matches!(spec, Some(WorkspaceSpec::Host(HostOptions { directory: Some(_) })))

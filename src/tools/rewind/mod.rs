@@ -81,7 +81,7 @@ pub enum RewindError {
     /// The position is inside a commit: no files were ever so.
     #[error("position {to} is inside what was recorded at once; go to {before} or to {after}")]
     InsideCommit {
-        /// Where the session was to go.
+        /// Position that was asked for.
         to: Seq,
         /// The last position before the commit.
         before: Seq,
@@ -92,7 +92,7 @@ pub enum RewindError {
     #[error("{} that {} there before the session began would be removed: {}",
         counted(*count), if *count == 1 { "was" } else { "were" }, listed(paths))]
     Earlier {
-        /// How many.
+        /// Count of them.
         count: usize,
         /// Those that are not below another of them.
         paths: Vec<EntryPath>,

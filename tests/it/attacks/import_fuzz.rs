@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::rig::portable::{PortableFile, packed, unpacked};
 
-/// What is done to a file.
+/// Mutation of a file.
 #[derive(Debug, Clone)]
 enum Mutation {
     Set(usize, u8),

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::rig::{Kind, Rig, podman};
 
-/// What a command may do. A signal to the runner, and a note of an overlay in the workspace, have no effect.
+/// Probes that may succeed. A signal to the runner, and a note of an overlay in the workspace, have no effect.
 const DONE: [&str; 12] = [
     ".wh..wh..opq",
     ".wh.f",

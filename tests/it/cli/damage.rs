@@ -1,4 +1,4 @@
-//! What a person sees of a store that lost something, of files that do not belong in it, and of an odd machine.
+//! Messages to a person about a store that lost something, about stray files in it, and on an odd machine.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -73,6 +73,16 @@ fn a_file_that_is_no_segment_is_named_passed_over_and_set_aside() {
         assert_eq!(std::fs::read(world.data().join("torn/99999999-fsck-1.bin")).unwrap(), bytes);
         assert!(world.run(&["verify"]).ends_with("[exit 0]"));
     }
+}
+
+#[test]
+fn index_after_a_stray_file_was_set_aside_still_proves_a_loss() {
+    let (world, _) = with_stray(b"what is this?");
+    assert!(world.run(&["fsck", "--repair"]).ends_with("[exit 0]"));
+    let bytes = std::fs::read(segment(&world)).unwrap();
+    std::fs::write(segment(&world), &bytes[..bytes.len() / 2]).unwrap();
+    let checked = world.run(&["fsck"]);
+    assert!(checked.contains(" were acknowledged and are lost") && checked.ends_with("[exit 1]"), "{checked}");
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn with_files() -> World {
     world
 }
 
-/// What the directory holds, in order.
+/// Lists the directory, in order.
 fn held(world: &World) -> Vec<String> {
     let mine = world.path("mine");
     let mut held = Vec::new();

@@ -1,4 +1,4 @@
-//! What a person reads of calls, files and histories: short, and nothing of it missing.
+//! Texts for a person about calls, files and histories: short, and nothing of it missing.
 
 use insta::assert_snapshot;
 use serde_json::json;

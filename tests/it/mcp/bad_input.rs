@@ -95,7 +95,7 @@ fn an_id_is_of_one_request_at_a_time() {
     assert_eq!(client.answer(id)["error"]["message"], "a request with that id is under way already");
 }
 
-/// What a client that means harm puts into a line.
+/// Hostile lines of a client.
 #[test]
 fn hostile_messages_are_answered_with_errors() {
     let world = World::new();

@@ -110,7 +110,7 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What the server says to these lines, each followed by a ping, until it has nothing more to say.
+/// Returns the server's answers to these lines, each followed by a ping, until it has nothing more to say.
 async fn said_to(server: &McpServer, lines: &[Vec<u8>]) -> Vec<Value> {
     let (theirs, ours) = tokio::io::duplex(1 << 12);
     let ((input, output), server) = (tokio::io::split(ours), server.clone());

@@ -1,4 +1,4 @@
-//! What was acknowledged and is gone from the journal's end: told, refused, accepted; and no crash looks like it.
+//! Acknowledged events that are gone from the journal's end: told, refused, accepted; and no crash looks like it.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What events refer to: an export takes it along and a collection keeps it; what a text names it does not.
+//! References of events: an export takes it along and a collection keeps it; what a text names it does not.
 
 use std::collections::BTreeSet;
 use std::io::Cursor;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// Opens, names and removes files.
 ///
-/// What is written is durable after a sync of the file, and under its name after a sync of the directory.
+/// Written bytes are durable after a sync of the file, and under its name after a sync of the directory.
 pub(crate) trait Disk: Send + Sync {
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;

@@ -35,7 +35,7 @@ pub struct FsckReport {
     pub problems: Vec<Problem>,
     /// What was repaired, a line each.
     pub repaired: Vec<String>,
-    /// What was acknowledged and is not there any more, where something proves it.
+    /// Acknowledged events that are not there any more, where something proves it.
     pub loss: Option<Loss>,
 }
 
@@ -59,14 +59,14 @@ pub(crate) struct Checked {
     pub(crate) report: FsckReport,
     /// Behind the last whole frame of the last segment.
     pub(crate) end: Place,
-    /// Whether the last segment says that another one follows.
+    /// Set where the last segment says that another one follows.
     pub(crate) is_followed: bool,
     journal: [u8; 16],
     bad: BTreeSet<u32>,
     missing: Vec<SegmentHead>,
     /// Files with the name of a segment that follows none and has no head.
     strays: Vec<u32>,
-    /// Whether a segment is there that is whole and in the wrong place.
+    /// Set where a segment is whole and in the wrong place.
     is_strange: bool,
     useless: BTreeSet<(u32, u64)>,
 }
@@ -151,10 +151,15 @@ impl Checked {
         Ok(())
     }
 
-    /// Whether there is something to repair, and that can be done.
+    /// Tells whether there is something to repair, and that can be done.
     pub(crate) fn is_repairable(&self) -> bool {
         let is_fine = self.strays.is_empty() && self.bad.is_empty() && self.missing.is_empty();
         !self.is_strange && !is_fine
+    }
+
+    /// Tells whether a repair writes segments anew, so that things in the journal have other places.
+    pub(crate) fn is_rewritten(&self) -> bool {
+        !(self.bad.is_empty() && self.missing.is_empty())
     }
 
     /// Puts an empty segment behind the last one, which says that it follows.

@@ -22,7 +22,7 @@ fn opened(bytes: Vec<u8>) -> Segment {
     Segment::open(&disk, place(), 1, false).unwrap()
 }
 
-/// Whole frames, frames that lie with a right checksum, noise and zeros.
+/// Makes complete frames, frames that lie with a right checksum, noise and zeros.
 fn anything(random: &mut Random) -> Vec<u8> {
     let mut bytes = Vec::new();
     for group in 1..2 + random.below(12) as u64 {

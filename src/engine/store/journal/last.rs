@@ -6,7 +6,7 @@ use super::segment::{self, SegmentHead};
 use super::segments::Segments;
 use crate::engine::store::StoreError;
 
-/// What the last segment is.
+/// State of the last segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Last {
     /// The journal ends in it.
@@ -37,7 +37,7 @@ pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last, StoreEr
     })
 }
 
-/// Whether there is nothing in it but its head, or a part of that.
+/// Tells whether there is nothing in it but its head, or a part of that.
 fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool, StoreError> {
     if has_head {
         let segment = segments.get(number)?;

@@ -13,7 +13,7 @@ pub(crate) const FIRST: u32 = 1;
 const MAGIC: &[u8; 8] = b"FOLDSEG\n";
 const VERSION: u32 = 1;
 
-/// Where the frames of a segment begin.
+/// Offset of a segment's first frame.
 pub(crate) fn header() -> u32 {
     u32::try_from(HEADER).unwrap_or(u32::MAX)
 }

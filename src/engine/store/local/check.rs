@@ -32,8 +32,9 @@ impl LocalStore {
         let _lock = if repair { Some(StoreLock::take(directory)?) } else { StoreLock::take_to_look(directory)? };
         let (mut checked, found) = look(directory, &segments)?;
         if repair && found.is_none() && checked.is_repairable() {
-            // Where things are in the journal changes.
-            index::remove(segments.disk(), directory)?;
+            if checked.is_rewritten() {
+                index::remove(segments.disk(), directory)?;
+            }
             checked.repair(&segments, directory)?;
         }
         Ok(checked.report)
@@ -55,7 +56,9 @@ impl LocalStore {
             return Self::fsck(directory, true);
         };
         if checked.is_repairable() {
-            index::remove(segments.disk(), directory)?;
+            if checked.is_rewritten() {
+                index::remove(segments.disk(), directory)?;
+            }
             checked.repair(&segments, directory)?;
         }
         if checked.is_followed {

@@ -265,7 +265,7 @@ impl Known {
     }
 }
 
-/// What the events of a commit refer to; none where one of them does not say it.
+/// Returns what the events of a commit refer to; none where one of them does not say it.
 fn references_in(frame: &Frame<'_>) -> Option<Vec<Digest>> {
     let commit = CommitView::parse(frame.header.kind.commit_in(frame.payload)?).ok()?;
     let mut all = Vec::new();

@@ -21,13 +21,13 @@ use crate::engine::store::lock::StoreLock;
 
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 
-/// What a store is opened with.
+/// Options and parts that a store is opened with.
 #[derive(Clone)]
 pub(super) struct Opening {
     pub(super) options: LocalStoreOptions,
     pub(super) bus: Arc<Bus>,
     pub(super) disk: Arc<dyn Disk>,
-    /// Whether threads write and index in the background; without them a test decides when that happens.
+    /// Threads write and index in the background; without them a test decides when that happens.
     pub(super) threads: bool,
 }
 
@@ -235,20 +235,20 @@ fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {
     sessions
 }
 
-/// What a store does about a loss.
+/// Treatment of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Losses {
     Refused,
     Accepted,
 }
 
-/// What there is of an index.
+/// Index as it was found.
 #[derive(Default)]
 struct Known {
     index: Option<Index>,
     /// Up to where it knows the journal.
     stamp: Option<Stamp>,
-    /// Why it can't be used.
+    /// Reason for which it can't be used.
     unfit: Option<String>,
 }
 

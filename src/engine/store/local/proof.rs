@@ -1,4 +1,4 @@
-//! What proves a loss: an index that goes further than the journal, or a seal that nothing follows.
+//! Proofs of a loss: an index that goes further than the journal, or a seal that nothing follows.
 
 use crate::engine::commit::CommitView;
 use crate::engine::id::SessionId;
@@ -13,12 +13,12 @@ pub(super) struct Found {
     pub(super) rows: Vec<Row>,
 }
 
-/// How a journal ends.
+/// End of a journal.
 pub(super) struct Ending {
     pub(super) place: Place,
-    /// Whether its last segment says that another one follows.
+    /// Set where its last segment says that another one follows.
     pub(super) is_followed: bool,
-    /// Whether all before the end is known to be whole.
+    /// Set where all before the end is known to be whole.
     pub(super) is_whole: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn find(segments: &Segments, ending: &Ending, index: Option<&Index>) 
     ending.is_followed.then_some(Found { loss, rows: Vec::new() })
 }
 
-/// What an index proves that belongs to this journal: it is told only of what is durable. One of another journal, or
+/// Finds what an index of this journal proves: it is told only of what is durable. One of another journal, or
 /// damaged, proves nothing.
 fn by_index(index: &Index, segments: &Segments, ending: &Ending) -> Result<Option<Found>, StoreError> {
     let end = ending.place;

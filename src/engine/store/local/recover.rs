@@ -22,14 +22,14 @@ pub(super) struct Scan<'a> {
     pub(super) slots: &'a Slots,
 }
 
-/// What a scan found. Nothing is changed until it is mended.
+/// Findings of a scan. Nothing is changed until it is mended.
 pub(super) struct Recovered {
     pub(super) journal: [u8; 16],
     pub(super) end: Place,
-    /// Where the next frame goes: right there, unless the last segment is packed.
+    /// Place of the next frame: right there, unless the last segment is packed.
     pub(super) next: Place,
     pub(super) group: u64,
-    /// Whether the last segment says that another one follows.
+    /// Set where the last segment says that another one follows.
     pub(super) is_followed: bool,
     /// A last segment in which nothing was ever recorded.
     unused: Option<u32>,

@@ -1,4 +1,4 @@
-//! What a simulation does with a store: opens it on any disk, without threads, and leaves it anywhere.
+//! Access of a simulation to a store: opens it on any disk, without threads, and leaves it anywhere.
 
 use std::path::Path;
 use std::sync::Arc;
