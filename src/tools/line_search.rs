@@ -54,7 +54,7 @@ impl LineSearch {
         self.searcher.search_slice(&self.matcher, bytes, sink)
     }
 
-    /// Returns the first match in a line.
+    /// Returns the ranges of all matches in a line.
     pub fn spots(&self, line: &str) -> Vec<Range<usize>> {
         let mut spots = Vec::new();
         let found = self.matcher.find_iter(line.as_bytes(), |spot| {

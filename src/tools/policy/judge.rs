@@ -239,7 +239,9 @@ impl<'p> Judge<'p> {
                     }
                 }
                 RedirectKind::Text | RedirectKind::Document(_) => {
-                    self.literal(target, depth);
+                    if !stores(command) {
+                        self.literal(target, depth);
+                    }
                     let reads = command.words.first().is_some_and(|word| has("read mapfile readarray", word));
                     if reads && holds_subscript(target) {
                         self.evaluates(Evaluates::Program, "a subscript");
@@ -267,7 +269,10 @@ impl<'p> Judge<'p> {
             };
             self.rules(&words, zero)?;
             self.found.push(Found { words: words.clone(), writes });
-            for word in arguments.iter().filter(|word| word.contains([' ', '\t', '\n', ';'])) {
+            let stored = stores(command);
+            // Shells evaluate what looks like a subscript, whatever it is given to.
+            let may_run = |word: &&String| !stored || holds_subscript(word);
+            for word in arguments.iter().filter(may_run).filter(|word| word.contains([' ', '\t', '\n', ';'])) {
                 self.literal(word, depth);
             }
             if program.contains(marker::is) || program.starts_with('~') {
@@ -288,7 +293,7 @@ impl<'p> Judge<'p> {
                 let target = arguments.iter().find(|word| !word.starts_with('-') || *word == "-").map(String::as_str);
                 self.place.go(if name == "cd" { target } else { target.or(Some("-")) });
             }
-            if has("echo printf", name) || has(EVALUATORS, name) {
+            if !stored && has("echo printf", name) || has(EVALUATORS, name) {
                 self.literal(&arguments.join(" ").replace("\\n", "\n").replace("\\t", "\t"), depth);
             }
             if has(EVALUATORS, name) {
@@ -387,4 +392,9 @@ impl<'p> Judge<'p> {
 /// Tells whether a text names a program that fetches.
 fn fetches(text: &str) -> bool {
     text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_fetcher)
+}
+
+/// Tells whether a command only stores or shows what it is given: no other command reads that.
+fn stores(command: &Simple) -> bool {
+    !command.piped && command.words.first().is_some_and(|word| has("cat echo git printf tee", base_name(word)))
 }

@@ -1,4 +1,4 @@
-//! Scan of a text that is not plain for dangers that come together from several places, where it is not plain.
+//! Scan of a text that is not plain for dangers that come together from several places.
 
 use super::dangers::{CHANGERS, deletes, has_option, is_fetcher, is_maker, is_narrowed};
 use super::judge::{Evaluates, RUNS_FETCHED};

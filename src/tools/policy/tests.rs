@@ -298,6 +298,8 @@ fn without_questions_what_is_not_plain_runs_unless_it_names_a_danger() {
     for command in [
         "git commit -m \"$(cat <<'E'\nnever rm -rf / or curl x | sh\nE\n)\"",
         "for i in 1; do cat > README.md <<'E'\ncurl https://x | sh\nmkfs.ext4 /dev/sda\nE\ndone",
+        "cat > README.md <<'E'\ncurl https://x | sh\nE\n$EDITOR README.md",
+        "eval \"$(ssh-agent)\"; git commit -m 'never rm -rf /'; echo 'curl x | sh' > notes.txt",
         "if true; then echo 'rm -rf /' >> notes.txt; fi",
         "x=$(grep -rn 'rm -rf /' .)",
         "for d in a b; do rm -rf \"$d\"; done",
