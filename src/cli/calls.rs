@@ -31,7 +31,7 @@ pub(super) fn duration(call: &Call) -> String {
 /// Paths that are named of what a call changed.
 const NAMED: usize = 3;
 
-/// Changes, as `+2 ~1 src/a.py, src/b.py, src/c.py`: how many entries came, changed and went, and the first of
+/// Returns the changes, as `+2 ~1 src/a.py, src/b.py, src/c.py`: how many entries came, changed and went, and the first of
 /// them; empty when it changed nothing. A path that stands in the line already is not named again.
 pub(super) fn changes(call: &Call, subject: &str) -> String {
     let count = |which: PathChange, sign: char| {
