@@ -69,9 +69,9 @@ impl Rewind {
                 self.show(&found, &rewound, globals, out)?;
                 Ok(Exit::Ok)
             }
-            Err(RewindError::Drifted(paths)) => refused(&found, "changed_outside", paths.len(), &paths, out),
-            Err(RewindError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, out),
-            Err(RewindError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, out),
+            Err(RewindError::Drifted(paths)) => refused(&found, "changed_outside", paths.len(), &paths, globals, out),
+            Err(RewindError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, globals, out),
+            Err(RewindError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, globals, out),
             Err(error) => Err(error.into()),
         }
     }
@@ -115,7 +115,7 @@ impl Rewind {
     }
 }
 
-/// Without a dispatcher, which would record what was changed from outside.
+/// Rewinds here, without a dispatcher, which would record what was changed from outside.
 fn here(
     globals: &Globals,
     session: &Session,
@@ -129,7 +129,7 @@ fn here(
     Ok(rewound)
 }
 
-/// What was recorded first, and what was left.
+/// Tells what was recorded first, and what was left.
 fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
     for path in rewound.drift.iter().take(SHOWN) {
         out.line(format!("outside  {path}"))?;
@@ -141,7 +141,14 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
 }
 
 /// Reports what stands against it. Nothing was recorded and nothing touched.
-fn refused(found: &Found, why: &str, count: usize, paths: &[EntryPath], out: &mut Out) -> Result<Exit, Failure> {
+fn refused(
+    found: &Found,
+    why: &str,
+    count: usize,
+    paths: &[EntryPath],
+    globals: &Globals,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
     if out.is_json() {
         let session = found.session.id();
         let told = json!({ "session": session, "refused": why, "entries": paths, "count": count, "recorded": null });
@@ -151,20 +158,28 @@ fn refused(found: &Found, why: &str, count: usize, paths: &[EntryPath], out: &mu
     let (what, hint) = match why {
         "not_kept" => (
             "can't be brought back, as their contents were never kept or they are no files",
-            "--force leaves them as they are; `foldspace stat` tells what is known of one",
+            "--force leaves them as they are; `foldspace stat` tells what is known of one".to_owned(),
         ),
         "earlier" => (
             "would be removed that the directory held before the session began; nothing was done",
-            "--force removes that; a rewind to the position before brings it back",
+            format!(
+                "--force removes that; `{} rewind {} --to {}` brings it back",
+                open::same_program(globals),
+                open::named(&found.session),
+                found.session.head()?
+            ),
         ),
         _ => (
             "changed in the workspace outside of any call; nothing was done",
-            "--force records that first, so that it can be had again; or make a call, which records it, too",
+            "--force records that first, so that it can be had again; or make a call, which records it, too".to_owned(),
         ),
     };
     let mut lines: Vec<String> = paths.iter().take(SHOWN).map(|path| format!("  {path}")).collect();
     if paths.len() > SHOWN {
         lines.push(format!("  and {} more", paths.len() - SHOWN));
+    }
+    if count > paths.len() {
+        lines.push(format!("  and {} below", text::count((count - paths.len()) as u64, "entry")));
     }
     let told = format!("{} {what}:\n{}", text::count(count as u64, "entry"), lines.join("\n"));
     output::tell(&Failure::new(Exit::Failed, told).with_hint(hint));

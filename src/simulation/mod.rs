@@ -9,6 +9,7 @@ pub(crate) mod disk;
 mod fuzz;
 mod moments;
 pub(crate) mod random;
+mod repairs;
 mod run;
 mod witness;
 mod work;
@@ -22,7 +23,7 @@ use run::{Figures, Run};
 /// Seeds that every change is tested with.
 const SEEDS: u64 = 1_000;
 
-/// A directory in memory where that is possible: what counts as durable is the simulation's affair.
+/// Makes a directory, in memory where that is possible: what counts as durable is the simulation's affair.
 fn place() -> tempfile::TempDir {
     let place = tempfile::Builder::new().prefix("foldspace-sim-").tempdir_in("/dev/shm");
     place.or_else(|_| tempfile::tempdir()).unwrap()

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::disk::{Fault, SimulatedDisk};
+use super::run::copy;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::Commit;
 use crate::engine::id::SessionId;
@@ -10,35 +11,55 @@ use crate::engine::recorded::Seq;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError};
 
 /// Power cuts differ in what they lose: so many of each moment.
-const CUTS: u64 = 8;
-const KEPT: SessionId = SessionId::from_bytes([1; 16]);
-const REMOVED: SessionId = SessionId::from_bytes([2; 16]);
+pub(super) const CUTS: u64 = 8;
+pub(super) const KEPT: SessionId = SessionId::from_bytes([1; 16]);
+pub(super) const REMOVED: SessionId = SessionId::from_bytes([2; 16]);
 
-struct Bench {
-    disk: SimulatedDisk,
-    place: tempfile::TempDir,
+pub(super) struct Bench {
+    pub(super) disk: SimulatedDisk,
+    pub(super) place: tempfile::TempDir,
 }
 
 impl Bench {
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         let place = super::place();
         Self { disk: SimulatedDisk::new(seed, place.path()), place }
     }
 
-    fn options() -> LocalStoreOptions {
+    pub(super) fn options() -> LocalStoreOptions {
         LocalStoreOptions { segment_bytes: 1 << 11, raw_segments: 0, ..LocalStoreOptions::default() }
     }
 
-    fn open(&self) -> Result<LocalStore, StoreError> {
+    pub(super) fn open(&self) -> Result<LocalStore, StoreError> {
         LocalStore::simulated(self.place.path(), Arc::new(self.disk.clone()), Self::options())
     }
 
     /// Does something on a disk that fails.
-    fn disturbed<T>(&self, fault: Fault, work: impl FnOnce() -> T) -> T {
+    pub(super) fn disturbed<T>(&self, fault: Fault, work: impl FnOnce() -> T) -> T {
         self.disk.plan(fault);
         let done = work();
         self.disk.plan(Fault::None);
         done
+    }
+
+    /// Copies the index, where there is one.
+    pub(super) fn index(&self) -> tempfile::TempDir {
+        let (index, kept) = (self.place.path().join("index"), super::place());
+        if index.exists() {
+            copy(&index, &kept.path().join("index"));
+        }
+        self.disk.lost_index();
+        kept
+    }
+
+    /// Cuts the power, after which every other time an index is back whose removal was not durable.
+    pub(super) fn cut_power(&self, seed: u64, index: &tempfile::TempDir) {
+        self.disk.cut_power();
+        let index = index.path().join("index");
+        if !self.disk.lost_index() && seed.is_multiple_of(2) && index.exists() {
+            super::damage::remove_index(self.place.path());
+            copy(&index, &self.place.path().join("index"));
+        }
     }
 
     /// Loses what is not durable, the index with it; gives where the session ends then.
@@ -58,7 +79,7 @@ fn note(session: SessionId) -> Commit {
     commit
 }
 
-fn record(store: &LocalStore, session: SessionId) -> Result<Seq, StoreError> {
+pub(super) fn record(store: &LocalStore, session: SessionId) -> Result<Seq, StoreError> {
     Ok(store.submit(note(session))?.wait()?.last)
 }
 
@@ -124,26 +145,37 @@ fn a_packing_that_stops_at_any_moment_loses_no_segment() {
 
 #[test]
 fn a_collection_that_stops_at_any_moment_loses_no_segment() {
-    let moments = (1..).take_while(|at| (0..CUTS).filter(|seed| is_collected(*at, *seed)).count() == 0).count();
+    let moments = moments_of_collection(&[REMOVED, KEPT].repeat(5));
     assert!(moments > 20, "all is collected with {moments} operations");
 }
 
-/// Cuts the power in a collection; gives whether it came to its end before.
-fn is_collected(at: u64, seed: u64) -> bool {
+/// Leaves the kept commits where the index has them, and moves the end.
+#[test]
+fn a_collection_that_stops_at_any_moment_looks_like_no_loss() {
+    let moments = moments_of_collection(&[KEPT, REMOVED, REMOVED]);
+    assert!(moments > 5, "all is collected with {moments} operations");
+}
+
+fn moments_of_collection(order: &[SessionId]) -> usize {
+    (1..).take_while(|at| (0..CUTS).filter(|seed| is_collected(order, *at, *seed)).count() == 0).count()
+}
+
+/// Cuts the power in a collection after commits of these sessions; gives whether it came to its end before.
+fn is_collected(order: &[SessionId], at: u64, seed: u64) -> bool {
     let bench = Bench::new(seed);
     let store = bench.open().unwrap();
-    for _ in 0..5 {
-        record(&store, REMOVED).unwrap();
-        record(&store, KEPT).unwrap();
-    }
+    order.iter().for_each(|session| assert!(record(&store, *session).is_ok()));
     store.remove(REMOVED).unwrap();
     store.maintain_now();
-    assert!(store.packed_segments() > 0);
+    assert_eq!(store.packed_segments() > 0, order.len() > 3);
     let head = store.head(KEPT).unwrap();
     drop(store);
+    let index = bench.index();
     let collected = bench.disturbed(Fault::PowerOff(at), || {
         LocalStore::simulated_collect(bench.place.path(), Arc::new(bench.disk.clone()), Bench::options())
     });
+    bench.cut_power(seed, &index);
+    bench.open().unwrap_or_else(|error| panic!("power off from {at}, cut {seed}: {error}")).abandon();
     let after = bench.head_after_cut();
     assert_eq!(after.map_err(|error| error.to_string()), Ok(head), "power off from {at}, cut {seed}");
     collected.is_ok()
@@ -159,4 +191,67 @@ fn an_opening_after_a_clean_end_writes_nothing() {
     drop(store);
     bench.disturbed(Fault::PowerOff(1), || bench.open().unwrap().abandon());
     assert!(!bench.disk.is_off());
+}
+
+#[test]
+fn an_opening_that_fails_at_any_moment_leaves_a_store_whose_name_lasts() {
+    for (at, times, seed) in each(4) {
+        let bench = Bench::new(seed);
+        bench.disturbed(Fault::Broken(at, times), || bench.open().map(LocalStore::abandon)).unwrap_or_default();
+        let store = bench.open().unwrap();
+        let head = record(&store, KEPT).unwrap();
+        store.abandon();
+        let after = bench.head_after_cut();
+        assert_eq!(after.map_err(|error| error.to_string()), Ok(head), "{times} failures from {at}, cut {seed}");
+    }
+}
+
+#[test]
+fn an_index_does_not_know_the_time_of_a_commit_that_a_cut_took() {
+    for seed in 0..CUTS {
+        let bench = Bench::new(seed);
+        let store = bench.open().unwrap();
+        record(&store, KEPT).unwrap();
+        let mut later = Commit::new(KEPT, Timestamp(2));
+        later.push_encoded("test.note", 1, b"").unwrap();
+        drop(store.submit(later).unwrap());
+        store.maintain_now();
+        store.flush_index();
+        store.abandon();
+        bench.disk.cut_power();
+        let store = bench.open().unwrap();
+        let entry = store.entry(KEPT).unwrap().unwrap();
+        assert_eq!((entry.head, entry.updated), (1, Timestamp(1)), "cut {seed}");
+        store.abandon();
+    }
+}
+
+#[test]
+fn a_power_cut_at_any_moment_of_writing_looks_like_no_loss() {
+    let moments =
+        (1..).take_while(|at| (0..CUTS).filter(|seed| is_written_and_cut_off(*at, *seed)).count() > 0).count();
+    assert!(moments > 20, "all is written with {moments} operations");
+}
+
+/// Cuts the power while segments are filled; gives whether that came before all was written.
+fn is_written_and_cut_off(at: u64, seed: u64) -> bool {
+    let bench = Bench::new(seed);
+    let store = bench.open().unwrap();
+    let head = bench.disturbed(Fault::PowerOff(at), || {
+        let head = (0..14).map_while(|_| record(&store, KEPT).ok()).last();
+        store.maintain_now();
+        head
+    });
+    store.flush_index();
+    store.abandon();
+    let is_cut_off = bench.disk.is_off();
+    bench.disk.cut_power();
+    // With what the index knows, and without.
+    for _ in 0..2 {
+        let store = bench.open().unwrap_or_else(|error| panic!("power off from {at}, cut {seed}: {error}"));
+        assert!(store.head(KEPT).ok() >= head, "power off from {at}, cut {seed}");
+        store.abandon();
+        super::damage::remove_index(bench.place.path());
+    }
+    is_cut_off
 }

@@ -229,7 +229,7 @@ impl Run {
         Ok(())
     }
 
-    /// The index, which is on a real disk, may be as it was earlier or gone.
+    /// Cuts the power; the index, which is on a real disk, may be as it was earlier then, or gone.
     fn cut_power(&mut self) {
         self.figures.power_cuts += 1;
         self.forget_stale();
@@ -291,7 +291,7 @@ impl Run {
         self.open()
     }
 
-    /// A store with something in it, closed.
+    /// Fills a store, and closes it.
     pub(super) fn filled(&mut self) -> Result<(), String> {
         let live = self.open()?;
         self.no_fault();
@@ -302,7 +302,7 @@ impl Run {
         self.leave(live, Ending::Closed)
     }
 
-    /// In the end the store is whole, with its index and without.
+    /// Checks that in the end the store is whole, with its index and without.
     fn last(&mut self) -> Result<(), String> {
         for without_index in [false, true] {
             if without_index {
@@ -326,7 +326,7 @@ impl Run {
     }
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().map(|entry| entry.unwrap().path()) {
         let target = to.join(entry.file_name().unwrap());

@@ -86,7 +86,7 @@ impl Ledger {
     }
 }
 
-fn events(store: &dyn EventStore, session: SessionId) -> Result<Vec<Recorded>, String> {
+pub(super) fn events(store: &dyn EventStore, session: SessionId) -> Result<Vec<Recorded>, String> {
     let mut events = Vec::new();
     let visited = store.visit(session, 1, &mut |event| {
         events.push(event.to_recorded());

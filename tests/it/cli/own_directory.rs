@@ -69,7 +69,8 @@ fn rewind_to_before_the_session_began_keeps_the_directory_without_force() {
         error: 4 entries would be removed that the directory held before the session began; nothing was done:
           .git
           src
-        hint: --force removes that; a rewind to the position before brings it back
+          and 2 entries below
+        hint: --force removes that; `foldspace rewind own --to 11` brings it back
         [exit 1]
         "));
     }
@@ -78,9 +79,9 @@ fn rewind_to_before_the_session_began_keeps_the_directory_without_force() {
     let told: serde_json::Value = serde_json::from_slice(&told.stdout).unwrap();
     assert_eq!((&told["refused"], &told["count"]), (&"earlier".into(), &4.into()));
     assert_eq!(told["entries"], serde_json::json!([".git", "src"]));
-    let undo = world.json(&["rewind", "own", "--to", "1", "--force"])["from"].to_string();
+    assert_eq!(world.json(&["rewind", "own", "--to", "1", "--force"])["from"], 11);
     assert_eq!(held(&world), [""; 0]);
-    world.printed(&["rewind", "own", "--to", &undo]);
+    world.printed(&["rewind", "own", "--to", "11"]);
     assert_eq!(held(&world), [".git", ".git/HEAD", "new.txt", "src", "src/b.txt"]);
 }
 
@@ -90,7 +91,7 @@ fn rewind_to_where_a_call_had_removed_an_earlier_file_needs_force() {
     world.printed(&["rewind", "own", "--to", "8"]);
     assert!(held(&world).contains(&"a.txt".to_owned()));
     let refused = world.run(&["rewind", "own", "--to", "11"]);
-    assert!(refused.contains("1 entry would be removed") && refused.contains("  a.txt\n"), "{refused}");
+    assert!(refused.contains("1 entry would be removed") && refused.contains(":\n  a.txt\nhint: --force"), "{refused}");
     world.printed(&["rewind", "own", "--to", "11", "--force"]);
     assert_eq!(held(&world), [".git", ".git/HEAD", "new.txt", "src", "src/b.txt"]);
 }

@@ -8,22 +8,22 @@ use crate::engine::store::{SessionEntry, StoreError};
 
 use super::{place_bytes, place_of};
 
-/// What the catalogue knows of a session.
+/// Row of the catalogue: a session.
 #[derive(Debug, Clone)]
 pub(in crate::engine::store) struct Row {
     pub(in crate::engine::store) entry: SessionEntry,
-    /// Where its first own commit is.
+    /// Place of its first own commit.
     pub(in crate::engine::store) begun: Place,
-    /// Where it was forked.
+    /// Position at which it was forked.
     pub(in crate::engine::store) base: Option<ForkPoint>,
-    /// Whether it was removed, and is kept for its children.
+    /// Set where it was removed, and is kept for its children.
     pub(in crate::engine::store) buried: bool,
 }
 
 impl Row {
-    /// Head, time of the head, where it begins, whether it is buried, its base (16 zeros for none), and its first event as
+    /// Encodes head, time of the head, where it begins, whether it is buried, its base (16 zeros for none), and its first event as
     /// a commit of its own.
-    pub(super) fn encode(&self) -> Result<Vec<u8>, StoreError> {
+    pub(in crate::engine::store) fn encode(&self) -> Result<Vec<u8>, StoreError> {
         let mut value = self.entry.head.to_le_bytes().to_vec();
         value.extend_from_slice(&self.entry.updated.0.to_le_bytes());
         value.extend_from_slice(&place_bytes(self.begun));
@@ -37,7 +37,7 @@ impl Row {
         Ok(value)
     }
 
-    pub(super) fn decode(value: &[u8]) -> Option<Self> {
+    pub(in crate::engine::store) fn decode(value: &[u8]) -> Option<Self> {
         let (head, rest) = value.split_first_chunk::<8>()?;
         let (updated, rest) = rest.split_first_chunk::<8>()?;
         let (begun, rest) = rest.split_first_chunk::<8>()?;

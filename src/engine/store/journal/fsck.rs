@@ -18,7 +18,7 @@ use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::store::{Loss, StoreError, content};
 
-/// What a check found.
+/// Findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FsckReport {
     /// Segments read.
@@ -31,9 +31,9 @@ pub struct FsckReport {
     pub contents: u64,
     /// Sessions that are there.
     pub sessions: u64,
-    /// What is wrong, in the journal's order.
+    /// Problems, in the journal's order.
     pub problems: Vec<Problem>,
-    /// What was repaired, a line each.
+    /// Repairs that were made, a line each.
     pub repaired: Vec<String>,
     /// Acknowledged events that are not there any more, where something proves it.
     pub loss: Option<Loss>,
@@ -44,11 +44,11 @@ pub struct FsckReport {
 pub struct Problem {
     /// The segment.
     pub segment: u32,
-    /// Where in it.
+    /// Byte in it.
     pub offset: u64,
-    /// How many bytes are no frames; 0 when a frame is whole and its meaning is wrong.
+    /// Count of bytes that are no frames; 0 when a frame is whole and its meaning is wrong.
     pub bytes: u64,
-    /// What is wrong.
+    /// Description of it.
     pub what: String,
     /// The session that it concerns, where that is known.
     pub session: Option<SessionId>,
@@ -57,7 +57,7 @@ pub struct Problem {
 /// A journal that was checked, with what is needed to repair it.
 pub(crate) struct Checked {
     pub(crate) report: FsckReport,
-    /// Behind the last whole frame of the last segment.
+    /// Place behind the last whole frame of the last segment.
     pub(crate) end: Place,
     /// Set where the last segment says that another one follows.
     pub(crate) is_followed: bool,
@@ -67,7 +67,7 @@ pub(crate) struct Checked {
     /// Files with the name of a segment that follows none and has no head.
     strays: Vec<u32>,
     /// Set where a segment is whole and in the wrong place.
-    is_strange: bool,
+    pub(crate) is_strange: bool,
     useless: BTreeSet<(u32, u64)>,
 }
 
@@ -169,13 +169,13 @@ impl Checked {
     }
 }
 
-/// The identity of the journal: that of the last segment with a whole head; none where none has one.
+/// Returns the identity of the journal: that of the last segment with a whole head; none where none has one.
 pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]> {
     let whole = numbers.iter().rev().find_map(|number| segments.get(*number).ok());
     whole.map(|segment| segment.head.journal)
 }
 
-/// What there is under a segment's name.
+/// Segment found under a name.
 enum Found {
     Whole(Arc<Segment>),
     /// Its head or its table is damaged, its frames can be looked at.
@@ -200,7 +200,7 @@ fn find(segments: &Segments, head: SegmentHead, check: &mut Check) -> Result<Fou
     Ok(Found::Salvaged(segment))
 }
 
-/// What a walk over a segment meets.
+/// Item that a walk over a segment meets.
 pub(crate) enum Item<'a> {
     Frame(Frame<'a>),
     /// Bytes that are no frames: from, to, why.
@@ -232,13 +232,13 @@ pub(crate) fn walk(
 struct Check {
     report: FsckReport,
     heads: BTreeMap<SessionId, Seq>,
-    /// Where sessions ended that were removed.
+    /// Last positions of sessions that were removed.
     removed: BTreeMap<SessionId, Seq>,
     /// Sessions with a gap: what follows it is of no use.
     broken: BTreeSet<SessionId>,
     /// Frames that are whole and must go, by segment and offset.
     useless: BTreeSet<(u32, u64)>,
-    /// Behind the last whole frame.
+    /// Place behind the last whole frame.
     end: Place,
 }
 
@@ -351,7 +351,7 @@ fn repair_segment(
     let disk = segments.disk();
     let saved = saved_path(disk, directory, number)?;
     let mut lost = Vec::new();
-    rewrite(segments, number, &mut |item| match item {
+    let kept = without(segments, number, &mut |item| match item {
         Item::Frame(frame) if !useless.contains(&(number, frame.offset)) => Ok(true),
         Item::Frame(frame) => {
             frame::put(&mut lost, frame.header.kind, false, 0, frame.payload, crc32c::crc32c(frame.payload));
@@ -364,8 +364,8 @@ fn repair_segment(
             Ok(false)
         }
     })?;
-    let file = disk.create(&saved).map_err(StoreError::io("create", &saved))?;
-    file.write_all_at(&lost, 0).map_err(StoreError::io("write", &saved))?;
+    segment::put_file(disk, &saved, &lost)?;
+    put_segment(segments, number, &kept)?;
     Ok(saved)
 }
 
@@ -378,13 +378,13 @@ fn set_aside(segments: &Segments, number: u32, directory: &Path) -> Result<PathB
             disk.rename(&path, &saved).map_err(StoreError::io("set aside", &path))?;
         }
     }
+    segment::sync_directory(disk, saved.parent().unwrap_or(directory))?;
     segment::sync_directory(disk, segments.directory())?;
     Ok(saved)
 }
 
 fn saved_path(disk: &dyn Disk, directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
-    let torn = directory.join("torn");
-    disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
+    let torn = segment::torn_directory(disk, directory)?;
     let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !disk.exists(path));
     free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
 }
@@ -396,7 +396,17 @@ pub(crate) fn rewrite(
     segments: &Segments,
     number: u32,
     keep: &mut dyn FnMut(&Item<'_>) -> Result<bool, StoreError>,
-) -> Result<u64, StoreError> {
+) -> Result<(), StoreError> {
+    let kept = without(segments, number, keep)?;
+    put_segment(segments, number, &kept)
+}
+
+/// Returns the bytes of a segment with the frames for which `keep` is true.
+fn without(
+    segments: &Segments,
+    number: u32,
+    keep: &mut dyn FnMut(&Item<'_>) -> Result<bool, StoreError>,
+) -> Result<Vec<u8>, StoreError> {
     let old = segments.get(number)?;
     let mut bytes = old.head.encode().to_vec();
     let (mut group, mut sealed) = (None, false);
@@ -414,8 +424,7 @@ pub(crate) fn rewrite(
     if !sealed && segments.numbers()?.last() != Some(&number) {
         seal(&mut bytes, group.unwrap_or(0));
     }
-    put_segment(segments, number, &bytes)?;
-    Ok(bytes.len() as u64)
+    Ok(bytes)
 }
 
 fn seal(bytes: &mut Vec<u8>, group: u64) {
@@ -426,14 +435,9 @@ fn seal(bytes: &mut Vec<u8>, group: u64) {
 fn put_segment(segments: &Segments, number: u32, bytes: &[u8]) -> Result<(), StoreError> {
     let disk = segments.disk();
     let raw = segment::raw_path(segments.directory(), number);
-    let unfinished = raw.with_extension("tmp");
-    let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
-    file.write_all_at(bytes, 0).map_err(StoreError::io("write", &unfinished))?;
-    file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
-    disk.rename(&unfinished, &raw).map_err(StoreError::io("rename", &unfinished))?;
     let packed = segment::packed_path(segments.directory(), number);
-    // Before the other goes: a power cut may keep one of two changes, and either one.
-    segment::sync_directory(disk, segments.directory())?;
+    // Durable before the other goes: a power cut may keep one of two changes, and either one.
+    segment::put_file(disk, &raw, bytes)?;
     if disk.exists(&packed) {
         disk.remove(&packed).map_err(StoreError::io("remove", &packed))?;
         segment::sync_directory(disk, segments.directory())?;

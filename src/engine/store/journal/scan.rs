@@ -14,7 +14,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) payload: &'a [u8],
 }
 
-/// How a scan ended.
+/// End of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum End {
     /// Nothing but zeros, or nothing at all, follows.
@@ -52,7 +52,7 @@ pub(crate) fn frames(
     }
 }
 
-/// The first whole frame at or after `from` that begins a group later than `after`, or belongs to
+/// Finds the first whole frame at or after `from` that begins a group later than `after`, or belongs to
 /// one even later: what can't be there when the bytes at `from` were never acknowledged.
 pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<Option<u64>, StoreError> {
     let mut window = Window::new(segment);
@@ -71,14 +71,14 @@ pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<
     }
 }
 
-/// Where a frame ends whose head is whole and whose payload is not: a payload may hold the bytes of
+/// Finds the end of a frame whose head is whole and whose payload is not: a payload may hold the bytes of
 /// another journal, and is not searched for frames.
 fn after_frame(window: &mut Window<'_>, from: u64) -> Result<Option<u64>, StoreError> {
     let header = window.bytes(from, frame::HEADER)?.first_chunk().and_then(Header::parse);
     Ok(header.map(|header| from + header.frame_len() as u64))
 }
 
-/// The next offset after `from` at which a whole frame stands.
+/// Finds the next offset after `from` at which a whole frame stands.
 pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, StoreError> {
     let mut window = Window::new(segment);
     let mut offset = after_frame(&mut window, from)?.unwrap_or((from + 1).next_multiple_of(frame::ALIGN as u64));
@@ -95,7 +95,7 @@ pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, 
     }
 }
 
-/// Whether the frames that end at `end` are all of a full segment: nothing of it was cut off.
+/// Tells whether the frames that end at `end` are all of a full segment: nothing of it was cut off.
 pub(crate) fn is_sealed(segment: &Segment, end: u64) -> Result<bool, StoreError> {
     let mut window = Window::new(segment);
     window.step = frame::HEADER;
@@ -132,7 +132,7 @@ impl<'a> Window<'a> {
         Self { segment, buffer: Vec::new(), start: 0, filled: 0, step: WINDOW }
     }
 
-    /// The bytes at `offset`: `length` of them, or fewer where the segment ends.
+    /// Returns the bytes at `offset`: `length` of them, or fewer where the segment ends.
     pub(crate) fn bytes(&mut self, offset: u64, length: usize) -> Result<&[u8], StoreError> {
         let end = offset + length as u64;
         if offset < self.start || end > self.start + self.filled as u64 {
@@ -142,7 +142,7 @@ impl<'a> Window<'a> {
         Ok(&self.buffer[from..self.filled.min(from + length)])
     }
 
-    /// Bytes of memory that it has.
+    /// Returns the bytes of memory that it has.
     #[cfg(test)]
     pub(super) fn held(&self) -> usize {
         self.buffer.capacity()
@@ -160,7 +160,7 @@ impl<'a> Window<'a> {
         Ok(())
     }
 
-    /// How a segment ends at an offset where no frame begins.
+    /// Tells how a segment ends at an offset where no frame begins.
     pub(crate) fn end(&mut self, offset: u64) -> Result<End, StoreError> {
         let mut at = offset;
         loop {
@@ -199,21 +199,20 @@ pub(crate) fn frames_so_far(
     }
 }
 
-/// What was cut from the end of a segment.
+/// Bytes cut from the end of a segment, in a file of their own.
 pub(crate) struct Cut {
     pub(crate) bytes: u64,
     pub(crate) path: std::path::PathBuf,
 }
 
-/// Copies the end of a segment to a file of its own, up to its last byte that is not zero.
+/// Copies the end of a segment to a file of its own, up to its last byte that is not zero; the file is durable.
 pub(crate) fn save_tail(
     disk: &dyn Disk,
     segment: &Segment,
     from: u64,
     directory: &std::path::Path,
 ) -> Result<Cut, StoreError> {
-    let torn = directory.join("torn");
-    disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
+    let torn = segment::torn_directory(disk, directory)?;
     let path = torn.join(format!("{:08}-{from}.bin", segment.head.number));
     let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
     let mut window = Window::new(segment);
@@ -235,5 +234,6 @@ pub(crate) fn save_tail(
         at += bytes.len() as u64;
     }
     file.sync_all().map_err(StoreError::io("sync", &path))?;
+    segment::sync_directory(disk, &torn)?;
     Ok(Cut { bytes: written, path })
 }

@@ -74,12 +74,12 @@ enum Bytes {
     Packed(Packed),
 }
 
-/// The file names of a segment.
+/// Returns the file name of a segment that has not been packed.
 pub(crate) fn raw_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:08}.seg"))
 }
 
-/// The file name of a segment that has been packed.
+/// Returns the file name of a segment that has been packed.
 pub(crate) fn packed_path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:08}.pak"))
 }
@@ -155,7 +155,7 @@ impl Segment {
         }
     }
 
-    /// The bytes from `offset` on, about `count` of them, as far as the segment goes.
+    /// Returns the bytes from `offset` on, about `count` of them, as far as the segment goes.
     pub(crate) fn read_up_to(&self, offset: u64, count: usize) -> Result<Vec<u8>, StoreError> {
         let mut buffer = Vec::with_capacity(count);
         match &self.bytes {
@@ -179,7 +179,7 @@ impl Segment {
         Ok(buffer)
     }
 
-    /// How many bytes can be read, preallocated ones included.
+    /// Returns how many bytes can be read, preallocated ones included.
     pub(crate) fn len(&self) -> Result<u64, StoreError> {
         match &self.bytes {
             Bytes::Packed(packed) => Ok(packed.raw_len()),
@@ -247,7 +247,25 @@ pub(crate) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<(), St
     disk.sync_dir(directory).map_err(StoreError::io("sync", directory))
 }
 
-/// The numbers of the segments in a journal's directory, in order.
+/// Puts a file of these bytes in the place of the one of that name, durable with its name.
+pub(crate) fn put_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+    let unfinished = path.with_extension("tmp");
+    let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
+    file.write_all_at(bytes, 0).map_err(StoreError::io("write", &unfinished))?;
+    file.sync_all().map_err(StoreError::io("sync", &unfinished))?;
+    disk.rename(&unfinished, path).map_err(StoreError::io("rename", &unfinished))?;
+    sync_directory(disk, path.parent().unwrap_or(path))
+}
+
+/// Returns the store's directory for what is set aside, made and durable.
+pub(crate) fn torn_directory(disk: &dyn Disk, store: &Path) -> Result<PathBuf, StoreError> {
+    let torn = store.join("torn");
+    disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
+    sync_directory(disk, store)?;
+    Ok(torn)
+}
+
+/// Lists the numbers of the segments in a journal's directory, in order.
 pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<u32>, StoreError> {
     let mut numbers = Vec::new();
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {

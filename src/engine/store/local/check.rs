@@ -1,19 +1,20 @@
-//! Checks of a whole store that nobody else uses meanwhile, and repairs.
+//! Checks of a whole store that no other process uses meanwhile, and repairs.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::open::{Losses, Opening};
+use super::open::Opening;
 use super::proof::{self, Ending, Found};
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::{Commit, Expected};
 use crate::engine::event::EventsLost;
+use crate::engine::id::CommitId;
 use crate::engine::store::index::{self, Index, Row};
 use crate::engine::store::journal::disk::{Disk, OsDisk};
 use crate::engine::store::journal::{self, Checked, FsckReport, Problem, Segments};
 use crate::engine::store::lock::StoreLock;
-use crate::engine::store::{EventStore, LostEvents, StoreError};
+use crate::engine::store::{EventStore, Loss, LostEvents, StoreError};
 
 impl LocalStore {
     /// Reads every byte of the journal in `directory`. With `repair`, what is damaged is taken out of
@@ -42,41 +43,43 @@ impl LocalStore {
 
     /// Repairs the journal in `directory`, and goes on without what was lost at its end. Each session that lost events
     /// gets an [`EventsLost`]; one of which nothing is left begins again with its first event, where the index has that.
+    /// Until that is done a note keeps the loss, so that it is told after a crash at any moment.
     ///
     /// # Errors
     /// As [`fsck`](Self::fsck), and what keeps the store from being opened.
     pub fn accept_loss(directory: impl AsRef<Path>) -> Result<FsckReport, StoreError> {
-        let directory = directory.as_ref();
-        let segments = Segments::new(&directory.join("journal"), true);
+        Self::accept_loss_with(directory.as_ref(), Opening::new(LocalStoreOptions::default(), Arc::default()))
+    }
+
+    pub(super) fn accept_loss_with(directory: &Path, opening: Opening) -> Result<FsckReport, StoreError> {
+        let disk = Arc::clone(&opening.disk);
+        let segments = Segments::on(Arc::clone(&disk), &directory.join("journal"), true);
         segments.numbers()?;
         let lock = StoreLock::take(directory)?;
         let (mut checked, found) = look(directory, &segments)?;
-        let Some(Found { loss, rows }) = found else {
+        let Some(found) = found else {
             drop(lock);
-            return Self::fsck(directory, true);
+            return Self::fsck_on(disk, directory, true);
         };
-        if checked.is_repairable() {
-            if checked.is_rewritten() {
-                index::remove(segments.disk(), directory)?;
-            }
-            checked.repair(&segments, directory)?;
+        if checked.is_strange {
+            return Ok(checked.report);
         }
+        let id = proof::note(&*disk, directory, &found)?;
+        // It fits no journal that was repaired, or that goes on.
+        index::remove(&*disk, directory)?;
+        checked.repair(&segments, directory)?;
         if checked.is_followed {
             checked.follow(&segments)?;
         }
-        // The index stays until the loss is recorded: a crash before that leaves the proof.
-        let opening = Opening::new(LocalStoreOptions::default(), Arc::default());
-        let store = Self::open_locked(directory, opening, lock, Losses::Accepted)?;
-        let mut repaired = record(&store, &loss.sessions, &rows, loss.segment)?;
-        repaired.insert(0, format!("the journal goes on after byte {} of segment {}", loss.offset, loss.segment));
-        checked.report.repaired.extend(repaired);
+        let Found { loss, rows } = found;
+        let store = Self::open_locked(directory, opening, lock)?;
+        checked
+            .report
+            .repaired
+            .push(format!("the journal goes on after byte {} of segment {}", loss.offset, loss.segment));
+        checked.report.repaired.extend(record(&store, id, &loss, &rows)?);
         store.sync()?;
-        if store.shared.index().is_none() {
-            index::remove(segments.disk(), directory)?;
-        }
-        drop(store);
-        // What was read anew the next one need not read, nor be told that there was no index.
-        drop(Self::open(directory, LocalStoreOptions::default()));
+        proof::forget(&*disk, directory)?;
         Ok(checked.report)
     }
 }
@@ -89,7 +92,8 @@ fn look(directory: &Path, segments: &Segments) -> Result<(Checked, Option<Found>
     let index = is_usable.then(|| Index::open(&place).ok()).flatten();
     let is_whole = checked.report.problems.is_empty();
     let ending = Ending { place: checked.end, is_followed: checked.is_followed, is_whole };
-    let found = proof::find(segments, &ending, index.as_ref());
+    let noted = proof::noted(segments.disk(), directory)?.map(|(_, found)| found);
+    let found = noted.or_else(|| proof::find(segments, &ending, index.as_ref()));
     if let Some(found) = &found {
         let loss = &found.loss;
         let problem = |session, what| Problem { segment: loss.segment, offset: loss.offset, bytes: 0, what, session };
@@ -101,27 +105,28 @@ fn look(directory: &Path, segments: &Segments) -> Result<(Checked, Option<Found>
     Ok((checked, found))
 }
 
-/// Records what is lost in the sessions themselves; gives a line for each.
-fn record(store: &LocalStore, lost: &[LostEvents], rows: &[Row], segment: u32) -> Result<Vec<String>, StoreError> {
+/// Records what is lost in the sessions themselves, by commits of that name; gives a line for each.
+fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[Row]) -> Result<Vec<String>, StoreError> {
     let time = SystemClock::default().now();
-    let mut from = Vec::new();
+    let mut left = Vec::new();
     // First of all, while what a child's past ends in is still its parent's history.
-    for (lost, row) in lost.iter().zip(rows) {
-        from.push(match store.entry(lost.session)? {
-            Some(_) => Some(lost.first),
-            None => begin_again(store, row).ok().map(|()| lost.first + 1),
-        });
+    for (lost, row) in loss.sessions.iter().zip(rows) {
+        left.push(store.entry(lost.session)?.is_some() || begin_again(store, row).is_ok());
     }
+    // Sessions that began again can be seen then.
+    store.sync()?;
     let mut lines = Vec::new();
-    for (lost, from) in lost.iter().zip(from) {
-        let LostEvents { session, first, last } = *lost;
-        if let Some(first) = from.filter(|first| *first <= last) {
-            let mut commit = Commit::new(session, time);
-            commit.push(&EventsLost { first, last, segment })?;
+    for (LostEvents { session, first, last }, is_left) in loss.sessions.iter().zip(left) {
+        // A repair may have taken more.
+        let next = if is_left { store.head(*session)? + 1 } else { *first };
+        if is_left && next <= *last {
+            let mut commit = Commit::new(*session, time).with_id(id);
+            commit.push(&EventsLost { first: next, last: *last, segment: loss.segment })?;
             store.submit(commit).map(drop)?;
         }
-        let outcome = if from.is_some() { "its history says so" } else { "nothing is left of it" };
-        lines.push(format!("session {session}: without events {first} to {last}; {outcome}"));
+        let outcome = if is_left { "its history says so" } else { "nothing is left of it" };
+        let from = next.min(*first);
+        lines.push(format!("session {session}: without events {from} to {last}; {outcome}"));
     }
     Ok(lines)
 }

@@ -16,7 +16,7 @@ use crate::engine::store::journal::scan::{self, End, Frame};
 use crate::engine::store::journal::{self, Place};
 use crate::engine::store::{StoreError, content, index};
 
-/// What a collection found, and took away unless it was a rehearsal.
+/// Findings of a collection, taken away unless it was a rehearsal.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcReport {
     /// Commits of removed sessions.
@@ -91,13 +91,12 @@ impl LocalStore {
 
 /// Writes a segment anew with the frames that are to be kept.
 fn rewrite(store: &LocalStore, number: u32, keeps: &dyn Fn(Place, &Frame<'_>) -> bool) -> Result<(), StoreError> {
-    let written = journal::rewrite(&store.shared.segments, number, &mut |item| match item {
+    journal::rewrite(&store.shared.segments, number, &mut |item| match item {
         journal::Item::Frame(frame) => Ok(keeps(place_of(number, frame), frame)),
         journal::Item::Hole(from, _, what) => {
             Err(StoreError::Damaged { segment: number, offset: *from, what: (*what).to_owned() })
         }
-    });
-    written.map(drop)
+    })
 }
 
 fn place_of(segment: u32, frame: &Frame<'_>) -> Place {
@@ -113,12 +112,12 @@ struct Garbage {
     removals: BTreeSet<u32>,
 }
 
-/// What must stay.
+/// Sessions and contents that must stay.
 struct Live {
     sessions: BTreeSet<SessionId>,
     /// Sessions whose past children have, removed or not: everything of them stays, removals as well.
     parents: BTreeSet<SessionId>,
-    /// Where sessions were removed last: what stands before is gone, also when one came again.
+    /// Places of sessions' last removals: what stands before is gone, also when one came again.
     removals: BTreeMap<SessionId, Place>,
     contents: BTreeSet<Digest>,
 }

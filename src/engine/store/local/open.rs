@@ -32,7 +32,7 @@ pub(super) struct Opening {
 }
 
 impl Opening {
-    /// On the machine's disk, with options within their limits.
+    /// Takes the machine's disk, and brings options within their limits.
     pub(super) fn new(mut options: LocalStoreOptions, bus: Arc<Bus>) -> Self {
         options.segment_bytes = options.segment_bytes.clamp(*SEGMENT_BYTES.start(), *SEGMENT_BYTES.end());
         Self { options, bus, disk: Arc::new(OsDisk), threads: true }
@@ -50,7 +50,7 @@ impl LocalStore {
         Self::open_on(directory.as_ref(), options, Arc::default())
     }
 
-    /// The same with a bus that has subscribers already.
+    /// Opens the store with a bus that has subscribers already.
     pub(in crate::engine::store) fn open_on(
         directory: &Path,
         options: LocalStoreOptions,
@@ -62,16 +62,14 @@ impl LocalStore {
     pub(super) fn open_with(directory: &Path, opening: Opening) -> Result<Self, StoreError> {
         OsDisk.create_dir(directory).map_err(StoreError::io("create", directory))?;
         let lock = StoreLock::take(directory)?;
-        Self::open_locked(directory, opening, lock, Losses::Refused)
+        match proof::noted(&*opening.disk, directory)? {
+            Some((_, found)) => Err(StoreError::Lost(Arc::new(found.loss))),
+            None => Self::open_locked(directory, opening, lock),
+        }
     }
 
-    /// The same by whoever has the lock. A loss that is accepted leaves the index, which proves it, as it is and unused.
-    pub(super) fn open_locked(
-        directory: &Path,
-        opening: Opening,
-        lock: StoreLock,
-        losses: Losses,
-    ) -> Result<Self, StoreError> {
+    /// Opens the store with the lock taken, and with no look at the note of a loss.
+    pub(super) fn open_locked(directory: &Path, opening: Opening, lock: StoreLock) -> Result<Self, StoreError> {
         let journal = directory.join("journal");
         opening.disk.create_dir(&journal).map_err(StoreError::io("create", &journal))?;
         segment::clear_unfinished(&*opening.disk, &journal)?;
@@ -97,10 +95,8 @@ impl LocalStore {
             notes.push(format!("{} {what}", name.display()));
         }
         let ending = Ending { place: recovered.end, is_followed: recovered.is_followed, is_whole: true };
-        match proof::find(&segments, &ending, index.as_ref().filter(|_| unfit.is_some())) {
-            Some(_) if losses == Losses::Accepted => (index, unfit) = (None, None),
-            Some(found) => return Err(StoreError::Lost(Arc::new(found.loss))),
-            None => {}
+        if let Some(found) = proof::find(&segments, &ending, index.as_ref().filter(|_| unfit.is_some())) {
+            return Err(StoreError::Lost(Arc::new(found.loss)));
         }
         if let Some(reason) = unfit {
             drop(index.take());
@@ -235,18 +231,11 @@ fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {
     sessions
 }
 
-/// Treatment of a loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Losses {
-    Refused,
-    Accepted,
-}
-
 /// Index as it was found.
 #[derive(Default)]
 struct Known {
     index: Option<Index>,
-    /// Up to where it knows the journal.
+    /// Position up to which it knows the journal.
     stamp: Option<Stamp>,
     /// Reason for which it can't be used.
     unfit: Option<String>,
@@ -275,7 +264,7 @@ fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<Strin
     }
 }
 
-/// A new index; none where none can be made, on a full disk for one: the store does without.
+/// Makes a new index; none where none can be made, on a full disk for one: the store does without.
 fn another(place: &Path, notes: &mut Vec<String>) -> Option<Index> {
     Index::open(place).inspect_err(|error| notes.push(format!("there is no index this time: {error}"))).ok()
 }

@@ -1,9 +1,17 @@
-//! Proofs of a loss: an index that goes further than the journal, or a seal that nothing follows.
+//! Proofs of a loss: an index that goes further than the journal, a seal that nothing follows, or a note that one was
+//! found, and that going on without was begun.
 
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::CommitView;
-use crate::engine::id::SessionId;
+use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;
 use crate::engine::store::index::{Index, Row};
+use crate::engine::store::journal::disk::{Disk, read_whole};
+use crate::engine::store::journal::segment::{put_file, sync_directory};
 use crate::engine::store::journal::{self, Place, Segments, scan};
 use crate::engine::store::{Loss, LostEvents, StoreError};
 
@@ -11,6 +19,53 @@ use crate::engine::store::{Loss, LostEvents, StoreError};
 pub(super) struct Found {
     pub(super) loss: Loss,
     pub(super) rows: Vec<Row>,
+}
+
+/// File in the store's directory in which a loss is noted, from before its other proofs go until all sessions tell it.
+const NOTE: &str = "loss.json";
+
+/// A loss as it is noted.
+#[derive(Serialize, Deserialize)]
+struct Note {
+    /// Name of the commits that record it: what comes again after a crash is recorded once.
+    id: [u8; 16],
+    loss: Loss,
+    /// Rows that the index had of its sessions, as they are written there.
+    rows: Vec<Vec<u8>>,
+}
+
+/// Notes a loss durably, where it is not; gives the name of the commits that are to record it.
+pub(super) fn note(disk: &dyn Disk, directory: &Path, found: &Found) -> Result<CommitId, StoreError> {
+    if let Some((id, _)) = noted(disk, directory)? {
+        return Ok(id);
+    }
+    let rows = found.rows.iter().map(Row::encode).collect::<Result<_, _>>()?;
+    let note = Note { id: SystemClock::default().fresh_id(), loss: found.loss.clone(), rows };
+    put_file(disk, &directory.join(NOTE), &serde_json::to_vec(&note).unwrap_or_default())?;
+    Ok(CommitId::from_bytes(note.id))
+}
+
+/// Reads the note of a loss, where there is one.
+pub(super) fn noted(disk: &dyn Disk, directory: &Path) -> Result<Option<(CommitId, Found)>, StoreError> {
+    let path = directory.join(NOTE);
+    if !disk.exists(&path) {
+        return Ok(None);
+    }
+    let bytes = read_whole(disk, &path).map_err(StoreError::io("read", &path))?;
+    let note = serde_json::from_slice::<Note>(&bytes).ok();
+    let found = note.and_then(|Note { id, loss, rows }| {
+        let rows = rows.iter().map(|row| Row::decode(row)).collect::<Option<_>>()?;
+        Some((CommitId::from_bytes(id), Found { loss, rows }))
+    });
+    let what = "is no note of lost events; remove it to go by the journal and the index alone".to_owned();
+    found.map(Some).ok_or(StoreError::Format { path, what })
+}
+
+/// Removes the note of a loss durably: all sessions tell it.
+pub(super) fn forget(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+    let path = directory.join(NOTE);
+    disk.remove(&path).map_err(StoreError::io("remove", &path))?;
+    sync_directory(disk, directory)
 }
 
 /// End of a journal.
@@ -61,7 +116,7 @@ fn by_index(index: &Index, segments: &Segments, ending: &Ending) -> Result<Optio
     Ok(Some(Found { loss, rows }))
 }
 
-/// The session and the first position of a commit in the journal.
+/// Returns the session and the first position of a commit in the journal.
 fn commit_at(segments: &Segments, place: Place) -> Option<(SessionId, Seq)> {
     let segment = segments.get(place.segment).ok()?;
     let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset)).ok()?;

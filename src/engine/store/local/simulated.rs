@@ -31,6 +31,14 @@ impl LocalStore {
         Self::fsck_on(disk, directory, repair)
     }
 
+    pub(crate) fn simulated_accept_loss(
+        directory: &Path,
+        disk: Arc<dyn Disk>,
+        options: LocalStoreOptions,
+    ) -> Result<FsckReport, StoreError> {
+        Self::accept_loss_with(directory, opening(disk, options))
+    }
+
     pub(crate) fn simulated_collect(
         directory: &Path,
         disk: Arc<dyn Disk>,
