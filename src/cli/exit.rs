@@ -172,7 +172,11 @@ impl From<PortableError> for Failure {
             PortableError::Io { .. } => Exit::Io,
             PortableError::Refused(_) => Exit::Usage,
             PortableError::Damaged(_) => Exit::Damaged,
-            PortableError::Differs { .. } => Exit::Failed,
+            PortableError::Differs { .. } => {
+                let hint =
+                    "nothing was changed; `foldspace remove` what is here, or import into another store (--data)";
+                return Self::of(Exit::Failed, &error, Some(hint.to_owned()));
+            }
         };
         Self::of(exit, &error, None)
     }

@@ -10,6 +10,9 @@ use super::output::{self, Out};
 use super::{export, files, open, text};
 
 /// Takes a session out of a file that `export` wrote; everything in it is checked first
+///
+/// Where the session is here already, its history must be how the file's begins; what follows in the file is added. An
+/// import that was killed is completed so: import the file again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
     /// The file; - is standard input

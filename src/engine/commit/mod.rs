@@ -147,6 +147,19 @@ impl Commit {
         Ok(commit)
     }
 
+    /// The events of a stored commit from position `from` on, as far as its bytes are events.
+    pub(crate) fn of_view(view: &CommitView<'_>, from: Seq) -> Result<Self, CommitError> {
+        let call = view.call.map_or(CallLink::None, CallLink::Of);
+        let agent = (!view.agent.is_empty()).then(|| Arc::from(view.agent));
+        let mut commit = Self { agent, ..Self::new(view.session, view.time) }.of_call(call);
+        commit.body.reserve(view.body.len());
+        for event in view.events().map_while(Result::ok).filter(|event| event.seq >= from) {
+            commit.push_event(&event)?;
+        }
+        commit.validate()?;
+        Ok(commit)
+    }
+
     /// A commit of events that are encoded already, one behind the other.
     ///
     /// # Errors
@@ -179,6 +192,12 @@ impl Commit {
     /// The events, encoded.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
+    }
+
+    /// A commit of the same kind without any events or contents.
+    pub(crate) fn emptied(&self) -> Self {
+        let (agent, call) = (self.agent.clone(), self.call);
+        Self { agent, call, ..Self::new(self.session, self.time) }
     }
 
     /// Sets where the history must end.

@@ -2,17 +2,16 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 
 use super::{
-    CONTENT, CONTENT_MAX, END, END_BYTES, EVENT, LEVEL, MAGIC, PortableError, PortableSummary, VERSION, damaged,
+    BUFFER, COMMIT, CONTENT, CONTENT_MAX, END, LEVEL, MAGIC, PortableError, PortableSummary, VERSION, damaged,
 };
-use crate::engine::commit::{CallLink, Commit};
+use crate::engine::commit::{Commit, CommitView};
 use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::EventRef;
+use crate::engine::recorded::Recorded;
 use crate::engine::sessions::{SessionError, Sessions, name_of};
-use crate::engine::store::{EventStore, StoreError};
+use crate::engine::store::{EventStore, READ_MAX, StoreError};
 
 fn writing(source: io::Error) -> PortableError {
     PortableError::Io { action: "write", source }
@@ -36,80 +35,81 @@ pub fn export_session(
     let encoder = zstd::stream::write::Encoder::new(out, LEVEL).map_err(writing)?;
     let mut file = Records { file: encoder, hasher: blake3::Hasher::new(), bytes: 0, buffer: Vec::new() };
     file.head(id)?;
-    let mut exported = BTreeSet::new();
-    let mut failed = None;
-    sessions.store().visit(id, 1, &mut |event| {
-        // A child goes alone: its file begins as the child did, not as its parent.
-        let begins_child = event.seq == 1 && entry.origin.seq > 1;
-        let origin = EventRef { seq: 1, time: event.time, ..entry.origin.view() };
-        let event = if begins_child { &origin } else { event };
-        let written = export_event(sessions.store().as_ref(), event, &mut exported, &mut file);
-        match written {
-            Ok(()) => {
-                summary.events += 1;
-                if event.seq == entry.head { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    let mut export = Export { store: sessions.store().as_ref(), exported: BTreeSet::new(), file };
+    while summary.events < entry.head {
+        let next = summary.events + 1;
+        let batch = sessions.store().read(id, next, entry.head, READ_MAX)?;
+        for commit in batch.commits() {
+            // A child goes alone: its file begins as the child did, not as its parent.
+            match commit.first == 1 && entry.origin.seq > 1 {
+                true => export.beginning(&entry.origin, &commit)?,
+                false => export.commit(&commit)?,
             }
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
-            }
+            summary.events = commit.last();
         }
-    })?;
-    if let Some(error) = failed {
-        return Err(error);
+        batch.check(summary.events + 1)?;
+        if summary.events < next {
+            return Err(StoreError::NoSession(id).into());
+        }
     }
-    summary.contents = exported.len() as u64;
-    summary.bytes = file.bytes + END_BYTES;
-    file.end(summary.events, summary.contents)?;
+    summary.contents = export.exported.len() as u64;
+    summary.bytes = export.file.end(summary.events, summary.contents)?;
     Ok(summary)
 }
 
-fn export_event<W: Write>(
-    store: &dyn EventStore,
-    event: &EventRef<'_>,
-    exported: &mut BTreeSet<Digest>,
-    file: &mut Records<W>,
-) -> Result<(), PortableError> {
-    match references_of(event) {
-        Some(references) => {
-            references.iter().try_for_each(|digest| export_content(store, digest, exported, file))?;
+/// An export on its way.
+struct Export<'a, W: Write> {
+    store: &'a dyn EventStore,
+    exported: BTreeSet<Digest>,
+    file: Records<W>,
+}
+
+impl<W: Write> Export<'_, W> {
+    /// Writes the commit with which a parent began as the child's, with the child's first event.
+    fn beginning(&mut self, origin: &Recorded, parents: &CommitView<'_>) -> Result<(), PortableError> {
+        let mut commit = Commit::of_recorded(origin).map_err(SessionError::from)?;
+        if parents.count > 1 {
+            let others = Commit::of_view(parents, 2).map_err(SessionError::from)?;
+            commit.append(others).map_err(SessionError::from)?;
         }
-        None => {
-            for digest in digests_in(event.payload) {
-                if store.has_content(&digest)? {
-                    export_content(store, &digest, exported, file)?;
+        let mut bytes = Vec::new();
+        commit.encode(1, parents.time, &mut bytes);
+        self.commit(&CommitView::parse(&bytes).map_err(|_| damaged("a child's beginning makes no sense"))?)
+    }
+
+    /// Writes a commit behind the contents that its events refer to.
+    fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), PortableError> {
+        for event in commit.events().map_while(Result::ok) {
+            match references_of(&event) {
+                Some(references) => references.iter().try_for_each(|digest| self.content(digest))?,
+                None => {
+                    for digest in digests_in(event.payload) {
+                        if self.store.has_content(&digest)? {
+                            self.content(&digest)?;
+                        }
+                    }
                 }
             }
         }
+        self.file.commit(commit)
     }
-    let mut commit = Commit::new(event.session, event.time).by(&std::sync::Arc::from(event.agent));
-    if let Some(call) = event.call {
-        commit = commit.of_call(CallLink::Of(call));
-    }
-    commit.push_event(event).map_err(SessionError::from)?;
-    file.record(EVENT, |out| commit.encode(event.seq, event.time, out))
-}
 
-/// Writes a content, once. One that was never kept is left out.
-fn export_content<W: Write>(
-    store: &dyn EventStore,
-    digest: &Digest,
-    exported: &mut BTreeSet<Digest>,
-    file: &mut Records<W>,
-) -> Result<(), PortableError> {
-    if exported.contains(digest) {
-        return Ok(());
-    }
-    match store.content(digest) {
-        Ok(bytes) if bytes.len() as u64 > u64::from(CONTENT_MAX) => {
-            Err(damaged("a content of over 1 GiB can't be exported"))
+    /// Writes a content, once. One that was never kept is left out.
+    fn content(&mut self, digest: &Digest) -> Result<(), PortableError> {
+        if self.exported.contains(digest) {
+            return Ok(());
         }
-        Ok(bytes) => {
-            exported.insert(*digest);
-            file.record(CONTENT, |out| out.extend_from_slice(&bytes))
+        match self.store.content(digest) {
+            Ok(bytes) if bytes.len() as u64 > u64::from(CONTENT_MAX) => {
+                Err(damaged("a content of over 1 GiB can't be exported"))
+            }
+            Ok(bytes) => {
+                self.exported.insert(*digest);
+                self.file.content(&bytes)
+            }
+            Err(StoreError::NoContent(missing)) if missing == *digest => Ok(()),
+            Err(error) => Err(error.into()),
         }
-        Err(StoreError::NoContent(missing)) if missing == *digest => Ok(()),
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -121,46 +121,64 @@ fn digests_in(bytes: &[u8]) -> impl Iterator<Item = Digest> {
     raw.chain(hexadecimal)
 }
 
-/// The records of a file as they are written.
+/// The records of a file as they are written: many at once, since the compressor and the hash take long for a few bytes.
 struct Records<W: Write> {
     file: zstd::stream::write::Encoder<'static, W>,
     hasher: blake3::Hasher,
+    /// Count of the bytes that were written.
     bytes: u64,
+    /// Those that are still to be.
     buffer: Vec<u8>,
 }
 
 impl<W: Write> Records<W> {
-    fn put(&mut self, bytes: &[u8]) -> Result<(), PortableError> {
-        self.hasher.update(bytes);
-        self.bytes += bytes.len() as u64;
-        self.file.write_all(bytes).map_err(writing)
-    }
-
     fn head(&mut self, session: SessionId) -> Result<(), PortableError> {
         self.put(MAGIC)?;
         self.put(&VERSION.to_le_bytes())?;
         self.put(session.as_bytes())
     }
 
-    /// Writes a record at once: the compressor and the hash take long for a few bytes.
-    fn record(&mut self, kind: u8, payload: impl FnOnce(&mut Vec<u8>)) -> Result<(), PortableError> {
-        let mut record = std::mem::take(&mut self.buffer);
-        record.clear();
-        record.extend_from_slice(&[kind, 0, 0, 0, 0]);
-        payload(&mut record);
-        let length = u32::try_from(record.len() - 5).unwrap_or(u32::MAX);
-        record[1..5].copy_from_slice(&length.to_le_bytes());
-        self.put(&record)?;
-        self.buffer = record;
+    fn content(&mut self, bytes: &[u8]) -> Result<(), PortableError> {
+        self.record(CONTENT, bytes.len())?;
+        self.put(bytes)
+    }
+
+    fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), PortableError> {
+        self.record(COMMIT, commit.encoded_len())?;
+        commit.encode(&mut self.buffer);
+        self.relieve()
+    }
+
+    fn record(&mut self, kind: u8, length: usize) -> Result<(), PortableError> {
+        self.put(&[kind])?;
+        self.put(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> Result<(), PortableError> {
+        self.buffer.extend_from_slice(bytes);
+        self.relieve()
+    }
+
+    fn relieve(&mut self) -> Result<(), PortableError> {
+        if self.buffer.len() < BUFFER { Ok(()) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> Result<(), PortableError> {
+        self.hasher.update(&self.buffer);
+        self.bytes += self.buffer.len() as u64;
+        self.file.write_all(&self.buffer).map_err(writing)?;
+        self.buffer.clear();
         Ok(())
     }
 
-    fn end(mut self, events: u64, contents: u64) -> Result<(), PortableError> {
+    /// Writes the end; gives how many bytes the file has before compression, its checksum apart.
+    fn end(mut self, events: u64, contents: u64) -> Result<u64, PortableError> {
         self.put(&[END])?;
         self.put(&events.to_le_bytes())?;
         self.put(&contents.to_le_bytes())?;
-        let digest = *self.hasher.finalize().as_bytes();
-        self.file.write_all(&digest).map_err(writing)?;
-        self.file.finish().and_then(|mut file| file.flush()).map_err(writing)
+        self.flush()?;
+        self.file.write_all(self.hasher.finalize().as_bytes()).map_err(writing)?;
+        self.file.finish().and_then(|mut file| file.flush()).map_err(writing)?;
+        Ok(self.bytes)
     }
 }

@@ -1,6 +1,5 @@
 //! Reading a session from a file, twice: what is wrong with the file is found before anything is recorded.
 
-use std::collections::VecDeque;
 use std::io::{Read, Seek};
 
 use bytes::Bytes;
@@ -10,9 +9,9 @@ use super::{PortableError, PortableSummary, damaged};
 use crate::engine::commit::{ChunkList, Commit, Content, Expected};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::{EventRef, Recorded, Seq};
+use crate::engine::recorded::{EventRef, Seq};
 use crate::engine::sessions::{SessionError, Sessions, check_name, name_of};
-use crate::engine::store::{EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
+use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
 
 /// Contents above this are given to the store chunk by chunk.
 const LARGE: u64 = 1 << 20;
@@ -27,7 +26,8 @@ const HELD_MAX: usize = 4096;
 /// A session that is here already with the same history is left as it is; a longer history in the
 /// file is added. One that is new must have a name as [`Sessions::create`] takes it, or `rename` gives it one.
 ///
-/// When the store fails while it records, a session that is new is removed again.
+/// When the store fails while it records, a session that is new is removed again. What an import that was killed has
+/// recorded stays: importing the file again adds the rest.
 ///
 /// The file tells what the session's workspace is: who opens it gives the file that directory, engine or
 /// network. [`import_session_if`] asks first.
@@ -83,7 +83,7 @@ struct Checked {
     summary: PortableSummary,
     /// Count of its events that are here.
     here: Seq,
-    /// The event with which a new session begins.
+    /// The commit with which a new session begins.
     first: Commit,
     checksum: [u8; 32],
 }
@@ -98,17 +98,18 @@ impl Checked {
         let mut reader = Reader::begin(input)?;
         let session = reader.session;
         let entry = sessions.store().entry(session)?;
-        let mut present = Present::of(sessions.store().as_ref(), session, entry.as_ref(), rename.is_some());
+        let mut present = Present::of(sessions.store().as_ref(), session, entry.as_ref());
         let mut begun = None;
         let checksum = loop {
             match reader.next()? {
                 Record::Content(length) => reader.content(length).skip()?,
-                Record::Event if reader.events == 1 => {
-                    let event = reader.event()?;
-                    begun = Some(began(&event, reader.commit()?, rename, entry.is_none(), accept)?);
-                    present.check(&event)?;
+                Record::Commit(first) => {
+                    let commit = reader.commit(first)?;
+                    if first == 1 {
+                        begun = Some(began(&reader, commit, rename, entry.is_none(), accept)?);
+                    }
+                    present.check(first, &reader)?;
                 }
-                Record::Event => present.check(&reader.event()?)?,
                 Record::End(checksum) => break checksum,
             }
         };
@@ -120,74 +121,92 @@ impl Checked {
             events: reader.events,
             added: reader.events.saturating_sub(present.here),
             contents: reader.contents,
-            bytes: reader.bytes,
+            // Its checksum apart, as an export counts them.
+            bytes: reader.bytes() - checksum.len() as u64,
         };
         Ok(Self { summary, here: present.here, first, checksum })
     }
 }
 
-/// The first event as it is to be recorded, and the session's name.
+/// The first commit as it is to be recorded, and the session's name.
 fn began(
-    event: &EventRef<'_>,
-    mut first: Commit,
+    reader: &Reader<'_>,
+    first: Commit,
     rename: Option<&str>,
     is_new: bool,
     accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
 ) -> Result<(Commit, String), PortableError> {
-    let Some(Ok(Recorded { event: mut started, .. })) = event.typed::<SessionStarted>() else {
-        return Ok((first, event.session.short()));
+    let Some(mut started) = reader.events().next().and_then(|event| started(&event)) else {
+        return Ok((first, reader.session.short()));
     };
-    if started.origin.as_ref().is_some_and(|origin| origin.parent == event.session) {
+    if started.origin.as_ref().is_some_and(|origin| origin.parent == reader.session) {
         return Err(damaged("it says that the session is its own parent"));
     }
-    if is_new {
-        accept(&started).map_err(PortableError::Refused)?;
-        check_name(rename.unwrap_or(&started.name))?;
-        if let Some(name) = rename {
-            started.name = name.to_owned();
-            first = Commit::new(event.session, event.time).by(&std::sync::Arc::from(event.agent));
-            first.push(&started).map_err(SessionError::from)?;
-        }
+    if !is_new {
+        return Ok((first, started.name));
     }
-    Ok((first, started.name))
+    accept(&started).map_err(PortableError::Refused)?;
+    check_name(rename.unwrap_or(&started.name))?;
+    let Some(name) = rename else { return Ok((first, started.name)) };
+    started.name = name.to_owned();
+    let mut renamed = first.emptied();
+    renamed.push(&started).map_err(SessionError::from)?;
+    reader.events().skip(1).try_for_each(|event| renamed.push_event(&event)).map_err(SessionError::from)?;
+    Ok((renamed, started.name))
 }
 
-/// The history that is here, which must be the beginning of the file's. How it began may differ where it has
-/// another name here, or its parent's beginning.
+/// How a session began; none where the event does not tell.
+fn started(event: &EventRef<'_>) -> Option<SessionStarted> {
+    Some(event.typed()?.ok()?.event)
+}
+
+/// The history that is here, which must be the beginning of the file's. How it began may differ in its name, and where
+/// it has its parent's beginning.
 struct Present<'a> {
     store: &'a dyn EventStore,
     session: SessionId,
     here: Seq,
-    begins_otherwise: bool,
+    is_fork: bool,
     /// The next events, read ahead.
-    next: VecDeque<Recorded>,
+    next: EventBatch,
 }
 
 impl<'a> Present<'a> {
-    fn of(store: &'a dyn EventStore, session: SessionId, entry: Option<&SessionEntry>, is_renamed: bool) -> Self {
+    fn of(store: &'a dyn EventStore, session: SessionId, entry: Option<&SessionEntry>) -> Self {
         let is_fork = entry.is_some_and(|entry| entry.origin.seq > 1);
         let here = entry.map_or(0, |entry| entry.head);
-        Self { store, session, here, begins_otherwise: is_renamed || is_fork, next: VecDeque::new() }
+        Self { store, session, here, is_fork, next: EventBatch::default() }
     }
 
-    fn check(&mut self, event: &EventRef<'_>) -> Result<(), PortableError> {
-        if event.seq > self.here {
+    /// Checks the events of a commit that begins at `first`, as far as they are here.
+    fn check(&mut self, first: Seq, reader: &Reader<'_>) -> Result<(), PortableError> {
+        if first > self.here {
             return Ok(());
         }
-        if self.next.is_empty() {
-            let batch = self.store.read(self.session, event.seq, self.here, READ_MAX)?;
-            let wanted = batch.events().filter(|found| found.seq >= event.seq);
-            self.next = wanted.map(|found| found.to_recorded()).collect();
-            if self.next.is_empty() {
-                batch.check(event.seq)?;
+        for event in reader.events().take_while(|event| event.seq <= self.here) {
+            if self.next.last() < event.seq {
+                self.next = self.store.read(self.session, event.seq, self.here, READ_MAX)?;
+            }
+            let Some(found) = self.next.event_at(event.seq) else {
+                self.next.check(event.seq)?;
+                return Err(PortableError::Differs { session: self.session, seq: event.seq });
+            };
+            let is_same = content_of(&found) == content_of(&event) || event.seq == 1 && self.began_same(&found, &event);
+            if !is_same {
+                return Err(PortableError::Differs { session: self.session, seq: event.seq });
             }
         }
-        let same = self.next.pop_front().is_some_and(|found| found == event.to_recorded());
-        if same || self.begins_otherwise && event.seq == 1 {
-            return Ok(());
-        }
-        Err(PortableError::Differs { session: self.session, seq: event.seq })
+        Ok(())
     }
+
+    fn began_same(&self, found: &EventRef<'_>, event: &EventRef<'_>) -> bool {
+        let unnamed = |event| Some(SessionStarted { name: String::new(), ..started(event)? });
+        self.is_fork || found.time == event.time && unnamed(event).is_some() && unnamed(found) == unnamed(event)
+    }
+}
+
+fn content_of<'e>(event: &EventRef<'e>) -> impl PartialEq + use<'e> {
+    (event.time, event.call, event.agent, event.kind, event.version, event.payload)
 }
 
 /// Records what is not here yet.
@@ -216,12 +235,8 @@ impl<'a> Recording<'a> {
         loop {
             match reader.next()? {
                 Record::Content(length) => self.content(&mut reader, length)?,
-                Record::Event if reader.events <= self.checked.here => {}
-                Record::Event if reader.events == 1 => {
-                    self.submit(self.checked.first.clone().expecting(Expected::NoSession))?;
-                    self.has_begun = true;
-                }
-                Record::Event => self.submit(reader.commit()?.expecting(Expected::Exactly(reader.events - 1)))?,
+                Record::Commit(_) if reader.events <= self.checked.here => {}
+                Record::Commit(first) => self.commit(&reader, first.max(self.checked.here + 1))?,
                 Record::End(checksum) if checksum == self.checked.checksum => break,
                 Record::End(_) => return Err(changed()),
             }
@@ -230,10 +245,15 @@ impl<'a> Recording<'a> {
         Ok(())
     }
 
-    /// Records an event with the contents that were held for it.
-    fn submit(&mut self, mut commit: Commit) -> Result<(), PortableError> {
+    /// Records a commit from position `from` on, with the contents that were held for it.
+    fn commit(&mut self, reader: &Reader<'_>, from: Seq) -> Result<(), PortableError> {
+        let mut commit = match from {
+            1 => self.checked.first.clone().expecting(Expected::NoSession),
+            _ => reader.commit(from)?.expecting(Expected::Exactly(from - 1)),
+        };
         commit.append(self.take_held()).map_err(SessionError::from)?;
         self.last = Some(self.sessions.store().submit(commit)?);
+        self.has_begun |= from == 1;
         Ok(())
     }
 

@@ -1,6 +1,6 @@
 //! One file with everything of a session: its events, and the contents that they refer to.
 //!
-//! The file is a zstd stream of a head, frames as in the journal, and an end that says how many there
+//! The file is a zstd stream of a head, commits as in the journal, and an end that says how many there
 //! were and what they hash to. docs/FORMAT.md describes it.
 
 mod export;
@@ -21,17 +21,19 @@ pub use export::export_session;
 pub use import::{import_session, import_session_if};
 
 const MAGIC: &[u8; 8] = b"FOLDOUT\n";
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
+/// The first format, in which each commit had one event.
+const FIRST_VERSION: u32 = 1;
 const LEVEL: i32 = 3;
 /// Bytes of a content.
 const CONTENT_MAX: u32 = 1 << 30;
-/// Bytes of an event's record.
-const EVENT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTES;
+/// Bytes of a commit's record.
+const COMMIT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTES;
 const CONTENT: u8 = 1;
-const EVENT: u8 = 2;
+const COMMIT: u8 = 2;
 const END: u8 = 3;
-/// Bytes of the end record, its checksum apart.
-const END_BYTES: u64 = 17;
+/// Bytes that are hashed and packed at once.
+const BUFFER: usize = 64 << 10;
 
 /// Counts of a portable file's parts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -2,59 +2,52 @@
 
 use std::io::{self, BufReader, Read};
 
-use super::{CONTENT, CONTENT_MAX, END, EVENT, EVENT_MAX, MAGIC, PortableError, VERSION, damaged};
-use crate::engine::commit::{CallLink, Commit, CommitView};
+use super::{
+    BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, MAGIC, PortableError, VERSION, damaged,
+};
+use crate::engine::commit::{Commit, CommitView};
 use crate::engine::id::SessionId;
-use crate::engine::recorded::EventRef;
+use crate::engine::recorded::{EventRef, Seq};
 use crate::engine::sessions::SessionError;
 
 /// Log of the bytes that the decompressor may look back: what files are written with needs 21.
 const WINDOW_LOG_MAX: u32 = 23;
-const BUFFER: usize = 64 << 10;
 
 /// Next record of a file.
 pub(super) enum Record {
     /// A content of that many bytes, which is read by [`Reader::content`] before the next record.
     Content(u64),
-    /// An event: [`Reader::event`].
-    Event,
+    /// A commit, whose first event has that position: [`Reader::commit`].
+    Commit(Seq),
     /// The end, with the checksum of all before it.
     End([u8; 32]),
 }
 
 /// Reads a file. Sizes are checked before anything is unpacked, and memory grows with the bytes that come.
 pub(super) struct Reader<'a> {
-    input: BufReader<zstd::stream::read::Decoder<'static, BufReader<&'a mut dyn Read>>>,
-    hasher: blake3::Hasher,
-    event: Vec<u8>,
+    input: Unpacked<'a>,
+    /// The commit that was read last.
+    commit: Vec<u8>,
     pub(super) session: SessionId,
-    /// Count of the events and contents read so far, and of their bytes.
+    /// Count of the events and contents read so far.
     pub(super) events: u64,
     pub(super) contents: u64,
-    pub(super) bytes: u64,
 }
 
 impl<'a> Reader<'a> {
     /// Reads the head.
     pub(super) fn begin(input: &'a mut dyn Read) -> Result<Self, PortableError> {
         let foreign = |_| damaged("it is not a foldspace export");
-        let mut decoder = zstd::stream::read::Decoder::new(input).map_err(foreign)?;
-        decoder.window_log_max(WINDOW_LOG_MAX).map_err(foreign)?;
-        let mut reader = Self {
-            input: BufReader::with_capacity(BUFFER, decoder),
-            hasher: blake3::Hasher::new(),
-            event: Vec::new(),
-            session: SessionId::from_bytes([0; 16]),
-            events: 0,
-            contents: 0,
-            bytes: 0,
-        };
+        let input = Unpacked::new(input).map_err(foreign)?;
+        let session = SessionId::from_bytes([0; 16]);
+        let mut reader = Self { input, commit: Vec::new(), session, events: 0, contents: 0 };
         if &reader.array()? != MAGIC {
             return Err(damaged("it is not a foldspace export"));
         }
         let version = u32::from_le_bytes(reader.array()?);
-        if version != VERSION {
-            return Err(damaged(format!("it is of format {version}; this program reads format {VERSION}")));
+        if !(FIRST_VERSION..=VERSION).contains(&version) {
+            let known = format!("this program reads formats {FIRST_VERSION} to {VERSION}");
+            return Err(damaged(format!("it is of format {version}; {known}")));
         }
         reader.session = SessionId::from_bytes(reader.array()?);
         Ok(reader)
@@ -71,12 +64,10 @@ impl<'a> Reader<'a> {
                 self.contents += 1;
                 Ok(Record::Content(u64::from(length)))
             }
-            EVENT if length as usize <= EVENT_MAX => {
-                self.events += 1;
-                self.read_event(u64::from(length))?;
-                Ok(Record::Event)
+            COMMIT if length as usize <= COMMIT_MAX => self.read_commit(length as usize),
+            CONTENT | COMMIT => {
+                Err(damaged(format!("a record says that it has {length} bytes, more than it may have")))
             }
-            CONTENT | EVENT => Err(damaged(format!("a record says that it has {length} bytes, more than it may have"))),
             _ => Err(damaged("it holds a record of an unknown kind; is it of a newer program?")),
         }
     }
@@ -86,38 +77,34 @@ impl<'a> Reader<'a> {
         ContentReader { reader: self, left: length }
     }
 
-    fn read_event(&mut self, length: u64) -> Result<(), PortableError> {
-        self.event.clear();
-        let read = (&mut self.input).take(length).read_to_end(&mut self.event).map_err(ended)?;
-        if read as u64 != length {
-            return Err(damaged("it ends early"));
+    fn read_commit(&mut self, length: usize) -> Result<Record, PortableError> {
+        self.commit.clear();
+        self.input.append_to(&mut self.commit, length).map_err(ended)?;
+        let next = self.events + 1;
+        let view = CommitView::parse(&self.commit).map_err(|_| senseless(next))?;
+        if view.session != self.session || view.first != next {
+            return Err(damaged(format!("event {next} is missing or belongs to another session")));
         }
-        self.hasher.update(&self.event);
-        self.bytes += length;
-        let view = CommitView::parse(&self.event).map_err(|_| self.senseless())?;
-        if view.session != self.session || view.first != self.events || view.count != 1 {
-            return Err(damaged(format!("event {} is missing or belongs to another session", self.events)));
+        self.events = view.last();
+        Ok(Record::Commit(next))
+    }
+
+    /// The events of the commit that was read last.
+    pub(super) fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
+        let view = CommitView::parse(&self.commit).ok();
+        view.into_iter().flat_map(|view| view.events().map_while(Result::ok))
+    }
+
+    /// The part of that commit from position `from` on, which is checked: it is whole and within all limits.
+    pub(super) fn commit(&self, from: Seq) -> Result<Commit, PortableError> {
+        let view = CommitView::parse(&self.commit).map_err(|_| senseless(self.events))?;
+        let commit = Commit::of_view(&view, from).map_err(SessionError::from)?;
+        let left_out = from.saturating_sub(view.first);
+        let is_whole = u64::from(commit.len()) + left_out == u64::from(view.count);
+        match is_whole && (left_out > 0 || commit.encoded_len() == self.commit.len()) {
+            true => Ok(commit),
+            false => Err(senseless(self.events)),
         }
-        self.commit().map(drop)
-    }
-
-    /// The event that was read last.
-    pub(super) fn event(&self) -> Result<EventRef<'_>, PortableError> {
-        let event = CommitView::parse(&self.event).ok().and_then(|view| view.events().next()?.ok());
-        event.ok_or_else(|| self.senseless())
-    }
-
-    /// The same as a commit within all limits.
-    pub(super) fn commit(&self) -> Result<Commit, PortableError> {
-        let event = self.event()?;
-        let commit = Commit::new(event.session, event.time).by(&std::sync::Arc::from(event.agent));
-        let mut commit = commit.of_call(event.call.map_or(CallLink::None, CallLink::Of));
-        commit.push_event(&event).and_then(|()| commit.validate()).map_err(SessionError::from)?;
-        Ok(commit)
-    }
-
-    fn senseless(&self) -> PortableError {
-        damaged(format!("event {} makes no sense", self.events))
     }
 
     fn end(&mut self) -> Result<Record, PortableError> {
@@ -126,21 +113,80 @@ impl<'a> Reader<'a> {
         if events != self.events || contents != self.contents {
             return Err(damaged("it does not hold what it says it holds"));
         }
-        let (checksum, bytes) = (*self.hasher.finalize().as_bytes(), self.bytes);
-        let found: [u8; 32] = self.array()?;
+        let checksum = self.input.checksum();
+        let mut found = [0; 32];
+        self.input.read_exact(&mut found).map_err(ended)?;
         if found != checksum {
             return Err(damaged("its checksum does not fit its contents"));
         }
-        self.bytes = bytes;
         Ok(Record::End(checksum))
+    }
+
+    /// Count of the bytes read so far, before compression.
+    pub(super) fn bytes(&self) -> u64 {
+        self.input.before + self.input.taken as u64
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], PortableError> {
         let mut array = [0; N];
         self.input.read_exact(&mut array).map_err(ended)?;
-        self.hasher.update(&array);
-        self.bytes += N as u64;
         Ok(array)
+    }
+}
+
+fn senseless(seq: Seq) -> PortableError {
+    damaged(format!("event {seq} makes no sense, or another one of its commit"))
+}
+
+/// The bytes of a file, hashed many at once: for a few the hash takes long.
+struct Unpacked<'a> {
+    decoder: zstd::stream::read::Decoder<'static, BufReader<&'a mut dyn Read>>,
+    buffer: Vec<u8>,
+    /// How much there is in the buffer, and how much of it was taken.
+    filled: usize,
+    taken: usize,
+    /// Count of the bytes taken before, and their hash.
+    before: u64,
+    hasher: blake3::Hasher,
+}
+
+impl<'a> Unpacked<'a> {
+    fn new(input: &'a mut dyn Read) -> io::Result<Self> {
+        let mut decoder = zstd::stream::read::Decoder::new(input)?;
+        decoder.window_log_max(WINDOW_LOG_MAX)?;
+        let hasher = blake3::Hasher::new();
+        Ok(Self { decoder, buffer: vec![0; BUFFER], filled: 0, taken: 0, before: 0, hasher })
+    }
+
+    /// Appends so many bytes. Room is made for those that are there, not for those that are said to come.
+    fn append_to(&mut self, bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
+        let end = bytes.len() + length;
+        while bytes.len() < end {
+            let from = bytes.len();
+            bytes.resize(end.min(from + BUFFER), 0);
+            self.read_exact(&mut bytes[from..])?;
+        }
+        Ok(())
+    }
+
+    /// The hash of all that was taken.
+    fn checksum(&self) -> [u8; 32] {
+        *self.hasher.clone().update(&self.buffer[..self.taken]).finalize().as_bytes()
+    }
+}
+
+impl Read for Unpacked<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.taken == self.filled && !buffer.is_empty() {
+            self.hasher.update(&self.buffer[..self.taken]);
+            self.before += self.taken as u64;
+            (self.taken, self.filled) = (0, 0);
+            self.filled = self.decoder.read(&mut self.buffer)?;
+        }
+        let count = buffer.len().min(self.filled - self.taken);
+        buffer[..count].copy_from_slice(&self.buffer[self.taken..self.taken + count]);
+        self.taken += count;
+        Ok(count)
     }
 }
 
@@ -159,9 +205,10 @@ impl ContentReader<'_, '_> {
     }
 
     /// Reads all of it.
-    pub(super) fn whole(mut self) -> Result<Vec<u8>, PortableError> {
+    pub(super) fn whole(self) -> Result<Vec<u8>, PortableError> {
         let mut bytes = Vec::new();
-        self.read_to_end(&mut bytes).map_err(ended)?;
+        let length = usize::try_from(self.left).unwrap_or(usize::MAX);
+        self.reader.input.append_to(&mut bytes, length).map_err(ended)?;
         Ok(bytes)
     }
 }
@@ -174,8 +221,6 @@ impl Read for ContentReader<'_, '_> {
         if read == 0 && most > 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
-        self.reader.hasher.update(&buffer[..read]);
-        self.reader.bytes += read as u64;
         self.left -= read as u64;
         Ok(read)
     }

@@ -231,21 +231,38 @@ impl EventBatch {
 
     /// The first and the last position of the commit that holds an event.
     pub(crate) fn commit_of(&self, seq: Seq) -> Option<(Seq, Seq)> {
-        let commit = self.commits.iter().find(|commit| (commit.first..=commit.last()).contains(&seq))?;
+        let commit = self.holder_of(seq)?;
         Some((commit.first, commit.last()))
     }
 
-    /// Appends its commits as they are stored, each behind its length.
-    pub(super) fn write_to(&self, out: &mut Vec<u8>) {
-        for commit in &self.commits {
-            let first = commit.events as usize;
-            let events = self.events.get(first..first + commit.whole as usize).unwrap_or_default();
-            let (Some(from), Some(until)) = (events.first(), events.last()) else { continue };
+    /// The event at a position.
+    pub(crate) fn event_at(&self, seq: Seq) -> Option<EventRef<'_>> {
+        let commit = self.holder_of(seq)?;
+        let event = self.events_of(commit).get(usize::try_from(seq - commit.first).ok()?)?;
+        self.event(commit, event, seq)
+    }
+
+    fn holder_of(&self, seq: Seq) -> Option<&CommitHead> {
+        let commit = self.commits.get(self.commits.partition_point(|commit| commit.last() < seq))?;
+        (commit.first <= seq).then_some(commit)
+    }
+
+    /// Its commits in order, without their names; what is not whole of one is left out.
+    pub(crate) fn commits(&self) -> impl Iterator<Item = CommitView<'_>> {
+        self.commits.iter().filter_map(|commit| {
+            let events = self.events_of(commit);
+            let (from, until) = (events.first()?, events.last()?);
             let from = from.payload as usize - BETWEEN - usize::from(from.kind_len) - 1;
             let body = self.bytes.get(from..(until.payload + until.length) as usize).unwrap_or_default();
             let agent = self.agents.get(commit.agent as usize).map_or("", |agent| agent);
             let place = (commit.session, commit.first, commit.time);
-            let stored = CommitView::of_parts(place, commit.call.map(NonZeroU64::get), commit.whole, agent, body);
+            Some(CommitView::of_parts(place, commit.call.map(NonZeroU64::get), commit.whole, agent, body))
+        })
+    }
+
+    /// Appends its commits as they are stored, each behind its length.
+    pub(super) fn write_to(&self, out: &mut Vec<u8>) {
+        for stored in self.commits() {
             out.extend_from_slice(&u32::try_from(stored.encoded_len()).unwrap_or(u32::MAX).to_le_bytes());
             stored.encode(out);
         }

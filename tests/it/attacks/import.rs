@@ -70,6 +70,8 @@ fn import_count_or_length_out_of_bounds_is_refused() {
         commit((foldspace::SessionId::from_bytes([1; 16]), 2, 1), ("Note", 1), b""),
         commit((SESSION, 2, 1), (&"k".repeat(101), 1), b""),
         commit((SESSION, 2, 1), ("Note", u16::MAX), b""),
+        [commit((SESSION, 2, 1), ("Note", 1), b""), b"more".to_vec()].concat(),
+        [commit((SESSION, 2, 3), ("Note", 1), b""), commit((SESSION, 3, 1), ("Note", 1), b"")].concat(),
         b"no commit".to_vec(),
         Vec::new(),
     ];
@@ -77,6 +79,8 @@ fn import_count_or_length_out_of_bounds_is_refused() {
         let file = PortableFile { events: 2, ..PortableFile::named("s").record(2, &record) };
         refused(&sessions, &file.whole());
     }
+    let half: [(&str, u16, &[u8]); 2] = [("Note", 1, b"right"), ("Note", u16::MAX, b"not")];
+    refused(&sessions, &PortableFile::named("s").together(&half).whole());
     assert!(refused(&sessions, &PortableFile::new().whole()).contains("no events"));
 }
 
@@ -87,7 +91,7 @@ fn import_unknown_record_format_or_beginning_is_refused() {
         let said = refused(&sessions, &PortableFile::named("s").record(kind, b"?").whole());
         assert!(said.contains("unknown kind"), "{said}");
     }
-    for format in [0u32, 2, u32::MAX] {
+    for format in [0u32, 3, u32::MAX] {
         let mut file = PortableFile::named("s");
         file.bytes[8..12].copy_from_slice(&format.to_le_bytes());
         assert!(refused(&sessions, &file.whole()).contains(&format!("it is of format {format}")));

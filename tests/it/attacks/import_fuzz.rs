@@ -85,15 +85,14 @@ fn valid() -> Vec<u8> {
     let node = Node::file(text.as_bytes(), false);
     let path = EntryPath::lookup("a/b.txt").unwrap();
     let declared = [&b"mine"[..], &Digest::of(b"own").as_bytes()[..], &1u32.to_le_bytes()[..]].concat();
+    let finished = CallFinished { status: CallStatus::Ok, result: json!(1), message: String::new(), micros: 1 };
     PortableFile::named("valid")
         .content(text.as_bytes())
         .event(CallStarted::KIND, 1, &encoded(&CallStarted { tool: "write_file".to_owned(), params }))
-        .event(WriteFile::KIND, 1, &encoded(&WriteFile { path, mode: WriteMode::Create, node }))
-        .event(
-            CallFinished::KIND,
-            1,
-            &encoded(&CallFinished { status: CallStatus::Ok, result: json!(1), message: String::new(), micros: 1 }),
-        )
+        .together(&[
+            (WriteFile::KIND, 1, &encoded(&WriteFile { path, mode: WriteMode::Create, node })),
+            (CallFinished::KIND, 1, &encoded(&finished)),
+        ])
         .content(b"own")
         .event("own/Declared", 1 | 1 << 15, &declared)
         .event("own/Silent", 1, Digest::of(b"own").as_bytes())

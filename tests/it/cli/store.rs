@@ -58,24 +58,35 @@ fn the_data_is_where_it_was_said() {
 fn a_session_travels_in_one_file() {
     let world = World::with_story();
     assert_snapshot!(world.run(&["export", "story", "story.fold"]), @"
-    story: 15 events, 3 contents, 2.2 KiB written to story.fold
+    story: 15 events, 3 contents, 2.0 KiB written to story.fold
     [exit 0]
     ");
     let file = std::fs::read(world.path("story.fold")).unwrap();
     assert_eq!(world.output(&["export", "story", "-"]).stdout, file);
     let there = |arguments: &[&str]| world.run(&[&["--data", "there"], arguments].concat());
     assert_snapshot!(there(&["import", "story.fold"]), @"
-    story: 15 events, 3 contents, 2.2 KiB read, 15 events were new
+    story: 15 events, 3 contents, 2.0 KiB read, 15 events were new
     [exit 0]
     ");
     assert!(there(&["log", "story"]) == world.run(&["log", "story"]), "the history is the same");
+    let inside = there(&["rewind", "story", "--to", "3"]);
+    assert!(inside.contains("position 3 is inside what was recorded at once; go to 2 or to 4"), "{inside}");
+    assert_eq!(inside, world.run(&["rewind", "story", "--to", "3"]));
     assert!(there(&["diff", "story", ".."]) == world.run(&["diff", "story", ".."]));
     assert!(there(&["import", "story.fold"]).ends_with("[exit 0]"), "once more is no harm");
+    world.printed(&["rewind", "story", "--to", "4"]);
+    assert!(there(&["rewind", "story", "--to", "7"]).ends_with("[exit 0]"));
+    world.printed(&["export", "story", "longer.fold"]);
+    assert_snapshot!(there(&["import", "longer.fold"]), @"
+    error: session [session] is here already and has another history from event 16 on
+    hint: nothing was changed; `foldspace remove` what is here, or import into another store (--data)
+    [exit 1]
+    ");
     let renamed = there(&["import", "story.fold", "--name", "tale"]);
     assert!(renamed.contains("note: the session was here already and is called story"), "{renamed}");
     let other = |arguments: &[&str]| world.run(&[&["--data", "other"], arguments].concat());
     assert_snapshot!(other(&["import", "story.fold", "--name", "tale"]), @"
-    tale: 15 events, 3 contents, 2.2 KiB read, 15 events were new
+    tale: 15 events, 3 contents, 2.0 KiB read, 15 events were new
     [exit 0]
     ");
     assert!(other(&["ls", "tale"]).starts_with("src/"));

@@ -16,7 +16,7 @@ pub(crate) struct PortableFile {
 impl PortableFile {
     /// A file without records.
     pub(crate) fn new() -> Self {
-        let bytes = [b"FOLDOUT\n", &1u32.to_le_bytes()[..], SESSION.as_bytes()].concat();
+        let bytes = [b"FOLDOUT\n", &2u32.to_le_bytes()[..], SESSION.as_bytes()].concat();
         Self { bytes, events: 0, contents: 0 }
     }
 
@@ -44,6 +44,14 @@ impl PortableFile {
         self.record(2, &commit)
     }
 
+    /// The file with the events in one commit.
+    pub(crate) fn together(mut self, events: &[(&str, u16, &[u8])]) -> Self {
+        let mut all = commit_head((SESSION, self.events + 1, events.len() as u32));
+        events.iter().for_each(|(kind, version, payload)| put_event(&mut all, (kind, *version), payload));
+        self.events += events.len() as u64;
+        self.record(2, &all)
+    }
+
     /// The file with an end that counts so many events and contents.
     pub(crate) fn ended(mut self, events: u64, contents: u64) -> Vec<u8> {
         self.bytes.push(3);
@@ -62,23 +70,28 @@ impl PortableFile {
 }
 
 /// A commit that says it has so many events and has one.
-pub(crate) fn commit(
-    (session, first, count): (SessionId, u64, u32),
-    (kind, version): (&str, u16),
-    payload: &[u8],
-) -> Vec<u8> {
+pub(crate) fn commit(head: (SessionId, u64, u32), kind: (&str, u16), payload: &[u8]) -> Vec<u8> {
+    let mut commit = commit_head(head);
+    put_event(&mut commit, kind, payload);
+    commit
+}
+
+fn commit_head((session, first, count): (SessionId, u64, u32)) -> Vec<u8> {
     let mut commit = session.as_bytes().to_vec();
     commit.extend_from_slice(&first.to_le_bytes());
     commit.extend_from_slice(&1_700_000_000_000i64.to_le_bytes());
     commit.extend_from_slice(&[0; 24]);
     commit.extend_from_slice(&count.to_le_bytes());
     commit.push(0);
+    commit
+}
+
+fn put_event(commit: &mut Vec<u8>, (kind, version): (&str, u16), payload: &[u8]) {
     commit.push(kind.len() as u8);
     commit.extend_from_slice(kind.as_bytes());
     commit.extend_from_slice(&version.to_le_bytes());
     commit.extend_from_slice(&(payload.len() as u32).to_le_bytes());
     commit.extend_from_slice(payload);
-    commit
 }
 
 pub(crate) fn packed(bytes: &[u8]) -> Vec<u8> {

@@ -14,6 +14,7 @@ mod loss;
 mod model;
 mod own;
 mod packed;
+mod portable;
 mod references;
 mod space;
 mod states;
