@@ -18,7 +18,7 @@ pub(super) struct Denied(pub(super) String);
 pub(super) type Judged<T> = Result<T, Denied>;
 
 /// Steps for each byte of a command and of what it is run with, and for any.
-pub(super) const STEPS_PER_BYTE: usize = 64;
+pub(super) const STEPS_PER_BYTE: usize = 32;
 pub(super) const STEPS: usize = 4_096;
 
 pub(super) const RUNS_FETCHED: &str =
