@@ -109,14 +109,7 @@ impl Reader<'_> {
                 self.odd_if(self.rest.starts_with([';', '&']), "a `case`");
                 self.end_command(Join::List);
             }
-            '&' if self.takes(">") => {
-                self.end_word();
-                let behind = self.rest.trim_start_matches(['>', ' ']).strip_prefix("/dev/null");
-                let behind = behind.map(|rest| rest.trim_start_matches(' '));
-                let ends = behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', ';', '|', '&']));
-                self.odd_if(!ends, "`&>`, which shells read in two ways");
-                self.redirect('>');
-            }
+            '&' if self.takes(">") => self.both(),
             '&' if self.takes("&") => self.end_command(Join::Logic),
             '&' => self.end_command(Join::Background),
             '|' => {
@@ -299,6 +292,16 @@ impl Reader<'_> {
         };
         let another = self.redirect.replace(kind).is_some();
         self.odd_if(another, "a redirection without a word");
+    }
+
+    /// Reads what is behind `&>`, which plain shells read as `&` and `>`.
+    fn both(&mut self) {
+        self.end_word();
+        let behind = self.rest.trim_start_matches(['>', ' ']).strip_prefix("/dev/null");
+        let behind = behind.map(|rest| rest.trim_start_matches(' '));
+        let ends = behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', ';', '|', '&']));
+        self.odd_if(!ends, "`&>`, which shells read in two ways");
+        self.redirect('>');
     }
 
     fn tilde(&mut self) {
