@@ -155,6 +155,7 @@ fn yes_answers_for_what_was_denied_only_where_the_text_names_no_danger() {
         r"rm -rf $'\x2f'",
         "sudo mkfs.vfat x.img",
         "mke2fs x",
+        "a(){ b|b& }; b(){ a; }; a",
         "rm -rf ${x:+a}/",
         r"rm -rf $(printf '\057')",
         "a='f'; f(){ $a|$a& }; f",

@@ -1,4 +1,4 @@
-//! Which programs an allow list covers.
+//! Compares programs with the entries of an allow list.
 
 use super::judge::Found;
 use super::names::HARMLESS;
@@ -7,12 +7,12 @@ use super::words::{base_name, has, marker, shown};
 /// Directories whose programs are meant by their bare names.
 const STANDARD: [&str; 6] = ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
-/// Whether a program needs no entry.
+/// Tells whether a program needs no entry.
 pub(super) fn is_harmless(found: &Found) -> bool {
     !found.writes && found.words.first().is_some_and(|program| program.is_empty() || has(HARMLESS, program))
 }
 
-/// Whether an entry, a program or a program with its first words, covers a program.
+/// Tells whether an entry, a program or a program with its first words, covers a program.
 pub(super) fn covers(entry: &str, found: &Found) -> bool {
     let mut entry = entry.split_whitespace();
     let Some(program) = entry.next() else { return false };
@@ -22,13 +22,13 @@ pub(super) fn covers(entry: &str, found: &Found) -> bool {
     is_program && entry.all(|wanted| arguments.next().is_some_and(|word| word == wanted))
 }
 
-/// Whether a program is found by its name, or in a standard directory.
+/// Tells whether a program is found by its name, or in a standard directory.
 pub(super) fn is_standard(word: &str) -> bool {
     let directory = &word[..word.len() - base_name(word).len()];
     directory.is_empty() || STANDARD.contains(&directory)
 }
 
-/// What somebody would have to allow for this program.
+/// Returns what would have to be allowed for this program.
 pub(super) fn name_of(found: &Found) -> String {
     let word = found.words.first().map_or("", String::as_str);
     let base = base_name(word);

@@ -9,24 +9,20 @@ use super::wrappers::is_wrapper;
 const MAKERS: &str = "mkdosfs mke2fs mkexfatfs mkfs mkntfs mkreiserfs mkswap mkudffs";
 /// Programs that fetch something from the network.
 const FETCHERS: &str = "GET aria2c axel curl fetch ftp http https lwp-download lwp-request lynx nc wget wget2";
-/// Programs that write where their arguments say.
-const WRITERS: &str = "dd tee shred wipefs blkdiscard sponge truncate cp mv install";
-/// Those that write where their last argument says.
+/// Programs that write where their arguments say; those of the second table where the last one does.
+const WRITERS: &str = "dd tee shred wipefs blkdiscard sponge truncate";
 const COPIERS: &str = "cp mv install";
 /// Programs that change modes or owners.
-pub(super) const CHANGERS: &str = "chmod chown chgrp";
+const CHANGERS: &str = "chmod chown chgrp";
 /// Tests of `find` by name.
 const NAME_TESTS: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname";
 
-/// A program that is about to run: all of its words, and what is known of where it does.
-pub(super) struct Program<'a> {
-    pub(super) words: &'a [String],
-    pub(super) place: &'a Place,
-    /// It reads `/dev/zero`.
-    pub(super) reads_zero: bool,
-}
+const REMOVES: &str = "it would remove everything below";
+const CHANGES: &str = "it would change the modes or owners of everything below";
+pub(super) const WRITES_DISK: &str = "it would write to a disk's device file";
+pub(super) const WRITES_ZEROS: &str = "it would write zeros with dd";
 
-/// Verdict of a rule on a program.
+/// Says what a rule makes of a program.
 #[derive(Debug)]
 pub(super) enum Verdict {
     Denied(String),
@@ -43,25 +39,48 @@ pub(super) fn is_fetcher(name: &str) -> bool {
 }
 
 /// Tells whether the program makes a file system.
-pub(super) fn is_maker(name: &str) -> bool {
+fn is_maker(name: &str) -> bool {
     has(MAKERS, name) || name.starts_with("mkfs.")
 }
 
-/// Applies a rule to a program.
-pub(super) fn judge(rule: &DenyRule, program: &Program<'_>) -> Verdict {
-    let Some((first, arguments)) = program.words.split_first() else { return Verdict::Fine };
+/// Tells whether a rule of the standard ones is about the program.
+pub(super) fn is_dangerous(name: &str) -> bool {
+    let tables = [CHANGERS, WRITERS, COPIERS, "rm find"];
+    is_maker(name) || tables.iter().any(|table| has(table, name))
+}
+
+/// Applies a rule to a program that runs in some place, given as all of its words.
+pub(super) fn judge(rule: &DenyRule, words: &[String], place: &Place) -> Verdict {
+    let Some((first, arguments)) = words.split_first() else { return Verdict::Fine };
     let name = base_name(first);
+    let recursive = |letters: &[char]| has_option(arguments, letters, "recursive");
+    let operands = arguments.iter().filter(|word| !word.starts_with('-'));
     match rule {
-        DenyRule::RemoveRoot if name == "rm" => removes(program, arguments),
-        DenyRule::RemoveRoot if name == "find" => finds(program, arguments),
-        DenyRule::ChangeRoot if has(CHANGERS, name) => changes(program, arguments),
-        DenyRule::MakeFilesystem if is_maker(name) => makes(program, arguments),
-        DenyRule::DdFromZero if name == "dd" => {
-            let zero = |path: &str| program.place.tidied(path) == "/dev/zero";
-            let from_zero = arguments.iter().any(|word| word.strip_prefix("if=").is_some_and(zero));
-            denied_if(program.reads_zero || from_zero, "it would write zeros with dd")
+        DenyRule::RemoveRoot if name == "rm" => decided(arguments, place, recursive(&['r', 'R']), operands, REMOVES),
+        DenyRule::RemoveRoot if name == "find" => finds(arguments, place),
+        DenyRule::ChangeRoot if has(CHANGERS, name) => {
+            // The first operand is the mode or the owner; a mode such as `-w` looks like an option.
+            let aims = operands.clone().skip(usize::from(operands.count() > 1));
+            decided(arguments, place, recursive(&['R']), aims, CHANGES)
         }
-        DenyRule::WriteToDisk if has(WRITERS, name) => writes(program, name, arguments),
+        DenyRule::MakeFilesystem if is_maker(name) => {
+            let on_device = |word: &String| word.contains(marker::is) || place.tidied(word).starts_with("/dev");
+            let reason = "it would make a file system over what is there";
+            if arguments.iter().any(on_device) { Verdict::Denied(reason.to_owned()) } else { Verdict::Asked }
+        }
+        DenyRule::DdFromZero if name == "dd" => {
+            let zero = |path: &str| place.tidied(path) == "/dev/zero";
+            denied_if(arguments.iter().any(|word| word.strip_prefix("if=").is_some_and(zero)), WRITES_ZEROS)
+        }
+        DenyRule::WriteToDisk if has(WRITERS, name) => {
+            let mut targets = arguments.iter().filter(|word| name != "dd" || word.starts_with("of="));
+            match targets.any(|word| place.is_disk(value(word))) {
+                true => Verdict::Denied(WRITES_DISK.to_owned()),
+                false if arguments.iter().any(|word| is_odd(word, name == "dd")) => Verdict::Unsure,
+                false => Verdict::Fine,
+            }
+        }
+        DenyRule::WriteToDisk if has(COPIERS, name) => copies(arguments, place),
         DenyRule::Program(denied) => denied_if(name == denied || first == denied, "the policy denies this program"),
         DenyRule::Pattern(pattern) => {
             let words = arguments.iter().map(|word| marker::written(word));
@@ -85,88 +104,60 @@ pub(super) fn has_option(arguments: &[String], letters: &[char], long: &str) -> 
     })
 }
 
-/// Decides by what a program aims at, and whether its words are all plain.
-fn decided<'w>(program: &Program<'_>, aims: impl Iterator<Item = &'w String>, globs: bool, reason: &str) -> Verdict {
-    let aims: Vec<Whole> = aims.map(|path| program.place.whole(path)).collect();
-    let is_odd = |c: char| marker::is_open(c) || (globs && marker::is_glob(c));
-    let is_unsure = program.words.iter().skip(1).any(|word| word.contains(is_odd));
+/// Decides by what a program aims at where it goes all the way down, and by whether its words are all plain.
+fn decided<'w>(
+    arguments: &[String],
+    place: &Place,
+    recursive: bool,
+    aims: impl Iterator<Item = &'w String>,
+    reason: &str,
+) -> Verdict {
+    let aims: Vec<Whole> = aims.filter(|_| recursive).map(|path| place.whole(path)).collect();
     if aims.contains(&Whole::Yes) {
-        Verdict::Denied(format!("{reason} /, the home directory or what is above the workspace"))
-    } else if is_unsure || aims.contains(&Whole::Perhaps) {
-        Verdict::Unsure
-    } else {
-        Verdict::Fine
+        return Verdict::Denied(format!("{reason} /, the home directory or what is above the workspace"));
+    }
+    match arguments.iter().any(|word| is_odd(word, recursive)) || aims.contains(&Whole::Perhaps) {
+        true if recursive => Verdict::Unsure,
+        true => Verdict::Asked,
+        false => Verdict::Fine,
     }
 }
 
-const REMOVES: &str = "it would remove everything below";
-
-fn removes(program: &Program<'_>, arguments: &[String]) -> Verdict {
-    let recursive = has_option(arguments, &['r', 'R'], "recursive");
-    let operands = arguments.iter().filter(|word| recursive && !word.starts_with('-'));
-    decided(program, operands, recursive, REMOVES)
+/// Tells whether a word may become any other.
+fn is_odd(word: &str, or_files: bool) -> bool {
+    word.contains(|c| marker::is_open(c) || (or_files && marker::is_glob(c)))
 }
 
-fn finds(program: &Program<'_>, arguments: &[String]) -> Verdict {
-    let removes = deletes(arguments);
+fn finds(arguments: &[String], place: &Place) -> Verdict {
     let here = ".".to_owned();
-    let mut aims: Vec<&String> = directories(arguments).collect();
-    if aims.is_empty() {
-        aims.push(&here);
-    }
-    match decided(program, aims.into_iter().filter(|_| removes), removes, REMOVES) {
+    let is_option = |word: &&String| has("-H -L -P -D", word) || word.starts_with("-O");
+    let directories = arguments.iter().take_while(|word| !word.starts_with(['-', '(', '!']) || is_option(word));
+    let directories: Vec<&String> = directories.filter(|word| !is_option(word)).collect();
+    let aims = if directories.is_empty() { vec![&here] } else { directories };
+    match decided(arguments, place, deletes(arguments), aims.into_iter(), REMOVES) {
         Verdict::Denied(_) if is_narrowed(arguments) => Verdict::Unsure,
         verdict => verdict,
     }
 }
 
-fn changes(program: &Program<'_>, arguments: &[String]) -> Verdict {
-    let recursive = has_option(arguments, &['R'], "recursive");
-    // The first operand is the mode or the owner; a mode such as `-w` looks like an option.
-    let operands = arguments.iter().filter(|word| recursive && !word.starts_with('-'));
-    let skipped = usize::from(operands.clone().count() > 1);
-    decided(program, operands.skip(skipped), recursive, "it would change the modes or owners of everything below")
-}
-
-fn makes(program: &Program<'_>, arguments: &[String]) -> Verdict {
-    let on_device = |word: &String| word.contains(marker::is) || program.place.tidied(word).starts_with("/dev");
-    match arguments.iter().any(on_device) {
-        true => denied_if(true, "it would make a file system over what is there"),
-        false => Verdict::Asked,
+fn copies(arguments: &[String], place: &Place) -> Verdict {
+    // The first operand is read, unless `-t` names a target, which may be a directory.
+    let names = |word: &String| word.starts_with("-t") || word.starts_with("--t");
+    let operands = arguments.iter().filter(|word| !word.starts_with('-') || names(word));
+    let first = usize::from(!arguments.iter().any(names));
+    let targets: Vec<&str> = operands.skip(first).map(|word| value(word).trim_start_matches("-t")).collect();
+    let in_devices = targets.iter().any(|path| place.tidied(path).starts_with("/dev") && !is_sink(path));
+    let held = |word: &String| in_devices && place.is_disk(&format!("/dev/{}", base_name(word)));
+    match targets.iter().any(|path| place.is_disk(path)) || arguments.iter().any(held) {
+        true => Verdict::Denied(WRITES_DISK.to_owned()),
+        false if in_devices || arguments.iter().any(|word| is_odd(word, false)) => Verdict::Unsure,
+        false => Verdict::Fine,
     }
 }
 
-fn writes(program: &Program<'_>, name: &str, arguments: &[String]) -> Verdict {
-    let is_disk = |path: &str| program.place.is_disk(path);
-    let value = |word: &String| word.rsplit_once('=').map_or(word.clone(), |(_, value)| value.to_owned());
-    let copies = has(COPIERS, name);
-    let targets: Vec<String> = match name {
-        "dd" => arguments.iter().filter(|word| word.starts_with("of=")).map(value).collect(),
-        _ if copies => {
-            // A target may be named by `-t`, too, and be a directory.
-            let last = arguments.iter().rfind(|word| !word.starts_with('-'));
-            let named = arguments.iter().skip_while(|word| !word.starts_with("-t") && !word.starts_with("--t")).take(2);
-            last.into_iter().chain(named).map(|word| value(word).trim_start_matches("-t").to_owned()).collect()
-        }
-        _ => arguments.to_vec(),
-    };
-    let in_devices = |path: &String| program.place.tidied(path).starts_with("/dev") && !is_sink(path);
-    match decided(program, std::iter::empty(), name == "dd", "") {
-        _ if targets.iter().any(|path| is_disk(path)) => denied_if(true, "it would write to a disk's device file"),
-        // A directory that holds disks.
-        _ if copies && targets.iter().any(in_devices) => {
-            let held = arguments.iter().any(|word| is_disk(&format!("/dev/{}", base_name(word))));
-            if held { denied_if(true, "it would write to a disk's device file") } else { Verdict::Unsure }
-        }
-        verdict => verdict,
-    }
-}
-
-/// The directories that `find` looks through.
-pub(super) fn directories(arguments: &[String]) -> impl Iterator<Item = &String> {
-    let is_option = |word: &&String| matches!(word.as_str(), "-H" | "-L" | "-P" | "-D") || word.starts_with("-O");
-    let is_test = move |word: &&String| word.starts_with(['-', '(', '!']) && !is_option(word);
-    arguments.iter().take_while(move |word| !is_test(word)).filter(move |word| !is_option(word))
+/// Returns what is behind the `=` of a word, or all of it.
+fn value(word: &str) -> &str {
+    word.rsplit_once('=').map_or(word, |(_, value)| value)
 }
 
 /// Tells whether `find` takes only files of some name.
@@ -177,19 +168,19 @@ pub(super) fn is_narrowed(arguments: &[String]) -> bool {
 }
 
 /// Tells whether `find` removes the files that it finds.
-pub(super) fn deletes(arguments: &[String]) -> bool {
+fn deletes(arguments: &[String]) -> bool {
     let is_remover = |word: &String| has("rm unlink shred", base_name(word));
+    let removes = |program: &[String]| match program.split_first() {
+        Some((first, rest)) => is_remover(first) || (is_wrapper(base_name(first)) && rest.iter().any(is_remover)),
+        None => false,
+    };
     // The word behind a test is a name, whatever it looks like.
-    let named = |at: usize| at > 0 && has(NAME_TESTS, &arguments[at - 1]);
-    let deletes = arguments.iter().enumerate().any(|(at, word)| word == "-delete" && !named(at));
-    deletes
-        || programs(arguments).any(|program| match program.split_first() {
-            Some((first, rest)) => is_remover(first) || (is_wrapper(base_name(first)) && rest.iter().any(is_remover)),
-            None => false,
-        })
+    let is_named = |at: usize| at > 0 && has(NAME_TESTS, &arguments[at - 1]);
+    let deletes = arguments.iter().enumerate().any(|(at, word)| word == "-delete" && !is_named(at));
+    deletes || programs(arguments).any(removes)
 }
 
-/// The programs that `find` runs.
+/// Returns the programs that `find` runs.
 pub(super) fn programs(arguments: &[String]) -> impl Iterator<Item = &[String]> {
     let runs = |word: &String| has("-exec -execdir -ok -okdir", word);
     arguments.split_inclusive(move |word| runs(word)).skip(1).map(|rest| {

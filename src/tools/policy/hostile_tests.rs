@@ -125,10 +125,10 @@ fn input_that_multiplies_is_bounded() {
         ("sh; ".repeat(1_000), "ls; ".repeat(15_000)),
         ("xargs ".repeat(600), "x\n".repeat(30_000)),
     ] {
-        let with = With { stdin: line.into(), ..With::default() };
-        let decision = CommandPolicy::default().decide(View::Shell(&command), &with, &BTreeSet::new());
-        assert!(!matches!(decision, Decision::Allow { .. }), "{}: {decision:?}", &command[..20]);
-        policy.decide(View::Shell(&command), &with, &BTreeSet::new());
+        let command = ShellCommand { stdin: line.into(), ..ShellCommand::shell(command) };
+        let decision = CommandPolicy::default().check(&command, &BTreeSet::new());
+        assert!(!matches!(decision, Decision::Allow { .. }), "{}: {decision:?}", &command.command.to_string()[..20]);
+        policy.check(&command, &BTreeSet::new());
     }
     let calls: String = (0..60).map(|n| format!("f{n}() {{ cd a; f{}; f{}; }}; ", n + 1, n + 2)).collect();
     ends(&format!("{calls} f0"));
@@ -164,8 +164,7 @@ proptest! {
     fn any_tokens_get_an_answer(picks in prop::collection::vec(0..TOKENS.len() + PROGRAMS.len(), 0..120)) {
         let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &PROGRAMS[at - TOKENS.len()])).copied().collect();
         ends(&text);
-        let list: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        CommandPolicy::default().decide(View::Arguments(&list), &With::default(), &BTreeSet::new());
+        CommandPolicy::default().check(&ShellCommand::args(text.split(' ')), &BTreeSet::new());
     }
 
     #[test]
@@ -199,10 +198,10 @@ proptest! {
 
 /// Steps of a check, and how many it may have taken.
 fn steps_of(command: &str, stdin: &str) -> (usize, usize) {
-    let with = With { stdin: stdin.into(), ..With::default() };
     let policy = CommandPolicy::default();
-    let mut judge = Judge::new(&policy.deny, command.len() + stdin.len(), "", &with);
-    let _ = look(&mut judge, View::Shell(command));
+    let given = ShellCommand { stdin: stdin.to_owned().into(), ..ShellCommand::shell(command) };
+    let mut judge = Judge::new(&policy.deny, &given);
+    let _ = judge.look(&given);
     (judge.steps, judge::STEPS + judge::STEPS_PER_BYTE * (command.len() + stdin.len()))
 }
 
@@ -237,11 +236,10 @@ fn no_text_panics_or_takes_too_long() {
         let (steps, most) = steps_of(&text, &stdin);
         assert!(steps <= 2 * most, "{text}");
         let policy = CommandPolicy { auto_confirm: u.arbitrary()?, ..allowing(&["ls", "git"]) };
-        let with = With { stdin: stdin.into(), ..With::default() };
-        policy.decide(View::Shell(&text), &with, &BTreeSet::new());
-        policy.decide(View::Script { text: &text, interpreter: "/bin/bash" }, &with, &BTreeSet::new());
-        let list: Vec<String> = text.split(' ').map(str::to_owned).collect();
-        policy.decide(View::Arguments(&list), &with, &BTreeSet::new());
+        let list = ShellCommand::args(text.split(' '));
+        for command in [ShellCommand::script("/bin/bash", text.as_str()), list, ShellCommand::shell(text)] {
+            policy.check(&ShellCommand { stdin: stdin.clone().into(), ..command }, &BTreeSet::new());
+        }
         Ok(())
     })
     .budget_ms(2_000)

@@ -1,73 +1,58 @@
-//! Names of variables, and values that are more than text.
+//! Names of variables and builtins, and values that are more than text.
 
 use super::words::{has, marker};
-
-/// Whether a variable decides which programs run, or what they load.
-pub(super) fn changes_programs(name: &str) -> bool {
-    const NAMES: &str = "BASHOPTS BROWSER EDITOR ENV EXINIT GLOBIGNORE HOME MAKEFLAGS NODE_PATH PAGER PERL5DB PYTHONUSERBASE PYTHONWARNINGS RUSTC RUSTFLAGS VIMINIT VISUAL";
-    const BEGINNINGS: &str = "BASH_ DYLD_ GIT_ LD_ LESS LUA_ OPENSSL_ PS npm_config_";
-    const ENDINGS: &str =
-        "ASKPASS COMMAND EDITOR HOME LIB LINKER MAKEFLAGS OPT OPTIONS OPTS PAGER RSH RUNNER SHELL SSH STARTUP WRAPPER";
-    let is_prompt = |rest: &str| rest.len() == 1 && rest.chars().all(|c| c.is_ascii_digit());
-    let begins =
-        |beginning: &str| name.strip_prefix(beginning).is_some_and(|rest| beginning != "PS" || is_prompt(rest));
-    // `SRC_PATH` is a script's own; `PATH`, `PYTHONPATH`, `CLASSPATH` are not.
-    let is_path = name.ends_with("PATH") && !name.contains('_');
-    is_path
-        || has(NAMES, name)
-        || BEGINNINGS.split(' ').any(begins)
-        || ENDINGS.split(' ').any(|ending| name.len() > ending.len() && name.ends_with(ending))
-        || name.contains("CONFIG")
-}
-
-/// Whether a word may name such a variable.
-pub(super) fn may_change_programs(word: &str) -> bool {
-    changes_programs(word.trim_end_matches('+')) || word.chars().any(marker::is)
-}
-
-/// Whether a text, taken as a variable's name or a number, may run commands: shells evaluate `a[$(command)]`.
-pub(super) fn holds_subscript(text: &str) -> bool {
-    text.contains(['[', marker::BRACKET]) && (text.contains("$(") || text.contains('`'))
-}
 
 /// Builtins that harm nothing: no entry is needed, unless its output goes to a file.
 pub(super) const HARMLESS: &str = ": [ [[ ]] break builtin cd command continue declare dirs echo eval exec exit export \
     false getopts local popd printf pushd pwd read readonly return set shift test true type typeset umask unset wait";
+/// Builtins that set variables.
+const SETTERS: &str = "declare export getopts local mapfile read readarray readonly typeset unset";
+/// Variables that decide which programs run, or what they load; beginnings and endings of such names.
+const DECIDING: &str = "BASHOPTS BROWSER EDITOR ENV EXINIT GLOBIGNORE HOME MAKEFLAGS NODE_PATH PAGER PERL5DB PS0 PS1 \
+    PS2 PS3 PS4 PYTHONUSERBASE PYTHONWARNINGS RUSTC RUSTFLAGS VIMINIT VISUAL";
+const BEGINNINGS: &str = "BASH_ DYLD_ GIT_ LD_ LESS LUA_ OPENSSL_ npm_config_";
+const ENDINGS: &str = "ASKPASS COMMAND EDITOR HOME LIB LINKER MAKEFLAGS OPT OPTIONS OPTS PAGER RSH RUNNER SHELL SSH \
+    STARTUP WRAPPER";
+
+/// Tells whether a variable decides which programs run, or what they load.
+pub(super) fn changes_programs(name: &str) -> bool {
+    // `SRC_PATH` is a script's own; `PATH`, `PYTHONPATH`, `CLASSPATH` are not.
+    let is_path = name.ends_with("PATH") && !name.contains('_');
+    let ends = |ending: &str| name.strip_suffix(ending).is_some_and(|rest| !rest.is_empty());
+    is_path
+        || has(DECIDING, name)
+        || BEGINNINGS.split(' ').any(|beginning| name.starts_with(beginning))
+        || ENDINGS.split_whitespace().any(ends)
+        || name.contains("CONFIG")
+}
+
+/// Tells whether a text, taken as a variable's name or a number, may run commands: shells evaluate `a[$(command)]`.
+pub(super) fn holds_subscript(text: &str) -> bool {
+    text.contains(['[', marker::BRACKET]) && (text.contains("$(") || text.contains('`'))
+}
 
 /// Names what of a builtin is not plain: it sets what decides which programs run, or evaluates its words.
 pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> {
-    let left = |word: &String| word.split('=').next().unwrap_or_default().to_owned();
-    let names = |word: &String| may_change_programs(&left(word));
-    let option =
-        |letters: &str| arguments.iter().any(|word| word.starts_with('-') && word.contains(|c| letters.contains(c)));
-    let brackets = |word: &String| word.contains(['[', marker::BRACKET]);
-    let sets = match name {
-        "env" | "sudo" | "doas" => arguments
-            .iter()
-            .any(|word| word.contains('=') && !word.starts_with('-') && may_change_programs(&left(word))),
-        "declare" | "typeset" | "local" => option("niaA") || arguments.iter().any(names),
-        "export" | "readonly" | "read" | "mapfile" | "readarray" | "getopts" | "unset" => arguments.iter().any(names),
-        "printf" | "wait" => {
-            let named =
-                arguments.iter().position(|word| word.starts_with("-v") || word.contains('p') && word.starts_with('-'));
-            named.is_some_and(|at| arguments.iter().skip(at).take(2).any(|word| may_change_programs(word)))
-        }
+    let any = |is: &dyn Fn(&str) -> bool| arguments.iter().any(|word| is(word));
+    let option = |letters: &[char]| any(&|word| word.starts_with('-') && word.contains(letters));
+    let left = |word: &str| word.split('=').next().unwrap_or_default().trim_end_matches('+').to_owned();
+    let changes = |word: &str| changes_programs(&left(word)) || left(word).contains(marker::is);
+    let sets = has(SETTERS, name);
+    let is_unplain = match name {
+        "env" | "sudo" | "doas" => any(&|word| word.contains('=') && !word.starts_with('-') && changes(word)),
+        "declare" | "typeset" | "local" => option(&['n', 'i', 'a', 'A']),
+        "printf" => arguments.first().is_some_and(|word| word.starts_with("-v")),
+        "wait" => option(&['p']),
+        "[" | "test" => any(&|word| has("-v -R", word)),
         _ => false,
     };
-    let evaluates = match name {
-        "[" | "test" => option("vR") && arguments.iter().any(|word| brackets(word) || word.contains(marker::is_open)),
-        "wait" | "getopts" | "read" | "mapfile" | "readarray" | "unset" => {
-            arguments.iter().any(|word| brackets(word) || word.contains("$("))
-        }
-        "printf" => arguments.iter().any(|word| word.starts_with("-v")) && arguments.iter().any(brackets),
-        "declare" | "typeset" | "local" | "export" | "readonly" => arguments.iter().any(|word| brackets(&left(word))),
-        _ => false,
-    };
-    let subscript = has("[ test declare export let local printf read readonly typeset unset wait getopts", name)
-        && arguments.iter().any(|word| holds_subscript(word));
-    match (sets, evaluates || subscript) {
-        (true, _) => Some("a variable that decides what runs"),
-        (_, true) => Some("a subscript"),
-        _ => None,
+    if is_unplain || (sets && any(&changes)) {
+        Some("a variable that decides what runs, or is set or tested by its name")
+    } else if (sets && any(&|word| left(word).contains('[')))
+        || ((sets || has("[ let printf test wait", name)) && any(&holds_subscript))
+    {
+        Some("a subscript")
+    } else {
+        None
     }
 }

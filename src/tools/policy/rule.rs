@@ -1,8 +1,8 @@
-//! What a policy denies.
+//! Lists what a policy denies.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that a policy denies, wherever in a command it hides.
+/// Names what a policy denies, wherever in a command it hides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -14,7 +14,7 @@ pub enum DenyRule {
     RemoveRoot,
     /// Changing the modes or owners of all that is below one of these.
     ChangeRoot,
-    /// `mkfs` and its kin, `mkswap` among them.
+    /// `mkfs` and the like, `mkswap` among them.
     MakeFilesystem,
     /// `dd` from `/dev/zero`.
     DdFromZero,
@@ -31,7 +31,7 @@ pub enum DenyRule {
 }
 
 impl DenyRule {
-    /// The rules that a policy begins with.
+    /// Returns the rules that a policy begins with.
     pub fn standard() -> Vec<Self> {
         vec![
             Self::ControlCharacters,
@@ -46,7 +46,7 @@ impl DenyRule {
     }
 }
 
-/// Whether a text matches a pattern in which `*` stands for any text.
+/// Tells whether a text matches a pattern in which `*` stands for any text.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };

@@ -3,23 +3,16 @@
 //! It follows nothing. What is more than simple commands, joined, is noted as not plain, and split all the same, so that
 //! what it holds can be compared with what is denied.
 
-use super::words::{Function, Redirect, RedirectKind, Script, Simple, Word, is_name, marker, unmarked};
+use super::words::{RedirectKind, Script, Simple, Word, is_name, marker, unmarked};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Join {
     Pipe,
+    /// `&&` and `||`.
+    Logic,
     List,
     Background,
     End,
-}
-
-/// A here-document that has not begun.
-struct Pending {
-    end: String,
-    strips: bool,
-    quoted: bool,
-    redirect: usize,
-    command: Option<usize>,
 }
 
 #[derive(Default)]
@@ -30,42 +23,35 @@ struct Reader<'t> {
     word: Option<Word>,
     redirect: Option<RedirectKind>,
     double: bool,
-    is_body: bool,
     /// Character that closes each open substitution and subshell, and whether it stands in quotes.
     open: Vec<(char, bool)>,
     braces: usize,
-    /// The functions whose bodies are open.
-    bodies: Vec<usize>,
-    /// The next command reads this one.
-    upstream: Option<usize>,
+    /// Names of the functions whose bodies are open, and how deep they stand.
+    functions: Vec<(String, usize)>,
+    /// The next command reads the last one.
+    pipes: bool,
     /// An operator wants a command.
     wants: bool,
-    pending: Vec<Pending>,
+    /// The first command of the line.
+    line: usize,
 }
 
 impl Script {
     /// Splits a text.
     pub(super) fn read(text: &str) -> Self {
-        Reader { rest: text, ..Reader::default() }.all()
-    }
-
-    /// Splits what a shell finds to expand in the body of a here-document.
-    pub(super) fn read_body(text: &str) -> Self {
-        Reader { rest: text, double: true, is_body: true, ..Reader::default() }.all()
+        let mut reader = Reader { rest: text, ..Reader::default() };
+        while let Some(c) = reader.take() {
+            if reader.double { reader.in_double(c) } else { reader.plainly(c) }
+        }
+        reader.odd_if(reader.double || !reader.open.is_empty(), "something is opened and never closed");
+        reader.end_command(Join::End);
+        reader.odd_if(reader.wants, "it ends too early");
+        reader.documents();
+        reader.script
     }
 }
 
 impl Reader<'_> {
-    fn all(mut self) -> Script {
-        while let Some(c) = self.take() {
-            if self.double { self.in_double(c) } else { self.plainly(c) }
-        }
-        self.odd_if(self.double != self.is_body || !self.open.is_empty(), "something is opened and never closed");
-        self.end_command(Join::End);
-        self.odd_if(self.wants || !self.pending.is_empty(), "it ends too early");
-        self.script
-    }
-
     fn odd(&mut self, what: &'static str) {
         self.script.unplain.get_or_insert(what);
     }
@@ -123,19 +109,15 @@ impl Reader<'_> {
                 self.odd_if(self.rest.starts_with([';', '&']), "a `case`");
                 self.end_command(Join::List);
             }
-            '&' if self.takes(">") => {
-                self.end_word();
-                self.command.both = Some(self.command.words.len());
-                self.redirect('>');
-            }
-            '&' if self.takes("&") => self.operator(Join::List),
+            '&' if self.takes(">") => self.both(),
+            '&' if self.takes("&") => self.end_command(Join::Logic),
             '&' => self.end_command(Join::Background),
             '|' => {
-                let join = if self.takes("|") { Join::List } else { Join::Pipe };
+                let join = if self.takes("|") { Join::Logic } else { Join::Pipe };
                 self.takes("&");
-                self.operator(join);
+                self.end_command(join);
             }
-            '<' | '>' if self.takes("(") => self.enter(')'),
+            '<' | '>' if self.takes("(") => self.substitute(')'),
             '<' | '>' => {
                 let is_fd = |word: &Word| word.is_bare() && word.text.chars().all(|c| c.is_ascii_digit());
                 match self.word.as_ref().is_some_and(is_fd) && self.redirect.is_none() {
@@ -171,7 +153,7 @@ impl Reader<'_> {
 
     fn in_double(&mut self, c: char) {
         match c {
-            '"' if !self.is_body || !self.open.is_empty() => self.double = false,
+            '"' => self.double = false,
             '\\' if self.takes("\n") => {}
             '\\' if self.rest.starts_with(['$', '`', '"', '\\']) => {
                 let c = self.take().unwrap_or(c);
@@ -192,7 +174,7 @@ impl Reader<'_> {
         match self.rest.chars().next().unwrap_or(' ') {
             '(' => {
                 self.skip(1);
-                self.enter(')');
+                self.substitute(')');
             }
             '{' => self.parameter(),
             c @ ('\'' | '"' | '[') if !self.double => {
@@ -222,41 +204,42 @@ impl Reader<'_> {
 
     /// Reads `${NAME}`, perhaps with a literal word for when it is empty, or the beginning of something else.
     fn parameter(&mut self) {
-        let is_literal = |c: char| c.is_ascii_alphanumeric() || "_-./:@%#+?,*".contains(c);
+        let is_literal = |c: char| is_name(c) || "-./:@%#+?,".contains(c);
         let inner = &self.rest[1..];
         let inner = &inner[..inner.find(|c| !is_literal(c)).unwrap_or(inner.len())];
-        let length = usize::from(inner.starts_with('#') && inner.len() > 1);
-        let name = length + inner[length..].find(|c| !is_name(c)).unwrap_or(inner.len() - length);
-        let name = if name == 0 && inner.starts_with(['@', '*', '?', '-']) { 1 } else { name };
-        let is_known =
-            |rest: &str| rest.is_empty() || rest.trim_start_matches(':').starts_with(['-', '+', '?', '#', '%']);
+        let named = inner.strip_prefix('#').unwrap_or(inner);
+        let end = if named.starts_with(['@', '?', '-']) { Some(1) } else { named.find(|c| !is_name(c)) };
+        let (name, rest) = named.split_at(end.unwrap_or(named.len()));
+        let is_known = rest.is_empty() || rest.trim_start_matches(':').starts_with(['-', '+', '?', '#', '%']);
         let closed = self.rest[1 + inner.len()..].starts_with('}');
-        let is_plain = closed && name > 0 && is_known(&inner[name..]) && !inner[name..].starts_with("::");
-        let (name, rest) = inner.split_at(name);
-        let word: String = rest.trim_start_matches([':', '-', '+', '?', '=']).to_owned();
-        let mark = if rest.is_empty() && is_plain { mark_of(name) } else { marker::UNKNOWN };
-        self.odd_if(!is_plain || inner.contains('*'), "an expansion with more than a name");
+        let is_plain = closed && is_known && !name.is_empty() && !rest.starts_with("::");
+        let word = rest.trim_start_matches([':', '-', '+', '?', '=']);
+        let text = match rest.is_empty() {
+            true => mark_of(inner).to_string(),
+            false if is_plain => format!("{0}{1}{word}{0}", marker::UNKNOWN, marker::BRACE),
+            false => marker::UNKNOWN.to_string(),
+        };
+        self.odd_if(!is_plain, "an expansion with more than a name");
         // What follows a name that is not plain is split as it comes.
-        self.skip(if is_plain { inner.len() + 2 } else { 1 + name.len() });
-        self.word().push(mark);
-        if is_plain && !word.is_empty() {
-            [marker::BRACE.to_string(), word, marker::UNKNOWN.to_string()]
-                .iter()
-                .for_each(|part| self.word().text.push_str(part));
-        }
+        self.skip(if is_plain { inner.len() + 2 } else { 1 + inner.len() - rest.len() });
+        self.word().text.push_str(&text);
     }
 
     fn tick(&mut self) {
-        match self.open.iter().any(|&(closes, _)| closes == '`') {
-            true => self.leave('`'),
-            false => self.enter('`'),
+        match self.open.last() {
+            Some(('`', _)) => self.leave('`'),
+            _ => self.substitute('`'),
         }
     }
 
     /// Ends the command before, and begins one inside, whose output is a word of the one before.
-    fn enter(&mut self, closes: char) {
-        self.odd("a substitution");
+    fn substitute(&mut self, closes: char) {
         self.word().push(marker::OUTPUT);
+        self.enter(closes, "a substitution");
+    }
+
+    fn enter(&mut self, closes: char, what: &'static str) {
+        self.odd(what);
         let double = std::mem::take(&mut self.double);
         self.end_command(Join::List);
         self.open.push((closes, double));
@@ -266,8 +249,7 @@ impl Reader<'_> {
     fn leave(&mut self, closes: char) {
         self.odd("a `)` or a backtick");
         self.end_command(Join::End);
-        let at = self.open.iter().rposition(|&(open, _)| open == closes);
-        if let Some((_, double)) = at.and_then(|at| self.open.drain(at..).next()) {
+        if let Some((_, double)) = self.open.pop_if(|(open, _)| *open == closes) {
             self.double = double;
         }
         self.end_functions();
@@ -276,39 +258,31 @@ impl Reader<'_> {
     /// Begins a subshell, or a function.
     fn parenthesis(&mut self) {
         self.end_word();
-        self.odd("a subshell or a function");
         let blank = self.rest.len() - self.rest.trim_start_matches([' ', '\t']).len();
-        let named = self.command.words.first().is_some_and(|word| word == "function");
-        if self.command.words.len() == 1 + usize::from(named) && self.rest[blank..].starts_with(')') {
-            self.skip(blank + 1);
-            self.begin_function();
-            return;
+        if self.command.words.is_empty() || !self.rest[blank..].starts_with(')') {
+            return self.enter(')', "a subshell");
         }
-        self.end_command(Join::List);
-        self.open.push((')', false));
+        self.skip(blank + 1);
+        self.begin_function();
     }
 
     fn begin_function(&mut self) {
+        self.odd("a function");
         let name = std::mem::take(&mut self.command).words.pop().unwrap_or_default();
-        let (start, depth) = (self.script.commands.len(), self.open.len() + self.braces);
-        self.bodies.push(self.script.functions.len());
-        self.script.functions.push(Function { name, start, end: None, depth });
+        self.functions.push((name, self.open.len() + self.braces));
+        self.script.defines = true;
     }
 
     /// Ends the functions whose body is closed here.
     fn end_functions(&mut self) {
-        let (all, depth) = (self.script.commands.len(), self.open.len() + self.braces);
-        while let Some(&at) = self.bodies.last().filter(|&&at| self.script.functions[at].depth >= depth) {
-            self.script.functions[at].end = Some(all);
-            self.bodies.pop();
-        }
+        while self.functions.pop_if(|(_, depth)| *depth >= self.open.len() + self.braces).is_some() {}
     }
 
     fn redirect(&mut self, c: char) {
         let kind = match c {
             '<' if self.takes("<<") => RedirectKind::Text,
-            '<' if self.takes("<-") => RedirectKind::Document(true),
-            '<' if self.takes("<") => RedirectKind::Document(false),
+            '<' if self.takes("<-") => RedirectKind::Document(true, false),
+            '<' if self.takes("<") => RedirectKind::Document(false, false),
             _ if self.takes("&") => RedirectKind::Copy,
             '<' if !self.takes(">") => RedirectKind::Read,
             _ => {
@@ -320,34 +294,33 @@ impl Reader<'_> {
         self.odd_if(another, "a redirection without a word");
     }
 
+    /// Reads what is behind `&>`, which plain shells read as `&` and `>`.
+    fn both(&mut self) {
+        self.end_word();
+        let behind = self.rest.trim_start_matches(['>', ' ']).strip_prefix("/dev/null");
+        let behind = behind.map(|rest| rest.trim_start_matches(' '));
+        let ends = behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', ';', '|', '&']));
+        self.odd_if(!ends, "`&>`, which shells read in two ways");
+        self.redirect('>');
+    }
+
     fn tilde(&mut self) {
-        let begins = self.word.as_ref().is_none_or(|word| word.is_bare() && word.text.ends_with(['=', ':']));
-        let is_user = |c: char| c.is_ascii_alphanumeric() || "_-+.".contains(c);
-        let end = self.rest.find(|c| !is_user(c)).unwrap_or(self.rest.len());
-        let ends = |c: char| c == '/' || c.is_whitespace() || ";&|<>():".contains(c);
-        if !begins || !self.rest[end..].chars().next().is_none_or(ends) {
+        if !self.word.as_ref().is_none_or(|word| word.is_bare() && word.text.ends_with(['=', ':'])) {
             return self.word().push('~');
         }
         let mark = if self.rest.starts_with(['+', '-']) { marker::UNKNOWN } else { marker::HOME };
-        self.skip(end);
+        self.skip(self.rest.find(|c| !is_name(c) && !"-+.".contains(c)).unwrap_or(self.rest.len()));
         self.word().push(mark);
     }
 
     fn end_word(&mut self) {
         let Some(Word { text, bare }) = self.word.take() else { return };
         let is_bare = bare == text.len();
-        if let Some(kind) = self.redirect.take() {
-            if let RedirectKind::Document(strips) = kind {
-                self.odd_if(text.chars().any(marker::is), "a here-document whose end is not plain");
-                let (end, redirect) = (text.clone(), self.command.redirects.len());
-                self.pending.push(Pending { end, strips, quoted: !is_bare, redirect, command: None });
-            }
-            return self.command.redirects.push(Redirect { kind, target: text });
-        }
         let words = &self.command.words;
         let is_function = words.len() == 2 && words[0] == "function";
         let begins = words.is_empty() && self.command.assignments.is_empty();
         match text.as_str() {
+            _ if self.redirect.is_some() => self.add_redirect(text, is_bare),
             "{" if is_bare && is_function => {
                 self.begin_function();
                 self.braces += 1;
@@ -367,6 +340,21 @@ impl Reader<'_> {
         }
     }
 
+    fn add_redirect(&mut self, target: String, is_bare: bool) {
+        let Some(kind) = self.redirect.take() else { return };
+        let is_stream = !target.is_empty() && target.chars().all(|c| c.is_ascii_digit() || c == '-');
+        let kind = match kind {
+            RedirectKind::Copy if is_stream => return,
+            RedirectKind::Copy => RedirectKind::Write,
+            RedirectKind::Document(strips, _) => {
+                self.odd_if(target.chars().any(marker::is), "a here-document whose end is not plain");
+                RedirectKind::Document(strips, !is_bare)
+            }
+            kind => kind,
+        };
+        self.command.redirects.push((kind, target));
+    }
+
     fn add_word(&mut self, text: String, bare: usize) {
         let first = self.command.words.is_empty();
         let is_compound = matches!(text.as_str(), "for" | "case" | "select" | "function" | "[[");
@@ -380,66 +368,58 @@ impl Reader<'_> {
         }
     }
 
-    /// Ends a command that needs one behind it.
-    fn operator(&mut self, join: Join) {
-        self.end_command(join);
-        self.wants = true;
-    }
-
     fn end_command(&mut self, join: Join) {
         self.end_word();
         let dangling = self.redirect.take().is_some();
         self.odd_if(dangling, "a redirection without a word");
         let mut command = std::mem::take(&mut self.command);
-        let at = self.script.commands.len();
-        if !command.words.is_empty() || !command.assignments.is_empty() || !command.redirects.is_empty() {
-            let sinks = command.redirects.last().is_none_or(|redirect| redirect.target == "/dev/null");
-            let differs = command.both.is_some_and(|both| both == 0 || both < command.words.len() || !sinks);
-            self.odd_if(differs, "`&>`, which shells read in two ways");
-            command.upstream = self.upstream.take();
-            command.background = join == Join::Background;
-            command.piped = join == Join::Pipe || !self.open.is_empty();
-            self.pending.iter_mut().for_each(|pending| pending.command = pending.command.or(Some(at)));
-            self.script.steps += self.pending.len();
-            self.script.commands.push(command);
-            self.wants = false;
-        } else {
+        if command.words.is_empty() && command.assignments.is_empty() && command.redirects.is_empty() {
             self.odd_if(join != Join::End, "an operator without a command");
+        } else {
+            command.reads = self.pipes;
+            command.piped = join == Join::Pipe || !self.open.is_empty();
+            let own = self.functions.last().map(|(name, _)| name);
+            let is_own = |command: &Simple| own.is_some_and(|own| command.words.first() == Some(own));
+            let reads_itself = command.reads && self.script.commands.last().is_some_and(is_own);
+            self.script.fork_bomb |= is_own(&command) && (join == Join::Background || reads_itself);
+            self.script.commands.push(command);
+            (self.pipes, self.wants) = (false, false);
         }
-        match join {
-            Join::Pipe => self.upstream = self.script.commands.len().checked_sub(1),
-            Join::End if self.wants => {}
-            _ => self.upstream = None,
-        }
+        self.pipes = join == Join::Pipe || (self.pipes && join == Join::End);
+        self.wants |= matches!(join, Join::Pipe | Join::Logic);
     }
 
     /// Reads the here-documents that begin on this line.
     fn documents(&mut self) {
-        for pending in std::mem::take(&mut self.pending) {
-            let mut body = String::new();
-            let mut ended = false;
-            while !ended && !self.rest.is_empty() {
-                let end = self.rest.find('\n').unwrap_or(self.rest.len());
-                let line = &self.rest[..end];
-                let line = if pending.strips { line.trim_start_matches('\t') } else { line };
-                let joins = !pending.quoted && line.ends_with('\\');
-                ended = line == pending.end;
-                if !ended {
-                    body.extend([line, "\n"]);
+        for at in std::mem::replace(&mut self.line, self.script.commands.len())..self.script.commands.len() {
+            let mut redirects = std::mem::take(&mut self.script.commands[at].redirects);
+            for (kind, target) in &mut redirects {
+                if let RedirectKind::Document(strips, quoted) = *kind {
+                    (*kind, *target) = (RedirectKind::Text, self.body(target, strips, quoted));
                 }
-                self.skip(end + 1);
-                self.odd_if(joins, "a here-document that joins lines");
             }
-            self.odd_if(!ended, "a here-document that never ends");
-            if !pending.quoted && body.contains(['$', '`']) {
-                self.script.bodies.push(body.clone());
-            }
-            let command = pending.command.and_then(|at| self.script.commands.get_mut(at));
-            match command.and_then(|command| command.redirects.get_mut(pending.redirect)) {
-                Some(redirect) => *redirect = Redirect { kind: RedirectKind::Text, target: body },
-                None => self.odd("a here-document inside a command"),
-            }
+            self.script.commands[at].redirects = redirects;
         }
+    }
+
+    fn body(&mut self, end: &str, strips: bool, quoted: bool) -> String {
+        let mut body = String::new();
+        while !self.rest.is_empty() {
+            let line = &self.rest[..self.rest.find('\n').unwrap_or(self.rest.len())];
+            self.skip(line.len() + 1);
+            let line = if strips { line.trim_start_matches('\t') } else { line };
+            if line == end {
+                if !quoted && body.contains(['$', '`']) {
+                    // Quotes mean nothing there.
+                    self.script.bodies.push(format!("echo \"{}\"", body.replace('"', " ")));
+                }
+                return body;
+            }
+            self.odd_if(!quoted && line.ends_with('\\'), "a here-document that joins lines");
+            body.extend([line, "\n"]);
+        }
+        self.odd("a here-document that never ends");
+        body
     }
 }
 

@@ -1,15 +1,17 @@
+use std::collections::BTreeMap;
+
 use super::*;
 
 pub(super) fn check(policy: &CommandPolicy, command: &str) -> Decision {
-    policy.decide(View::Shell(command), &With::default(), &BTreeSet::new())
+    policy.check(&ShellCommand::shell(command), &BTreeSet::new())
 }
 
 pub(super) fn allowing(entries: &[&str]) -> CommandPolicy {
     CommandPolicy { allow: entries.iter().map(|&entry| entry.to_owned()).collect(), ..CommandPolicy::default() }
 }
 
-fn reason(policy: &CommandPolicy, command: View<'_>) -> String {
-    match policy.decide(command, &With::default(), &BTreeSet::new()) {
+fn reason(policy: &CommandPolicy, command: &ShellCommand) -> String {
+    match policy.check(command, &BTreeSet::new()) {
         Decision::Deny { reason } => reason,
         other => panic!("{command:?} is not denied but {other:?}"),
     }
@@ -23,7 +25,7 @@ fn words(words: &[&str]) -> Vec<String> {
 fn a_denial_wins_over_every_allowance() {
     let policy = CommandPolicy { auto_confirm: true, ..allowing(&["rm", "rm -rf /"]) };
     let session = BTreeSet::from(["rm".to_owned(), "rm -rf /".to_owned()]);
-    let decision = policy.decide(View::Shell("rm -rf /"), &With::default(), &session);
+    let decision = policy.check(&ShellCommand::shell("rm -rf /"), &session);
     assert!(matches!(decision, Decision::Deny { .. }), "{decision:?}");
 }
 
@@ -35,7 +37,7 @@ fn what_is_asked_for_is_allowed_once_it_is_in_the_session() {
     {
         let Decision::Ask { programs } = check(&policy, command) else { panic!("{command}") };
         let session: BTreeSet<String> = programs.into_iter().collect();
-        let decision = policy.decide(View::Shell(command), &With::default(), &session);
+        let decision = policy.check(&ShellCommand::shell(command), &session);
         assert_eq!(decision, Decision::Allow { because: AllowedBy::Session }, "{command}");
     }
 }
@@ -45,8 +47,8 @@ fn a_whole_command_is_allowed_with_what_it_was_asked_about() {
     let policy = CommandPolicy::default();
     let asked = |value: &str, stdin: &str| {
         let env = BTreeMap::from([("PATH".to_owned(), value.to_owned())]);
-        let with = With { env: Cow::Owned(env), stdin: stdin.to_owned().into(), ..With::default() };
-        move |policy: &CommandPolicy, session: &BTreeSet<String>| policy.decide(View::Shell("sh"), &with, session)
+        let command = ShellCommand { env, stdin: stdin.to_owned().into(), ..ShellCommand::shell("sh") };
+        move |policy: &CommandPolicy, session: &BTreeSet<String>| policy.check(&command, session)
     };
     let Decision::Ask { programs } = asked("a", "ls")(&policy, &BTreeSet::new()) else { panic!() };
     let session: BTreeSet<String> = programs.into_iter().collect();
@@ -75,7 +77,7 @@ fn rules_hold_for_the_interpreter_of_a_script() {
     policy.deny.push(DenyRule::Program("bash".into()));
     policy.deny.push(DenyRule::Pattern("zsh*".into()));
     for (interpreter, denied) in [("/bin/bash", true), ("./bash", true), ("/usr/bin/zsh", true), ("/bin/sh", false)] {
-        let decision = policy.decide(View::Script { text: "ls", interpreter }, &With::default(), &BTreeSet::new());
+        let decision = policy.check(&ShellCommand::script(interpreter, "ls"), &BTreeSet::new());
         assert_eq!(matches!(decision, Decision::Deny { .. }), denied, "{interpreter}: {decision:?}");
     }
 }
@@ -97,7 +99,7 @@ fn auto_confirm_answers_every_question() {
 #[test]
 fn a_list_of_arguments_is_read_by_no_shell() {
     let policy = allowing(&["echo", "printf"]);
-    let run = |list: &[&str]| policy.decide(View::Arguments(&words(list)), &With::default(), &BTreeSet::new());
+    let run = |list: &[&str]| policy.check(&ShellCommand::args(words(list)), &BTreeSet::new());
     assert_eq!(run(&["printf", "a; make | $(make)\n", "> x"]), Decision::Allow { because: AllowedBy::Harmless });
     assert_eq!(run(&["make", "-j2"]), Decision::Ask { programs: words(&["make"]) });
     for list in [
@@ -116,22 +118,19 @@ fn a_list_of_arguments_is_read_by_no_shell() {
 #[test]
 fn lists_of_arguments_that_read_alike_are_told_apart() {
     let policy = CommandPolicy::default();
-    let list = words(&["sh", "-c", "$x"]);
-    let Decision::Ask { programs } = policy.decide(View::Arguments(&list), &With::default(), &BTreeSet::new()) else {
-        panic!()
-    };
+    let list = ShellCommand::args(["sh", "-c", "$x"]);
+    let Decision::Ask { programs } = policy.check(&list, &BTreeSet::new()) else { panic!() };
     let session: BTreeSet<String> = programs.into_iter().collect();
-    let decision = |command| policy.decide(command, &With::default(), &session);
-    assert_eq!(decision(View::Arguments(&list)), Decision::Allow { because: AllowedBy::Session });
-    for other in [View::Shell("sh -c $x"), View::Arguments(&words(&["sh", "-c", "$x", ""]))] {
-        assert!(matches!(decision(other), Decision::Ask { .. }), "{other:?}");
+    assert_eq!(policy.check(&list, &session), Decision::Allow { because: AllowedBy::Session });
+    for other in [ShellCommand::shell("sh -c $x"), ShellCommand::args(["sh", "-c", "$x", ""])] {
+        assert!(matches!(policy.check(&other, &session), Decision::Ask { .. }), "{other:?}");
     }
 }
 
 #[test]
 fn a_shells_script_is_looked_into_and_others_are_named() {
     let policy = allowing(&["ls", "python3"]);
-    let run = |text, interpreter| policy.decide(View::Script { text, interpreter }, &With::default(), &BTreeSet::new());
+    let run = |text: &str, interpreter| policy.check(&ShellCommand::script(interpreter, text), &BTreeSet::new());
     assert_eq!(run("ls\nls", "/bin/bash"), Decision::Allow { because: AllowedBy::List });
     assert_eq!(run("ls\nmake", "/bin/bash"), Decision::Ask { programs: words(&["make"]) });
     assert!(matches!(run("ls\nrm -rf /", "/usr/bin/dash"), Decision::Deny { .. }));
@@ -144,15 +143,18 @@ fn a_shells_script_is_looked_into_and_others_are_named() {
 fn a_reason_names_the_limit_the_words_and_what_to_do() {
     let policy = CommandPolicy::default();
     let long = "x".repeat(4_097);
-    assert_eq!(reason(&policy, View::Shell(&long)), "it has 4097 characters; at most 4096 are allowed");
+    assert_eq!(
+        reason(&policy, &ShellCommand::shell(long.as_str())),
+        "it has 4097 characters; at most 4096 are allowed"
+    );
     let pair = words(&["echo", &long[..4_093]]);
-    assert_eq!(reason(&policy, View::Arguments(&pair)), "it has 4097 characters; at most 4096 are allowed");
-    let removes = reason(&policy, View::Shell("ls; sudo 'rm' -fr $HOME/*"));
+    assert_eq!(reason(&policy, &ShellCommand::args(pair)), "it has 4097 characters; at most 4096 are allowed");
+    let removes = reason(&policy, &ShellCommand::shell("ls; sudo 'rm' -fr $HOME/*"));
     assert_eq!(
         removes,
         "it would remove everything below /, the home directory or what is above the workspace: rm -fr ~/*"
     );
-    let control = reason(&policy, View::Shell("ls \u{1b}[2J"));
+    let control = reason(&policy, &ShellCommand::shell("ls \u{1b}[2J"));
     assert_eq!(control, "it holds the control character \\u{1b}; leave it out");
 }
 
@@ -258,8 +260,7 @@ fn builtins_that_evaluate_their_words_are_asked_about() {
     ] {
         let decision = check(&allowing(&["bash"]), command);
         assert_eq!(decision, Decision::Ask { programs: vec![command.to_owned()] }, "{command}");
-        let bash = View::Arguments(&words(&["bash", "-c", command]));
-        let decision = allowing(&["bash"]).decide(bash, &With::default(), &BTreeSet::new());
+        let decision = allowing(&["bash"]).check(&ShellCommand::args(["bash", "-c", command]), &BTreeSet::new());
         assert!(matches!(decision, Decision::Ask { .. }), "{command}: {decision:?}");
     }
 }
@@ -291,7 +292,7 @@ fn without_questions_what_is_not_plain_runs_unless_it_names_a_danger() {
     ] {
         assert!(matches!(check(&policy, command), Decision::Deny { .. }), "{command}");
     }
-    let said = reason(&policy, View::Shell("x=$(date); valgrind rm -rf /"));
+    let said = reason(&policy, &ShellCommand::shell("x=$(date); valgrind rm -rf /"));
     let expected = "it is not plain (a substitution), and names what is denied (a recursive removal, and a path such \
                     as /); say it plainly";
     assert_eq!(said, expected);

@@ -1,6 +1,6 @@
 //! Words and commands as a shell sees them.
 
-/// Stand for what a plain character cannot say. They are private use; text that holds them is not plain.
+/// Names characters that stand for what a plain one cannot say. They are private use; text that holds them is not plain.
 pub(super) mod marker {
     /// Text that is not known before the command runs.
     pub(crate) const UNKNOWN: char = '\u{f0000}';
@@ -29,7 +29,7 @@ pub(super) mod marker {
         matches!(c, UNKNOWN | BRACE | OUTPUT)
     }
 
-    /// The text as it is written in a shell; what is unknown stays marked.
+    /// Returns the text as it is written in a shell; what is unknown stays marked.
     pub(crate) fn written(text: &str) -> String {
         let as_written = |c| match c {
             HOME => '~',
@@ -43,7 +43,7 @@ pub(super) mod marker {
     }
 }
 
-/// A word on its way.
+/// Builds a word.
 #[derive(Debug, Default)]
 pub(super) struct Word {
     pub(super) text: String,
@@ -69,64 +69,49 @@ impl Word {
     }
 }
 
-/// Meaning of the word behind an operator such as `>`.
+/// Names the meaning of the word behind an operator such as `>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RedirectKind {
     Read,
     Write,
-    /// `<<<`, and `<<` once its body is known.
-    Text,
     /// `>&` and `<&`.
     Copy,
-    /// `<<`; whether leading tabs are removed.
-    Document(bool),
+    /// `<<<`, and `<<` once its body is read.
+    Text,
+    /// `<<`; whether leading tabs are removed, and whether its end is quoted.
+    Document(bool, bool),
 }
 
-/// A redirection to or from a path, or from a text.
-#[derive(Debug)]
-pub(super) struct Redirect {
-    pub(super) kind: RedirectKind,
-    pub(super) target: String,
-}
-
-/// A simple command.
+/// Holds a simple command.
 #[derive(Debug, Default)]
 pub(super) struct Simple {
     pub(super) assignments: Vec<(String, String)>,
     pub(super) words: Vec<String>,
-    pub(super) redirects: Vec<Redirect>,
-    /// The command whose output it reads.
-    pub(super) upstream: Option<usize>,
+    /// What is read and written, and the text of its here-documents.
+    pub(super) redirects: Vec<(RedirectKind, String)>,
+    /// It reads what the command before it prints.
+    pub(super) reads: bool,
     /// Another command reads its output, or has it as a word.
     pub(super) piped: bool,
-    pub(super) background: bool,
-    /// The words before `&>`, which plain shells read as `&` and `>`.
-    pub(super) both: Option<usize>,
 }
 
-/// A function with the commands of its body.
-#[derive(Debug)]
-pub(super) struct Function {
-    pub(super) name: String,
-    pub(super) start: usize,
-    pub(super) end: Option<usize>,
-    pub(super) depth: usize,
-}
-
-/// A text as its commands.
+/// Holds a text as its commands.
 #[derive(Debug, Default)]
 pub(super) struct Script {
     pub(super) commands: Vec<Simple>,
-    pub(super) functions: Vec<Function>,
-    /// Bodies of here-documents in which a shell looks for substitutions.
+    /// Bodies of here-documents in which a shell looks for substitutions, as texts of their own.
     pub(super) bodies: Vec<String>,
+    /// It has functions.
+    pub(super) defines: bool,
+    /// A function starts itself in the background, or pipes into itself.
+    pub(super) fork_bomb: bool,
     /// First part that is not plain, where there is one.
     pub(super) unplain: Option<&'static str>,
     /// Bytes that were looked at.
     pub(super) steps: usize,
 }
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub(super) fn base_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -136,7 +121,7 @@ pub(super) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_'
 }
 
-/// The character, or the mark of what is unknown for one that is a mark already.
+/// Returns the character, or the mark of what is unknown for one that is a mark already.
 pub(super) fn unmarked(c: char) -> char {
     if marker::is(c) { marker::UNKNOWN } else { c }
 }
@@ -146,16 +131,7 @@ pub(super) fn has(table: &str, name: &str) -> bool {
     !name.is_empty() && table.split_whitespace().any(|known| known == name)
 }
 
-/// A word for a reader, with `…` for what is unknown.
+/// Shows a word to a reader, with `…` for what is unknown.
 pub(super) fn shown(word: &str) -> String {
     marker::written(word).replace([marker::UNKNOWN, marker::OUTPUT], "…")
-}
-
-/// A word as a shell reads it as one.
-pub(super) fn quoted(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "%+,-./:=@_".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }

@@ -3,13 +3,11 @@
 use super::dangers::programs;
 use super::words::{base_name, has, marker};
 
-/// Wrappers; behind each the short options that take a value, or `-`, and the words of its own before the program.
-const WRAPPERS: &str = "builtin - 0 busybox - 0 chronic - 0 chroot - 1 chrt TPD 1 command - 0 dbus-run-session - 0 \
-    doas uC 0 env uCS 0 exec a 0 fakeroot lsbi 0 flock wEc 1 ionice cnpPu 0 linux32 - 0 linux64 - 0 \
-    ltrace aeEFlnopsuwx 0 nice n 0 nohup - 0 nsenter tSG 0 prlimit po 0 rlwrap - 0 \
-    runuser cgGsuw 0 setarch - 1 setpriv - 0 setsid - 0 stdbuf ioe 0 strace aeEIoOpPsSuUX 0 sudo ugpChrtTUDR 0 \
-    systemd-run pEuMHt 0 taskset - 1 time fo 0 timeout sk 1 toybox - 0 unbuffer - 0 unshare SGRw 0 watch nq 0 \
-    xargs adEILnPs 0";
+/// Wrappers; behind each the short options that take a value, and `1` where a word of its own is before the program.
+const WRAPPERS: &str = "builtin busybox chronic chroot::1 chrt:TPD:1 command dbus-run-session doas:uC env:uCS \
+    exec:a fakeroot:lsbi flock:wEc:1 ionice:cnpPu linux32 linux64 ltrace:aeEFlnopsuwx nice:n nohup nsenter:tSG \
+    prlimit:po rlwrap runuser:cgGsuw setarch::1 setpriv setsid stdbuf:ioe strace:aeEIoOpPsSuUX sudo:ugpChrtTUDR \
+    systemd-run:pEuMHt taskset::1 time:fo timeout:sk:1 toybox unbuffer unshare:SGRw watch:nq xargs:adEILnPs";
 /// Long options of wrappers that take a value as the next word, and such as take none.
 const LONG_VALUES: &str = "--adjustment --arg-file --chdir --chroot --class --classdata --config-file --conflict-exit-code \
     --delay --delimiter --equexit --error --format --group --groups --host --input --interval --jobs --kill-after \
@@ -24,114 +22,103 @@ const SHELLS: &str =
 /// Interpreters other than shells; a version may follow.
 const INTERPRETERS: &str = "bun deno lua node nodejs perl php python ruby tclsh";
 /// Builtins that run text in the same shell, now or later, or change what later words mean.
-pub(super) const EVALUATORS: &str = "alias bind compgen complete enable eval hash let trap";
+const EVALUATORS: &str = "alias bind compgen complete enable eval hash let trap";
 
-/// What a program runs.
+const NOT_UNDERSTOOD: &str = "a wrapper that is not understood";
+const READ_BY_SHELL: &str = "commands that a shell reads";
+
+/// Describes what a program runs besides itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Runs {
-    /// Nothing but itself.
     Nothing,
-    /// The program from this word on; whether all before it was understood.
-    From(usize, bool),
-    /// Several programs, as `find` does.
-    Each(Vec<Vec<String>>),
+    /// Programs among its words, and whether all before them was understood.
+    Programs(Vec<Vec<String>>, bool),
     /// Shell text.
     Text(String),
-    /// Its input, as shell text.
-    Stdin,
-    /// Its input, as code of another language.
+    /// Its input, as code of another language than a shell's.
     Code,
-    /// A file of commands.
-    File(String),
-    /// Something that was not understood.
-    Unclear,
+    /// Something that is not known; what that is.
+    Unclear(&'static str),
 }
 
-/// Whether the program is a shell.
+/// Tells whether the program is a shell.
 pub(super) fn is_shell(name: &str) -> bool {
     has(SHELLS, name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-')))
 }
 
-/// Whether the program runs the one in its arguments.
+/// Tells whether the program runs the one in its arguments.
 pub(super) fn is_wrapper(name: &str) -> bool {
     is_shell(name) || wrapper(name).is_some()
 }
 
+/// Looks a wrapper up: its short options that take a value, and how many words of its own it has.
 fn wrapper(name: &str) -> Option<(&'static str, usize)> {
-    let mut words = WRAPPERS.split_whitespace();
-    while let (Some(known), Some(short), Some(own)) = (words.next(), words.next(), words.next()) {
-        if known == name {
-            return Some((short, usize::from(own == "1")));
-        }
-    }
-    None
+    let mut known = WRAPPERS.split_whitespace().map(|entry| entry.split(':'));
+    let mut parts = known.find_map(|mut parts| (parts.next() == Some(name)).then_some(parts))?;
+    Some((parts.next().unwrap_or_default(), parts.count()))
 }
 
-/// What a program runs besides itself.
-pub(super) fn runs(name: &str, arguments: &[String]) -> Runs {
-    let options = || arguments.iter().take_while(|word| word.starts_with('-') && *word != "--");
-    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let runs_text = |word: &String| has("-c --command -lc", word) || word.starts_with("--command=");
+/// Reads what a program runs besides itself.
+pub(super) fn runs(program: &str, arguments: &[String]) -> Runs {
+    let name = base_name(program);
+    let given = |letters: &[char], long: &str| {
+        let mut options = arguments.iter().take_while(|word| word.starts_with('-') && *word != "--");
+        options.any(|word| if word.starts_with("--") { word.starts_with(long) } else { word.contains(letters) })
+    };
+    let has_text = || arguments.iter().any(|word| has("-c -lc", word) || word.starts_with("--command"));
     match name {
-        name if is_shell(name) => shell(arguments),
-        "source" | "." => arguments.first().map_or(Runs::Unclear, |path| Runs::File(path.clone())),
-        "su" | "script" => dash_c(arguments),
-        "runuser" | "flock" if arguments.iter().any(runs_text) => dash_c(arguments),
-        "find" => find(arguments),
-        "watch" => match after_options(name, arguments) {
-            Runs::From(at, _) => Runs::Text(arguments[at..].join(" ")),
-            other => other,
-        },
-        "parallel" => Runs::Unclear,
-        "command" if options().any(|word| word.contains(['v', 'V'])) => Runs::Nothing,
-        "env" if options().any(|word| word.contains('S') || word.starts_with("--s")) => {
-            let split = |word: &String| match word.strip_prefix("--split-string=") {
-                Some(text) => text.to_owned(),
-                None if !word.starts_with("--") && word.starts_with('-') => {
-                    word.split_once('S').map_or(word.clone(), |(_, text)| text.to_owned())
-                }
-                None => word.clone(),
-            };
-            Runs::Text(format!("env {}", arguments.iter().map(split).collect::<Vec<_>>().join(" ")))
+        _ if program.contains(marker::is) || program.starts_with('~') => {
+            Runs::Unclear("an expansion in a program's place")
         }
-        _ if has(INTERPRETERS, plain) => code(arguments),
-        _ => after_options(name, arguments),
+        name if has(EVALUATORS, name) => Runs::Unclear("a builtin that evaluates its words"),
+        name if is_shell(name) => shell(arguments),
+        "source" | "." => arguments.first().map_or(Runs::Unclear(NOT_UNDERSTOOD), |path| file(path)),
+        "su" | "script" | "parallel" => Runs::Unclear(NOT_UNDERSTOOD),
+        "runuser" | "flock" if has_text() => Runs::Unclear(NOT_UNDERSTOOD),
+        "env" if given(&['S'], "--s") => Runs::Unclear(NOT_UNDERSTOOD),
+        "command" if given(&['v', 'V'], "-- ") => Runs::Nothing,
+        "find" => Runs::Programs(programs(arguments).map(with_unknown).collect(), true),
+        _ if has(INTERPRETERS, name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.')) => code(arguments),
+        _ => wrapped(name, arguments),
     }
 }
 
-/// The place of the program behind a wrapper's own words, and whether these were understood.
-fn after_options(name: &str, arguments: &[String]) -> Runs {
+/// Finds the program behind a wrapper's own words.
+fn wrapped(name: &str, arguments: &[String]) -> Runs {
     let Some((short, own)) = wrapper(name) else { return Runs::Nothing };
     let mut at = 0;
-    let mut clear = true;
+    // What `watch` runs is read by a shell.
+    let mut is_clear = name != "watch";
     while let Some(word) = arguments.get(at) {
-        clear &= !word.contains(marker::is_open);
-        if word == "--" {
-            at += 1;
+        is_clear &= !word.contains(marker::is_open);
+        let is_set = matches!(name, "env" | "sudo" | "doas") && word.contains('=');
+        if !word.starts_with('-') && !is_set {
             break;
         }
-        if word.starts_with("--") {
-            let value = has(LONG_VALUES, word);
-            clear &= value || word.contains('=') || has(LONG_PLAIN, word);
-            at += 1 + usize::from(value);
-        } else if let Some(letters) = word.strip_prefix('-') {
-            let value = letters.find(|letter| short.contains(letter));
-            at += 1 + usize::from(value.is_some_and(|at| at + 1 == letters.len()));
-        } else if matches!(name, "env" | "sudo" | "doas") && word.contains('=') {
-            at += 1;
-        } else {
-            break;
+        at += 1;
+        match word.strip_prefix('-').unwrap_or_default() {
+            "-" => break,
+            long if long.starts_with('-') => {
+                let takes_value = has(LONG_VALUES, word);
+                is_clear &= takes_value || word.contains('=') || has(LONG_PLAIN, word);
+                at += usize::from(takes_value);
+            }
+            letters => at += usize::from(letters.find(|c| short.contains(c)).is_some_and(|at| at + 1 == letters.len())),
         }
     }
-    let start = (at + own).min(arguments.len());
-    match (start < arguments.len(), clear) {
-        (true, clear) => Runs::From(start, clear),
-        (false, true) => Runs::Nothing,
-        (false, false) => Runs::Unclear,
+    let mut program = arguments.get(at + own..).unwrap_or_default().to_vec();
+    match program.is_empty() {
+        true if is_clear => return Runs::Nothing,
+        true => return Runs::Unclear(NOT_UNDERSTOOD),
+        false if name == "xargs" && program.iter().any(|word| is_shell(base_name(word))) => {
+            return Runs::Unclear(READ_BY_SHELL);
+        }
+        false => program.extend((name == "xargs").then(|| marker::UNKNOWN.to_string())),
     }
+    Runs::Programs(vec![program], is_clear)
 }
 
-/// What a shell does with its arguments.
+/// Reads what a shell does with its arguments.
 fn shell(arguments: &[String]) -> Runs {
     let (mut at, mut takes_text, mut from_stdin) = (0, false, false);
     let is_option = |word: &&String| word.len() > 1 && word.starts_with(['-', '+']) && *word != "--";
@@ -148,45 +135,33 @@ fn shell(arguments: &[String]) -> Runs {
     at += usize::from(arguments.get(at).is_some_and(|word| word == "--" || word == "-"));
     match arguments.get(at) {
         Some(text) if takes_text => Runs::Text(text.clone()),
-        Some(path) if !from_stdin && !is_stdin(path) => Runs::File(path.clone()),
-        _ => Runs::Stdin,
+        Some(path) if !from_stdin && !is_stdin(path) => file(path),
+        _ => Runs::Unclear(READ_BY_SHELL),
     }
 }
 
-/// Whether a path is the standard input.
+/// Reads what runs where a shell is given a file.
+fn file(path: &str) -> Runs {
+    if path.contains(marker::is) { Runs::Unclear("an expansion in a script's place") } else { Runs::Nothing }
+}
+
+/// Tells whether a path is the standard input.
 fn is_stdin(path: &str) -> bool {
     has("- /dev/stdin /dev/fd/0 /proc/self/fd/0", path)
 }
 
-/// The text after `-c`, wherever that stands.
-fn dash_c(arguments: &[String]) -> Runs {
-    let is_c = |word: &String| {
-        word == "--command" || (word.starts_with('-') && !word.starts_with("--") && word.ends_with('c'))
-    };
-    let attached = arguments.iter().find_map(|word| word.strip_prefix("--command="));
-    let next = arguments.iter().position(is_c).and_then(|at| arguments.get(at + 1)).map(String::as_str);
-    attached.or(next).map_or(Runs::Unclear, |text| Runs::Text(text.to_owned()))
-}
-
-/// Tells what an interpreter runs: its input, where it is given neither code nor a file.
+/// Reads what an interpreter runs: its input, where it is given neither code nor a file.
 fn code(arguments: &[String]) -> Runs {
-    let at = arguments.iter().position(|word| !word.starts_with("--") || matches!(word.as_str(), "--eval" | "--print"));
-    let Some((at, word)) = at.map(|at| (at, arguments[at].as_str())).filter(|(_, word)| !is_stdin(word)) else {
-        return Runs::Code;
-    };
-    let code = if word.starts_with('-') { arguments.get(at + 1) } else { None };
-    let is_open = |word: &str| word.contains(marker::is_open);
-    if is_open(word) || code.is_some_and(|code| is_open(code)) { Runs::Unclear } else { Runs::Nothing }
+    let at = arguments.iter().position(|word| !word.starts_with("--") || has("--eval --print", word));
+    let Some(at) = at.filter(|&at| !is_stdin(&arguments[at])) else { return Runs::Code };
+    let given = 1 + usize::from(arguments[at].starts_with('-'));
+    let is_open = arguments.iter().skip(at).take(given).any(|word| word.contains(marker::is_open));
+    if is_open { Runs::Unclear("an expansion in code") } else { Runs::Nothing }
 }
 
-/// The programs that `find` runs.
-fn find(arguments: &[String]) -> Runs {
+/// Makes what `find` has found unknown, where it ends up in a shell's text.
+fn with_unknown(program: &[String]) -> Vec<String> {
+    let in_text = program.iter().any(|word| is_shell(base_name(word)));
     let given = |word: &String| word.replace("{}", marker::UNKNOWN.encode_utf8(&mut [0; 4]));
-    // What is found ends up in a shell's text; other programs take it as it is.
-    let in_text = |program: &[String]| program.iter().any(|word| is_shell(base_name(word)));
-    let each = |program: &[String]| match in_text(program) {
-        true => program.iter().map(given).collect(),
-        false => program.to_vec(),
-    };
-    Runs::Each(programs(arguments).map(each).collect())
+    if in_text { program.iter().map(given).collect() } else { program.to_vec() }
 }
