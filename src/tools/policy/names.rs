@@ -37,13 +37,16 @@ pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> 
     let option = |letters: &[char]| any(&|word| word.starts_with('-') && word.contains(letters));
     let left = |word: &str| word.split('=').next().unwrap_or_default().trim_end_matches('+').to_owned();
     let changes = |word: &str| changes_programs(&left(word)) || left(word).contains(marker::is);
+    let names = |word: &str| changes(word) || word.contains('[');
     let sets = has(SETTERS, name);
     let is_unplain = match name {
         "env" | "sudo" | "doas" => any(&|word| word.contains('=') && !word.starts_with('-') && changes(word)),
         "declare" | "typeset" | "local" => option(&['n', 'i', 'a', 'A']),
-        "printf" => arguments.first().is_some_and(|word| word.starts_with("-v")),
+        "printf" if arguments.first().is_some_and(|word| word.starts_with("-v")) => {
+            arguments.iter().take(2).any(|word| names(word.trim_start_matches("-v")))
+        }
         "wait" => option(&['p']),
-        "[" | "test" => any(&|word| has("-v -R", word)),
+        "[" | "test" => any(&|word| has("-v -R", word)) && any(&names),
         _ => false,
     };
     if is_unplain || (sets && any(&changes)) {
