@@ -4,29 +4,36 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::engine::{Rootless, rootless};
 
+/// Held by the test that has the engine. Podman 4.3 looks up a user's further ids in a library that is not safe for
+/// threads: two containers made at once can end its service.
+static ENGINE: Mutex<()> = Mutex::new(());
+
 /// A user with a home of its own, in which the program is.
 struct Person {
     home: tempfile::TempDir,
     engine: Rootless,
+    _turn: MutexGuard<'static, ()>,
 }
 
 impl Person {
     /// None where there is no engine for it.
     fn new() -> Option<Self> {
         let engine = rootless()?;
+        let turn = ENGINE.lock().unwrap_or_else(PoisonError::into_inner);
         let home = tempfile::tempdir().unwrap();
         std::fs::set_permissions(home.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
         // Not by this process: what another test starts meanwhile would have the copy open for writing.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_foldspace")).arg(home.path().join("foldspace")).status();
         assert!(copied.unwrap().success());
-        let person = Self { home, engine };
+        let person = Self { home, engine, _turn: turn };
         person.own(person.home.path());
         Some(person)
     }
