@@ -2,12 +2,12 @@
 
 use super::allow::is_standard;
 use super::dangers::{Verdict, WRITES_DISK, WRITES_ZEROS, is_fetcher, judge};
-use super::names::{builtin, changes_programs, holds_subscript};
-use super::paths::{Place, is_sink};
+use super::names::{builtin, changes_programs, evaluates, holds_subscript};
+use super::paths::{Place, is_sink, is_stream};
 use super::raw::Raw;
 use super::rule::DenyRule;
 use super::words::{RedirectKind, Script, Simple, base_name, has, marker, shown, unmarked};
-use super::wrappers::{Runs, is_shell, runs};
+use super::wrappers::{Runs, is_foreign, is_shell, runs};
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
 
@@ -50,6 +50,8 @@ pub(super) struct Judge<'p> {
     pub(super) steps: usize,
     steps_max: usize,
     place: Place,
+    /// A file was opened to be read, so that a stream may be that file.
+    opens: bool,
     /// The command at hand reads what was fetched from the network.
     reads_fetched: bool,
     /// It prints something of that kind.
@@ -89,6 +91,9 @@ impl<'p> Judge<'p> {
                 self.rules(&words)?;
                 // It needs an entry where it is none of the system's.
                 self.found.extend((!is_standard(interpreter)).then_some(Found { words, writes: false }));
+                if is_foreign(base_name(interpreter)) {
+                    self.evaluates("a shell of another kind");
+                }
                 self.texts.push(script.clone());
             }
             CommandLine::Script { interpreter, .. } => self.arguments(std::slice::from_ref(interpreter))?,
@@ -183,19 +188,23 @@ impl<'p> Judge<'p> {
     /// Looks at what is set, read and written; tells whether a file is written.
     fn redirects(&mut self, command: &Simple) -> Judged<bool> {
         for (name, value) in &command.assignments {
-            if changes_programs(name) || holds_subscript(value) {
+            if changes_programs(name) || evaluates(name, value) {
                 self.evaluates(DECIDES);
             }
             self.value(value);
         }
         let runs = |table: &str| command.words.iter().any(|word| has(table, base_name(word)));
+        self.opens |= command.redirects.iter().any(|(kind, _)| *kind == RedirectKind::Read);
         let mut writes = false;
         for (kind, target) in &command.redirects {
             match kind {
                 RedirectKind::Read => {
                     let zeros = self.place.tidied(target) == "/dev/zero" && runs("dd");
                     self.refuse(zeros, &DenyRule::DdFromZero, WRITES_ZEROS)?;
-                    if target.contains(marker::is_open) || target.starts_with("/dev/tcp") {
+                    if target.contains(marker::is_open)
+                        || target.starts_with("/dev/tcp")
+                        || target.starts_with("/dev/udp")
+                    {
                         self.odd("a redirection from an expansion");
                     }
                 }
@@ -205,7 +214,7 @@ impl<'p> Judge<'p> {
                     if target.contains(|c| marker::is(c) && c != marker::HOME) {
                         self.odd("a redirection to an expansion");
                     }
-                    writes |= !is_sink(target);
+                    writes |= !is_sink(target) || (self.opens && is_stream(target));
                 }
                 _ if runs("read mapfile readarray") && holds_subscript(target) => self.evaluates("a subscript"),
                 _ => {}
@@ -266,6 +275,9 @@ impl<'p> Judge<'p> {
             Runs::Text(text) => {
                 if text.contains(marker::is_open) {
                     self.evaluates("an expansion in a shell's text");
+                }
+                if is_foreign(name) {
+                    self.evaluates("a shell of another kind");
                 }
                 self.prints_fetched |= fetches(&text);
                 self.texts.push(marker::written(&text));

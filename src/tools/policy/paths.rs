@@ -90,8 +90,14 @@ impl Place {
     }
 }
 
-/// Tells whether writing to a path changes nothing.
+/// Tells whether writing to a path changes nothing, as far as the path tells.
 pub(super) fn is_sink(path: &str) -> bool {
-    let device = path.strip_prefix("/dev/");
-    device.is_some_and(|device| device.starts_with("fd/") || has("null zero full tty stdout stderr", device))
+    path.strip_prefix("/dev/").is_some_and(|device| has("null zero full tty", device)) || is_stream(path)
+}
+
+/// Tells whether a path is an open stream; writing to it writes the file that the stream reads, if it reads one.
+pub(super) fn is_stream(path: &str) -> bool {
+    let is_number = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_digit());
+    path.strip_prefix("/dev/")
+        .is_some_and(|device| has("stdout stderr", device) || device.strip_prefix("fd/").is_some_and(is_number))
 }

@@ -36,6 +36,9 @@ impl Raw {
         if has(INERT, first) && !command.piped {
             return;
         }
+        let is_read = has("parallel read xargs", first);
+        let texts = command.redirects.iter().filter(|(kind, _)| is_read && *kind == RedirectKind::Text);
+        texts.flat_map(|(_, text)| text.split_whitespace()).for_each(|word| self.gives(word));
         if first == "find" && is_narrowed(&command.words) {
             self.finds |= command.words.iter().any(|word| is_root(word));
         } else {

@@ -30,6 +30,8 @@ struct Reader<'t> {
     functions: Vec<(String, usize)>,
     /// The next command reads the last one.
     pipes: bool,
+    /// The line has a `&>` that shells read in two ways.
+    has_both: bool,
     /// An operator wants a command.
     wants: bool,
     /// The first command of the line.
@@ -103,6 +105,7 @@ impl Reader<'_> {
             '\n' => {
                 self.end_command(Join::End);
                 self.documents();
+                self.has_both = false;
             }
             '#' if begins => self.skip(self.rest.find('\n').unwrap_or(self.rest.len())),
             ';' => {
@@ -120,6 +123,10 @@ impl Reader<'_> {
             '<' | '>' if self.takes("(") => self.substitute(')'),
             '<' | '>' => {
                 let is_fd = |word: &Word| word.is_bare() && word.text.chars().all(|c| c.is_ascii_digit());
+                let is_named =
+                    |text: &str| text.starts_with(marker::BRACE) && text.ends_with('}') && !text.contains(',');
+                let named = self.word.as_ref().is_some_and(|word| is_named(&word.text));
+                self.odd_if(named, "a redirection that sets a variable");
                 match self.word.as_ref().is_some_and(is_fd) && self.redirect.is_none() {
                     true => self.word = None,
                     false => self.end_word(),
@@ -132,7 +139,11 @@ impl Reader<'_> {
             '*' => self.word().push(marker::STAR),
             '?' => self.word().push(marker::QUERY),
             '[' if !begins || !self.rest.starts_with([' ', '\t', '[']) => self.word().push(marker::BRACKET),
-            '{' if self.takes("}") => "{}".chars().for_each(|c| self.word().push_bare(c)),
+            '{' if self.takes("}") => {
+                "{}".chars().for_each(|c| self.word().push_bare(c));
+                self.word().braces = true;
+            }
+            ',' if self.word.as_ref().is_some_and(|word| word.braces) => self.word().push(marker::BRACE),
             '{' if !begins || !self.rest.starts_with([' ', '\t', '\n']) => self.word().push(marker::BRACE),
             c if marker::is(c) => {
                 self.odd("an unknown text");
@@ -197,7 +208,8 @@ impl Reader<'_> {
             }
             c => {
                 self.odd_if(matches!(c, '\\' | '['), "a `$` before a backslash or bracket");
-                self.word().push('$');
+                // It is not quoted: a here-document that ends with it is expanded.
+                if self.double { self.word().push('$') } else { self.word().push_bare('$') }
             }
         }
     }
@@ -214,8 +226,8 @@ impl Reader<'_> {
         let closed = self.rest[1 + inner.len()..].starts_with('}');
         let is_plain = closed && is_known && !name.is_empty() && !rest.starts_with("::");
         let word = rest.trim_start_matches([':', '-', '+', '?', '=']);
-        let text = match rest.is_empty() {
-            true => mark_of(inner).to_string(),
+        let text = match rest.is_empty() || (is_plain && rest.trim_start_matches(':').starts_with('?')) {
+            true => mark_of(if rest.is_empty() { inner } else { name }).to_string(),
             false if is_plain => format!("{0}{1}{word}{0}", marker::UNKNOWN, marker::BRACE),
             false => marker::UNKNOWN.to_string(),
         };
@@ -301,12 +313,18 @@ impl Reader<'_> {
         let behind = behind.map(|rest| rest.trim_start_matches(' '));
         let ends = behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', ';', '|', '&']));
         self.odd_if(!ends, "`&>`, which shells read in two ways");
+        if !ends && !std::mem::replace(&mut self.has_both, true) {
+            // What a plain shell would run; the next one on the line is found in this text.
+            let line = self.rest.lines().next().unwrap_or_default();
+            self.script.steps += line.len();
+            self.script.bodies.push(format!(">{line}"));
+        }
         self.redirect('>');
     }
 
     fn tilde(&mut self) {
         if !self.word.as_ref().is_none_or(|word| word.is_bare() && word.text.ends_with(['=', ':'])) {
-            return self.word().push('~');
+            return self.word().push_bare('~');
         }
         let mark = if self.rest.starts_with(['+', '-']) { marker::UNKNOWN } else { marker::HOME };
         self.skip(self.rest.find(|c| !is_name(c) && !"-+.".contains(c)).unwrap_or(self.rest.len()));
@@ -314,7 +332,7 @@ impl Reader<'_> {
     }
 
     fn end_word(&mut self) {
-        let Some(Word { text, bare }) = self.word.take() else { return };
+        let Some(Word { text, bare, .. }) = self.word.take() else { return };
         let is_bare = bare == text.len();
         let words = &self.command.words;
         let is_function = words.len() == 2 && words[0] == "function";
@@ -342,6 +360,8 @@ impl Reader<'_> {
 
     fn add_redirect(&mut self, target: String, is_bare: bool) {
         let Some(kind) = self.redirect.take() else { return };
+        let closes = kind == RedirectKind::Copy && target.starts_with('-') && target.len() > 1;
+        self.odd_if(closes, "a word right behind `>&-`");
         let is_stream = !target.is_empty() && target.chars().all(|c| c.is_ascii_digit() || c == '-');
         let kind = match kind {
             RedirectKind::Copy if is_stream => return,
@@ -361,7 +381,9 @@ impl Reader<'_> {
         self.odd_if(first && is_compound, "a compound command");
         let assigned = text.split_once('=').filter(|(name, _)| first && name.len() < bare);
         match assigned.map(|(name, value)| (name.trim_end_matches('+'), value)) {
-            Some((name, value)) if !name.is_empty() && name.chars().all(is_name) => {
+            Some((name, value))
+                if name.starts_with(|c| is_name(c) && !c.is_ascii_digit()) && name.chars().all(is_name) =>
+            {
                 self.command.assignments.push((name.to_owned(), value.to_owned()));
             }
             _ => self.command.words.push(text),

@@ -29,6 +29,11 @@ pub(super) mod marker {
         matches!(c, UNKNOWN | BRACE | OUTPUT)
     }
 
+    /// Tells whether the character may make several words of one.
+    pub(crate) fn is_many(c: char) -> bool {
+        is_open(c) || is_glob(c)
+    }
+
     /// Returns the text as it is written in a shell; what is unknown stays marked.
     pub(crate) fn written(text: &str) -> String {
         let as_written = |c| match c {
@@ -49,6 +54,8 @@ pub(super) struct Word {
     pub(super) text: String,
     /// Bytes at its beginning that are neither quoted nor expanded.
     pub(super) bare: usize,
+    /// It holds `{}`, which a comma behind it makes several words of in some shells.
+    pub(super) braces: bool,
 }
 
 impl Word {

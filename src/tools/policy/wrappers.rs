@@ -1,13 +1,14 @@
 //! Programs that run other programs: what they run, read from their arguments.
 
 use super::dangers::programs;
+use super::names::changes_meanings;
 use super::words::{base_name, has, marker};
 
 /// Wrappers; behind each the short options that take a value, and `1` where a word of its own is before the program.
-const WRAPPERS: &str = "builtin busybox chronic chroot::1 chrt:TPD:1 command dbus-run-session doas:uC env:uCS \
+const WRAPPERS: &str = "builtin busybox chronic chroot::1 chrt:TPD:1 command dbus-run-session doas:uC env:uCSa \
     exec:a fakeroot:lsbi flock:wEc:1 ionice:cnpPu linux32 linux64 ltrace:aeEFlnopsuwx nice:n nohup nsenter:tSG \
-    prlimit:po rlwrap runuser:cgGsuw setarch::1 setpriv setsid stdbuf:ioe strace:aeEIoOpPsSuUX sudo:ugpChrtTUDR \
-    systemd-run:pEuMHt taskset::1 time:fo timeout:sk:1 toybox unbuffer unshare:SGRw watch:nq xargs:adEILnPs";
+    prlimit:po rlwrap:bCDefFgHlMOPqsStwz runuser:cgGsuw setarch::1 setpriv setsid stdbuf:ioe strace:aeEIoOpPsSuUX sudo:ugpChrtTUDR \
+    systemd-run:pEuMH taskset::1 time:fo timeout:sk:1 toybox unbuffer unshare:SGRw watch:nq xargs:adEILnPs";
 /// Long options of wrappers that take a value as the next word, and such as take none.
 const LONG_VALUES: &str = "--adjustment --arg-file --chdir --chroot --class --classdata --config-file --conflict-exit-code \
     --delay --delimiter --equexit --error --format --group --groups --host --input --interval --jobs --kill-after \
@@ -19,6 +20,10 @@ const LONG_PLAIN: &str = "--background --differences --errexit --exec --foregrou
 /// Shells that run text; a version may follow.
 const SHELLS: &str =
     "ash bash csh dash elvish fish hush ksh lksh mksh nu oksh posh pwsh rbash rksh rzsh sh tcsh yash zsh";
+/// Shells that read text in other ways.
+const FOREIGN: &str = "csh elvish fish nu pwsh tcsh";
+/// Wrappers that run a shell where they are given no program.
+const SHELL_STARTERS: &str = "chroot fakeroot linux32 linux64 nsenter runuser setarch systemd-run unshare";
 /// Interpreters other than shells; a version may follow.
 const INTERPRETERS: &str = "bun deno lua node nodejs perl php python ruby tclsh";
 /// Builtins that run text in the same shell, now or later, or change what later words mean.
@@ -43,7 +48,16 @@ pub(super) enum Runs {
 
 /// Tells whether the program is a shell.
 pub(super) fn is_shell(name: &str) -> bool {
-    has(SHELLS, name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-')))
+    has(SHELLS, without_version(name))
+}
+
+/// Tells whether the program is a shell that reads text in another way.
+pub(super) fn is_foreign(name: &str) -> bool {
+    has(FOREIGN, without_version(name))
+}
+
+fn without_version(name: &str) -> &str {
+    name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))
 }
 
 /// Tells whether the program runs the one in its arguments.
@@ -72,6 +86,7 @@ pub(super) fn runs(program: &str, arguments: &[String]) -> Runs {
         }
         name if has(EVALUATORS, name) => Runs::Unclear("a builtin that evaluates its words"),
         name if is_shell(name) => shell(arguments),
+        "source" | "." if arguments.first().is_some_and(|path| is_stdin(path)) => Runs::Unclear(READ_BY_SHELL),
         "source" | "." => arguments.first().map_or(Runs::Unclear(NOT_UNDERSTOOD), |path| file(path)),
         "su" | "script" | "parallel" => Runs::Unclear(NOT_UNDERSTOOD),
         "runuser" | "flock" if has_text() => Runs::Unclear(NOT_UNDERSTOOD),
@@ -103,19 +118,62 @@ fn wrapped(name: &str, arguments: &[String]) -> Runs {
                 is_clear &= takes_value || word.contains('=') || has(LONG_PLAIN, word);
                 at += usize::from(takes_value);
             }
-            letters => at += usize::from(letters.find(|c| short.contains(c)).is_some_and(|at| at + 1 == letters.len())),
+            letters => {
+                // What is behind some letters of `xargs` is their value, if there is any.
+                let attached = if name == "xargs" { "eil" } else { "" };
+                let value = letters.find(|c| short.contains(c) || attached.contains(c)).map(|at| &letters[at..]);
+                at += usize::from(value.is_some_and(|value| value.len() == 1 && short.contains(value)));
+            }
         }
     }
     let mut program = arguments.get(at + own..).unwrap_or_default().to_vec();
+    let options = &arguments[..at.min(arguments.len())];
+    // Values, too, may become several words, and the program another one.
+    is_clear &= !arguments.iter().take(at + own).any(|word| word.contains(marker::is_many));
+    is_clear &= !options.iter().any(|word| name == "xargs" && word.starts_with("--proc"));
     match program.is_empty() {
+        true if starts_shell(name, options) => return Runs::Unclear(READ_BY_SHELL),
         true if is_clear => return Runs::Nothing,
         true => return Runs::Unclear(NOT_UNDERSTOOD),
         false if name == "xargs" && program.iter().any(|word| is_shell(base_name(word))) => {
             return Runs::Unclear(READ_BY_SHELL);
         }
-        false => program.extend((name == "xargs").then(|| marker::UNKNOWN.to_string())),
+        false if name == "xargs" => {
+            let unknown = marker::UNKNOWN.to_string();
+            for mark in replaced(options) {
+                program.iter_mut().for_each(|word| *word = word.replace(mark, &unknown));
+            }
+            program.push(unknown);
+        }
+        false => {}
     }
     Runs::Programs(vec![program], is_clear)
+}
+
+/// Tells whether a wrapper that is given no program runs a shell.
+fn starts_shell(name: &str, options: &[String]) -> bool {
+    let asks = |word: &String| match word.starts_with("--") {
+        true => has("--login --shell", word),
+        false => word.contains(['i', 's']),
+    };
+    has(SHELL_STARTERS, name) || (has("doas sudo", name) && options.iter().any(asks))
+}
+
+/// Finds what `xargs` replaces by what it reads, in the program's name too.
+fn replaced(options: &[String]) -> impl Iterator<Item = &str> {
+    let marks = options.iter().enumerate().filter_map(|(at, word)| {
+        if word.starts_with("--r") {
+            return Some(word.split_once('=').map_or("{}", |(_, mark)| mark));
+        }
+        let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+        let (_, mark) = letters.split_at_checked(letters.find(['I', 'i', 'J'])? + 1)?;
+        match mark.is_empty() {
+            true if letters.ends_with('i') => Some("{}"),
+            true => options.get(at + 1).map(String::as_str),
+            false => Some(mark),
+        }
+    });
+    marks.filter(|mark| !mark.is_empty())
 }
 
 /// Reads what a shell does with its arguments.
@@ -131,6 +189,9 @@ fn shell(arguments: &[String]) -> Runs {
         takes_text |= word.starts_with('-') && word.contains('c');
         from_stdin |= word.starts_with('-') && word.contains('s');
         at += usize::from(word.ends_with(['o', 'O']));
+    }
+    if changes_meanings(arguments.iter().take(at)) {
+        return Runs::Unclear("options that change what words mean");
     }
     at += usize::from(arguments.get(at).is_some_and(|word| word == "--" || word == "-"));
     match arguments.get(at) {
