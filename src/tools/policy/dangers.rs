@@ -80,6 +80,11 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &Place) -> Verdict
                 false => Verdict::Fine,
             }
         }
+        DenyRule::WriteToDisk if name == "find" => {
+            let is_target = |word: &str| word.starts_with("-fprint") || word == "-fls";
+            let written = arguments.windows(2).any(|pair| is_target(&pair[0]) && place.is_disk(&pair[1]));
+            denied_if(written, WRITES_DISK)
+        }
         DenyRule::WriteToDisk if has(COPIERS, name) => copies(arguments, place),
         DenyRule::Program(denied) => denied_if(name == denied || first == denied, "the policy denies this program"),
         DenyRule::Pattern(pattern) => {

@@ -21,6 +21,10 @@ pub(super) struct Raw {
     pub(super) finds: bool,
     /// A disk is named.
     disks: bool,
+    /// `rm` is given what a command prints.
+    is_given: bool,
+    /// A command prints the option to go all the way down.
+    flags: bool,
 }
 
 impl Raw {
@@ -47,18 +51,23 @@ impl Raw {
         let fetches = held && !has(INERT, first) && command.words.iter().any(|word| is_fetcher(base_name(word)));
         self.open.extend(fetches.then_some(DenyRule::RunFetched));
 
+        self.flags |= command.piped && has_option(&command.words, &['r', 'R'], "recursive");
         let unknown = marker::UNKNOWN.to_string();
         let given = command.words.iter().map(|word| word.replace("{}", &unknown));
         let pieces = |word: String| word.split([marker::BRACE, ',', '}']).map(str::to_owned).collect::<Vec<_>>();
         let mut words: Vec<String> = given.flat_map(pieces).collect();
         match words.iter().position(|word| is_dangerous(base_name(word))) {
             Some(at) => drop(words.drain(..at)),
-            // Words behind a substitution stand alone.
-            None if first.contains(marker::is_open) || first.starts_with('-') => {
+            // What runs is not known; words behind a substitution stand alone.
+            None => {
+                let unknown = words.iter().position(|word| word.contains(marker::is_open)).map(|at| at + 1);
+                let Some(start) = unknown.or(first.starts_with('-').then_some(0)) else { return };
+                words.drain(..start);
                 words.splice(..0, has_option(&words, &['f'], "force").then(|| "rm".to_owned()));
             }
-            None => return,
         }
+        let is_given = words.iter().any(|word| word.contains(marker::OUTPUT));
+        self.is_given |= is_given && words.first().is_some_and(|word| base_name(word) == "rm");
         let fed = has("xargs parallel", first);
         if fed || words.iter().skip(1).all(|word| word.starts_with('-')) {
             words.push(format!("-r{unknown}"));
@@ -88,7 +97,11 @@ impl Raw {
             (DenyRule::WriteToDisk, self.disks, "a write, and a disk's device file"),
             (DenyRule::RunFetched, evaluates, RUNS_FETCHED),
         ];
-        let is_open = |rule| self.open.contains(rule) || (evaluates && *rule == DenyRule::WriteToDisk);
+        let is_open = |rule: &DenyRule| match rule {
+            DenyRule::RemoveRoot if self.is_given && self.flags => true,
+            DenyRule::WriteToDisk if evaluates => true,
+            rule => self.open.contains(rule),
+        };
         let mut named = dangers.iter().filter(|(rule, named, _)| *named && rules.contains(rule));
         named.find(|(rule, ..)| is_open(rule)).map(|(.., what)| *what)
     }

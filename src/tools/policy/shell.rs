@@ -216,7 +216,7 @@ impl Reader<'_> {
 
     /// Reads `${NAME}`, perhaps with a literal word for when it is empty, or the beginning of something else.
     fn parameter(&mut self) {
-        let is_literal = |c: char| is_name(c) || "-./:@%#+?,".contains(c);
+        let is_literal = |c: char| is_name(c) || "-./:@%#+?,*".contains(c);
         let inner = &self.rest[1..];
         let inner = &inner[..inner.find(|c| !is_literal(c)).unwrap_or(inner.len())];
         let named = inner.strip_prefix('#').unwrap_or(inner);
@@ -224,10 +224,13 @@ impl Reader<'_> {
         let (name, rest) = named.split_at(end.unwrap_or(named.len()));
         let is_known = rest.is_empty() || rest.trim_start_matches(':').starts_with(['-', '+', '?', '#', '%']);
         let closed = self.rest[1 + inner.len()..].starts_with('}');
-        let is_plain = closed && is_known && !name.is_empty() && !rest.starts_with("::");
+        let is_pattern = rest.starts_with(['#', '%']) && rest.contains('*');
+        let is_known = is_known && !rest.starts_with("::") && (is_pattern || !rest.contains('*'));
+        let is_plain = closed && is_known && !name.is_empty();
         let word = rest.trim_start_matches([':', '-', '+', '?', '=']);
         let text = match rest.is_empty() || (is_plain && rest.trim_start_matches(':').starts_with('?')) {
             true => mark_of(if rest.is_empty() { inner } else { name }).to_string(),
+            false if is_pattern && is_plain => format!("{}{}{word}}}", marker::UNKNOWN, marker::BRACE),
             false if is_plain => format!("{0}{1}{word}{0}", marker::UNKNOWN, marker::BRACE),
             false => marker::UNKNOWN.to_string(),
         };
