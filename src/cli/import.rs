@@ -11,8 +11,8 @@ use super::{export, files, open, text};
 
 /// Takes a session out of a file that `export` wrote; everything in it is checked first
 ///
-/// Where the session is here already, its history must be how the file's begins; what follows in the file is added. An
-/// import that was killed is completed so: import the file again.
+/// A session that is here already must have the history with which the file's begins; the rest of the file is added. So
+/// an import that was killed is completed by importing the file again.
 #[derive(Debug, clap::Args)]
 pub(super) struct Import {
     /// The file; - is standard input

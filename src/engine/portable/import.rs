@@ -155,7 +155,7 @@ fn began(
     Ok((renamed, started.name))
 }
 
-/// How a session began; none where the event does not tell.
+/// Reads how a session began; none where the event does not tell.
 fn started(event: &EventRef<'_>) -> Option<SessionStarted> {
     Some(event.typed()?.ok()?.event)
 }

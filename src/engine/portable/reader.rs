@@ -142,7 +142,7 @@ fn senseless(seq: Seq) -> PortableError {
 struct Unpacked<'a> {
     decoder: zstd::stream::read::Decoder<'static, BufReader<&'a mut dyn Read>>,
     buffer: Vec<u8>,
-    /// How much there is in the buffer, and how much of it was taken.
+    /// Count of the bytes in the buffer, and of those that were taken.
     filled: usize,
     taken: usize,
     /// Count of the bytes taken before, and their hash.

@@ -103,7 +103,7 @@ pub enum Decision {
     },
     /// It must not run.
     Deny {
-        /// Why, for the author of the command.
+        /// The reason, for the author of the command.
         reason: String,
     },
     /// It has to be allowed first.

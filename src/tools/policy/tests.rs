@@ -359,6 +359,7 @@ fn what_hides_a_program_or_a_file_is_asked_about() {
         "MAKEFILES=x ls",
         "echo make | xargs -I ls ls",
         "echo make | xargs -ils ls",
+        "echo make | xargs -Ix -Ils ls",
         "echo make | xargs -rI ls env ls",
         "echo make | xargs --replace=ls ls",
         "ls | xargs --process-slot-var=PATH ls",

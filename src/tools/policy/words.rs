@@ -94,7 +94,7 @@ pub(super) enum RedirectKind {
 pub(super) struct Simple {
     pub(super) assignments: Vec<(String, String)>,
     pub(super) words: Vec<String>,
-    /// What is read and written, and the text of its here-documents.
+    /// Its redirections, with the text of its here-documents.
     pub(super) redirects: Vec<(RedirectKind, String)>,
     /// It reads what the command before it prints.
     pub(super) reads: bool,

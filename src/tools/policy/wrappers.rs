@@ -140,9 +140,11 @@ fn wrapped(name: &str, arguments: &[String]) -> Runs {
         }
         false if name == "xargs" => {
             let unknown = marker::UNKNOWN.to_string();
-            for mark in replaced(options) {
+            let mut marks = replaced(options);
+            if let Some(mark) = marks.next() {
                 program.iter_mut().for_each(|word| *word = word.replace(mark, &unknown));
             }
+            is_clear &= marks.next().is_none();
             program.push(unknown);
         }
         false => {}

@@ -57,7 +57,7 @@ fn long(directory: &Path) -> (Sessions, Session, Vec<u8>) {
     (sessions, session, file)
 }
 
-/// Where each commit begins and ends.
+/// Lists the first and the last position of each commit.
 fn commits(session: &Session) -> Vec<(Seq, Seq)> {
     let (mut commits, mut next) = (Vec::new(), 1);
     while next <= session.head().unwrap() {
