@@ -55,9 +55,7 @@ pub use backends::{
     ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway, Touched, WarmContainers, Which,
     Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_sandboxes, sweep_throwaways, unwatched,
 };
-pub use engine::bisect::{Bisect, Found, Verdict};
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
-pub use engine::children::NewChild;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
 pub use engine::commit::{
     CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
@@ -75,19 +73,20 @@ pub use engine::history::{
     SessionChange, blame, history_through_merges, path_history, search_history,
 };
 pub use engine::id::{CommitId, Digest, IdError, SessionId};
-pub use engine::live::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
 pub use engine::portable::{PortableError, PortableSummary, export_session, import_session, import_session_if};
 pub use engine::recorded::{EventRef, Payload, Recorded, Seq};
 pub use engine::reducer::{Folding, Opener, Reducer};
 pub use engine::registry::{Registry, RegistryError, SliceSummary};
 pub use engine::replay::Replay;
-pub use engine::run::EventRun;
 pub use engine::session::Session;
-pub use engine::sessions::{MAX_NAME_CHARS, NewSession, SessionError, Sessions, name_of};
+pub use engine::session::children::NewChild;
+pub use engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
+pub use engine::session::sessions::{MAX_NAME_CHARS, NewSession, SessionError, Sessions, name_of};
+pub use engine::session::snapshot::{Keep, SnapshotPolicy};
 pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
-pub use engine::snapshot::{Keep, SnapshotPolicy};
 pub use engine::state::State;
+pub use engine::store::filtered_batch::EventRun;
 pub use engine::store::{
     Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, Lease, LeaseHolder, LocalStore,
     LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, Problem, SessionEntry, SharedStore,
@@ -102,6 +101,7 @@ pub use reducers::{
     PodmanWorkspace, ReplaceLatest, SharedChild, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all,
     plan_merge, replace_latest, replace_latest_by_key, upsert_by_key,
 };
+pub use tools::bisection::algorithm::{Bisect, Found, Verdict};
 pub use tools::{
     ASK_THE_PERSON, AllowedBy, AllowedRoots, Answer, Asker, Asking, BisectError, BisectFound, BisectReport, Bisection,
     CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy, CommandQuestion,

@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use super::executor::{Executor, NotRun};
 use super::output::Collector;
 use super::runner::{Directory, Ended, RunSpec, Stream};
+use super::running_commands::{UnderWay, Wish};
 use super::shell::{
     EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
 };
-use super::under_way::{UnderWay, Wish};
 use crate::engine::event::CommandLine;
-use crate::engine::live::OutputStream;
 use crate::engine::path::EntryPath;
+use crate::engine::session::output_stream::OutputStream;
 
 /// Between asking a command to end and ending it.
 const GRACE: Duration = Duration::from_secs(2);

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::blank::Blank;
 use super::commands::{Commands, Place};
+use super::disk::locked::OnDisk;
+use super::disk::populate_marker::Blank;
 use super::disk::{Anchor, Aside, PlainDisk, Tree, WITHIN};
 use super::executor::Executor;
-use super::on_disk::OnDisk;
 use super::runner::Runner;
+use super::running_commands::UnderWay;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
-use super::under_way::UnderWay;
 use super::{BackendError, Capture, FileChange, Shell, ShellError, Workspace};
 
 /// The backend's name.

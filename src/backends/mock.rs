@@ -15,7 +15,7 @@ use super::shell::{
 };
 use super::{BackendError, FileChange, Workspace};
 use crate::engine::event::CommandLine;
-use crate::engine::live::OutputStream;
+use crate::engine::session::output_stream::OutputStream;
 
 /// The backend's name.
 const NAME: &str = "mock";

@@ -1,24 +1,22 @@
 //! Workspaces: where files and processes are. They know nothing of events.
 
-mod blank;
 mod capture;
 mod commands;
 pub mod compliance;
+pub(crate) mod config;
 pub(crate) mod disk;
 mod doctor;
 mod executor;
 mod host;
 mod memory;
 mod mock;
-mod on_disk;
 mod output;
 mod podman;
 mod runner;
+pub(crate) mod running_commands;
 mod shell;
-mod spec;
 mod spread;
 mod throwaway;
-mod under_way;
 
 use std::sync::Arc;
 
@@ -30,6 +28,7 @@ use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
 pub use capture::{Below, Capture, Observed, Touched};
+pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use doctor::{Finding, Health, diagnose};
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
@@ -44,7 +43,6 @@ pub use shell::{
     MAX_VARIABLES, MIN_TIMEOUT, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties,
     ShellResult, Which, unwatched,
 };
-pub use spec::{MockOptions, MockRule, WorkspaceSpec};
 pub use throwaway::{Throwaway, sweep_throwaways};
 
 /// The place where a session's files are, besides the journal, and where its commands run.

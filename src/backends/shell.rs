@@ -11,8 +11,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::output::Output;
 use crate::engine::event::CommandLine;
-use crate::engine::live::OutputStream;
 use crate::engine::path::EntryPath;
+use crate::engine::session::output_stream::OutputStream;
 
 /// Characters that a command may have, all arguments together.
 pub const MAX_COMMAND_CHARS: usize = 4096;

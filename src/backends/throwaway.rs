@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
+use super::config::{WorkspaceSpec, remove};
 use super::host::HostOptions;
-use super::spec::{WorkspaceSpec, remove};
 use super::spread::make_spread;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;

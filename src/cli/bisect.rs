@@ -15,9 +15,9 @@ use foldspace::{
 use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Failure};
+use super::external_command::Home;
 use super::interrupt::Signals;
 use super::output::{self, BAD, BOLD, DIM, GOOD, ODD, Out};
-use super::outside::Home;
 use super::{Globals, diffs, events, open, text, workspace};
 
 /// Finds the first change of a session after which a command fails

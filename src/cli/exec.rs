@@ -7,9 +7,9 @@ use foldspace::{CallStatus, Durability, Session, Sessions, ToolCall, ToolOutcome
 use serde_json::{Value, json};
 
 use super::Globals;
-use super::desk::Desk;
 use super::exit::{Exit, Failure};
 use super::live::Live;
+use super::local_server::Desk;
 use super::output::{self, Out};
 use super::workspace::{self, RuleArgs};
 use super::{interrupt, open};

@@ -9,14 +9,14 @@ use foldspace::{
 use serde_json::json;
 
 use super::Globals;
-use super::desk::Desk;
 use super::exit::{Exit, Failure};
 use super::interrupt::{Signals, minding};
 use super::live::Live;
+use super::local_server::Desk;
 use super::output::Out;
 use super::prompt::{Place, Prompt, Ran, Typed};
 use super::workspace::{self, RuleArgs};
-use super::{events, open, outside, text};
+use super::{events, external_command, open, text};
 
 /// Opens a prompt in a session's workspace; each line is recorded as a call
 ///
@@ -45,7 +45,7 @@ impl Shell {
             let opened = open::following(globals)?;
             let session = opened.find(&self.session)?.session;
             out.go_live_for_good()?;
-            return outside::shell_at(globals, &session, at.resolve(&session)?);
+            return external_command::shell_at(globals, &session, at.resolve(&session)?);
         }
         open::existing(globals)?;
         let opened = open::writing(globals, Durability::default())?;

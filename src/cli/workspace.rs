@@ -9,7 +9,7 @@ use foldspace::{
     PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
 };
 
-use super::asking::AtTerminal;
+use super::approver::AtTerminal;
 use super::bar::Bar;
 use super::exit::{Exit, Failure};
 use super::{Globals, files, open, output, text};

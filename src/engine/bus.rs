@@ -388,8 +388,8 @@ mod tests {
     use super::*;
     use crate::engine::event::DeleteEntry;
     use crate::engine::path::EntryPath;
-    use crate::engine::sessions::{NewSession, Sessions};
-    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
 
     #[test]

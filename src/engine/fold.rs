@@ -7,10 +7,10 @@ use super::event::{Event, SliceRestored};
 use super::recorded::Seq;
 use super::reducer::ErasedFolding;
 use super::registry::Registry;
-use super::run::{EventRun, Wanted};
 use super::slice::OnRewind;
 use super::state::State;
 use super::store::EventBatch;
+use super::store::filtered_batch::{EventRun, Wanted};
 
 /// A fold in progress: it begins from a state and takes the events that follow it, in order.
 ///

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::event::{CodecError, Event};
 use super::recorded::{EventRef, Recorded, Seq};
-use super::run::EventRun;
 use super::slice::{ErasedSlice, OnRewind, Slice, SliceError};
+use super::store::filtered_batch::EventRun;
 
 /// A pure function `(slice, recorded event) -> slice`.
 ///

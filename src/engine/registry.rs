@@ -10,9 +10,9 @@ use super::event::{CodecError, Event};
 use super::id::SessionId;
 use super::recorded::EventRef;
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
-use super::run::Wanted;
 use super::slice::{ErasedSlice, OnRewind, Slice};
 use super::state::State;
+use super::store::filtered_batch::Wanted;
 
 /// The events, slices and reducers that a program knows.
 ///

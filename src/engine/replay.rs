@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use super::recorded::{EventRef, Recorded, Seq};
 use super::session::Session;
-use super::sessions::SessionError;
+use super::session::sessions::SessionError;
 use super::state::State;
 
 /// Events over which a jump folds from where it is.

@@ -9,8 +9,8 @@ use super::event::{Event, EventsLost, Node, WriteFile};
 use super::id::{Digest, SessionId};
 use super::recorded::Seq;
 use super::session::Session;
-use super::sessions::{SessionError, Sessions};
-use super::snapshot::snapshot_of;
+use super::session::sessions::{SessionError, Sessions};
+use super::session::snapshot::snapshot_of;
 use super::store::{EventStore, Snapshot, StoreError};
 
 /// What a verification found.

@@ -13,12 +13,12 @@ use utoipa::ToSchema;
 
 use super::extract::{Body, Path, accepts, trace_of};
 use super::frames::EVENTS;
+use super::in_flight::Begun;
 use super::problem::{Kind, Problem};
-use super::running::Begun;
 use super::{HttpFace, blocking, stream};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::recorded::Seq;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{Asker, ToolCall, ToolOutcome};
 use crate::view::{self, EventDocument};

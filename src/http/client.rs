@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::frames::EVENTS;
 use super::server::connect_unix;
 use super::{CallOutcome, CallRequest, Problem};
-use crate::engine::live::OutputStream;
+use crate::engine::session::output_stream::OutputStream;
 use crate::tools::TraceContext;
 
 /// Bytes of an answer that is taken whole, and of one event.

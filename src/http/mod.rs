@@ -1,13 +1,13 @@
 //! The HTTP API over a [`Hub`]: JSON, server-sent events, and an OpenAPI description of it all.
 
 mod admission;
-mod answers;
+pub(crate) mod approvals;
 mod bisect;
 mod calls;
-mod causes;
 mod children;
 mod client;
 mod connection;
+pub(crate) mod error_map;
 mod events;
 mod extract;
 mod files;
@@ -16,11 +16,11 @@ mod forward;
 mod frames;
 mod guard;
 mod health;
+pub(crate) mod in_flight;
 mod metrics;
 mod openapi;
 mod problem;
 mod queries;
-mod running;
 mod server;
 mod sessions;
 mod states;
@@ -38,14 +38,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::id::SessionId;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, ShellRules};
 
 use extract::Arrival;
+use in_flight::Running;
 use metrics::Metrics;
-use running::Running;
 
 pub use calls::{CallOutcome, CallRequest};
 pub use client::{CallEvent, Client, ClientError, exchange};
@@ -149,7 +149,7 @@ impl HttpFace {
             .route("/", get(sessions::one).delete(sessions::remove))
             .route("/calls", post(calls::make))
             .route("/calls/{call}", get(calls::one).delete(calls::cancel))
-            .route("/calls/{call}/answer", post(answers::answer))
+            .route("/calls/{call}/answer", post(approvals::answer))
             .route("/state", get(states::state))
             .route("/state/{slice}", get(states::slice))
             .route("/files", get(files::list))

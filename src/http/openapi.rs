@@ -5,7 +5,7 @@ use axum::response::IntoResponse;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::{Modify, OpenApi};
 
-use super::{answers, bisect, calls, children, events, files, follow, health, problem, sessions, states, tools};
+use super::{approvals, bisect, calls, children, events, files, follow, health, problem, sessions, states, tools};
 use crate::view::Position;
 
 #[derive(OpenApi)]
@@ -18,7 +18,7 @@ use crate::view::Position;
     ),
     paths(
         tools::list, sessions::list, sessions::create, sessions::one, sessions::remove, sessions::section, calls::make, calls::one,
-        calls::cancel, answers::answer, states::state, states::slice, states::diff, states::verify, files::list,
+        calls::cancel, approvals::answer, states::state, states::slice, states::diff, states::verify, files::list,
         files::one, events::page, follow::stream, children::begin, children::merge, children::rewind, bisect::run,
         health::healthz, health::metrics, serve,
     ),

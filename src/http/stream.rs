@@ -10,12 +10,12 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::HttpFace;
-use super::answers::OverStream;
+use super::approvals::OverStream;
 use super::calls::{CallOutcome, CallRequest, call_noted};
 use super::frames::{self, ALIVE, Frames, Gone, PIECE, STILL_HERE};
 use super::problem::{Kind, Problem};
-use crate::engine::live::{CommandOutput, OutputStream, OutputSubscription};
 use crate::engine::recorded::Seq;
+use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{ToolCall, ToolOutcome};
 

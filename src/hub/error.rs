@@ -2,7 +2,7 @@
 
 use super::forward::ForwardError;
 use crate::backends::BackendError;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::store::{LeaseHolder, StoreError};
 use crate::tools::{ChildError, DispatchError, MergeError, MountError, RewindError};
 

@@ -3,9 +3,9 @@
 mod error;
 mod figures;
 mod forward;
+pub(crate) mod in_flight;
 mod open;
 mod span;
-mod under_way;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,12 +15,12 @@ use std::time::Duration;
 use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
-use crate::engine::children::NewChild;
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::{NewSession, SessionError, Sessions};
+use crate::engine::session::children::NewChild;
+use crate::engine::session::sessions::{NewSession, SessionError, Sessions};
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
@@ -31,9 +31,9 @@ use crate::tools::{
 pub use error::HubError;
 pub use figures::CallFigures;
 pub use forward::{Forward, ForwardError, Forwarding};
+use in_flight::UnderWay;
 pub use open::OpenSession;
 use open::{Kept, User};
-use under_way::UnderWay;
 
 /// What a [`Hub`] works with.
 #[derive(Clone)]

@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::forward::{Forward, ForwardError};
+use super::in_flight::{Going, UnderWay};
 use super::span::Noted;
-use super::under_way::{Going, UnderWay};
 use super::{Hub, HubError, blocking};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;

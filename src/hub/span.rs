@@ -7,7 +7,7 @@ use tracing::Span;
 use tracing::field::Empty;
 use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-use super::under_way::Going;
+use super::in_flight::Going;
 use crate::engine::event::CallStatus;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;

@@ -15,9 +15,9 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::ToolGroup;
-use super::asking::{AsksClient, Question, can_ask};
+use super::approver::{AsksClient, Question, can_ask};
 use super::client::{Client, Joined};
-use super::parked::{PARKED_MAX, Waiting};
+use super::pending_questions::{PARKED_MAX, Waiting};
 use super::progress::Progress;
 use crate::engine::recorded::Seq;
 use crate::hub::{HubError, OpenSession};

@@ -7,18 +7,18 @@ use rmcp::service::RequestContext;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
-use super::asked::Asked;
+use super::connect_query::Asked;
 use super::names::{self, AgentName, Agents};
-use super::offer::Offered;
-use super::parked::Parked;
+use super::pending_questions::Parked;
+use super::tool_list::Offered;
 use super::watching::Watching;
 use super::{McpOptions, ToolGroup};
 use crate::backends::WorkspaceSpec;
-use crate::engine::children::NewChild;
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::session::Session;
-use crate::engine::sessions::{SessionError, name_of};
+use crate::engine::session::children::NewChild;
+use crate::engine::session::sessions::{SessionError, name_of};
 use crate::hub::{Hub, HubError, OpenSession};
 
 /// Digits from which on a text counts as the beginning of an id rather than a name.

@@ -15,9 +15,9 @@ use rmcp::{RoleServer, ServerHandler};
 use super::client::Client;
 use super::names::shown;
 use super::resources::{self, Address};
-use super::stateless::Stateless;
+use super::sessionless::Stateless;
 use super::watching::{Told, WatchError, Watching};
-use super::{calls, instructions, offer, orchestrate};
+use super::{calls, instructions, orchestrate, tool_list};
 
 /// The prompt that describes the workspace.
 const WORKSPACE: &str = "workspace";
@@ -86,11 +86,11 @@ impl ServerHandler for Handler {
         _: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(offer::tools(&*self.client(&context)?)))
+        Ok(ListToolsResult::with_all_items(tool_list::tools(&*self.client(&context)?)))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        offer::tool(&self.own, name)
+        tool_list::tool(&self.own, name)
     }
 
     async fn call_tool(
@@ -99,13 +99,13 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         let client = self.client(&context)?;
-        if offer::has(&client, &request.name) {
+        if tool_list::has(&client, &request.name) {
             return calls::call(&client, request, &context).await;
         }
         match orchestrate::call(&client, &request, &context).await {
             Some(result) => Ok(result.into()),
             None => {
-                let known: Vec<_> = offer::tools(&client).into_iter().map(|tool| tool.name).collect();
+                let known: Vec<_> = tool_list::tools(&client).into_iter().map(|tool| tool.name).collect();
                 let what = format!("there is no tool {}; there are {}", shown(&request.name, 80), known.join(", "));
                 Err(ErrorData::invalid_params(what, None))
             }

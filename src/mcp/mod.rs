@@ -1,23 +1,23 @@
 //! The server of the Model Context Protocol: a workspace with its tools, and all that is recorded of it, for any client.
 
-mod arriving;
-mod asked;
-mod asking;
+pub(crate) mod approver;
+pub(crate) mod body_limit;
 mod calls;
 mod client;
+pub(crate) mod connect_query;
 mod connections;
 mod handler;
 mod instructions;
-mod lines;
 mod names;
-mod offer;
 mod options;
 mod orchestrate;
 mod order;
-mod parked;
+pub(crate) mod pending_questions;
 mod progress;
 mod resources;
-mod stateless;
+pub(crate) mod sessionless;
+pub(crate) mod stdio;
+pub(crate) mod tool_list;
 mod watching;
 
 use std::sync::{Arc, OnceLock};
@@ -37,10 +37,10 @@ use crate::tools::ASK_THE_PERSON;
 use client::{Client, Shared};
 use connections::Connections;
 use handler::Handler;
-use lines::Lines;
 pub use options::{McpOptions, ToolGroup, UnknownGroup};
 use order::Order;
-use stateless::Stateless;
+use sessionless::Stateless;
+use stdio::Lines;
 
 /// Bytes of one message; a call's parameters have a limit of their own below that.
 const MESSAGE_MAX: usize = 8 << 20;
@@ -155,7 +155,7 @@ impl McpServer {
             .with_cancellation_token(end)
             .with_max_request_body_bytes(MESSAGE_MAX);
         let service = StreamableHttpService::new(make, Arc::new(Connections::new(&self.shared)), config);
-        let checked = axum::middleware::from_fn_with_state(Arc::clone(&self.shared), arriving::whole);
+        let checked = axum::middleware::from_fn_with_state(Arc::clone(&self.shared), body_limit::whole);
         let router = Router::new().fallback_service(service).layer(checked);
         router.into_service()
     }

@@ -3,7 +3,7 @@
 use rmcp::model::ClientRequest;
 
 use super::client::Shared;
-use super::offer;
+use super::tool_list;
 
 /// Which requests a request may run beside.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,7 +23,7 @@ impl Order {
     pub(super) fn of(shared: &Shared, request: &ClientRequest) -> Self {
         match request {
             ClientRequest::CallToolRequest(call) if call.params.request_state.is_some() => Self::Resumes,
-            ClientRequest::CallToolRequest(call) => match offer::only_reads(shared, &call.params.name) {
+            ClientRequest::CallToolRequest(call) => match tool_list::only_reads(shared, &call.params.name) {
                 None => Self::Free,
                 Some(true) => Self::Reads,
                 Some(false) => Self::Changes,

@@ -10,9 +10,9 @@ use rmcp::model::{ProgressNotificationParam, ProgressToken};
 use rmcp::service::Peer;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use crate::engine::live::OutputSubscription;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
+use crate::engine::session::output_stream::OutputSubscription;
 
 /// How often a client is told.
 const PAUSE: Duration = Duration::from_millis(100);

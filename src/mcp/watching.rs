@@ -17,7 +17,7 @@ use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 
 /// How long changes are gathered before they are told.

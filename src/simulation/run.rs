@@ -11,8 +11,8 @@ use crate::engine::clock::{StepClock, Timestamp};
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
 use crate::engine::registry::Registry;
-use crate::engine::sessions::Sessions;
-use crate::engine::snapshot::SnapshotPolicy;
+use crate::engine::session::sessions::Sessions;
+use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError};
 
 /// Counts of what runs did, to see that they do everything.

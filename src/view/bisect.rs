@@ -9,11 +9,11 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{ChangeDocument, changes_between, event, whole};
-use crate::engine::bisect::Verdict;
 use crate::engine::clock::Timestamp;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
+use crate::tools::bisection::algorithm::Verdict;
 use crate::tools::{BisectFound, BisectReport, Predicate, ProbeRecord};
 
 /// Bytes of what a probe printed that are given.

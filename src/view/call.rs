@@ -14,7 +14,7 @@ use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteF
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::tools::lower;
 
 /// A call with what is known of it so far.

@@ -12,7 +12,7 @@ use crate::engine::event::Node;
 use crate::engine::id::Digest;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
 /// How long one file may take to compare; after that the difference is coarser.

@@ -13,7 +13,7 @@ use utoipa::{PartialSchema, ToSchema};
 use crate::engine::clock::Timestamp;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 
 /// Why a session has nothing at a position.
 #[derive(Debug, thiserror::Error)]
@@ -261,8 +261,8 @@ mod tests {
     use crate::engine::event::DeleteEntry;
     use crate::engine::path::EntryPath;
     use crate::engine::registry::Registry;
-    use crate::engine::sessions::{NewSession, Sessions};
-    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
 
     fn texts() -> impl Strategy<Value = String> {

@@ -8,7 +8,7 @@ use crate::engine::clock::Timestamp;
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
-use crate::engine::sessions::{SessionError, Sessions, name_of};
+use crate::engine::session::sessions::{SessionError, Sessions, name_of};
 use crate::engine::store::{SessionEntry, StoreError};
 use crate::reducers::Usage;
 

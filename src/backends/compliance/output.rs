@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::rig::{Found, Rig, Suite, ensure, ensure_printed, shown};
 use crate::backends::{OutputWatch, ShellCommand};
-use crate::engine::live::OutputStream;
+use crate::engine::session::output_stream::OutputStream;
 
 /// Prints on both streams.
 pub(super) const BOTH: &str = "echo out; echo err >&2";

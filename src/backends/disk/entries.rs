@@ -7,8 +7,8 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, mkdirat, st
 use rustix::io::Errno;
 
 use super::beneath::{open_directory, open_in};
+use super::file_stat::Stamp;
 use super::listing::{Lister, look_at};
-use super::stamp::Stamp;
 
 /// Removes an entry and everything below it. However deep it is, that takes two handles and no path.
 pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {

@@ -7,9 +7,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory};
-use super::forms::Forms;
+use super::file_stat::{Made, Stamp};
 use super::listing::look;
-use super::stamp::{Made, Stamp};
+use super::overlay::dir_xattrs::Forms;
 use crate::backends::FileChange;
 use crate::engine::path::EntryPath;
 

@@ -6,9 +6,9 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::entries::{kind_of, remove_all};
+use super::file_stat::Made;
 use super::listing::look;
 use super::making::{Failure, Parent, times};
-use super::stamp::Made;
 use super::tree::Tree;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;

@@ -14,7 +14,7 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::beneath::{open_directory, open_in};
 use super::entries::{kind_of, make_directory};
-use super::stamp::Made;
+use super::file_stat::Made;
 use super::tree::Tree;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;

@@ -1,22 +1,23 @@
 //! A session's files on a disk of this machine: safe operations beneath a directory, and finding out
 //! what has changed there.
 
-mod anchor;
 mod apply;
-mod aside;
 pub(crate) mod beneath;
 mod copying;
 mod entries;
-mod forms;
+pub(crate) mod file_stat;
 mod index;
 mod lay_out;
 mod listing;
+pub(crate) mod locked;
 mod making;
 mod overlay;
 mod plain;
+pub(crate) mod populate_marker;
+pub(crate) mod root_check;
 mod scan;
 mod seen;
-mod stamp;
+pub(crate) mod staging_dir;
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -26,11 +27,11 @@ use std::io;
 use crate::backends::{BackendError, FileChange, Touched};
 use crate::engine::path::EntryPath;
 
-pub(crate) use anchor::Anchor;
-pub(crate) use aside::{Aside, WITHIN};
+pub(crate) use file_stat::Stamp;
 pub(crate) use overlay::{Kin, Overlay, OverlayDisk, OverlayOptions, SealError};
 pub(crate) use plain::PlainDisk;
-pub(crate) use stamp::Stamp;
+pub(crate) use root_check::Anchor;
+pub(crate) use staging_dir::{Aside, WITHIN};
 pub(crate) use tree::{Found, Tree};
 
 /// Bytes of a directory's path beyond which nobody looks into it, as into one that may not be read. No program can name

@@ -3,11 +3,11 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::forms::Forms;
+use super::file_stat::{Made, Stamp};
 use super::index::{Index, with_paths};
+use super::overlay::dir_xattrs::Forms;
 use super::scan::{Look, scan};
 use super::seen::{Place, Seen, Unsure};
-use super::stamp::{Made, Stamp};
 use super::{Disk, Found, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;

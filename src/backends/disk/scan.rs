@@ -9,10 +9,10 @@ use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory, open_in};
-use super::forms::Forms;
+use super::file_stat::{FileTime, Stamp};
 use super::index::{Index, Known, Listing, NONE};
 use super::listing::{Lister, look_at};
-use super::stamp::{FileTime, Stamp};
+use super::overlay::dir_xattrs::Forms;
 use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Touched, too_much};
 use crate::engine::path::EntryPath;
 

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PATH_BYTES_MAX;
+use super::file_stat::Stamp;
 use super::index::{Index, Known, Listing, NONE};
-use super::stamp::Stamp;
 use super::tree::Found;
 use crate::backends::Touched;
 use crate::engine::path::EntryPath;

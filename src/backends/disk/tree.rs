@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, Statx, openat, readlinkat, renameat_with};
 use rustix::io::Errno;
 
-use super::anchor::Anchor;
-use super::aside::{self, KEPT};
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::entries::{kind_of, mount_id, vanished};
+use super::file_stat::Stamp;
 use super::listing::{Lister, look, look_at};
-use super::stamp::Stamp;
+use super::root_check::Anchor;
+use super::staging_dir::{self, KEPT};
 use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
 use crate::backends::Observed;
 use crate::engine::event::Special;
@@ -266,7 +266,7 @@ impl Tree {
 
     /// Removes what an interrupted process may have left aside, but for what could not be put back in its place.
     pub(super) fn empty_aside(&self) -> io::Result<()> {
-        Ok(aside::empty(&self.aside)?)
+        Ok(staging_dir::empty(&self.aside)?)
     }
 
     /// Keeps something that is aside for good. Gives where it is from then on.

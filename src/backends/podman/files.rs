@@ -6,9 +6,9 @@ use super::NAME;
 use super::engine::{USER, WORKSPACE};
 use super::options::OverlayUse;
 use super::paths::{self, Paths};
-use crate::backends::blank::Blank;
+use crate::backends::disk::locked::OnDisk;
+use crate::backends::disk::populate_marker::Blank;
 use crate::backends::disk::{Overlay, OverlayDisk, OverlayOptions, PlainDisk, SealError, Tree};
-use crate::backends::on_disk::OnDisk;
 use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
 use crate::engine::path::EntryPath;
 

@@ -6,23 +6,23 @@ mod container;
 mod diagnosis;
 mod engine;
 mod exec;
+pub(crate) mod exec_mode;
 mod files;
-mod leftovers;
-mod naming;
 mod options;
+pub(crate) mod orphans;
+pub(crate) mod owners;
 mod paths;
+pub(crate) mod rename;
 mod requests;
 mod sandbox;
-mod stores;
 mod warm;
-mod way;
 
 pub(crate) use diagnosis::{cache_directory, diagnose};
-pub use leftovers::{Leftover, Leftovers, remove_leftovers};
 pub use options::{OverlayUse, PodmanOptions, RunnerUse};
+pub use orphans::{Leftover, Leftovers, remove_leftovers};
+pub use owners::sweep_sandboxes;
 pub(crate) use paths::remove_files;
 pub use sandbox::PodmanSandbox;
-pub use stores::sweep_sandboxes;
 pub use warm::WarmContainers;
 
 /// The backend's name.

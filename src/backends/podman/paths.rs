@@ -79,7 +79,7 @@ impl Paths {
 
     /// Makes what a container is made with: the directory of the runner anew, with the runner in it, and the rest.
     pub(crate) fn prepare_run(&self, runner: &[u8]) -> io::Result<()> {
-        crate::backends::spec::remove(&self.run)?;
+        crate::backends::config::remove(&self.run)?;
         directory(&self.run, 0o755)?;
         directory(&self.mount, 0o755)?;
         write(&self.seccomp, SECCOMP.as_bytes(), 0o644)?;
@@ -91,7 +91,7 @@ impl Paths {
 
     /// Makes the directory of the socket anew, with the token in it. No container of the session may run.
     pub(crate) fn prepare_door(&self, name: &str, token: &[u8]) -> io::Result<()> {
-        crate::backends::spec::remove(&self.door)?;
+        crate::backends::config::remove(&self.door)?;
         directory(&self.door, 0o700)?;
         let path = self.door.join(name);
         write(&path, token, 0o400)?;
@@ -105,7 +105,7 @@ impl Paths {
         for (from, to) in [(&spare.mount, &self.mount), (&spare.run, &self.run), (&spare.door, &self.door)] {
             // The container has the directory itself and not its path. An empty one is replaced, which there mostly is.
             if std::fs::rename(from, to).is_err() {
-                crate::backends::spec::remove(to)?;
+                crate::backends::config::remove(to)?;
                 std::fs::rename(from, to)?;
             }
         }
@@ -142,7 +142,7 @@ impl Paths {
 
     /// Removes what is left of a spare container's directories.
     pub(crate) fn remove_spare(&self) {
-        if let Err(error) = crate::backends::spec::remove(&self.root) {
+        if let Err(error) = crate::backends::config::remove(&self.root) {
             tracing::debug!(%error, place = %self.root.display(), "`foldspace gc` removes it");
         }
     }
@@ -222,7 +222,7 @@ pub(crate) fn sweep() -> Vec<String> {
     let swept = |session: SessionId| kin(session).and_then(|kin| kin.sweep(&|name| is_idle(&all.join(name))));
     let mut failed: Vec<io::Error> = sessions.filter_map(|session| swept(session).err()).collect();
     let spares = names_in(&spares).map(|name| spares.join(name)).filter(|spare| is_idle(spare));
-    failed.extend(spares.filter_map(|spare| crate::backends::spec::remove(&spare).err()));
+    failed.extend(spares.filter_map(|spare| crate::backends::config::remove(&spare).err()));
     failed.iter().map(io::Error::to_string).collect()
 }
 

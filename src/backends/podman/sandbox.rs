@@ -8,10 +8,10 @@ use super::container::SessionContainer;
 use super::engine::WORKSPACE;
 use super::files::Files;
 use super::options::PodmanOptions;
+use super::owners;
 use super::paths::Paths;
-use super::stores;
-use crate::backends::blank::Blank;
 use crate::backends::commands::Commands;
+use crate::backends::disk::populate_marker::Blank;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
 use crate::backends::{BackendError, Capture, Container, FileChange, MachineNews, ProgressWatch, Workspace};
 use crate::engine::id::SessionId;
@@ -45,7 +45,7 @@ impl PodmanSandbox {
         let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
         let paths = Paths::prepare(session).map_err(failed)?;
         if let Some(store) = store {
-            stores::note(&paths.kin, store);
+            owners::note(&paths.kin, store);
         }
         let (files, blank) = Files::open(&paths, options.overlay)?;
         let container = SessionContainer::new(session, options.clone(), paths, files);

@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use super::NAME;
 use super::engine::{Engine, EngineError, Plan};
+use super::exec_mode::{TOKEN, Way};
 use super::files::Files;
-use super::leftovers::owner_of_this_process;
 use super::options::{OverlayUse, PodmanOptions, RunnerUse};
+use super::orphans::owner_of_this_process;
 use super::paths::{self, Paths};
-use super::way::{TOKEN, Way};
 use crate::backends::BackendError;
 use crate::backends::disk::OverlayDisk;
 use crate::backends::executor::Executor;

@@ -12,9 +12,9 @@ use foldspace::{
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;
-use super::desk::Desk;
 use super::exit::{Exit, Failure};
 use super::interrupt::Signals;
+use super::local_server::Desk;
 use super::output::{self, Out};
 use super::run::MountArgs;
 use super::workspace::{self, RuleArgs, WorkspaceArgs};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use foldspace::{AllowedRoots, Isolation, NewChild, Nursery, Seq, Sessions, view};
 
 use crate::cli::exit::{Exit, Failure};
-use crate::cli::{Globals, open, outside};
+use crate::cli::{Globals, external_command, open};
 use crate::tui::Outside;
 
 /// Acts for the debugger, which only looks.
@@ -33,7 +33,8 @@ impl Program<'_> {
     fn prompt(&self, session: &str, at: Seq) -> Result<String, Failure> {
         let session = self.sessions.session(self.sessions.find(session)?.id)?;
         // A thread that is in no runtime yet: the prompt has its own.
-        let ended = std::thread::scope(|scope| scope.spawn(|| outside::shell_at(self.globals, &session, at)).join());
+        let ended =
+            std::thread::scope(|scope| scope.spawn(|| external_command::shell_at(self.globals, &session, at)).join());
         let words = match ended {
             Ok(Ok(Exit::Interrupted)) => "the prompt was interrupted".to_owned(),
             Ok(Ok(exit)) => format!("the prompt ended with {}", exit.code()),

@@ -18,8 +18,8 @@ use foldspace::{
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;
-use super::desk::Desk;
 use super::exit::{Exit, Failure};
+use super::local_server::Desk;
 use super::open::{self, Opened};
 use super::output::{self, Out};
 use super::workspace::{self, RuleArgs, WorkspaceArgs};

@@ -1,7 +1,7 @@
 //! `foldspace serve`: holds a store, and lets others work in it.
 
 mod notify;
-mod place;
+pub(crate) mod server_lock;
 mod token;
 mod traces;
 
@@ -16,9 +16,9 @@ use foldspace::{AllowedRoots, Durability, Forward, Hub, HubOptions, McpServer, S
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::desk::end_calls;
 use super::exit::{Exit, Failure};
 use super::interrupt::Signals;
+use super::local_server::end_calls;
 use super::logs::{self, LogFormat};
 use super::mcp::{OfferArgs, offered};
 use super::open::{self, Opened};
@@ -26,7 +26,7 @@ use super::output::{self, Out};
 use super::run::allowed_roots;
 use super::{Globals, text};
 use notify::Notify;
-use place::Place;
+use server_lock::Place;
 use traces::Traces;
 
 /// Serves sessions to other programs over HTTP, on a unix socket in the data directory and, with --http, on TCP, there

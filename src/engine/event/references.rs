@@ -8,8 +8,8 @@ use super::{
     ContainerStopped, DeleteEntry, DriftFound, EvalResult, Event, MergeConflict, MergeConflicted, MountHydrated, Node,
     SessionAllow, SessionRewound, SessionStarted, WorkspaceTouched, WriteFile, write_view,
 };
+use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::id::Digest;
-use crate::engine::mark::{LITERAL, mark_of};
 use crate::engine::recorded::EventRef;
 
 /// Returns the digests of the contents that an event refers to, the built-in ones by what they hold, others by what

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::cause::Cause;
-use super::kin::{DEPTH_MAX, Kin, SessionChange};
+use super::lineage::{DEPTH_MAX, Kin, SessionChange};
 use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
@@ -13,7 +13,7 @@ use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 
 /// Bytes that a file may have whose lines are asked about.
 pub const BLAME_BYTES_MAX: u64 = 16 << 20;

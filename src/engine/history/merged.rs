@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cause::Cause;
-use super::kin::{DEPTH_MAX, Kin, SessionChange};
+use super::lineage::{DEPTH_MAX, Kin, SessionChange};
 use super::path::{PathChange, path_history};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 
 /// The [history](path_history) of a path, and before each merge what the child had done until then to what the merge
 /// changed: its own changes, those of its own children, and so on.

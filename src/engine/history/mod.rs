@@ -3,7 +3,7 @@
 
 mod blame;
 mod cause;
-mod kin;
+pub(crate) mod lineage;
 mod lines;
 mod merged;
 mod path;
@@ -16,11 +16,11 @@ use std::ops::ControlFlow;
 use super::event::{DeleteEntry, WriteFile};
 use super::recorded::{EventRef, Recorded, Seq};
 use super::session::Session;
-use super::sessions::SessionError;
+use super::session::sessions::SessionError;
 
 pub use blame::{BLAME_BYTES_MAX, Blame, BlameError, BlameLine, blame};
 pub use cause::Cause;
-pub use kin::SessionChange;
+pub use lineage::SessionChange;
 pub use merged::history_through_merges;
 pub use path::{PathChange, path_history};
 pub use search::{HistoryHit, HistorySearch, Matches, search_history};

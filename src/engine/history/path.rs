@@ -15,7 +15,7 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 
 /// A change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -12,7 +12,7 @@ use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 
 /// The moves of files with certain contents.
 #[derive(Default)]

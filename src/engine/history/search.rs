@@ -10,13 +10,13 @@ use serde_json::Value;
 use super::cause::{Cause, Causes, Why};
 use super::watched::below;
 use super::{FileEvent, each};
+use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::event::{CommandDecided, CommandResult, EvalResult, Node, WriteFile};
 use crate::engine::id::Digest;
-use crate::engine::mark::{LITERAL, mark_of};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 
 /// The lines of a text that match, each with its number from 1.

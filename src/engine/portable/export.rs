@@ -10,7 +10,7 @@ use crate::engine::commit::{Commit, CommitView};
 use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Recorded;
-use crate::engine::sessions::{SessionError, Sessions, name_of};
+use crate::engine::session::sessions::{SessionError, Sessions, name_of};
 use crate::engine::store::{EventStore, READ_MAX, StoreError};
 
 fn writing(source: io::Error) -> PortableError {

@@ -10,7 +10,7 @@ use crate::engine::commit::{ChunkList, Commit, Content, Expected};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::{EventRef, Seq};
-use crate::engine::sessions::{SessionError, Sessions, check_name, name_of};
+use crate::engine::session::sessions::{SessionError, Sessions, check_name, name_of};
 use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
 
 /// Contents above this are given to the store chunk by chunk.

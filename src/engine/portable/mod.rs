@@ -14,7 +14,7 @@ use serde::Serialize;
 use super::commit::{CommitView, MAX_COMMIT_BYTES};
 use super::id::SessionId;
 use super::recorded::Seq;
-use super::sessions::SessionError;
+use super::session::sessions::SessionError;
 use super::store::StoreError;
 
 pub use export::export_session;

@@ -4,12 +4,12 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::StoreError;
+use super::filtered_batch::Wanted;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, declared_in};
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::{EventRef, Recorded, Seq};
-use crate::engine::run::Wanted;
 
 /// Events of one session in order and without gaps, as they are stored: read once, looked at in place,
 /// by several threads if need be.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::ticket::Ticket;
+use super::pending::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};

@@ -4,6 +4,7 @@ mod batch;
 mod content;
 mod decompress;
 mod error;
+pub(crate) mod filtered_batch;
 mod index;
 mod journal;
 mod lease;
@@ -11,9 +12,9 @@ mod local;
 mod lock;
 mod loss;
 mod memory;
-mod naming;
+pub(crate) mod name_lock;
+pub(crate) mod pending;
 mod shared;
-mod ticket;
 mod weight;
 
 use std::borrow::Cow;
@@ -40,9 +41,9 @@ pub use lease::{Lease, LeaseHolder};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use loss::{Loss, LostEvents};
 pub use memory::MemoryStore;
-pub use naming::NamingTurn;
+pub use name_lock::NamingTurn;
+pub use pending::{Committed, Pending};
 pub use shared::SharedStore;
-pub use ticket::{Committed, Pending};
 
 /// Keeps the histories of sessions, and the contents that their events refer to.
 ///

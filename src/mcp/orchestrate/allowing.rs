@@ -9,10 +9,10 @@ use crate::backends::{ShellCommand, ShellError, WorkspaceSpec};
 use crate::engine::event::{CommandDecided, PolicyDecision};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
-use crate::mcp::asking::{AsksAtOnce, can_ask};
+use crate::engine::session::sessions::SessionError;
+use crate::mcp::approver::{AsksAtOnce, can_ask};
 use crate::mcp::calls::comes_back;
-use crate::mcp::offer;
+use crate::mcp::tool_list;
 use crate::reducers::Allowances;
 use crate::tools::{ASK_THE_PERSON, Bisection, CommandPolicy, CommandQuestion, Decided, ShellRules, denied, limits_of};
 
@@ -30,7 +30,7 @@ pub(super) struct Wanted {
 
 /// Whether the client may run commands at all.
 pub(super) fn check_offer(request: &Request<'_>) -> Result<(), Refused> {
-    match offer::has(request.client, SHELL) {
+    match tool_list::has(request.client, SHELL) {
         true => Ok(()),
         false => Err(Refused("commands are not offered here, so none can be bisected by; give a predicate".to_owned())),
     }

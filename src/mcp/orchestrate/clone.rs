@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Done, Kind, Refused, Request};
-use crate::engine::children::NewChild;
 use crate::engine::event::{ChildLimits, Isolation};
+use crate::engine::session::children::NewChild;
 use crate::view::{self, ChildDocument, Position};
 
 pub(super) const NAME: &str = "session_clone";

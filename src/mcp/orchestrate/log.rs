@@ -226,8 +226,8 @@ mod tests {
     use crate::engine::commit::CallLink;
     use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event};
     use crate::engine::registry::Registry;
-    use crate::engine::sessions::{NewSession, Sessions};
-    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
 
     fn record<E: Event>(session: &Session, call: CallLink, event: &E) -> Seq {

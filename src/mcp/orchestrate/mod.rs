@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::calls::{failed, succeeded};
 use super::client::Client;
-use super::offer::described;
+use super::tool_list::described;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::view::Position;
@@ -144,7 +144,7 @@ pub(super) async fn call(
     request: &CallToolRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Option<CallToolResult> {
-    if !super::offer::has_session_tool(client, &request.name) {
+    if !super::tool_list::has_session_tool(client, &request.name) {
         return None;
     }
     let params = Value::Object(request.arguments.clone().unwrap_or_default());

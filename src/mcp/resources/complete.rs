@@ -6,7 +6,7 @@ use rmcp::model::{CompleteRequestParams, CompletionInfo, ErrorData};
 
 use super::{looking, uri};
 use crate::engine::session::Session;
-use crate::engine::sessions::name_of;
+use crate::engine::session::sessions::name_of;
 use crate::mcp::client::Client;
 use crate::reducers::VirtualFileSystem;
 

@@ -16,7 +16,7 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::state::State;
 use crate::mcp::client::{Client, JoinError};
 use crate::mcp::names::shown;

@@ -203,7 +203,7 @@ impl Copied {
             return Err(MountError::TooMany { path: self.host.clone(), what: "entries", actual, limit });
         }
         let relative = relative.as_os_str().as_bytes();
-        let not_ascii = || MountError::NotAscii { path: crate::tools::files::shown(relative) };
+        let not_ascii = || MountError::NotAscii { path: crate::tools::builtin::files::shown(relative) };
         let path = self.mount_path.join(relative).map_err(|_| not_ascii())?;
         if !path.as_bytes().iter().all(|byte| (b' '..=b'~').contains(byte)) {
             return Err(MountError::NotAscii { path: path.to_string() });

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::backends::BackendError;
 use crate::engine::commit::CommitError;
 use crate::engine::path::EntryPath;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 
 /// Why host directories could not be copied into a workspace. Nothing was recorded then.

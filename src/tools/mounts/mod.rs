@@ -18,7 +18,7 @@ use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{MountHydrated, MountPreview, Node, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Mounts, VirtualFileSystem};
 
@@ -187,7 +187,7 @@ impl Batch {
 impl Copied {
     fn hydrated(&self) -> MountHydrated {
         MountHydrated {
-            host_path: super::files::shown(self.host.as_os_str().as_encoded_bytes()),
+            host_path: super::builtin::files::shown(self.host.as_os_str().as_encoded_bytes()),
             mount_path: self.mount_path.clone(),
             include_glob: self.spec.include_glob.clone(),
             exclude_glob: self.spec.exclude_glob.clone(),
@@ -211,7 +211,7 @@ impl Copied {
         }
         let shown = |(name, is_directory): (&&[u8], &bool)| {
             let slash = if *is_directory { "/" } else { "" };
-            format!("{}{slash}", super::files::shown(name))
+            format!("{}{slash}", super::builtin::files::shown(name))
         };
         let entries: Vec<_> = top.iter().take(PREVIEW_MAX).map(shown).collect();
         let more = (top.len() - entries.len()) as u64;

@@ -87,7 +87,7 @@ impl AllowedRoots {
     /// The first root that the path, links resolved, is at or below; and the resolved path.
     fn locate(&self, path: &Path) -> Result<(&Path, PathBuf), MountError> {
         if !is_printable(path) {
-            let path = super::super::files::shown(path.as_os_str().as_encoded_bytes());
+            let path = crate::tools::builtin::files::shown(path.as_os_str().as_encoded_bytes());
             return Err(MountError::NotAscii { path });
         }
         let mut exists = false;

@@ -9,8 +9,8 @@ use crate::backends::{BackendError, MemoryWorkspace};
 use crate::engine::clock::{StepClock, Timestamp};
 use crate::engine::event::DeleteEntry;
 use crate::engine::registry::Registry;
-use crate::engine::sessions::{NewSession, Sessions};
-use crate::engine::snapshot::SnapshotPolicy;
+use crate::engine::session::sessions::{NewSession, Sessions};
+use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::MemoryStore;
 
 /// A host directory `home` with things in it, beside others that are not to be reached, and a session.

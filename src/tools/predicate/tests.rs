@@ -5,8 +5,8 @@ use crate::engine::clock::{StepClock, Timestamp};
 use crate::engine::commit::Content;
 use crate::engine::event::{CallStarted, Node, WriteFile, WriteMode};
 use crate::engine::session::Session;
-use crate::engine::sessions::{NewSession, Sessions};
-use crate::engine::snapshot::SnapshotPolicy;
+use crate::engine::session::sessions::{NewSession, Sessions};
+use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::MemoryStore;
 
 fn session() -> Session {

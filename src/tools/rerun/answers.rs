@@ -2,11 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::super::asking::{Answer, Asker, Asking, CommandQuestion};
-use super::super::shell::beginning;
 use super::super::words;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision};
 use crate::engine::id::Digest;
+use crate::tools::call::approver::{Answer, Asker, Asking, CommandQuestion};
+use crate::tools::call::shell::beginning;
 
 /// Answers as the recorded call was answered; of what was not recorded another decides.
 ///

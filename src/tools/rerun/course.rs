@@ -8,17 +8,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::compare::{Comparison, Divergence};
 use super::past::{Outside, Past, RecordedCall};
-use super::place::Place;
 use super::rules::NormalRules;
+use super::session::Place;
 use super::{RerunError, RerunReport};
 use crate::backends::Workspace;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
-use crate::tools::dispatch::{Dispatcher, ToolCall, ToolOutcome};
-use crate::tools::machine::ShellRules;
-use crate::tools::toolset::Tools;
+use crate::engine::session::sessions::SessionError;
+use crate::tools::call::dispatcher::{Dispatcher, ToolCall, ToolOutcome};
+use crate::tools::call::toolset::Tools;
+use crate::tools::workspace::managed::ShellRules;
 
 /// One call of a run again.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -5,9 +5,9 @@ mod compare;
 mod course;
 mod expect;
 mod past;
-mod place;
 mod rules;
 mod scratch;
+pub(crate) mod session;
 mod what_if;
 
 use serde::Serialize;
@@ -19,13 +19,13 @@ pub use rules::{NormalRules, RulesError};
 pub use scratch::Scratch;
 pub use what_if::WhatIf;
 
-use super::machine::DispatchError;
+use super::workspace::managed::DispatchError;
 use crate::backends::BackendError;
 use crate::engine::commit::CommitError;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::reducers::Change;
 use course::{Course, Step};
 use past::{Happening, Past};

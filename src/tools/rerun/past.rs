@@ -7,8 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::super::lift::lower;
-use super::super::limits::says_used_up;
 use crate::engine::event::{
     CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, DeleteEntry, DriftFound, Event,
     Isolation, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
@@ -17,8 +15,10 @@ use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded, Seq};
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Allowances, VirtualFileSystem};
+use crate::tools::call::content_params::lower;
+use crate::tools::workspace::limits::says_used_up;
 
 /// What the dispatcher says of parameters that it did not record, because there were too many.
 const TOO_LARGE: &str = "the parameters have ";
@@ -326,13 +326,13 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::children::NewChild;
     use crate::engine::clock::{StepClock, Timestamp};
     use crate::engine::commit::CallLink;
     use crate::engine::event::{Node, WriteMode};
     use crate::engine::registry::Registry;
-    use crate::engine::sessions::{NewSession, Sessions};
-    use crate::engine::snapshot::SnapshotPolicy;
+    use crate::engine::session::children::NewChild;
+    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
 
     fn sessions() -> Sessions {

@@ -4,9 +4,9 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::super::path_glob::PathGlob;
 use super::super::words;
 use crate::engine::path::EntryPath;
+use crate::tools::builtin::path_glob::PathGlob;
 
 /// Bytes that a compiled pattern may take.
 const PATTERN_BYTES: usize = 4 << 20;

@@ -9,8 +9,8 @@ use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::clock::SystemClock;
 use crate::engine::registry::Registry;
 use crate::engine::session::Session;
-use crate::engine::sessions::{NewSession, Sessions};
-use crate::engine::snapshot::SnapshotPolicy;
+use crate::engine::session::sessions::{NewSession, Sessions};
+use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions};
 
 /// A session in a store of its own, with a workspace, both in a temporary directory. Dropped, nothing is left of it:
@@ -36,11 +36,11 @@ impl Scratch {
             reason: format!("can't make a temporary directory: {error}"),
         })?;
         let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
-        let store =
-            LocalStore::open(home.path().join("data"), options).map_err(crate::engine::sessions::SessionError::from)?;
+        let store = LocalStore::open(home.path().join("data"), options)
+            .map_err(crate::engine::session::sessions::SessionError::from)?;
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(Arc::new(store), registry, clock, SnapshotPolicy::default());
-        let sessions = sessions.map_err(crate::engine::sessions::SessionError::from)?;
+        let sessions = sessions.map_err(crate::engine::session::sessions::SessionError::from)?;
         let backend = Some(spec.backend_name().to_owned());
         let session = sessions.create(NewSession { name: Some(name.to_owned()), backend, options: spec.options() })?;
         let workspace = spec.open(session.id(), home.path())?;

@@ -9,7 +9,7 @@ use crate::engine::event::{CallStarted, DeleteEntry, DriftFound, Event, Isolatio
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Change, VirtualFileSystem};
 
 /// Refuses changes that remove what the directory of the session held before it began.

@@ -1,31 +1,28 @@
 //! Rewind: the log and the files go back together, as new events.
 
 mod earlier;
-mod intent;
-mod landing;
-mod plan;
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::capture::{CaptureBudget, Captured, compare};
-use super::dispatch::Dispatcher;
-use super::machine::{DispatchError, Machine, files_of, record_found};
+use super::call::dispatcher::Dispatcher;
 use super::words;
+use super::workspace::capture::{CaptureBudget, Captured, compare};
+pub(super) use super::workspace::intent::{Intended, Intent};
+use super::workspace::managed::{DispatchError, Machine, files_of, record_found};
+pub(super) use super::workspace::plan::{Plan, Planned};
+pub(super) use super::workspace::project::{Fresh, Landing};
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceRestored};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::sessions::SessionError;
+use crate::engine::session::sessions::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice, SliceError};
 use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, VirtualFileSystem};
-pub(super) use intent::{Intended, Intent};
-pub(super) use landing::{Fresh, Landing};
-pub(super) use plan::{Plan, Planned};
 
 /// How a rewind goes about it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -269,7 +266,7 @@ impl Work {
     /// The files as they are, and what somebody changed from outside.
     fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), RewindError> {
         if self.workspace.is_blank() && !self.options.dry_run {
-            let rules = super::machine::ShellRules { budget: self.budget, ..Default::default() };
+            let rules = super::workspace::managed::ShellRules { budget: self.budget, ..Default::default() };
             let workspace = Arc::clone(&self.workspace);
             let machine = Machine { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };
             machine.prepare(&self.session).map_err(RewindError::from)?;

@@ -8,7 +8,7 @@ use foldspace::{
     WriteFile,
 };
 
-use super::past::Past;
+use super::history::Past;
 use super::search::Search;
 
 /// Something that holds of a state or does not.

@@ -4,13 +4,13 @@
 //! and what acts outside is a [`Wish`], which somebody else may fulfil.
 
 mod action;
+pub(crate) mod background_task;
 mod condition;
-mod errand;
+pub(crate) mod error;
+pub(crate) mod history;
 mod json;
-mod look;
 mod moving;
-mod past;
-mod places;
+pub(crate) mod panes;
 mod prompt;
 mod search;
 mod seek;
@@ -19,7 +19,7 @@ mod sheets;
 #[cfg(test)]
 mod tests;
 mod timeline;
-mod trouble;
+pub(crate) mod view;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -27,24 +27,24 @@ use std::sync::Arc;
 use foldspace::{EntryPath, Seq};
 
 pub(crate) use action::{Action, Direction, Wish};
+pub(crate) use background_task::{Done, Errand};
 pub(crate) use condition::{Condition, Predicate, ReadPredicate};
-pub(crate) use errand::{Done, Errand};
-pub(crate) use json::Difference;
-pub(crate) use look::{Place, Sight, Step, Tab};
+pub(crate) use error::Trouble;
 #[cfg(test)]
-pub(crate) use past::IsHeld;
-pub(crate) use past::Past;
+pub(crate) use history::IsHeld;
+pub(crate) use history::Past;
+pub(crate) use json::Difference;
 pub(crate) use prompt::{Ask, Prompt};
 pub(crate) use sheet::{Sheet, Target, Tone};
 pub(crate) use sheets::changed_slices;
 pub(crate) use timeline::{Row, Window};
-pub(crate) use trouble::Trouble;
+pub(crate) use view::{Place, Sight, Step, Tab};
 
-use errand::Busy;
-use look::Look;
+use background_task::Busy;
 use search::Search;
 use seek::Seek;
 use timeline::Rows;
+use view::Look;
 
 /// Which pane the keys act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

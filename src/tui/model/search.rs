@@ -6,7 +6,7 @@ use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
-use super::past::Past;
+use super::history::Past;
 use crate::cli::text;
 
 /// Bytes of a content that are searched.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use foldspace::{EntryPath, EventRef, Replay, Seq, State};
 
 use super::condition::{Condition, touches};
-use super::past::{CHUNK, Past};
+use super::history::{CHUNK, Past};
 use super::search::Search;
 use super::timeline::{Reach, Reached, Rows};
 use super::{Direction, Trouble};

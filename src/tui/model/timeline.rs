@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use foldspace::Seq;
 
-use super::past::{Brief, CHUNK, Past};
+use super::history::{Brief, CHUNK, Past};
 use super::seek::Leash;
 use super::sheet::Tone;
 use super::{Direction, Trouble};

@@ -14,10 +14,10 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::list::{LIST, LayerName, List, NEXT_LIST, boot_id};
+use super::manifest::{LIST, LayerName, List, NEXT_LIST, boot_id};
 use super::mount::{Layers, Notes, mount};
+use super::refs::{Kin, LAYERS, PRIVATE, failed};
 use super::squash::{Merged, flatten, merge};
-use super::users::{Kin, LAYERS, PRIVATE, failed};
 use super::{ASIDE, OverlayOptions, TREE};
 use crate::backends::Touched;
 use crate::backends::disk::Tree;

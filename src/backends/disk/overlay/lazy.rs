@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::heir::Heir;
-use super::list::List;
+use super::fork::Heir;
+use super::manifest::List;
 use super::{OverlayDisk, OverlayOptions, SealError};
 use crate::backends::disk::{Disk, Found, Stamp, Tree};
 use crate::backends::{BackendError, FileChange, Touched};

@@ -2,15 +2,16 @@
 
 mod attach;
 mod copy;
-mod heir;
-mod home;
+pub(crate) mod dir_xattrs;
+pub(crate) mod fork;
 mod layers;
 mod lazy;
-mod list;
+pub(crate) mod lock;
+pub(crate) mod manifest;
 mod mount;
 mod probe;
+pub(crate) mod refs;
 mod squash;
-mod users;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -22,19 +23,19 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::open_in;
+use super::file_stat::{Made, Stamp};
 use super::index::{Index, with_paths};
 use super::scan::{Look, scan};
 use super::seen::{self, Seen, Unsure};
-use super::stamp::{Made, Stamp};
 use super::{Disk, Found, Touched, Tree};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 use attach::Place;
-use heir::Heir;
+use fork::Heir;
 use layers::{Layer, Stack};
 pub(crate) use lazy::Overlay;
-use list::LayerName;
-pub(crate) use users::Kin;
+use manifest::LayerName;
+pub(crate) use refs::Kin;
 
 /// The directory of a layer that holds the session's files.
 const TREE: &str = "tree";

@@ -10,7 +10,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen,
 };
 
-use crate::backends::disk::forms::Forms;
+use super::dir_xattrs::Forms;
 
 /// How an overlay keeps its own notes about entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -13,8 +13,8 @@ use crate::backends::Observed;
 use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
 use crate::backends::disk::copying::{copy_directory, copy_file, copy_other, resemble};
 use crate::backends::disk::entries::kind_of;
+use crate::backends::disk::file_stat::Stamp;
 use crate::backends::disk::listing::{Lister, look, look_at};
-use crate::backends::disk::stamp::Stamp;
 use crate::backends::disk::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Tree, too_much};
 use crate::engine::path::EntryPath;
 

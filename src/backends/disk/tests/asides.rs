@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::rig::{IN_NAMESPACE, path};
-use crate::backends::disk::aside::{Aside, WITHIN};
+use crate::backends::disk::staging_dir::{Aside, WITHIN};
 use crate::backends::disk::{Disk, PlainDisk, Tree};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;

@@ -11,8 +11,8 @@ use rustix::fs::{Mode, OFlags, mkdirat};
 
 use super::rig::{IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through};
 use crate::backends::disk::beneath::open_in;
-use crate::backends::disk::forms::Forms;
 use crate::backends::disk::index::{Index, with_paths};
+use crate::backends::disk::overlay::dir_xattrs::Forms;
 use crate::backends::disk::scan::scan;
 use crate::backends::disk::{Disk, PlainDisk, Tree};
 use crate::backends::{Observed, Touched};

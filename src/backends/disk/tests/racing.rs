@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::rig::{IN_NAMESPACE, Rig, SEALED, Seen, World, names, on_each_with, path, plain, unknown, world};
-use crate::backends::on_disk::OnDisk;
+use crate::backends::disk::locked::OnDisk;
 use crate::backends::{Capture, Observed, Touched};
 use crate::engine::path::EntryPath;
 

@@ -7,8 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::{Disk, Found, OverlayDisk, OverlayOptions, PlainDisk, Stamp, Touched, Tree};
-use crate::backends::on_disk::OnDisk;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 

@@ -2,8 +2,8 @@
 
 use super::{Live, Machine, SessionContainer};
 use crate::backends::disk::SealError;
-use crate::backends::podman::way::Way;
-use crate::backends::podman::{paths, stores, warm};
+use crate::backends::podman::exec_mode::Way;
+use crate::backends::podman::{owners, paths, warm};
 use crate::engine::event::ContainerStarted;
 use crate::engine::id::SessionId;
 
@@ -37,7 +37,7 @@ impl SessionContainer {
         if child.home().join("files").exists() {
             return Ok(false);
         }
-        stores::note_same(&child, &self.paths.kin);
+        owners::note_same(&child, &self.paths.kin);
         match self.files.share(child.name()) {
             Ok(shared) => Ok(shared),
             Err(SealError::Unmade(error)) => Err(error),

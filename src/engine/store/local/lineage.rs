@@ -6,8 +6,8 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use super::slot::{Slot, SlotInner};
-use super::slots::Slots;
+use super::session_head::{Slot, SlotInner};
+use super::session_heads::Slots;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
 use crate::engine::id::SessionId;

@@ -2,17 +2,17 @@
 
 mod check;
 mod collect;
-mod heal;
+pub(crate) mod index_fallback;
 mod lineage;
 mod maintain;
 mod open;
 mod proof;
 mod read;
 mod recover;
+pub(crate) mod session_head;
+pub(crate) mod session_heads;
 #[cfg(test)]
 mod simulated;
-mod slot;
-mod slots;
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -26,7 +26,7 @@ use super::journal::frame::{self, Kind};
 use super::journal::{Group, Place, Segments, Stage, Staged, Writer};
 use super::lease::{Lease, LeaseHolder};
 use super::lock::StoreLock;
-use super::ticket::Ticket;
+use super::pending::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected};
@@ -36,8 +36,8 @@ use crate::engine::recorded::{Recorded, Seq};
 pub use collect::GcReport;
 use lineage::Begun;
 use maintain::Maintenance;
-use slot::{Slot, SlotInner, TailCommit};
-use slots::Slots;
+use session_head::{Slot, SlotInner, TailCommit};
+use session_heads::Slots;
 
 /// When a commit counts as recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

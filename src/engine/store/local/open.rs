@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use super::maintain::Maintenance;
 use super::proof::{self, Ending};
 use super::recover::{Recovered, Scan};
-use super::slots::{Dirty, Slots};
+use super::session_heads::{Dirty, Slots};
 use super::{LocalStore, LocalStoreOptions, Shared, told};
 use crate::engine::bus::Bus;
 use crate::engine::clock::SystemClock;

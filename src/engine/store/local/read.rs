@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Shared;
-use super::slot::{REMEMBERED, Slot, SlotInner};
+use super::session_head::{REMEMBERED, Slot, SlotInner};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;

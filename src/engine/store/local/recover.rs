@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::slots::Slots;
+use super::session_heads::Slots;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::CommitView;
 use crate::engine::id::SessionId;

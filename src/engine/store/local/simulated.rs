@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::store::disk::Disk;
-use crate::engine::store::ticket::Ticket;
+use crate::engine::store::pending::Ticket;
 use crate::engine::store::{Committed, FsckReport, GcReport, Pending, StoreError};
 
 fn opening(disk: Arc<dyn Disk>, options: LocalStoreOptions) -> Opening {

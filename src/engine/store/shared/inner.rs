@@ -9,15 +9,15 @@ use bytes::Bytes;
 
 use super::remote::{Remote, Trouble};
 use super::server::{self, Answer, Server};
-use super::settling::{Settling, unsettled};
 use super::socket;
+use super::unacknowledged::{Settling, unsettled};
 use super::wire::{Message, Reply, Request, Upkeep};
 use crate::engine::bus::Bus;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::Commit;
 use crate::engine::id::CommitId;
-use crate::engine::store::naming::Naming;
-use crate::engine::store::ticket::Ticket;
+use crate::engine::store::name_lock::Naming;
+use crate::engine::store::pending::Ticket;
 use crate::engine::store::{Committed, Durability, EventStore, LocalStore, LocalStoreOptions, Pending, StoreError};
 
 /// How long a store is waited for that somebody holds who does not serve it: one that collects, checks, or ends.

@@ -3,10 +3,10 @@
 mod inner;
 mod remote;
 mod server;
-mod settling;
 mod socket;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unacknowledged;
 mod wire;
 
 use std::cell::Cell;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::lease::{Lease, LeaseHolder};
-use super::naming::NamingTurn;
+use super::name_lock::NamingTurn;
 use super::{
     EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, Pending, SessionEntry, Snapshot,
     StorageUse, StoreError,

@@ -255,7 +255,7 @@ fn a_holder_that_does_not_serve_is_named() {
 
 #[test]
 fn a_commit_that_is_given_again_is_refused_as_such_or_lost() {
-    let settling = settling::Settling::default();
+    let settling = unacknowledged::Settling::default();
     let committed = super::super::Committed { first: 4, last: 4, repeated: false };
     let (untold, told) = (settling.add(commit(1, "untold")), settling.add(commit(1, "told")));
     settling.tell(told, committed);

@@ -6,10 +6,10 @@ use super::super::json::differences;
 use super::file::patches;
 use crate::cli::text;
 use crate::tui::model::Trouble;
-use crate::tui::model::look::{Place, Step};
-use crate::tui::model::past::Past;
+use crate::tui::model::history::Past;
 use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
+use crate::tui::model::view::{Place, Step};
 
 /// Differences as patches, then the slices that differ.
 pub(crate) fn diff(

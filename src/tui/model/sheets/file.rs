@@ -7,9 +7,9 @@ use similar::{ChangeTag, TextDiff};
 
 use crate::cli::text;
 use crate::tui::model::Trouble;
-use crate::tui::model::look::Step;
-use crate::tui::model::past::Past;
+use crate::tui::model::history::Past;
 use crate::tui::model::sheet::{Sheet, Tone};
+use crate::tui::model::view::Step;
 
 /// Bytes of a file that are shown.
 const BYTES_MAX: usize = 2 << 20;

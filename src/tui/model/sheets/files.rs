@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
 
 use crate::cli::text;
-use crate::tui::model::look::Step;
 use crate::tui::model::sheet::{Sheet, Target, Tone};
+use crate::tui::model::view::Step;
 
 /// Lines of a tree at most.
 const LINES_MAX: usize = 5_000;

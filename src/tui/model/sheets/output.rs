@@ -5,10 +5,10 @@ use serde_json::Value;
 
 use crate::cli::text;
 use crate::tui::model::Trouble;
-use crate::tui::model::look::Step;
-use crate::tui::model::past::Past;
+use crate::tui::model::history::Past;
 use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
+use crate::tui::model::view::Step;
 
 /// Bytes of one stream that are shown.
 const BYTES_MAX: usize = 1 << 20;

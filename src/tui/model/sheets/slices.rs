@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::super::json::{Difference, differences};
 use crate::cli::text;
 use crate::tui::model::Trouble;
-use crate::tui::model::look::Step;
 use crate::tui::model::sheet::{Sheet, Target, Tone};
+use crate::tui::model::view::Step;
 
 /// Differences of one slice that are shown.
 const SHOWN_MAX: usize = 500;

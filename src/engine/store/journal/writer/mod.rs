@@ -16,7 +16,7 @@ use super::segments::Segments;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::recorded::Seq;
 use crate::engine::store::StoreError;
-use crate::engine::store::ticket::{Progress, Turn};
+use crate::engine::store::pending::{Progress, Turn};
 
 /// Staged bytes above which a caller must help to write.
 const STAGED_MAX: usize = 16 << 20;

@@ -1,0 +1,81 @@
+//! Files on a disk as workspaces have them: one caller at a time, errors with the backend's name.
+
+use std::io::Read;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Disk, Found};
+use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
+use crate::engine::path::EntryPath;
+
+/// A disk behind a lock.
+pub(crate) struct OnDisk<D: ?Sized = dyn Disk> {
+    backend: &'static str,
+    disk: Mutex<Box<D>>,
+}
+
+impl<D: Disk + ?Sized> OnDisk<D> {
+    pub(crate) fn new(backend: &'static str, disk: Box<D>) -> Self {
+        Self { backend, disk: Mutex::new(disk) }
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<D>> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        if changes.is_empty() { Ok(()) } else { self.lock().apply(changes) }
+    }
+
+    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        if changes.is_empty() { Ok(()) } else { self.lock().lay_out(changes) }
+    }
+
+    fn failed(&self, action: &str, path: Option<&EntryPath>, error: &std::io::Error) -> BackendError {
+        let place = path.map_or_else(|| "the workspace".to_owned(), EntryPath::rooted);
+        BackendError { backend: self.backend, reason: format!("can't {action} {place}: {error}") }
+    }
+}
+
+impl<D: Disk + ?Sized> Capture for OnDisk<D> {
+    fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+        self.lock().touched().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn settle(&self) -> Result<(), BackendError> {
+        self.lock().settle().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn adopt(&self) -> Result<(), BackendError> {
+        self.lock().adopt().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {
+        let mut disk = self.lock();
+        let observed = disk.tree().and_then(|tree| tree.observe(path));
+        let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
+        disk.found(path, observed.as_ref().map(|observed| &observed.identity));
+        Ok(observed.map(|observed| observed.kind))
+    }
+
+    fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
+        let mut entries = Vec::new();
+        let mut disk = self.lock();
+        let mut take = |path, found: Found| entries.push((path, found));
+        let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
+        let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
+        disk.found_below(path, &entries, &closed);
+        Ok(Below { entries: entries.into_iter().map(|(path, found)| (path, found.kind)).collect(), closed })
+    }
+
+    fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+        let mut disk = self.lock();
+        let found = disk.tree().and_then(|tree| tree.regular_file(path));
+        // Who asks may go on without a file that is not there.
+        disk.found(path, found.as_ref().ok().map(|(stamp, _)| stamp));
+        match found.and_then(|(_, file)| file.open(path)) {
+            Ok(file) => Ok(Some(Box::new(file))),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),
+            Err(error) => Err(self.failed("read", Some(path), &error)),
+        }
+    }
+}

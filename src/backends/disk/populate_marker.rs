@@ -1,0 +1,143 @@
+//! Whether a disk still has to be filled, noted beside it so that a later process knows.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::backends::BackendError;
+
+/// Whether a workspace's disk has nothing, or not all, of its session's files.
+#[derive(Debug)]
+pub(crate) struct Blank {
+    backend: &'static str,
+    /// There while the disk is being filled, empty, or on its way from one state to another, which it then tells.
+    note: PathBuf,
+    is_blank: AtomicBool,
+}
+
+impl Blank {
+    /// Of a disk that is new, or that an earlier process began to fill or to change.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    pub(crate) fn new(backend: &'static str, note: PathBuf, is_new: bool) -> Self {
+        // Begun by a process that was killed before it had changed anything.
+        if let Err(error) = std::fs::remove_file(begun(&note))
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::debug!(%error, note = %note.display(), "half a note could not be removed");
+        }
+        let is_blank = AtomicBool::new(is_new || note.exists());
+        Self { backend, note, is_blank }
+    }
+
+    pub(crate) fn is_blank(&self) -> bool {
+        self.is_blank.load(Ordering::Acquire)
+    }
+
+    /// Notes that filling begins. A note that tells more is kept.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    pub(crate) fn filling(&self) -> Result<(), BackendError> {
+        self.is_blank.store(true, Ordering::Release);
+        let made = File::options().create(true).append(true).open(&self.note);
+        made.map(drop).map_err(|error| self.failed("make", &error))
+    }
+
+    /// Notes, for a later process only, that the disk is between two states, and which. Once it is noted, it stays so
+    /// whatever becomes of the machine; before, there is no note.
+    pub(crate) fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
+        self.write(intent).map_err(|error| self.failed("make", &error))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    fn write(&self, intent: &[u8]) -> io::Result<()> {
+        let begun = begun(&self.note);
+        let mut file = File::create(&begun)?;
+        file.write_all(intent)?;
+        file.sync_all()?;
+        std::fs::rename(&begun, &self.note)?;
+        self.note.parent().map_or(Ok(()), |home| File::open(home)?.sync_all())
+    }
+
+    /// What was noted of the states between which the disk is; none when nothing was.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    pub(crate) fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
+        match std::fs::read(&self.note) {
+            Ok(intent) => Ok(Some(intent).filter(|intent| !intent.is_empty())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed("read", &error)),
+        }
+    }
+
+    /// Notes that all is there.
+    #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
+    pub(crate) fn filled(&self) -> Result<(), BackendError> {
+        match std::fs::remove_file(&self.note) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(self.failed("remove", &error)),
+            _ => self.is_blank.store(false, Ordering::Release),
+        }
+        Ok(())
+    }
+
+    fn failed(&self, action: &str, error: &io::Error) -> BackendError {
+        BackendError { backend: self.backend, reason: format!("can't {action} {}: {error}", self.note.display()) }
+    }
+}
+
+/// Where a note is written until it is whole.
+fn begun(note: &Path) -> PathBuf {
+    note.with_extension("new")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_is_blank_until_it_was_filled_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = |is_new| Blank::new("host", directory.path().join("note"), is_new);
+        let interrupted = open(true);
+        assert!(interrupted.is_blank());
+        interrupted.filling().unwrap();
+        drop(interrupted);
+
+        let later = open(false);
+        assert!(later.is_blank());
+        later.filling().unwrap();
+        later.filled().unwrap();
+        assert!(!later.is_blank());
+        assert!(!open(false).is_blank());
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "what a killed process leaves is put there")]
+    fn what_is_between_two_states_is_told_to_a_later_process() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || Blank::new("host", directory.path().join("note"), false);
+        let changing = open();
+        assert_eq!(changing.intent(), Ok(None));
+        changing.unsettled(b"from here to there").unwrap();
+        assert!(!changing.is_blank());
+        drop(changing);
+        // Half a note of a process that was killed counts for nothing.
+        std::fs::write(directory.path().join("note.new"), "from").unwrap();
+
+        let later = open();
+        assert!(later.is_blank() && !directory.path().join("note.new").exists());
+        later.filling().unwrap();
+        assert_eq!(later.intent(), Ok(Some(b"from here to there".to_vec())));
+        later.filled().unwrap();
+        assert_eq!(later.intent(), Ok(None));
+        later.filling().unwrap();
+        assert_eq!(later.intent(), Ok(None), "there is nothing to tell of a disk that is filled");
+    }
+
+    #[test]
+    fn a_note_that_can_not_be_made_is_an_error() {
+        let blank = Blank::new("host", PathBuf::from("/nowhere/note"), true);
+        assert!(blank.filling().unwrap_err().reason.contains("/nowhere/note"));
+        assert!(blank.unsettled(b"x").unwrap_err().reason.contains("/nowhere/note"));
+        blank.filled().unwrap();
+        assert!(!blank.is_blank());
+    }
+}

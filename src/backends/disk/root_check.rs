@@ -1,0 +1,39 @@
+//! Whether a path still leads to the directory that was opened.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::CWD;
+use rustix::io::Errno;
+
+use super::beneath::context;
+use super::file_stat::Stamp;
+use super::listing::{look, look_at};
+
+/// A directory, and the path by which others reach it: commands go by the path, files are read by the handle, and
+/// somebody may have put another directory there since.
+#[derive(Debug, Clone)]
+pub(crate) struct Anchor {
+    path: PathBuf,
+    stamp: Stamp,
+}
+
+impl Anchor {
+    pub(super) fn of(path: &Path, handle: impl AsFd) -> Result<Self, Errno> {
+        Ok(Self { path: path.to_owned(), stamp: Stamp::of(&look_at(handle)?) })
+    }
+
+    /// # Errors
+    /// When the path leads to another directory, to a link, or nowhere.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        let shown = self.path.display();
+        let words = match look(CWD, &self.path) {
+            Ok(stat) if Stamp::of(&stat).is_same_entry(&self.stamp) => return Ok(()),
+            Ok(_) => format!("{shown} is not the directory any more that was opened; put that back, or open it anew"),
+            Err(Errno::NOENT) => format!("{shown} is gone; put it back, or open it anew"),
+            Err(error) => return Err(context("look at", &shown.to_string())(error)),
+        };
+        Err(io::Error::new(io::ErrorKind::NotFound, words))
+    }
+}

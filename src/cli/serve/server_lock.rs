@@ -1,0 +1,109 @@
+//! Where the server is found: a socket in the data directory, which one server has at a time.
+
+use std::cell::Cell;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use foldspace::http::{bind_unix, connect_unix};
+use tokio::net::UnixListener;
+
+use crate::cli::exit::{Exit, Failure};
+use crate::cli::text;
+
+/// The socket, in the data directory.
+const SOCKET: &str = "http.sock";
+/// What the server holds locked.
+const LOCK: &str = "http.lock";
+
+/// The place of the one server of a data directory, until it is dropped.
+pub(super) struct Place {
+    socket: PathBuf,
+    /// Whether the socket is this server's, to be taken away with it.
+    is_own: Cell<bool>,
+    _lock: File,
+}
+
+impl Place {
+    #[expect(clippy::disallowed_methods, reason = "a server makes its socket and the lock beside it")]
+    pub(super) fn take(directory: &Path) -> Result<Self, Failure> {
+        let path = directory.join(LOCK);
+        let failed = |action| {
+            let path = path.display().to_string();
+            move |error: io::Error| Failure::io(action, path, &error)
+        };
+        let mut open = OpenOptions::new();
+        let open = open.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut lock = open.open(&path).map_err(failed("open"))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                // What it says of itself is only for the message.
+                drop((&mut lock).take(64).read_to_string(&mut holder));
+                return Err(is_there(directory, holder.trim()));
+            }
+            Err(TryLockError::Error(error)) => return Err(failed("lock")(error)),
+        }
+        let noted = lock.set_len(0).and_then(|()| lock.rewind()).and_then(|()| write!(lock, "{}", std::process::id()));
+        noted.map_err(failed("write"))?;
+        let directory = directory.canonicalize().map_err(failed("find"))?;
+        Ok(Self { socket: directory.join(SOCKET), is_own: Cell::new(false), _lock: lock })
+    }
+
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Listens there. What a dead server has left is taken away; where somebody answers, it stays.
+    pub(super) async fn listen(&self) -> Result<UnixListener, Failure> {
+        let listener = self.bind().await?;
+        self.is_own.set(true);
+        Ok(listener)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a server makes its socket and the lock beside it")]
+    async fn bind(&self) -> Result<UnixListener, Failure> {
+        let failed = |error: io::Error| Failure::io("listen on", self.socket.display(), &error);
+        match bind_unix(&self.socket) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+            other => return other.map_err(failed),
+        }
+        match connect_unix(&self.socket).await {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && is_socket(&self.socket) => {
+                std::fs::remove_file(&self.socket).map_err(failed)?;
+                bind_unix(&self.socket).map_err(failed)
+            }
+            Ok(_) => Err(is_there(self.socket.parent().unwrap_or(&self.socket), "")),
+            Err(error) => {
+                let failure = failed(error);
+                Err(failure.with_hint("something else is at that path: take it away, or use another --data directory"))
+            }
+        }
+    }
+}
+
+/// Nobody answers at a plain file either, and that is somebody's.
+fn is_socket(path: &Path) -> bool {
+    path.symlink_metadata().is_ok_and(|metadata| metadata.file_type().is_socket())
+}
+
+fn is_there(directory: &Path, process: &str) -> Failure {
+    let shown = text::one_line(&directory.display().to_string(), 300);
+    let who = match process.parse::<u32>() {
+        Ok(process) => format!("process {process}"),
+        Err(_) => "another process".to_owned(),
+    };
+    let failure = Failure::new(Exit::Busy, format!("{who} serves {shown} already"));
+    failure.with_hint(format!("its socket is {SOCKET} there; a directory has one server at a time"))
+}
+
+impl Drop for Place {
+    #[expect(clippy::disallowed_methods, reason = "a server takes its socket away again")]
+    fn drop(&mut self) {
+        if self.is_own.get() {
+            drop(std::fs::remove_file(&self.socket));
+        }
+    }
+}

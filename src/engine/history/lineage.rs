@@ -1,0 +1,121 @@
+//! Whose an event is: merges lead into the histories of children, and those begin with their parents'.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use super::path::PathChange;
+use crate::engine::event::{Event, SessionStarted};
+use crate::engine::id::SessionId;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::session::sessions::SessionError;
+use crate::engine::store::StoreError;
+
+/// Merges that are followed into each other. A history from elsewhere may lead in circles.
+pub(super) const DEPTH_MAX: usize = 64;
+
+/// A change, and the session whose event it is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SessionChange {
+    /// The session.
+    pub session: SessionId,
+    /// How it is called.
+    pub session_name: Arc<str>,
+    /// The change.
+    #[serde(flatten)]
+    pub change: PathChange,
+    /// Whether the merge of a child could not be followed because the child is not in the store any more.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub child_removed: bool,
+}
+
+/// The sessions that the history of one leads into.
+pub(super) struct Kin {
+    asked: Session,
+    open: BTreeMap<SessionId, Option<Session>>,
+    pasts: BTreeMap<SessionId, Vec<Part>>,
+}
+
+/// A part of a history: what one session has recorded of it.
+#[derive(Clone)]
+struct Part {
+    from: Seq,
+    session: SessionId,
+    name: Arc<str>,
+}
+
+impl Kin {
+    pub(super) fn of(asked: &Session) -> Self {
+        Self { asked: asked.clone(), open: BTreeMap::new(), pasts: BTreeMap::new() }
+    }
+
+    /// A session; none when it is not there, or not any more.
+    pub(super) fn find(&mut self, id: SessionId) -> Result<Option<Session>, SessionError> {
+        if let Some(known) = self.open.get(&id) {
+            return Ok(known.clone());
+        }
+        let found = match self.asked.kin().session(id) {
+            Ok(session) => Some(session),
+            Err(SessionError::Store(StoreError::NoSession(_))) => None,
+            Err(error) => return Err(error),
+        };
+        self.open.insert(id, found.clone());
+        Ok(found)
+    }
+
+    /// A change of a session's history with whose event it is. What is in the history that was asked about, too, is of
+    /// that one.
+    pub(super) fn owned(&mut self, session: &Session, change: PathChange) -> Result<SessionChange, SessionError> {
+        let asked = self.asked.clone();
+        let own = |change| SessionChange {
+            session: asked.id(),
+            session_name: Arc::from(asked.name()),
+            change,
+            child_removed: false,
+        };
+        if session.id() == asked.id() {
+            return Ok(own(change));
+        }
+        let Some(Part { session, name, .. }) = self.part(session, change.seq)? else { return Ok(own(change)) };
+        let is_shared = self.part(&asked, change.seq)?.is_some_and(|part| part.session == session);
+        match is_shared && change.seq <= asked.head()? {
+            true => Ok(own(change)),
+            false => Ok(SessionChange { session, session_name: name, change, child_removed: false }),
+        }
+    }
+
+    /// The part of a session's history that an event is in.
+    fn part(&mut self, session: &Session, seq: Seq) -> Result<Option<Part>, SessionError> {
+        let parts = match self.pasts.get(&session.id()) {
+            Some(parts) => parts,
+            None => self.pasts.entry(session.id()).or_insert(parts(session)?),
+        };
+        Ok(parts.iter().rfind(|part| part.from <= seq).cloned())
+    }
+}
+
+/// The parts of a history: each begins with how its session began, which tells whose the one before it is.
+fn parts(session: &Session) -> Result<Vec<Part>, SessionError> {
+    let mut parts = vec![Part { from: 0, session: session.id(), name: Arc::from(session.name()) }];
+    // Behind its own first event no other begins.
+    let own = session.origin().map_or(1, |origin| origin.at.saturating_add(1));
+    session.visit(1, &mut |event| {
+        if event.kind == SessionStarted::KIND
+            && let Some(Ok(started)) = event.typed::<SessionStarted>()
+        {
+            let (name, from) = (Arc::from(started.event.name), if event.seq == 1 { 0 } else { event.seq });
+            if let (Some(before), Some(origin)) = (parts.last_mut(), started.event.origin) {
+                before.session = origin.parent;
+            }
+            if from == 0 {
+                parts.clear();
+            }
+            parts.push(Part { from, session: session.id(), name });
+        }
+        if event.seq < own { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    })?;
+    Ok(parts)
+}

@@ -1,0 +1,93 @@
+//! The names of a store's sessions, so that a new one is told from a taken one without reading them all.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::sessions::{MAX_NAME_CHARS, SessionError, name_of};
+use crate::engine::id::SessionId;
+use crate::engine::store::EventStore;
+
+/// Names in use, read from the store when first asked for. What another process, or somebody who writes to the
+/// store without asking, calls a session afterwards is not seen.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// Of sessions that are there.
+    known: Option<BTreeMap<String, SessionId>>,
+    /// Of sessions that are about to begin.
+    pending: BTreeSet<String>,
+    /// The number that a parent's last child got.
+    numbers: BTreeMap<String, u64>,
+}
+
+impl Names {
+    fn known(&mut self, store: &dyn EventStore) -> Result<&mut BTreeMap<String, SessionId>, SessionError> {
+        let known = match self.known.take() {
+            Some(known) => known,
+            None => store.entries()?.iter().map(|entry| (name_of(entry), entry.id)).collect(),
+        };
+        Ok(self.known.insert(known))
+    }
+
+    /// Takes a name for a session that is about to begin. It is [settled](Self::settle), or given back.
+    pub(crate) fn take(&mut self, store: &dyn EventStore, name: &str) -> Result<(), SessionError> {
+        let holder = self.known(store)?.get(name).copied();
+        // One that somebody removed through the store itself is free again.
+        let is_there = match holder {
+            Some(holder) => store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name),
+            None => false,
+        };
+        if is_there || !self.pending.insert(name.to_owned()) {
+            return Err(SessionError::NameTaken { name: name.to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Takes the first free of `parent-1`, `parent-2`, ...
+    pub(crate) fn take_for_child(&mut self, store: &dyn EventStore, parent: &str) -> Result<String, SessionError> {
+        let mut number = self.numbers.get(parent).copied().unwrap_or(0);
+        // A file that was imported may have called it anything.
+        let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+        let parent_name: String = parent.chars().filter(fits).skip_while(|c| !c.is_ascii_alphanumeric()).collect();
+        let parent_name = if parent_name.is_empty() { "session" } else { &parent_name };
+        loop {
+            number += 1;
+            let ending = format!("-{number}");
+            let beginning: String = parent_name.chars().take(MAX_NAME_CHARS - ending.len()).collect();
+            let name = beginning + &ending;
+            match self.take(store, &name) {
+                Ok(()) => {
+                    self.numbers.insert(parent.to_owned(), number);
+                    return Ok(name);
+                }
+                Err(SessionError::NameTaken { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The session of that name has begun.
+    pub(crate) fn settle(&mut self, name: &str, id: SessionId) {
+        self.pending.remove(name);
+        if let Some(known) = &mut self.known {
+            known.insert(name.to_owned(), id);
+        }
+    }
+
+    /// The session of that name did not begin.
+    pub(crate) fn give_back(&mut self, name: &str) {
+        self.pending.remove(name);
+    }
+
+    /// Lets go of the name of a session that was removed.
+    pub(crate) fn free(&mut self, name: &str, id: SessionId) {
+        if let Some(known) = &mut self.known
+            && known.get(name) == Some(&id)
+        {
+            known.remove(name);
+        }
+    }
+
+    /// Reads the names anew when next asked.
+    pub(crate) fn forget(&mut self) {
+        self.known = None;
+    }
+}

@@ -1,0 +1,257 @@
+//! What commands print while they run: shown to whoever watches, and forgotten.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use crossbeam_channel::{Receiver, SendTimeoutError, Sender, TrySendError, bounded};
+use serde::{Deserialize, Serialize};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::Notify;
+
+use crate::engine::recorded::Seq;
+
+/// Pieces that wait for one subscriber.
+const WAITING_MAX: usize = 1024;
+/// Pieces that wait for a subscriber who misses none: the rest waits in the command's pipes.
+const HELD_MAX: usize = 64;
+/// How often a command that waits for a subscriber looks whether it still has to.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A piece of what a command prints, while it runs. The command's result has the digest of the whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CommandOutput {
+    /// The tool call that runs the command.
+    pub call: Seq,
+    /// Which stream.
+    pub stream: OutputStream,
+    /// The bytes, as they came.
+    pub bytes: Bytes,
+}
+
+/// The streams of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OutputStream {
+    /// Its output.
+    Stdout,
+    /// Its complaints.
+    Stderr,
+}
+
+/// The subscribers of one session.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    subscribers: Mutex<Vec<Subscriber>>,
+}
+
+#[derive(Clone)]
+struct Subscriber {
+    /// The call whose output it wants; none for all calls'.
+    call: Option<Seq>,
+    sender: Sender<CommandOutput>,
+    missed: Arc<AtomicU64>,
+    /// Whether commands wait for it.
+    waited_for: Arc<AtomicBool>,
+    woken: Arc<Notify>,
+}
+
+/// Shows what a session's commands print, as it comes.
+///
+/// ```
+/// use foldspace::{NewSession, Registry, Sessions};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::default())?;
+/// let output = session.watch_output();
+/// assert!(output.try_next().is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct OutputSubscription {
+    receiver: Receiver<CommandOutput>,
+    missed: Arc<AtomicU64>,
+    waited_for: Arc<AtomicBool>,
+    woken: Arc<Notify>,
+}
+
+impl Outputs {
+    /// What all calls print, or one; a command never waits for this subscriber.
+    pub(crate) fn subscribe(&self, call: Option<Seq>) -> OutputSubscription {
+        self.subscriber(call, WAITING_MAX, false)
+    }
+
+    /// A command waits for this one, until it is dropped or lets go.
+    pub(crate) fn subscribe_to_all(&self, call: Option<Seq>) -> OutputSubscription {
+        self.subscriber(call, HELD_MAX, true)
+    }
+
+    fn subscriber(&self, call: Option<Seq>, pieces: usize, is_waited_for: bool) -> OutputSubscription {
+        let (sender, receiver) = bounded(pieces);
+        let (missed, waited_for) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(is_waited_for)));
+        let woken = Arc::new(Notify::new());
+        let subscriber = Subscriber {
+            call,
+            sender,
+            missed: Arc::clone(&missed),
+            waited_for: Arc::clone(&waited_for),
+            woken: Arc::clone(&woken),
+        };
+        self.subscribers.lock().unwrap_or_else(PoisonError::into_inner).push(subscriber);
+        OutputSubscription { receiver, missed, waited_for, woken }
+    }
+
+    /// Blocks while a subscriber that misses nothing is behind.
+    pub(crate) fn show(&self, output: impl FnOnce() -> CommandOutput) {
+        let mut behind = Vec::new();
+        let output = {
+            let mut subscribers = self.subscribers.lock().unwrap_or_else(PoisonError::into_inner);
+            if subscribers.is_empty() {
+                return;
+            }
+            let output = output();
+            subscribers.retain(|subscriber| {
+                if subscriber.call.is_some_and(|call| call != output.call) {
+                    // Who is gone is forgotten, too, though nothing can be sent to find that out.
+                    return Arc::strong_count(&subscriber.missed) > 1;
+                }
+                match subscriber.sender.try_send(output.clone()) {
+                    Ok(()) => {
+                        subscriber.woken.notify_one();
+                        true
+                    }
+                    Err(TrySendError::Full(_)) => {
+                        behind.push(subscriber.clone());
+                        true
+                    }
+                    Err(TrySendError::Disconnected(_)) => false,
+                }
+            });
+            output
+        };
+        if !behind.is_empty() {
+            // Not while others wait for the list.
+            aside(|| behind.iter().for_each(|subscriber| subscriber.wait(output.clone())));
+        }
+    }
+}
+
+/// Waits without keeping a runtime's other work from the thread: output of a call elsewhere is shown by a task.
+fn aside(wait: impl FnOnce()) {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
+        _ => wait(),
+    }
+}
+
+impl Subscriber {
+    fn wait(&self, mut output: CommandOutput) {
+        while self.waited_for.load(Ordering::Acquire) {
+            match self.sender.send_timeout(output, LOOK) {
+                Ok(()) | Err(SendTimeoutError::Disconnected(_)) => return self.woken.notify_one(),
+                Err(SendTimeoutError::Timeout(still)) => output = still,
+            }
+        }
+        self.missed.fetch_add(output.bytes.len() as u64, Ordering::Relaxed);
+    }
+}
+
+impl OutputSubscription {
+    /// The next piece; none when there is none now.
+    pub fn try_next(&self) -> Option<CommandOutput> {
+        self.receiver.try_recv().ok()
+    }
+
+    /// The next piece; none when none comes in that time, or the session is closed.
+    pub fn next_within(&self, patience: Duration) -> Option<CommandOutput> {
+        self.receiver.recv_timeout(patience).ok()
+    }
+
+    /// The next piece, waited for without a thread.
+    pub async fn next(&self) -> CommandOutput {
+        loop {
+            if let Ok(output) = self.receiver.try_recv() {
+                return output;
+            }
+            self.woken.notified().await;
+        }
+    }
+
+    /// Makes commands wait for this no longer; what comes faster than it is taken is missed from now on.
+    pub fn let_go(&self) {
+        self.waited_for.store(false, Ordering::Release);
+    }
+
+    /// Bytes that came faster than they were taken, and were not shown.
+    pub fn missed_bytes(&self) -> u64 {
+        self.missed.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for OutputSubscription {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OutputSubscription").field("missed_bytes", &self.missed_bytes()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(text: &str) -> CommandOutput {
+        CommandOutput { call: 1, stream: OutputStream::Stdout, bytes: Bytes::copy_from_slice(text.as_bytes()) }
+    }
+
+    #[test]
+    fn nobody_waits_for_a_subscriber_unless_it_is_to_miss_nothing() {
+        let outputs = Outputs::default();
+        let (some, all) = (outputs.subscribe(None), outputs.subscribe_to_all(None));
+        std::thread::scope(|scope| {
+            scope.spawn(|| (0..WAITING_MAX + 10).for_each(|n| outputs.show(|| piece(&n.to_string()))));
+            for n in 0..WAITING_MAX + 10 {
+                let found = all.next_within(Duration::from_secs(60)).unwrap();
+                assert_eq!(found, piece(&n.to_string()));
+            }
+        });
+        assert_eq!(all.missed_bytes(), 0);
+        assert_eq!((some.receiver.len(), some.missed_bytes()), (WAITING_MAX, 10 * 4));
+    }
+
+    #[test]
+    fn who_watches_a_call_misses_nothing_for_another_ones_output() {
+        let outputs = Outputs::default();
+        let (of_one, of_other) = (outputs.subscribe(Some(1)), outputs.subscribe_to_all(Some(2)));
+        (0..WAITING_MAX * 2).for_each(|_| outputs.show(|| CommandOutput { call: 7, ..piece("noise") }));
+        outputs.show(|| piece("mine"));
+        assert_eq!((of_one.try_next(), of_one.try_next()), (Some(piece("mine")), None));
+        assert_eq!((of_other.try_next(), of_one.missed_bytes(), of_other.missed_bytes()), (None, 0, 0));
+        drop((of_one, of_other));
+        outputs.show(|| piece("x"));
+        assert!(outputs.subscribers.lock().unwrap().is_empty());
+    }
+
+    #[test]
+    fn who_lets_go_or_goes_away_is_not_waited_for() {
+        let outputs = Outputs::default();
+        let all = outputs.subscribe_to_all(None);
+        std::thread::scope(|scope| {
+            let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
+            while all.receiver.len() < HELD_MAX {
+                std::thread::yield_now();
+            }
+            all.let_go();
+            shown.join().unwrap();
+        });
+        assert_eq!(all.missed_bytes(), 1);
+        drop(all);
+        let gone = outputs.subscribe_to_all(None);
+        std::thread::scope(|scope| {
+            let shown = scope.spawn(|| (0..=HELD_MAX).for_each(|_| outputs.show(|| piece("x"))));
+            while gone.receiver.len() < HELD_MAX {
+                std::thread::yield_now();
+            }
+            drop(gone);
+            shown.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,63 @@
+//! Requests over HTTP: their addresses are understood, and their bodies arrive within a while.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+
+use super::client::Shared;
+use super::connect_query::Asked;
+use super::{MESSAGE_MAX, names};
+
+/// How long a body may take to arrive.
+const ARRIVAL: Duration = Duration::from_secs(30);
+
+/// Passes a request on once its body is there: who stops in the middle of one does not hold a connection for good.
+pub(super) async fn whole(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
+    if let Err(what) = Asked::read(request.uri(), &shared.options) {
+        return (StatusCode::BAD_REQUEST, format!("{}\n", names::shown(&what, 500))).into_response();
+    }
+    let (parts, body) = request.into_parts();
+    let is_end = parts.method == Method::DELETE;
+    let mut response = match arrived(body, ARRIVAL).await {
+        Ok(bytes) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Err(refusal) => refusal.into_response(),
+    };
+    // The connection has ended by then; some clients take 202 for a failure.
+    if is_end && response.status() == StatusCode::ACCEPTED {
+        response = StatusCode::NO_CONTENT.into_response();
+    }
+    response
+}
+
+async fn arrived(body: Body, within: Duration) -> Result<Bytes, (StatusCode, String)> {
+    match tokio::time::timeout(within, Limited::new(body, MESSAGE_MAX).collect()).await {
+        Ok(Ok(collected)) => Ok(collected.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err((StatusCode::PAYLOAD_TOO_LARGE, format!("a message has at most {MESSAGE_MAX} bytes\n")))
+        }
+        Ok(Err(error)) => Err((StatusCode::BAD_REQUEST, format!("the body can't be read: {error}\n"))),
+        Err(_) => Err((StatusCode::REQUEST_TIMEOUT, format!("the body took more than {} s\n", within.as_secs()))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn bodies_arrive_in_time_and_have_a_bound() {
+        let whole = arrived(Body::from("{}"), ARRIVAL).await;
+        assert_eq!(whole.unwrap(), "{}");
+        let long = arrived(Body::from(vec![b' '; MESSAGE_MAX + 1]), ARRIVAL).await;
+        assert_eq!(long.unwrap_err().0, StatusCode::PAYLOAD_TOO_LARGE);
+        let never = Body::from_stream(futures_util::stream::pending::<std::io::Result<Bytes>>());
+        assert_eq!(arrived(never, Duration::ZERO).await.unwrap_err().0, StatusCode::REQUEST_TIMEOUT);
+    }
+}

@@ -1,0 +1,122 @@
+//! Clients over HTTP that keep no connection: each request brings who it is from.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use http::request::Parts;
+use rmcp::RoleServer;
+use rmcp::model::ErrorData;
+use rmcp::service::RequestContext;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::UNUSED_MAX;
+use super::client::{Client, Shared};
+use super::connect_query::Asked;
+
+/// Clients that are known at once; for one more that is forgotten which was longest away.
+const CLIENTS_MAX: usize = 1024;
+/// How often it is looked who has been away for too long.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// Name and options of a client.
+type Key = (String, Asked);
+
+/// The clients by what they call themselves and what they ask for. One is known for as long as a request of
+/// it is open, and if it has a session for a while after that.
+pub(super) struct Stateless {
+    shared: Arc<Shared>,
+    end: CancellationToken,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    clients: BTreeMap<Key, (Arc<Client>, Instant)>,
+    /// Whether somebody looks who has been away for too long.
+    is_swept: bool,
+}
+
+impl Stateless {
+    pub(super) fn new(shared: &Arc<Shared>, end: &CancellationToken) -> Arc<Self> {
+        Arc::new(Self { shared: Arc::clone(shared), end: end.clone(), known: Mutex::default() })
+    }
+
+    /// The client that makes a request. One that keeps a connection is its own.
+    pub(super) fn client(
+        self: &Arc<Self>,
+        context: &RequestContext<RoleServer>,
+        own: &Arc<Client>,
+    ) -> Result<Arc<Client>, ErrorData> {
+        let asked = context.extensions.get::<Parts>().map(|parts| Asked::read(&parts.uri, &self.shared.options));
+        let asked = asked.transpose().map_err(|what| ErrorData::invalid_request(what, None))?.unwrap_or_default();
+        if context.protocol_version().is_none_or(|version| version.has_initialize()) {
+            own.ask_for(asked);
+            return Ok(Arc::clone(own));
+        }
+        let name = context.client_info().map_or_else(String::new, |info| info.name.chars().take(200).collect());
+        let key = (name, asked);
+        let mut known = self.known();
+        if let Some((client, used)) = known.clients.get_mut(&key) {
+            *used = Instant::now();
+            return Ok(Arc::clone(client));
+        }
+        known.make_room()?;
+        let client = Client::new(&self.shared, &self.end);
+        client.ask_for(key.1.clone());
+        known.clients.insert(key, (Arc::clone(&client), Instant::now()));
+        if !std::mem::replace(&mut known.is_swept, true) {
+            tokio::spawn(sweep(Arc::downgrade(self)));
+        }
+        Ok(client)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    /// Forgets who has been away for too long, and who asked something once and has no session.
+    fn sweep(&mut self) {
+        self.clients
+            .retain(|_, (client, used)| is_here(client) || (client.has_joined() && used.elapsed() < UNUSED_MAX));
+    }
+
+    /// Makes room for one more.
+    fn make_room(&mut self) -> Result<(), ErrorData> {
+        if self.clients.len() < CLIENTS_MAX {
+            return Ok(());
+        }
+        self.sweep();
+        while self.clients.len() >= CLIENTS_MAX {
+            let away = self.clients.iter().filter(|(_, (client, _))| !is_here(client));
+            let Some(longest) = away.min_by_key(|(_, (_, used))| *used).map(|(key, _)| key.clone()) else {
+                let what = format!("requests of {CLIENTS_MAX} clients are open already; ask again later");
+                return Err(ErrorData::internal_error(what, None));
+            };
+            self.clients.remove(&longest);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request of the client is open.
+fn is_here(client: &Arc<Client>) -> bool {
+    Arc::strong_count(client) > 1
+}
+
+/// Forgets clients until there is none, or nobody who could come.
+async fn sweep(stateless: Weak<Stateless>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        let Some(stateless) = stateless.upgrade() else { return };
+        let mut known = stateless.known();
+        known.sweep();
+        if known.clients.is_empty() {
+            known.is_swept = false;
+            return;
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! Messages as lines: what a client says on standard input, and what it is told on standard output.
+//!
+//! What is kept in memory is bounded whatever the client does. Of requests only so many are under way at once; more
+//! wait, and when too much waits nothing more is read. What is no request goes past those that wait: a cancellation, or
+//! a person's answer, may be what the requests under way wait for.
+//!
+//! Calls begin in order of arrival. One that may change files runs alone; reads run beside reads.
+
+pub(crate) mod in_flight;
+pub(crate) mod queue;
+mod reader;
+mod writer;
+
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use rmcp::RoleServer;
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientNotification, ClientRequest, ErrorCode, GetExtensions, GetMeta, JsonRpcMessage,
+    ProtocolVersion, RequestId,
+};
+use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
+use rmcp::transport::Transport;
+use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::MESSAGE_MAX;
+use super::order::Order;
+use in_flight::{Slot, UnderWay};
+use queue::{Entry, Waiting};
+use reader::{Line, LineReader};
+use writer::LineWriter;
+
+/// Requests that are under way at once.
+const UNDER_WAY_MAX: usize = 64;
+/// Bytes of requests that wait.
+const WAITING_MAX: usize = 16 << 20;
+/// How long calls go on for a client that says no more, after the last one ended: one that wrote all its requests
+/// beforehand still reads.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Gives a request its order.
+pub(super) type Ordering = Box<dyn Fn(&ClientRequest) -> Order + Send + Sync>;
+
+/// The lines from and to one client.
+pub(super) struct Lines<R, W> {
+    reader: LineReader<R>,
+    writer: LineWriter<W>,
+    under_way: UnderWay,
+    waiting: Waiting,
+    order: Ordering,
+    /// An answer that this gives itself. Nothing is read meanwhile, or a client could make many.
+    answering: Option<BoxFuture<'static, ()>>,
+    /// Whether the client has said how it speaks; before that there is nothing that a notification could be about.
+    has_begun: bool,
+    /// When a client that says no more is given up.
+    ends_at: Option<Instant>,
+    /// The client is gone: what it called is taken back.
+    gone: CancellationToken,
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+    pub(super) fn new(input: R, output: W, gone: CancellationToken, order: Ordering) -> Self {
+        Self {
+            reader: LineReader::new(input, MESSAGE_MAX),
+            writer: LineWriter::new(output, gone.clone()),
+            under_way: UnderWay::default(),
+            waiting: Waiting::default(),
+            order,
+            answering: None,
+            has_begun: false,
+            ends_at: None,
+            gone,
+        }
+    }
+
+    /// The next request that waits, if one may begin.
+    fn next_waiting(&mut self) -> Option<ClientJsonRpcMessage> {
+        if self.under_way.count() >= UNDER_WAY_MAX {
+            return None;
+        }
+        let Entry { mut message, order, .. } = self.waiting.next(|order| self.under_way.admits(order))?;
+        if let JsonRpcMessage::Request(request) = &mut message {
+            let slot = self.under_way.begin(request.id.clone(), order);
+            request.request.extensions_mut().insert::<Slot>(slot);
+        }
+        Some(message)
+    }
+
+    /// Takes up what a line says; gives what does not have to wait.
+    fn take(&mut self, line: Line) -> Option<ClientJsonRpcMessage> {
+        let bytes = match line {
+            Line::Whole(bytes) => bytes,
+            Line::TooLong => {
+                let what = format!("a message has at most {MESSAGE_MAX} bytes; this one was not read");
+                self.refuse(None, ErrorCode::INVALID_REQUEST, &what);
+                return None;
+            }
+        };
+        let size = bytes.len();
+        match serde_json::from_slice::<ClientJsonRpcMessage>(&bytes) {
+            Ok(JsonRpcMessage::Request(request)) => {
+                if self.under_way.has(&request.id) || self.waiting.has(&request.id) {
+                    let what = "a request with that id is under way already";
+                    self.refuse(Some(&request.id), ErrorCode::INVALID_REQUEST, what);
+                    return None;
+                }
+                self.has_begun |= begins(&request.request);
+                let order = (self.order)(&request.request);
+                self.waiting.push(Entry { message: JsonRpcMessage::Request(request), order, bytes: size });
+                None
+            }
+            Ok(_) if !self.has_begun => None,
+            Ok(message) => self.pass(message),
+            Err(_) => {
+                self.refuse_line(&bytes);
+                None
+            }
+        }
+    }
+
+    /// Passes on what is no request. A request that is taken back before it began is not answered.
+    fn pass(&mut self, message: ClientJsonRpcMessage) -> Option<ClientJsonRpcMessage> {
+        if let JsonRpcMessage::Notification(notification) = &message
+            && let ClientNotification::CancelledNotification(cancelled) = &notification.notification
+            && let Some(id) = &cancelled.params.request_id
+        {
+            if self.waiting.remove(id).is_some() {
+                return None;
+            }
+            self.under_way.cancel(id);
+        }
+        Some(message)
+    }
+
+    /// Answers what is no message, as far as it can be answered.
+    fn refuse_line(&mut self, bytes: &[u8]) {
+        let Ok(value) = serde_json::from_slice::<Value>(bytes) else {
+            return self.refuse(None, ErrorCode::PARSE_ERROR, "this line is no JSON, or nested too deep");
+        };
+        let id = value.get("id").and_then(|id| serde_json::from_value::<RequestId>(id.clone()).ok());
+        match &value {
+            Value::Array(_) => {
+                let what = "batches are not taken; send each message as a line of its own";
+                self.refuse(None, ErrorCode::INVALID_REQUEST, what);
+            }
+            Value::Object(fields) if id.is_some() && fields.get("method").is_some_and(Value::is_string) => {
+                self.refuse(id.as_ref(), ErrorCode::INVALID_PARAMS, "the parameters of a request are an object");
+            }
+            // A notification is never answered.
+            Value::Object(fields) if fields.contains_key("method") && !fields.contains_key("id") => {}
+            _ => {
+                let what = "this is no message of JSON-RPC 2.0 with an id that is a text or a whole number";
+                self.refuse(id.as_ref(), ErrorCode::INVALID_REQUEST, what);
+            }
+        }
+    }
+
+    fn refuse(&mut self, id: Option<&RequestId>, code: ErrorCode, what: &str) {
+        let mut answer = json!({ "jsonrpc": "2.0", "error": { "code": code, "message": what } });
+        if let Some(id) = id {
+            answer["id"] = json!(id);
+        }
+        let writer = self.writer.clone();
+        // Where it fails the client is gone.
+        self.answering = Some(async move { drop(writer.write(&answer).await) }.boxed());
+    }
+
+    /// Waits for what the client has called before it said no more; false when it is over.
+    async fn wind_up(&mut self) -> bool {
+        let ends_at = *self.ends_at.get_or_insert_with(|| Instant::now() + GRACE);
+        let is_idle = self.waiting.is_empty() && self.under_way.count() == 0;
+        if is_idle || self.gone.is_cancelled() || Instant::now() >= ends_at {
+            self.gone.cancel();
+            return false;
+        }
+        tokio::select! {
+            // One that wrote many waits for them all.
+            () = self.under_way.fewer() => self.ends_at = None,
+            () = self.gone.cancelled() => {}
+            () = tokio::time::sleep_until(ends_at) => {}
+        }
+        true
+    }
+}
+
+/// Whether a client says with this how it speaks.
+fn begins(request: &ClientRequest) -> bool {
+    let is_whole = || request.get_meta().missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
+    matches!(request, ClientRequest::InitializeRequest(_)) || is_whole()
+}
+
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
+    type Error = std::io::Error;
+
+    fn send(
+        &mut self,
+        item: TxJsonRpcMessage<RoleServer>,
+    ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        let (writer, under_way) = (self.writer.clone(), self.under_way.clone());
+        async move {
+            let written = writer.write(&item).await;
+            let answered = match &item {
+                JsonRpcMessage::Response(response) => Some(&response.id),
+                JsonRpcMessage::Error(error) => error.id.as_ref(),
+                _ => None,
+            };
+            if let Some(id) = answered {
+                under_way.end(id);
+            }
+            written
+        }
+    }
+
+    async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+        loop {
+            if let Some(answering) = &mut self.answering {
+                answering.await;
+                self.answering = None;
+            }
+            if let Some(message) = self.next_waiting() {
+                return Some(message);
+            }
+            if self.gone.is_cancelled() {
+                return None;
+            }
+            if self.reader.has_ended() {
+                match self.wind_up().await {
+                    true => continue,
+                    false => return None,
+                }
+            }
+            let line = tokio::select! {
+                line = self.reader.next(), if self.waiting.bytes() < WAITING_MAX => line,
+                () = self.under_way.fewer(), if !self.waiting.is_empty() => None,
+                () = self.gone.cancelled() => None,
+            };
+            if let Some(message) = line.and_then(|line| self.take(line)) {
+                return Some(message);
+            }
+        }
+    }
+
+    async fn close(&mut self) -> Result<(), Self::Error> {
+        // It may be in the middle of a line, and is not gone on with any more.
+        self.answering = None;
+        self.writer.close().await
+    }
+}

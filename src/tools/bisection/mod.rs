@@ -1,0 +1,5 @@
+//! Searches for the first event at which something is wrong.
+
+pub(crate) mod algorithm;
+pub(crate) mod probe;
+pub(crate) mod search;

@@ -1,0 +1,244 @@
+//! Probes: a session's workspace as it was at a moment, to try things in. Nothing of it is recorded.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::backends::{
+    BackendError, Capture, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway, Workspace,
+    WorkspaceSpec,
+};
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::state::State;
+use crate::reducers::{Allowances, VirtualFileSystem};
+use crate::tools::policy::{CommandPolicy, Decision};
+use crate::tools::words;
+use crate::tools::workspace::capture::{CaptureBudget, Captured, compare};
+use crate::tools::workspace::managed::DispatchError;
+use crate::tools::workspace::populate::{can_be_written, fill, write_all};
+
+/// No contents are kept, and none is read: what a command has made again, with the same contents, has another time all
+/// the same, and make goes by that.
+const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 0 };
+
+/// A throw-away workspace with the files of a session as they were at a position.
+///
+/// Commands run in it as a tool's do: in the workspace's root unless they say otherwise, for no shell outlives its
+/// command, and with the same environment. Whatever they do, the session's files, log and container are not touched, and
+/// everything is removed when the probe is dropped. What a command leaves outside of the workspace, in a container's
+/// `/tmp` say, stays there for the probe's later commands.
+///
+/// ```
+/// use std::sync::Arc;
+/// use foldspace::{
+///     CommandPolicy, Dispatcher, MemoryWorkspace, NewSession, Probe, Registry, Sessions, ShellCommand, ToolCall, Tools,
+///     WorkspaceSpec, unwatched,
+/// };
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::default())?;
+/// let tools = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?;
+/// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
+/// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
+///
+/// let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
+/// let mut probe = Probe::open(&session, &session.state()?, &WorkspaceSpec::Memory, directory.path(), policy)?;
+/// let cat = || ShellCommand::shell("cat a.txt && rm a.txt");
+/// let result = runtime.block_on(probe.run(cat(), unwatched(), Default::default()))?;
+/// assert_eq!(&result.stdout.kept[..], b"hello");
+/// probe.move_to(&session.state_at(1)?)?;
+/// assert!(!runtime.block_on(probe.run(cat(), unwatched(), Default::default()))?.success());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Probe {
+    session: Session,
+    spec: WorkspaceSpec,
+    home: PathBuf,
+    policy: CommandPolicy,
+    /// What was allowed for the session until then.
+    allowed: BTreeSet<String>,
+    place: Throwaway,
+    /// What is on the disk, but for what was done there since.
+    tree: VirtualFileSystem,
+    seq: Seq,
+    /// Whether something may have been done there.
+    is_used: bool,
+}
+
+impl Probe {
+    /// Opens one with the files of a state of the session, in a workspace like `spec`'s but apart from every other; what
+    /// it needs of directories is made below `home`. A session in memory gets a directory of this machine, whose commands
+    /// are not sandboxed.
+    ///
+    /// # Errors
+    /// What the session and the workspace say.
+    pub fn open(
+        session: &Session,
+        state: &State,
+        spec: &WorkspaceSpec,
+        home: &Path,
+        policy: CommandPolicy,
+    ) -> Result<Self, DispatchError> {
+        let tree = VirtualFileSystem::of(state);
+        let place = filled(session, &tree, spec, home)?;
+        Ok(Self {
+            session: session.clone(),
+            spec: spec.clone(),
+            home: home.to_owned(),
+            policy,
+            allowed: allowed_in(state),
+            place,
+            tree,
+            seq: state.seq(),
+            is_used: false,
+        })
+    }
+
+    /// The position whose files it has.
+    pub fn seq(&self) -> Seq {
+        self.seq
+    }
+
+    /// What it has not though it was there: files whose contents were never kept, special files.
+    pub fn left_out(&self) -> Vec<EntryPath> {
+        self.tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The workspace's root as commands see it; none when nothing can run.
+    pub fn root(&self) -> Option<String> {
+        self.place.workspace()?.root()
+    }
+
+    /// The workspace, to look at. What is done in it by other ways than [`run`](Probe::run) is undone by
+    /// [`move_to`](Probe::move_to), too, when [`shell`](Probe::shell) was asked for.
+    pub fn workspace(&self) -> Option<&Arc<dyn Workspace>> {
+        self.place.workspace()
+    }
+
+    /// Where commands can be run at will, without the policy; none where nothing can run.
+    pub fn shell(&mut self) -> Option<Arc<dyn Shell>> {
+        self.is_used = true;
+        self.place.workspace()?.shell()
+    }
+
+    /// Runs a command that the policy allows; there is nobody to ask.
+    ///
+    /// # Errors
+    /// [`ShellError`]: it is not right, not allowed, or nothing can run here.
+    pub async fn run(
+        &mut self,
+        mut command: ShellCommand,
+        watch: OutputWatch,
+        cancel: CancellationToken,
+    ) -> Result<ShellResult, ShellError> {
+        command.check()?;
+        match self.policy.check(&command, &self.allowed) {
+            Decision::Allow { .. } => {}
+            Decision::Deny { reason } => return Err(ShellError::Blocked(reason)),
+            Decision::Ask { programs } => {
+                return Err(ShellError::Blocked(format!("nothing allows {}", words::any_of(&programs))));
+            }
+        }
+        let backend = self.place.workspace().map_or("probe", |workspace| workspace.backend_name());
+        let nothing = || ShellError::Unavailable { backend, reason: "nothing can run in it".to_owned() };
+        let shell = self.shell().ok_or_else(nothing)?;
+        command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        shell.execute(command, watch, cancel).await
+    }
+
+    /// Moves it to another state of the same session: what commands did is undone, and what differs is written. That costs
+    /// as much as the difference. Where it can't be done, a fresh workspace takes its place.
+    ///
+    /// # Errors
+    /// What the session and the workspace say. The probe then has to be dropped.
+    pub fn move_to(&mut self, state: &State) -> Result<(), DispatchError> {
+        let target = VirtualFileSystem::of(state);
+        if let Err(error) = self.project(&target) {
+            tracing::debug!(%error, "a probe can't be moved and is made anew");
+            self.place = filled(&self.session, &target, &self.spec, &self.home)?;
+        }
+        (self.tree, self.seq, self.allowed, self.is_used) = (target, state.seq(), allowed_in(state), false);
+        Ok(())
+    }
+
+    fn project(&self, target: &VirtualFileSystem) -> Result<(), DispatchError> {
+        let Some(workspace) = self.place.workspace() else { return Ok(()) };
+        let mut wrong = self.done_by_commands(workspace.as_ref())?;
+        wrong.extend(self.tree.diff(target).iter().map(|change| change.path().clone()));
+        // What can't be made again has to be away, too: an older version of it would be wrong, and so would what a
+        // command has made there.
+        let is_to_go = |path: &&EntryPath| target.get(path).is_none_or(|entry| !can_be_written(entry));
+        let mut gone: BTreeSet<EntryPath> = BTreeSet::new();
+        for path in wrong.iter().filter(is_to_go) {
+            // What is below it goes with it.
+            let is_gone = above(path).any(|above| gone.contains(&above));
+            if !is_gone && is_there(workspace.as_ref(), path)? {
+                gone.insert(path.clone());
+            }
+        }
+        let changes: Vec<FileChange> = gone.into_iter().map(|path| FileChange::Delete { path }).collect();
+        workspace.lay_out(&changes)?;
+        let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
+        write_all(&self.session, entries.collect(), |piece| workspace.lay_out(piece))?;
+        Ok(workspace.capture().map_or(Ok(()), Capture::adopt)?)
+    }
+
+    /// Where the disk may be otherwise than it was made.
+    fn done_by_commands(&self, workspace: &dyn Workspace) -> Result<BTreeSet<EntryPath>, BackendError> {
+        let mut paths = BTreeSet::new();
+        let Some(disk) = workspace.capture().filter(|_| self.is_used) else { return Ok(paths) };
+        let Captured { deleted, written, .. } = compare(disk, disk.touched()?, &self.tree, LOOK)?;
+        disk.settle()?;
+        // A file that was left out says too little of itself to be told from one that a command made there.
+        let left_out = self.left_out().into_iter();
+        let named = deleted.into_iter().map(|gone| gone.path).chain(written.into_iter().map(|event| event.path));
+        for path in named.chain(left_out) {
+            // A new directory is not named where something new in it is.
+            paths.extend(above(&path).take_while(|above| self.tree.get(above).is_none()));
+            // A directory that is gone, or is none any more, took with it what was below.
+            if self.tree.get(&path).is_some_and(|entry| entry.is_directory()) {
+                paths.extend(self.tree.below(&path).map(|(path, _)| path.clone()));
+            }
+            paths.insert(path);
+        }
+        Ok(paths)
+    }
+}
+
+/// The directories above an entry, the nearest first; not the root.
+fn above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
+    std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
+}
+
+fn allowed_in(state: &State) -> BTreeSet<String> {
+    state.slice::<Allowances>().map(|known| known.programs.clone()).unwrap_or_default()
+}
+
+fn filled(
+    session: &Session,
+    tree: &VirtualFileSystem,
+    spec: &WorkspaceSpec,
+    home: &Path,
+) -> Result<Throwaway, DispatchError> {
+    let place = Throwaway::open(spec, home)?;
+    if let Some(workspace) = place.workspace() {
+        fill(session, tree, workspace.as_ref())?;
+        if let Some(disk) = workspace.capture() {
+            disk.adopt()?;
+        }
+    }
+    Ok(place)
+}
+
+fn is_there(workspace: &dyn Workspace, path: &EntryPath) -> Result<bool, BackendError> {
+    match workspace.capture() {
+        Some(disk) => Ok(disk.observe(path)?.is_some()),
+        None => Ok(true),
+    }
+}

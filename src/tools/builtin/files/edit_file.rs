@@ -1,0 +1,240 @@
+//! `edit_file`: a text in a file replaced by another.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{TEXT_MAX, check_chars, counted, text_file, utf8};
+use crate::engine::path::EntryPath;
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool::{Effect, Tool};
+
+/// Bytes up to which an edit may make a file grow; one that is larger already may not grow.
+const FILE_MAX: usize = 16 << 20;
+
+/// Replaces a text in a file.
+///
+/// ```
+/// use foldspace::{EditTool, Tool};
+/// assert_eq!(EditTool::NAME, "edit_file");
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EditTool;
+
+/// Parameters of `edit_file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EditParams {
+    /// The file, from the workspace root.
+    file_path: String,
+    /// The text to replace, exactly as it is in the file, without line numbers.
+    #[schemars(length(min = 1, max = TEXT_MAX))]
+    old_string: String,
+    /// The text to put there.
+    #[schemars(length(max = TEXT_MAX))]
+    new_string: String,
+    /// Whether to replace every occurrence; otherwise there must be exactly one.
+    #[serde(default)]
+    replace_all: bool,
+}
+
+/// A file that was changed.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Edited {
+    /// The file, links followed.
+    file_path: String,
+    /// How many occurrences were replaced.
+    replacements: usize,
+    /// Its version now.
+    version: u64,
+    /// Its bytes now.
+    size: u64,
+}
+
+impl Tool for EditTool {
+    const NAME: &'static str = "edit_file";
+    const DESCRIPTION: &'static str = "Replaces a literal text in an existing UTF-8 text file. old_string must occur \
+        exactly once, spaces and line ends included; give more of its surroundings when it occurs several times, or set \
+        replace_all to replace every occurrence. old_string and new_string have at most 48000 characters each. Create \
+        files with write_file.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = EditParams;
+    type Output = Edited;
+
+    async fn call(&self, context: &mut ToolContext, params: EditParams) -> Result<Edited, ToolError> {
+        let EditParams { file_path, old_string: old, new_string: new, replace_all } = params;
+        let asked = context.path(&file_path)?;
+        if old.is_empty() {
+            return Err(ToolError::new("old_string is empty; give the text to replace"));
+        }
+        if old == new {
+            return Err(ToolError::new("new_string is the same as old_string, so nothing would change"));
+        }
+        check_chars("old_string", &old)?;
+        check_chars("new_string", &new)?;
+        let files = context.filesystem();
+        let (path, bytes) = text_file(files, &asked)?;
+        let text = utf8(&asked, &bytes)?;
+        let replacements = text.matches(&old).count();
+        match replacements {
+            0 => return Err(no_match(&asked, text, &old)),
+            1 => {}
+            _ if replace_all => {}
+            several => return Err(several_matches(&asked, several)),
+        }
+        let size = size_after(&asked, text.len(), (old.len(), new.len()), replacements)?;
+        files.write(&path, text.replace(&old, &new))?;
+        let version = files.tree().get(&path).map_or(1, |entry| entry.version);
+        Ok(Edited { file_path: path.rooted(), replacements, version, size: size as u64 })
+    }
+
+    fn render(&self, output: &Edited) -> String {
+        let Edited { file_path, replacements, version, size } = output;
+        let replaced = counted(*replacements, "replacement");
+        format!("edited {file_path}: {replaced} ({size} bytes, version {version})")
+    }
+}
+
+fn no_match(path: &EntryPath, text: &str, old: &str) -> ToolError {
+    let path = path.rooted();
+    let why = if text.contains("\r\n") && text.replace("\r\n", "\n").contains(old) {
+        "the file's lines end in \\r\\n, those of old_string in \\n"
+    } else {
+        "read the file and copy the text exactly, without line numbers"
+    };
+    ToolError::new(format!("old_string does not occur in {path} (0 matches); {why}"))
+}
+
+fn several_matches(path: &EntryPath, count: usize) -> ToolError {
+    ToolError::new(format!(
+        "old_string occurs {count} times in {}; it must occur exactly once: give more of its surroundings, or set \
+         replace_all",
+        path.rooted()
+    ))
+}
+
+/// The size after the replacements, before anything of that size is made.
+fn size_after(path: &EntryPath, size: usize, (old, new): (usize, usize), count: usize) -> Result<usize, ToolError> {
+    let kept = size - old * count;
+    let after = new.checked_mul(count).and_then(|added| added.checked_add(kept)).unwrap_or(usize::MAX);
+    if after > FILE_MAX && after > size {
+        let path = path.rooted();
+        return Err(ToolError::new(format!("{path} would have {after} bytes; an edit makes at most {FILE_MAX}")));
+    }
+    Ok(after)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::engine::event::Node;
+    use crate::tools::builtin::files::testing::World;
+
+    fn edit(path: &str, old: &str, new: &str) -> Value {
+        json!({ "file_path": path, "old_string": old, "new_string": new })
+    }
+
+    fn edit_all(path: &str, old: &str, new: &str) -> Value {
+        json!({ "file_path": path, "old_string": old, "new_string": new, "replace_all": true })
+    }
+
+    #[test]
+    fn one_occurrence_is_replaced_literally() {
+        let world = World::with(&[("a.txt", "a.c $1 abc")]);
+        let result = world.ok("edit_file", edit("a.txt", "a.c", "\\0$1"));
+        assert_eq!(result, json!({ "file_path": "/a.txt", "replacements": 1, "version": 2, "size": 11 }));
+        assert_eq!(world.read("a.txt"), b"\\0$1 $1 abc");
+        let text = world.text("edit_file", edit("a.txt", "abc", ""));
+        assert_eq!(text, "edited /a.txt: 1 replacement (8 bytes, version 3)");
+    }
+
+    #[test]
+    fn none_and_several_are_told_apart() {
+        let world = World::with(&[("a.txt", "x y x y x")]);
+        let none = world.error("edit_file", edit("a.txt", "z", "1"));
+        assert!(none.starts_with("old_string does not occur in /a.txt (0 matches)"), "{none}");
+        assert_eq!(none, world.error("edit_file", edit_all("a.txt", "z", "1")));
+        let several = world.error("edit_file", edit("a.txt", "x", "1"));
+        assert!(several.starts_with("old_string occurs 3 times in /a.txt; it must occur exactly once"), "{several}");
+        assert_eq!(world.ok("edit_file", edit_all("a.txt", "x", "1"))["replacements"], 3);
+        assert_eq!(world.read("a.txt"), b"1 y 1 y 1");
+    }
+
+    #[test]
+    fn edit_file_with_the_same_text_is_refused() {
+        let world = World::with(&[("a.txt", "same same")]);
+        for params in [edit("a.txt", "same", "same"), edit_all("a.txt", "same", "same")] {
+            assert!(world.error("edit_file", params).starts_with("new_string is the same as old_string"));
+        }
+    }
+
+    #[test]
+    fn texts_are_limited() {
+        let at = "\u{e9}".repeat(TEXT_MAX);
+        let over = "\u{e9}".repeat(TEXT_MAX + 1);
+        let world = World::with(&[("a.txt", &over), ("b.txt", "x")]);
+        let limit = |what: &str| format!("{what} has 48001 characters; at most 48000 are allowed");
+        assert_eq!(world.error("edit_file", edit("a.txt", "", "x")), "old_string is empty; give the text to replace");
+        assert_eq!(world.error("edit_file", edit("a.txt", &over, "x")), limit("old_string"));
+        assert_eq!(world.error("edit_file", edit("b.txt", "x", &over)), limit("new_string"));
+        assert_eq!(world.ok("edit_file", edit("a.txt", &at, ""))["size"], 2);
+        assert_eq!(world.ok("edit_file", edit("b.txt", "x", &at))["size"], 96_000);
+    }
+
+    #[test]
+    fn a_file_may_grow_to_a_limit() {
+        let world = World::with(&[("a.txt", &"x".repeat(1024))]);
+        let new = "y".repeat(FILE_MAX / 1024);
+        let error = world.error("edit_file", edit_all("a.txt", "x", &format!("{new}y")));
+        assert_eq!(error, "/a.txt would have 16778240 bytes; an edit makes at most 16777216");
+        assert_eq!(world.ok("edit_file", edit_all("a.txt", "x", &new))["size"], FILE_MAX);
+    }
+
+    #[test]
+    fn a_file_over_the_limit_may_shrink() {
+        let path = EntryPath::lookup("a").unwrap();
+        assert_eq!(size_after(&path, FILE_MAX + 9, (1, 1), 3).unwrap(), FILE_MAX + 9);
+        assert!(size_after(&path, FILE_MAX + 9, (1, 2), 3).is_err());
+    }
+
+    #[test]
+    fn what_is_no_text_file_is_an_error() {
+        let world = World::with(&[("dir/x", "1")]);
+        world.file("binary", b"x\0");
+        world.link("dangling", "nowhere");
+        let error = |path: &str| world.error("edit_file", edit(path, "x", "y"));
+        assert_eq!(error("binary"), "/binary is a binary file (2 bytes), not UTF-8 text");
+        assert_eq!(error("dir"), "/dir is a directory; list it with ls");
+        assert_eq!(error("none"), "/none does not exist");
+        assert_eq!(error("dangling"), "/dangling leads to /nowhere, which does not exist");
+    }
+
+    #[test]
+    fn the_executable_bit_stays_and_links_are_followed() {
+        let world = World::new();
+        world.executable("bin/run", "echo a");
+        world.link("run", "bin/run");
+        assert_eq!(world.ok("edit_file", edit("run", "a", "b"))["file_path"], "/bin/run");
+        let tree = world.tree();
+        let node = |path: &str| tree.get(&EntryPath::lookup(path).unwrap()).unwrap().node.clone();
+        assert_eq!(node("bin/run"), Node::file(b"echo b", true));
+        assert!(matches!(node("run"), Node::Symlink { .. }));
+    }
+
+    #[test]
+    fn line_ends_that_differ_are_pointed_out() {
+        let world = World::with(&[("dos", "a\r\nb\r\n")]);
+        let error = world.error("edit_file", edit("dos", "a\nb", "c"));
+        assert!(error.ends_with("the file's lines end in \\r\\n, those of old_string in \\n"), "{error}");
+        assert_eq!(world.ok("edit_file", edit("dos", "a\r\nb", "c"))["size"], 3);
+    }
+
+    #[test]
+    fn odd_names_can_be_edited() {
+        let world = World::new();
+        world.file(b"caf\xc3\xa9\xff", "x");
+        assert_eq!(world.ok("edit_file", edit("caf\u{e9}\\xff", "x", "y"))["version"], 2);
+    }
+}

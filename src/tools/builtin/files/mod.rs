@@ -1,0 +1,220 @@
+//! The file tools, one file each. They know the files through [`Filesystem`] only, so they are the
+//! same on every backend.
+
+mod edit_file;
+mod glob;
+mod grep;
+mod ls;
+mod read_file;
+mod rm;
+#[cfg(test)]
+mod testing;
+mod write_file;
+
+use bytes::Bytes;
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+use super::path_glob::PathGlob;
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::filesystem::Filesystem;
+use crate::tools::words;
+
+pub use edit_file::EditTool;
+pub use glob::GlobTool;
+pub use grep::GrepTool;
+pub use ls::ListTool;
+pub use read_file::ReadTool;
+pub use rm::RemoveTool;
+pub use write_file::WriteTool;
+
+/// Characters that a text given to a tool may have.
+const TEXT_MAX: usize = 48_000;
+/// Characters that a glob may have.
+const GLOB_MAX: usize = 4_096;
+/// Results that a search gives at most.
+const RESULTS_MAX: usize = 2_000;
+/// Entries looked at between two looks at the clock.
+const STRIDE: usize = 1_024;
+
+fn root() -> String {
+    "/".to_owned()
+}
+
+/// Bytes of a name or of a link's target in the notation of [`EntryPath`].
+pub(crate) fn shown(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    let escape = |text: &mut String, bytes: &[u8]| bytes.iter().for_each(|b| text.push_str(&format!("\\x{b:02x}")));
+    for chunk in bytes.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\\' => text.push_str("\\\\"),
+                c if c.is_control() => escape(&mut text, c.encode_utf8(&mut [0; 4]).as_bytes()),
+                c => text.push(c),
+            }
+        }
+        escape(&mut text, chunk.invalid());
+    }
+    text
+}
+
+/// Refuses a text of too many characters.
+fn check_chars(what: &str, text: &str) -> Result<(), ToolError> {
+    // No text has more characters than bytes, so most need no counting.
+    if text.len() <= TEXT_MAX {
+        return Ok(());
+    }
+    match text.chars().count() {
+        chars if chars > TEXT_MAX => {
+            Err(ToolError::new(format!("{what} has {chars} characters; at most {TEXT_MAX} are allowed")))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn missing(asked: &EntryPath, real: &EntryPath) -> ToolError {
+    let asked = asked.rooted();
+    match real.rooted() {
+        real if real == asked => ToolError::new(format!("{asked} does not exist")),
+        real => ToolError::new(format!("{asked} leads to {real}, which does not exist")),
+    }
+}
+
+/// A text file that is there, links followed, with its real path.
+fn text_file(files: &Filesystem, asked: &EntryPath) -> Result<(EntryPath, Bytes), ToolError> {
+    let real = files.resolve(asked)?;
+    let shown = asked.rooted();
+    match files.tree().get(&real).map(|entry| &entry.node) {
+        // Of one that was not kept nobody knows what it is; reading it says why.
+        Some(Node::File { text: false, incomplete: false, size, .. }) => Err(not_text(asked, *size)),
+        Some(Node::File { .. }) => files.read(&real).map(|bytes| (real, bytes)),
+        Some(Node::Special { special }) => Err(ToolError::new(format!("{shown} is a {}", special.name()))),
+        Some(_) => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),
+        None if real.is_root() => Err(ToolError::new(format!("{shown} is a directory; list it with ls"))),
+        None => Err(missing(asked, &real)),
+    }
+}
+
+fn not_text(path: &EntryPath, size: u64) -> ToolError {
+    ToolError::new(format!("{} is a binary file ({size} bytes), not UTF-8 text", path.rooted()))
+}
+
+/// Bytes as text. A file that counts as text is UTF-8, so this fails for others only.
+fn utf8<'a>(path: &EntryPath, bytes: &'a [u8]) -> Result<&'a str, ToolError> {
+    std::str::from_utf8(bytes).map_err(|_| not_text(path, bytes.len() as u64))
+}
+
+/// Compiles a glob over whole paths: `*` stays in a segment, `**` does not. A leading slash is not looked at.
+fn glob_set(pattern: &str) -> Result<GlobSet, ToolError> {
+    let relative = relative_glob(pattern)?;
+    let glob = GlobBuilder::new(relative).literal_separator(true).build().map_err(|e| wrong_glob(pattern, e.kind()))?;
+    GlobSetBuilder::new().add(glob).build().map_err(|e| wrong_glob(pattern, e.kind()))
+}
+
+/// Compiles a glob that chooses files, by their names where it has no slash.
+fn path_glob(pattern: &str) -> Result<PathGlob, ToolError> {
+    relative_glob(pattern)?;
+    PathGlob::new(pattern).map_err(|e| wrong_glob(pattern, e.kind()))
+}
+
+fn wrong_glob(pattern: &str, why: impl std::fmt::Display) -> ToolError {
+    ToolError::new(format!("glob {pattern:?} can't be used: {why}"))
+}
+
+/// The glob without what stands for the root, if a tool takes it.
+fn relative_glob(pattern: &str) -> Result<&str, ToolError> {
+    let chars = pattern.chars().count();
+    if chars > GLOB_MAX {
+        return Err(ToolError::new(format!("the glob has {chars} characters; at most {GLOB_MAX} are allowed")));
+    }
+    let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_start_matches('/');
+    if relative.is_empty() {
+        return Err(wrong_glob(pattern, "it is empty; `**` stands for every file"));
+    }
+    if relative.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err(wrong_glob(pattern, "`.` and `..` are not allowed; say where to look with `path`"));
+    }
+    Ok(relative)
+}
+
+/// Path bytes as a glob takes them.
+fn os_path(bytes: &[u8]) -> &std::path::Path {
+    use std::os::unix::ffi::OsStrExt;
+    std::path::Path::new(std::ffi::OsStr::from_bytes(bytes))
+}
+
+/// `1 file`, `2 files`.
+fn counted(count: usize, what: &str) -> String {
+    words::counted(count as u64, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::World;
+    use super::*;
+    use crate::tools::Tools;
+
+    #[test]
+    fn unknown_parameters_are_refused() {
+        let world = World::new();
+        for tool in Tools::standard().names() {
+            let error = world.error(tool, serde_json::json!({ "colour": "red" }));
+            assert!(error.starts_with(&format!("the parameters of {tool} are not right: ")), "{error}");
+        }
+    }
+
+    #[test]
+    fn hostile_paths_are_refused_by_every_tool() {
+        let world = World::new();
+        for path in ["../etc/passwd", "a/../../b", "a/./b", "./../a", "a\0b", "\\x2e\\x2e/a"] {
+            for (tool, params) in World::calls_with_path(path) {
+                let error = world.error(tool, params);
+                assert!(error.contains("not allowed") || error.contains("NUL"), "{tool}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn path_with_a_leading_dot_begins_at_the_root() {
+        let world = World::with(&[("a.txt", "one\n"), ("d/b.txt", "two\n")]);
+        for (tool, params) in World::calls_with_path("./a.txt") {
+            let error = world.call(crate::tools::ToolCall::new(tool, params)).text;
+            assert!(!error.contains("not allowed"), "{tool}: {error}");
+        }
+        let names =
+            |path: &str| world.ok("ls", serde_json::json!({ "path": path }))["entries"].as_array().unwrap().len();
+        assert_eq!([names("."), names("./"), names("./d"), names(".//d")], [names("/"), names("/"), 1, 1]);
+        world.ok("write_file", serde_json::json!({ "file_path": "./new.txt", "content": "" }));
+        assert_eq!(world.ok("glob", serde_json::json!({ "pattern": "./n*", "path": "." }))["matches"][0], "/new.txt");
+    }
+
+    #[test]
+    fn links_out_and_in_circles_are_refused_by_every_tool() {
+        let world = World::new();
+        world.link("out", "../../etc");
+        world.link("root", "/etc");
+        world.link("a", "b");
+        world.link("b", "a");
+        for path in ["out/x", "root/x", "a/x"] {
+            for (tool, params) in World::calls_with_path(path) {
+                let error = world.error(tool, params);
+                let expected = if path == "a/x" { "too many symbolic links" } else { "leads out of the workspace" };
+                assert!(error.contains(expected), "{tool} {path}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn bytes_show_as_in_a_path() {
+        let bytes = b"gr\xc3\xbcn \xff\n\\".as_slice();
+        assert_eq!(shown(bytes), "gr\u{fc}n \\xff\\x0a\\\\");
+        assert_eq!(shown(bytes), EntryPath::from_bytes(bytes).unwrap().to_string());
+    }
+
+    #[test]
+    fn characters_count_not_bytes() {
+        assert!(check_chars("it", &"\u{e9}".repeat(TEXT_MAX)).is_ok());
+        assert!(check_chars("it", &"\u{e9}".repeat(TEXT_MAX + 1)).is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! `write_file`: a new file.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{TEXT_MAX, check_chars};
+use crate::engine::event::Node;
+use crate::engine::path::EntryPath;
+use crate::reducers::Entry;
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool::{Effect, Tool};
+
+/// Creates a file.
+///
+/// ```
+/// use foldspace::{Tool, WriteTool};
+/// assert_eq!(WriteTool::NAME, "write_file");
+/// ```
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteTool;
+
+/// Parameters of `write_file`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WriteParams {
+    /// The new file, from the workspace root: printable ASCII, at most 16 segments of 80 characters.
+    file_path: String,
+    /// Its whole text.
+    #[schemars(length(max = TEXT_MAX))]
+    content: String,
+}
+
+/// A file that was created.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Written {
+    /// The file, links followed.
+    file_path: String,
+    /// Its bytes.
+    size: u64,
+    /// Its version: 1.
+    version: u64,
+}
+
+impl Tool for WriteTool {
+    const NAME: &'static str = "write_file";
+    const DESCRIPTION: &'static str = "Creates a file with the given text, at most 48000 characters. Missing \
+        directories come into being. It does not replace anything: when something is there already it fails; change an \
+        existing file with edit_file.";
+    const EFFECT: Effect = Effect::Additive;
+    type Params = WriteParams;
+    type Output = Written;
+
+    async fn call(&self, context: &mut ToolContext, params: WriteParams) -> Result<Written, ToolError> {
+        let asked = EntryPath::for_creation(context.below_root(&params.file_path))?;
+        check_chars("content", &params.content)?;
+        let files = context.filesystem();
+        let parent = files.resolve(&asked.parent().unwrap_or_else(EntryPath::root))?;
+        let path = parent.join(asked.name())?;
+        if let Some(entry) = files.tree().get(&path) {
+            return Err(taken(&asked, entry));
+        }
+        let size = params.content.len() as u64;
+        files.create(&path, params.content)?;
+        let version = files.tree().get(&path).map_or(1, |entry| entry.version);
+        Ok(Written { file_path: path.rooted(), size, version })
+    }
+
+    fn render(&self, output: &Written) -> String {
+        let Written { file_path, size, version } = output;
+        format!("wrote {file_path} ({size} bytes, version {version})")
+    }
+}
+
+fn taken(path: &EntryPath, entry: &Entry) -> ToolError {
+    let path = path.rooted();
+    ToolError::new(match &entry.node {
+        Node::File { .. } => format!("{path} exists already; change it with edit_file, or remove it with rm first"),
+        Node::Directory => format!("{path} is a directory; choose another path, or change a file in it with edit_file"),
+        Node::Special { special } => {
+            format!("{path} is a {}; choose another path, or remove it with rm first", special.name())
+        }
+        Node::Symlink { .. } => {
+            format!("{path} is a symbolic link; change what it leads to with edit_file, or remove it with rm first")
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tools::builtin::files::testing::World;
+
+    #[test]
+    fn a_file_and_its_directories_come_into_being() {
+        let world = World::new();
+        let result = world.ok("write_file", json!({ "file_path": "//src//lib.rs", "content": "caf\u{e9}\n" }));
+        assert_eq!(result, json!({ "file_path": "/src/lib.rs", "size": 6, "version": 1 }));
+        assert_eq!(world.paths(), ["/src", "/src/lib.rs"]);
+        assert_eq!(world.read("src/lib.rs"), "caf\u{e9}\n".as_bytes());
+        let text = world.text("write_file", json!({ "file_path": "a.txt", "content": "hello" }));
+        assert_eq!(text, "wrote /a.txt (5 bytes, version 1)");
+        assert!(!world.tree().is_directory(&EntryPath::lookup("a.txt").unwrap()));
+    }
+
+    #[test]
+    fn what_is_there_is_not_replaced() {
+        let world = World::with(&[("a.txt", "x"), ("dir/x", "1")]);
+        world.link("dangling", "nowhere");
+        world.link("to", "dir");
+        for path in ["a.txt", "dir", "dangling", "to", "to/x"] {
+            let error = world.error("write_file", json!({ "file_path": path, "content": "y" }));
+            assert!(error.contains("edit_file"), "{error}");
+        }
+        assert_eq!(world.read("dir/x"), b"1");
+    }
+
+    #[test]
+    fn a_file_is_no_directory() {
+        let world = World::with(&[("a.txt", "x")]);
+        let error = world.error("write_file", json!({ "file_path": "a.txt/b/c", "content": "y" }));
+        assert_eq!(error, "/a.txt/b/c can't be written: /a.txt is a file, not a directory");
+    }
+
+    #[test]
+    fn a_linked_directory_is_written_through() {
+        let world = World::with(&[("dir/x", "1")]);
+        world.link("to", "dir");
+        let result = world.ok("write_file", json!({ "file_path": "to/new", "content": "" }));
+        assert_eq!(result["file_path"], "/dir/new");
+    }
+
+    #[test]
+    fn characters_are_limited() {
+        let world = World::new();
+        let text = |chars: usize| json!({ "file_path": "a", "content": "\u{e9}".repeat(chars) });
+        let error = world.error("write_file", text(TEXT_MAX + 1));
+        assert_eq!(error, "content has 48001 characters; at most 48000 are allowed");
+        assert_eq!(world.ok("write_file", text(TEXT_MAX))["size"], 96_000);
+    }
+
+    #[test]
+    fn new_paths_are_limited() {
+        let world = World::new();
+        let write = |path: &str| json!({ "file_path": path, "content": "" });
+        let deep = |segments: usize| vec!["d"; segments].join("/");
+        world.ok("write_file", write(&deep(16)));
+        world.ok("write_file", write(&"x".repeat(80)));
+        assert!(world.error("write_file", write(&deep(17))).contains("at most 16"));
+        assert!(world.error("write_file", write(&"x".repeat(81))).contains("at most 80"));
+        assert!(world.error("write_file", write("caf\u{e9}")).contains("printable ASCII"));
+        assert!(world.error("write_file", write("a\nb")).contains("printable ASCII"));
+        assert!(world.error("write_file", write("/")).contains("root"));
+    }
+}

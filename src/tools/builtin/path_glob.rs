@@ -1,0 +1,83 @@
+//! Globs over paths of a workspace.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use globset::{GlobBuilder, GlobMatcher};
+
+use crate::engine::path::EntryPath;
+
+/// A glob over paths, which means the same wherever files are chosen by one.
+///
+/// `*` and `?` stay in a segment, `**` goes through directories, `[a-z]` and `{a,b}` choose. Without a slash it is held
+/// against names, at any depth, as in `.gitignore`; with one, against the whole path. A slash or `./` at the beginning
+/// stands for the root, one at the end means nothing.
+///
+/// ```
+/// use foldspace::{EntryPath, PathGlob};
+/// let fits = |glob: &str| Ok::<bool, Box<dyn std::error::Error>>(PathGlob::new(glob)?.fits(&EntryPath::lookup("src/.env")?));
+/// assert_eq!((fits(".env")?, fits("src/*")?, fits("/.env")?), (true, true, false));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct PathGlob(GlobMatcher);
+
+impl PathGlob {
+    /// Compiles a glob.
+    ///
+    /// # Errors
+    /// Reason for which it is refused.
+    pub fn new(pattern: &str) -> Result<Self, globset::Error> {
+        let relative = pattern.strip_prefix("./").unwrap_or(pattern).trim_matches('/');
+        let is_name = !relative.is_empty() && !pattern.trim_end_matches('/').contains('/');
+        let whole = if is_name { format!("**/{relative}") } else { relative.to_owned() };
+        Ok(Self(GlobBuilder::new(&whole).literal_separator(true).build()?.compile_matcher()))
+    }
+
+    /// Tells whether a path matches.
+    pub fn fits(&self, path: &EntryPath) -> bool {
+        self.fits_bytes(path.as_bytes())
+    }
+
+    /// Tells whether a path below some directory matches.
+    pub(crate) fn fits_bytes(&self, relative: &[u8]) -> bool {
+        self.0.is_match(Path::new(OsStr::from_bytes(relative)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_glob_without_a_slash_fits_names_at_any_depth() {
+        let fits = |glob: &str, path: &str| PathGlob::new(glob).unwrap().fits_bytes(path.as_bytes());
+        for (glob, path) in [
+            (".env", ".env"),
+            (".env", "a/b/.env"),
+            ("*.log", "a/x.log"),
+            ("node_modules/", "web/node_modules"),
+            ("**", "a/b/c"),
+            ("{a,b}.rs", "src/b.rs"),
+            ("src/*.rs", "src/a.rs"),
+            ("/src/**/*.rs", "src/a.rs"),
+            ("./a.rs", "a.rs"),
+            ("a/", "a"),
+        ] {
+            assert!(fits(glob, path), "{glob} {path}");
+        }
+        for (glob, path) in [
+            (".env", "a.env"),
+            (".env", ".env/x"),
+            ("/.env", "a/.env"),
+            ("./a.rs", "src/a.rs"),
+            ("src/*.rs", "x/src/a.rs"),
+            ("*.rs", "a.rs/b"),
+            ("", "a"),
+        ] {
+            assert!(!fits(glob, path), "{glob} {path}");
+        }
+        assert!(PathGlob::new("a{").is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! `podman_shell`: the session's container as one tool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::shell_execute::{LONGEST, Ran, timeout};
+use crate::backends::{Container, ShellCommand, ShellError};
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool::{Effect, Tool};
+
+/// The tool `podman_shell`. It is not among the standard tools: whoever wants it adds it.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PodmanShellTool;
+
+/// What `podman_shell` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// Starts the container, runs a command in it, or stops it.
+    action: Action,
+    /// The text for `/bin/sh -c`; only for exec. At most 4,096 characters.
+    #[serde(default)]
+    command: Option<String>,
+    /// How long the command may run, 1 to 120 seconds; 30 when nothing is said.
+    #[serde(default)]
+    timeout_seconds: Option<f64>,
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+enum Action {
+    /// Makes the container, or starts it, when it does not run.
+    Start,
+    /// Runs a command in it.
+    Exec,
+    /// Stops and removes it; the files stay.
+    Stop,
+}
+
+/// What came of it.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Done {
+    /// What was done.
+    action: Action,
+    /// The container.
+    container_name: String,
+    /// What the command printed, at most 32 KiB.
+    stdout: String,
+    /// What the command complained of, likewise.
+    stderr: String,
+    /// The command's exit code, 124 when it took too long; 0 for start and stop.
+    exit_code: i32,
+}
+
+impl Tool for PodmanShellTool {
+    const NAME: &'static str = "podman_shell";
+    const DESCRIPTION: &'static str = "Starts the session's container, runs a shell command in it for at most 120 \
+        seconds, or stops it. Stopping a container that is not there is no error; files stay.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = Params;
+    type Output = Done;
+
+    async fn call(&self, context: &mut ToolContext, params: Params) -> Result<Done, ToolError> {
+        let Some(container) = context.workspace().container() else {
+            let backend = context.workspace().backend_name();
+            return Err(ToolError::new(format!(
+                "podman_shell needs a container, and the {backend} workspace has none"
+            )));
+        };
+        let container_name = container.name();
+        let done =
+            |stdout, stderr, exit_code| Done { action: params.action, container_name, stdout, stderr, exit_code };
+        match (params.action, params.command) {
+            (Action::Start, None) => {
+                apart(container, |container| container.start()).await?;
+                Ok(done(String::new(), String::new(), 0))
+            }
+            (Action::Stop, None) => {
+                apart(container, |container| container.stop()).await?;
+                Ok(done(String::new(), String::new(), 0))
+            }
+            (Action::Exec, Some(command)) => {
+                let mut command = ShellCommand::shell(command);
+                command.timeout = params.timeout_seconds.map(timeout).transpose()?;
+                let Some(mut shell) = context.shell() else { return Err(ToolError::new("the container has no shell")) };
+                let result = shell.execute(command).await?;
+                if result.cancelled {
+                    return Err(ToolError::Cancelled);
+                }
+                let Ran { exit_code, stdout, stderr, .. } = Ran::of(&result, true);
+                Ok(done(stdout, stderr, exit_code))
+            }
+            (Action::Exec, None) => Err(ToolError::new("exec needs a command")),
+            (Action::Start | Action::Stop, Some(_)) => Err(ToolError::new("only exec takes a command")),
+        }
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(LONGEST)
+    }
+}
+
+/// Does what blocks on a thread of its own.
+async fn apart(
+    container: Arc<dyn Container>,
+    work: impl FnOnce(&dyn Container) -> Result<(), ShellError> + Send + 'static,
+) -> Result<(), ToolError> {
+    let done = tokio::task::spawn_blocking(move || work(container.as_ref())).await;
+    Ok(done.map_err(|_| ToolError::new("the container was not reached: its thread ended"))??)
+}

@@ -1,0 +1,230 @@
+//! `shell_execute`: runs a command in the workspace.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::backends::{Output, ShellCommand, ShellResult};
+use crate::engine::event::CommandLine;
+use crate::engine::path::EntryPath;
+use crate::tools::call::context::ToolContext;
+use crate::tools::call::error::ToolError;
+use crate::tools::call::tool::{Effect, Tool};
+
+/// Characters of standard input.
+const STDIN_MAX: usize = 48_000;
+/// Variables.
+const VARIABLES_MAX: usize = 64;
+/// Characters of a variable's name.
+const NAME_MAX: usize = 80;
+/// Characters of a variable's value.
+const VALUE_MAX: usize = 48_000;
+/// Bytes of each stream that are given back.
+const RETURNED_MAX: usize = 32 << 10;
+/// The shortest and the longest time limit, in seconds; others are brought to the nearer one.
+const TIMEOUT: (f64, f64) = (1.0, 120.0);
+/// What a time-out shows as.
+pub(crate) const TIMED_OUT: i32 = 124;
+/// What a call may take: the longest command, a grace period, and finding out what has changed.
+pub(crate) const LONGEST: Duration = Duration::from_secs(180);
+
+/// The tool `shell_execute`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ShellTool;
+
+/// What `shell_execute` takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Params {
+    /// A text for `/bin/sh -c`, or a program with its arguments as a list. At most 4,096 characters.
+    command: Command,
+    /// The directory to run it in, relative to the workspace root.
+    #[serde(default)]
+    cwd: String,
+    /// Variables for it, beside those that are there: at most 64, with names of at most 80 ASCII characters and values
+    /// of at most 48,000 characters.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// What it reads on its standard input, at most 48,000 characters.
+    #[serde(default)]
+    stdin: String,
+    /// How long it may run, 1 to 120 seconds; 30 when nothing is said.
+    #[serde(default)]
+    timeout_seconds: Option<f64>,
+    /// Whether to give back what it prints.
+    #[serde(default = "yes")]
+    capture_output: bool,
+}
+
+/// A text, or a list.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Command {
+    Text(String),
+    List(Vec<String>),
+}
+
+fn yes() -> bool {
+    true
+}
+
+/// What came of a command.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Ran {
+    /// 0 for success; 124 when it took too long, 127 when there is no such program.
+    pub(crate) exit_code: i32,
+    /// What it printed, at most 32 KiB; of more the beginning and the end.
+    pub(crate) stdout: String,
+    /// What it complained of, likewise.
+    pub(crate) stderr: String,
+    /// Where it ran.
+    cwd: String,
+    /// How long it ran.
+    duration_seconds: f64,
+    /// Whether it was ended because it took too long.
+    timed_out: bool,
+    /// Whether something of what it printed is not here.
+    truncated: bool,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    signal: Option<i32>,
+}
+
+impl Tool for ShellTool {
+    const NAME: &'static str = "shell_execute";
+    const DESCRIPTION: &'static str = "Runs a command in the workspace and gives its exit code and what it printed. \
+        A text is run by /bin/sh, a list is a program with its arguments. At most 120 seconds; nothing that it starts \
+        lives on after it. Files that it changes are seen by all other tools.";
+    const EFFECT: Effect = Effect::Destructive;
+    type Params = Params;
+    type Output = Ran;
+
+    async fn call(&self, context: &mut ToolContext, params: Params) -> Result<Ran, ToolError> {
+        let capture_output = params.capture_output;
+        let cwd = context.path(&params.cwd)?;
+        let command = command(params, cwd)?;
+        let Some(mut shell) = context.shell() else { return Err(no_shell(context, Self::NAME)) };
+        let result = shell.execute(command).await?;
+        if result.cancelled {
+            return Err(ToolError::Cancelled);
+        }
+        Ok(Ran::of(&result, capture_output))
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Some(LONGEST)
+    }
+
+    fn render(&self, output: &Ran) -> String {
+        let mut text = output.stdout.clone();
+        if !output.stderr.is_empty() {
+            let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+            text.push_str(&format!("{gap}[stderr]\n{}", output.stderr));
+        }
+        let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+        let why = if output.timed_out { ": it took too long and was ended" } else { "" };
+        format!("{text}{gap}[exit code {}{why}]", output.exit_code)
+    }
+}
+
+/// What a tool says where the workspace has no shell.
+pub(crate) fn no_shell(context: &ToolContext, tool: &str) -> ToolError {
+    let backend = context.workspace().backend_name();
+    ToolError::new(format!("{tool} needs a shell, and the {backend} workspace has none; use the file tools"))
+}
+
+fn command(params: Params, cwd: EntryPath) -> Result<ShellCommand, ToolError> {
+    let line = match params.command {
+        Command::Text(text) => CommandLine::Shell(text),
+        Command::List(list) => CommandLine::Args(list),
+    };
+    let mut command = ShellCommand::new(line);
+    command.cwd = cwd;
+    let chars = params.stdin.chars().count();
+    if chars > STDIN_MAX {
+        return Err(ToolError::new(format!("stdin has {chars} characters; at most {STDIN_MAX} are allowed")));
+    }
+    command.stdin = params.stdin.into();
+    check_env(&params.env)?;
+    command.env = params.env;
+    command.timeout = params.timeout_seconds.map(timeout).transpose()?;
+    command.capture_output = params.capture_output;
+    Ok(command)
+}
+
+pub(crate) fn timeout(seconds: f64) -> Result<Duration, ToolError> {
+    if !seconds.is_finite() {
+        return Err(ToolError::new("timeout_seconds must be a number from 1 to 120"));
+    }
+    Ok(Duration::from_secs_f64(seconds.clamp(TIMEOUT.0, TIMEOUT.1)))
+}
+
+fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
+    if env.len() > VARIABLES_MAX {
+        let count = env.len();
+        return Err(ToolError::new(format!("env has {count} variables; at most {VARIABLES_MAX} are allowed")));
+    }
+    for (name, value) in env {
+        let shown: String = name.chars().take(NAME_MAX).collect();
+        if !name.is_ascii() || name.len() > NAME_MAX {
+            return Err(ToolError::new(format!("env: name {shown:?} must be ASCII, at most {NAME_MAX} characters")));
+        }
+        let chars = value.chars().count();
+        if chars > VALUE_MAX {
+            return Err(ToolError::new(format!(
+                "env: {shown} has {chars} characters; at most {VALUE_MAX} are allowed"
+            )));
+        }
+    }
+    Ok(())
+}
+
+impl Ran {
+    pub(crate) fn of(result: &ShellResult, capture_output: bool) -> Self {
+        let text = |output: &Output| match capture_output {
+            true => output.text(RETURNED_MAX),
+            false => ("capture disabled".to_owned(), false),
+        };
+        let ((stdout, cut_out), (stderr, cut_err)) = (text(&result.stdout), text(&result.stderr));
+        Self {
+            exit_code: if result.timed_out { TIMED_OUT } else { result.exit_code },
+            stdout,
+            stderr,
+            cwd: result.cwd.rooted(),
+            duration_seconds: result.duration.as_secs_f64(),
+            timed_out: result.timed_out,
+            truncated: cut_out || cut_err,
+            signal: result.signal,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(variables: usize, name: &str, value: &str) -> String {
+        let more = (1..variables).map(|n| (format!("N{n}"), String::new()));
+        let env = more.chain([(name.to_owned(), value.to_owned())]).collect();
+        check_env(&env).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn variables_within_the_limits_are_taken() {
+        assert_eq!(refused(VARIABLES_MAX, &"N".repeat(NAME_MAX), &"é".repeat(VALUE_MAX)), "");
+        assert_eq!(refused(1, "A", &"x".repeat(48_001)), "env: A has 48001 characters; at most 48000 are allowed");
+        assert_eq!(refused(65, "A", ""), "env has 65 variables; at most 64 are allowed");
+        assert!(refused(1, &"N".repeat(81), "").ends_with("must be ASCII, at most 80 characters"));
+    }
+
+    #[test]
+    fn limits_of_variables_are_in_the_schema() {
+        let schema = serde_json::to_value(schemars::schema_for!(Params)).unwrap();
+        let told = schema["properties"]["env"]["description"].as_str().unwrap().replace('\n', " ");
+        for limit in ["64", "80 ASCII", "48,000"] {
+            assert!(told.contains(limit), "{limit} is not in {told}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What is decided about a command: by the policy, or by whoever is asked where that does not know.
+
+use super::approver::{Answer, CommandQuestion};
+use crate::engine::event::{DecidedBy, PolicyDecision};
+use crate::tools::policy::{AllowedBy, Decision};
+use crate::tools::words;
+use crate::tools::workspace::managed::ShellRules;
+
+/// Whether a command may run, and who says so.
+pub(crate) struct Decided {
+    pub(crate) decision: PolicyDecision,
+    pub(crate) by: DecidedBy,
+    /// Why; empty where nothing more is to be said.
+    pub(crate) reason: String,
+    /// What is allowed for the rest of the session from now on.
+    pub(crate) programs: Vec<String>,
+}
+
+impl Decided {
+    fn new(decision: PolicyDecision, by: DecidedBy, reason: String) -> Self {
+        Self { decision, by, reason, programs: Vec::new() }
+    }
+
+    /// Takes what the policy says; where it would ask, asks.
+    pub(crate) async fn of(
+        decision: Decision,
+        rules: &ShellRules,
+        question: impl FnOnce(Vec<String>) -> CommandQuestion + Send,
+    ) -> Self {
+        let programs = match decision {
+            Decision::Allow { because } => return Self::new(PolicyDecision::Allow, by(because), String::new()),
+            Decision::Deny { reason } => return Self::new(PolicyDecision::Deny, DecidedBy::Policy, reason),
+            Decision::Ask { programs } => programs,
+        };
+        let Some(asker) = &rules.asker else {
+            let reason = nobody(&programs, rules.advice.as_deref());
+            return Self::new(PolicyDecision::Deny, DecidedBy::Nobody, reason);
+        };
+        match asker.ask(question(programs.clone())).await {
+            Answer::Once => Self::new(PolicyDecision::Allow, DecidedBy::Answer, String::new()),
+            Answer::Session => {
+                let reason = "for the session".to_owned();
+                Self { programs, ..Self::new(PolicyDecision::Allow, DecidedBy::Answer, reason) }
+            }
+            Answer::Refuse(why) => Self::new(PolicyDecision::Deny, DecidedBy::Answer, why),
+        }
+    }
+}
+
+/// Advice to a model for a command that is not allowed: [`ShellRules::advice`] of a server, whose flags are not the model's.
+pub const ASK_THE_PERSON: &str = "ask the person who runs the server to allow it";
+
+/// Why a command is refused that somebody would have to be asked about.
+pub(crate) fn nobody(programs: &[String], advice: Option<&str>) -> String {
+    let names = words::any_of(programs);
+    let advice =
+        advice.unwrap_or("allow what is missing (--allow PROGRAM), or have every question answered with yes (--yes)");
+    format!("nothing allows {names}, and there is nobody to ask; {advice}")
+}
+
+fn by(because: AllowedBy) -> DecidedBy {
+    match because {
+        AllowedBy::Harmless | AllowedBy::List => DecidedBy::Policy,
+        AllowedBy::Session => DecidedBy::Session,
+        AllowedBy::AutoConfirm => DecidedBy::AutoConfirm,
+    }
+}

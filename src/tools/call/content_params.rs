@@ -1,0 +1,69 @@
+//! Long texts in recorded parameters and results: kept once, as contents.
+
+use serde_json::{Map, Value, json};
+
+use crate::engine::commit::Content;
+use crate::engine::content_ref::{CONTENT, LITERAL, mark_of};
+use crate::engine::id::Digest;
+
+/// Texts above this many bytes are lifted out.
+const INLINE_MAX: usize = 256;
+
+/// Takes long texts out of a value, in place of each `{"$content": digest, "bytes": n}`.
+///
+/// A text that is also a file's contents is then kept only once. An object that looks like such a
+/// mark already is put into `{"$literal": ...}`, so that [`lower`] gives back exactly what was given.
+pub fn lift(value: Value, contents: &mut Vec<Content>) -> Value {
+    match value {
+        Value::String(text) if text.len() > INLINE_MAX => {
+            let content = Content::of(text);
+            let mark = json!({ CONTENT: content.digest, "bytes": content.bytes.len() });
+            contents.push(content);
+            mark
+        }
+        Value::Array(items) => items.into_iter().map(|item| lift(item, contents)).collect(),
+        Value::Object(fields) => {
+            let marked = fields.contains_key(CONTENT) || fields.contains_key(LITERAL);
+            let fields: Map<_, _> = fields.into_iter().map(|(name, item)| (name, lift(item, contents))).collect();
+            if marked { json!({ LITERAL: fields }) } else { Value::Object(fields) }
+        }
+        other => other,
+    }
+}
+
+/// Puts lifted texts back; a content that `read` does not give stays a mark.
+pub fn lower(value: Value, read: &mut dyn FnMut(&Digest) -> Option<Vec<u8>>) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(|item| lower(item, read)).collect(),
+        Value::Object(mut fields) => {
+            if let Some(Value::Object(literal)) = fields.remove(LITERAL) {
+                return Value::Object(literal.into_iter().map(|(name, item)| (name, lower(item, read))).collect());
+            }
+            match mark_of(&fields).and_then(|digest| read(&digest)).map(String::from_utf8) {
+                Some(Ok(text)) => Value::String(text),
+                _ => Value::Object(fields.into_iter().map(|(name, item)| (name, lower(item, read))).collect()),
+            }
+        }
+        other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_lifted_comes_back() {
+        let long = "x".repeat(INLINE_MAX + 1);
+        let value = json!({
+            "short": "x".repeat(INLINE_MAX),
+            "list": [long, { "$content": "not a digest" }, { "$literal": { "$content": long } }],
+        });
+        let mut contents = Vec::new();
+        let lifted = lift(value.clone(), &mut contents);
+        assert_eq!(contents.len(), 2);
+        assert!(lifted.to_string().len() < 1000);
+        let mut read = |digest: &Digest| contents.iter().find(|c| c.digest == *digest).map(|c| c.bytes.to_vec());
+        assert_eq!(lower(lifted, &mut read), value);
+    }
+}

@@ -1,0 +1,46 @@
+//! What a tool says when it can't do what was asked.
+
+use crate::backends::ShellError;
+use crate::engine::path::PathError;
+use crate::engine::session::sessions::SessionError;
+use crate::engine::store::StoreError;
+
+/// Why a call failed, in words that the caller can act on.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum ToolError {
+    /// What was asked can't be done.
+    #[error("{0}")]
+    Refused(String),
+    /// A path can't be used.
+    #[error(transparent)]
+    Path(#[from] PathError),
+    /// The session or its store failed.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// A command was not run.
+    #[error(transparent)]
+    Shell(#[from] ShellError),
+    /// The call took longer than it may.
+    #[error("the call was stopped after {} ms, its time limit", .0.as_millis())]
+    TimedOut(std::time::Duration),
+    /// The caller took the call back.
+    #[error("the call was cancelled")]
+    Cancelled,
+}
+
+impl ToolError {
+    /// A refusal with these words.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self::Refused(message.into())
+    }
+
+    pub(crate) fn params(tool: &str, error: serde_json::Error) -> Self {
+        Self::Refused(format!("the parameters of {tool} are not right: {error}"))
+    }
+}
+
+impl From<StoreError> for ToolError {
+    fn from(error: StoreError) -> Self {
+        Self::Session(error.into())
+    }
+}

@@ -1,0 +1,357 @@
+//! The workspace's files as a tool sees them: the slice, with the call's own changes on top.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use super::error::ToolError;
+use crate::backends::FileChange;
+use crate::engine::commit::{CommitError, Content};
+use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::reducers::{Entry, VirtualFileSystem};
+use crate::tools::workspace::capture::Captured;
+use crate::tools::workspace::recording::Recording;
+
+/// Links followed on the way to one entry.
+const LINKS_MAX: usize = 40;
+
+/// The files of a workspace, as one call sees and changes them.
+///
+/// Changes are staged: the call sees them at once, everybody else when the call has succeeded. After
+/// an error there are none.
+pub struct Filesystem {
+    session: Session,
+    tree: VirtualFileSystem,
+    staged: Vec<Staged>,
+    /// How many of them are on the disk already, for good.
+    landed: usize,
+    fresh: BTreeMap<Digest, Bytes>,
+}
+
+enum Staged {
+    Write(WriteFile),
+    Delete(DeleteEntry),
+}
+
+impl Filesystem {
+    pub(crate) fn new(session: Session, tree: VirtualFileSystem) -> Self {
+        Self { session, tree, staged: Vec::new(), landed: 0, fresh: BTreeMap::new() }
+    }
+
+    /// All entries, the call's own changes included.
+    pub fn tree(&self) -> &VirtualFileSystem {
+        &self.tree
+    }
+
+    /// Follows symbolic links to the path that is meant. A link never leads out of the workspace.
+    ///
+    /// # Errors
+    /// [`ToolError::Refused`] when a link leads outside, or links lead in a circle.
+    pub fn resolve(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
+        let mut left: Vec<Vec<u8>> = path.segments().map(<[u8]>::to_vec).rev().collect();
+        let mut at = EntryPath::root();
+        let mut links = 0;
+        while let Some(segment) = left.pop() {
+            if segment == b".." {
+                let outside = || ToolError::new(format!("{} leads out of the workspace", path.rooted()));
+                at = at.parent().ok_or_else(outside)?;
+                continue;
+            }
+            let next = at.join(&segment)?;
+            let Some(Node::Symlink { target }) = self.tree.get(&next).map(|entry| &entry.node) else {
+                at = next;
+                continue;
+            };
+            links += 1;
+            if links > LINKS_MAX {
+                return Err(ToolError::new(format!("{}: too many symbolic links", path.rooted())));
+            }
+            if target.first() == Some(&b'/') {
+                return Err(ToolError::new(format!("{} is a link that leads out of the workspace", next.rooted())));
+            }
+            let parts = target.split(|byte| *byte == b'/').filter(|part| !part.is_empty() && *part != b".");
+            left.extend(parts.map(<[u8]>::to_vec).rev());
+        }
+        Ok(at)
+    }
+
+    /// The entry at `path`, links followed; none where nothing is.
+    ///
+    /// # Errors
+    /// As [`resolve`](Filesystem::resolve).
+    pub fn entry(&self, path: &EntryPath) -> Result<Option<&Entry>, ToolError> {
+        Ok(self.tree.get(&self.resolve(path)?))
+    }
+
+    /// The contents of a file, links followed.
+    ///
+    /// # Errors
+    /// [`ToolError::Refused`] when there is no such file.
+    pub fn read(&self, path: &EntryPath) -> Result<Bytes, ToolError> {
+        let entry = self.entry(path)?;
+        match entry.map(|entry| &entry.node) {
+            Some(Node::File { content, size, incomplete: true, .. }) => Err(not_kept(path, content, *size)),
+            Some(Node::File { content, .. }) => self.content(content),
+            Some(Node::Special { special }) => {
+                Err(ToolError::new(format!("{} is a {}; it has no contents", path.rooted(), special.name())))
+            }
+            Some(_) => Err(ToolError::new(format!("{} is a directory", path.rooted()))),
+            None if path.is_root() => Err(ToolError::new("/ is a directory")),
+            None => Err(ToolError::new(format!("{} does not exist", path.rooted()))),
+        }
+    }
+
+    /// A content by its digest.
+    ///
+    /// # Errors
+    /// [`ToolError::Session`] when the store does not have it.
+    pub fn content(&self, digest: &Digest) -> Result<Bytes, ToolError> {
+        match self.fresh.get(digest) {
+            Some(bytes) => Ok(bytes.clone()),
+            None => Ok(self.session.content(digest)?),
+        }
+    }
+
+    /// Creates a file. Missing directories come into being.
+    ///
+    /// # Errors
+    /// [`ToolError::Refused`] when something is there already, or a file stands where a directory is
+    /// needed.
+    pub fn create(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
+        let path = self.vacant(path)?;
+        self.put(&path, bytes.into(), false, WriteMode::Create)
+    }
+
+    /// Writes a file, links followed, whether it is there or not. One that is there keeps its
+    /// executable bit.
+    ///
+    /// # Errors
+    /// [`ToolError::Refused`] when it is a directory, or a file stands where a directory is needed.
+    pub fn write(&mut self, path: &EntryPath, bytes: impl Into<Bytes>) -> Result<(), ToolError> {
+        let path = self.resolve(path)?;
+        let (mode, executable) = match self.tree.get(&path).map(|entry| &entry.node) {
+            None => (WriteMode::Create, false),
+            Some(Node::File { executable, .. }) => (WriteMode::Overwrite, *executable),
+            Some(_) => return Err(ToolError::new(format!("{} is a directory", path.rooted()))),
+        };
+        self.put(&path, bytes.into(), executable, mode)
+    }
+
+    /// Adds bytes to the end of a file, or creates it.
+    ///
+    /// # Errors
+    /// As [`write`](Filesystem::write).
+    pub fn append(&mut self, path: &EntryPath, bytes: &[u8]) -> Result<(), ToolError> {
+        let path = self.resolve(path)?;
+        let Some(Node::File { executable, .. }) = self.tree.get(&path).map(|entry| entry.node.clone()) else {
+            return self.write(&path, bytes.to_vec());
+        };
+        let whole = [&self.read(&path)?[..], bytes].concat();
+        self.put(&path, Bytes::from(whole), executable, WriteMode::Append)
+    }
+
+    /// Sets or clears a file's executable bit.
+    ///
+    /// # Errors
+    /// [`ToolError::Refused`] when there is no such file.
+    pub fn set_executable(&mut self, path: &EntryPath, executable: bool) -> Result<(), ToolError> {
+        let path = self.resolve(path)?;
+        match self.tree.get(&path).map(|entry| entry.node.clone()) {
+            Some(Node::File { content, size, incomplete: true, .. }) => Err(not_kept(&path, &content, size)),
+            Some(Node::File { content, size, text, .. }) => {
+                let node = Node::File { content, size, executable, text, incomplete: false };
+                self.stage(WriteFile { path, mode: WriteMode::Overwrite, node });
+                Ok(())
+            }
+            _ => Err(ToolError::new(format!("{} is not a file", path.rooted()))),
+        }
+    }
+
+    /// Makes a symbolic link. Where it points is not looked at before it is followed.
+    ///
+    /// # Errors
+    /// As [`create`](Filesystem::create).
+    pub fn link(&mut self, path: &EntryPath, target: &[u8]) -> Result<(), ToolError> {
+        self.place(path, Node::Symlink { target: target.to_vec() })
+    }
+
+    /// Makes a directory, and those above it.
+    ///
+    /// # Errors
+    /// As [`create`](Filesystem::create).
+    pub fn make_directory(&mut self, path: &EntryPath) -> Result<(), ToolError> {
+        self.place(path, Node::Directory)
+    }
+
+    /// Removes an entry, and with a directory everything below it; a link itself, not what it points to.
+    ///
+    /// # Errors
+    /// [`ToolError::Refused`] for the root and where nothing is.
+    pub fn remove(&mut self, path: &EntryPath) -> Result<(), ToolError> {
+        if path.is_root() {
+            return Err(ToolError::new("the workspace root can't be removed; name what is to go"));
+        }
+        let parent = self.resolve(&path.parent().unwrap_or_else(EntryPath::root))?;
+        let path = parent.join(path.name())?;
+        if self.tree.get(&path).is_none() {
+            return Err(ToolError::new(format!("{} does not exist; nothing was removed", path.rooted())));
+        }
+        let event = DeleteEntry { path };
+        self.tree.delete(&event);
+        self.staged.push(Staged::Delete(event));
+        Ok(())
+    }
+
+    fn place(&mut self, path: &EntryPath, node: Node) -> Result<(), ToolError> {
+        let path = self.vacant(path)?;
+        self.stage(WriteFile { path, mode: WriteMode::Create, node });
+        Ok(())
+    }
+
+    /// The path with links in its directory followed, where nothing may be yet.
+    fn vacant(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
+        let path = self.in_directory(path)?;
+        match self.tree.get(&path) {
+            None => Ok(path),
+            Some(_) => Err(ToolError::new(format!("{} already exists", path.rooted()))),
+        }
+    }
+
+    /// Puts a file of any attributes at a path, whatever is there.
+    pub(crate) fn put(
+        &mut self,
+        path: &EntryPath,
+        bytes: Bytes,
+        executable: bool,
+        mode: WriteMode,
+    ) -> Result<(), ToolError> {
+        let path = self.in_directory(path)?;
+        let node = Node::file(&bytes, executable);
+        if let Node::File { content, .. } = &node {
+            self.fresh.insert(*content, bytes);
+        }
+        self.stage(WriteFile { path, mode, node });
+        Ok(())
+    }
+
+    /// The path with links in its directory followed; everything above it is or can be a directory.
+    fn in_directory(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
+        let Some(parent) = path.parent() else { return Err(crate::engine::path::PathError::Root.into()) };
+        let parent = self.resolve(&parent)?;
+        let mut above = Some(parent.clone());
+        while let Some(directory) = above.filter(|directory| !directory.is_root()) {
+            match self.tree.get(&directory) {
+                Some(entry) if entry.is_directory() => break,
+                Some(_) => {
+                    let (path, file) = (path.rooted(), directory.rooted());
+                    return Err(ToolError::new(format!("{path} can't be written: {file} is a file, not a directory")));
+                }
+                None => above = directory.parent(),
+            }
+        }
+        Ok(parent.join(path.name())?)
+    }
+
+    fn stage(&mut self, event: WriteFile) {
+        self.tree.write(&event, self.session.now());
+        self.staged.push(Staged::Write(event));
+    }
+
+    /// What a backend still has to do.
+    pub(crate) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
+        let change = |staged: &Staged| match staged {
+            Staged::Delete(event) => Ok(FileChange::Delete { path: event.path.clone() }),
+            Staged::Write(event) => {
+                let bytes = match &event.node {
+                    Node::File { content, .. } => self.content(content)?,
+                    Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
+                };
+                Ok(FileChange::Write { path: event.path.clone(), node: event.node.clone(), bytes, modified: None })
+            }
+        };
+        self.staged[self.landed..].iter().map(change).collect()
+    }
+
+    /// Bytes of the files that are staged and not on the disk.
+    pub(crate) fn staged_bytes(&self) -> u64 {
+        let bytes = |staged: &Staged| match staged {
+            Staged::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
+            Staged::Write(_) | Staged::Delete(_) => 0,
+        };
+        self.staged[self.landed..].iter().map(bytes).sum()
+    }
+
+    /// Whether anything is staged that is not on the disk.
+    pub(crate) fn is_changed(&self) -> bool {
+        self.staged.len() > self.landed
+    }
+
+    /// Whether anything is on the disk that is not recorded.
+    pub(crate) fn has_landed(&self) -> bool {
+        self.landed > 0
+    }
+
+    /// What is staged is on the disk: it is recorded whatever becomes of the call.
+    pub(crate) fn land(&mut self) {
+        self.landed = self.staged.len();
+    }
+
+    /// Takes up what a command did to the files. Everything that was staged must have landed.
+    pub(crate) fn take_captured(&mut self, captured: Captured) {
+        let now = self.session.now();
+        for event in captured.deleted {
+            self.tree.delete(&event);
+            self.staged.push(Staged::Delete(event));
+        }
+        for event in captured.written {
+            self.tree.write(&event, now);
+            self.staged.push(Staged::Write(event));
+        }
+        self.fresh.extend(captured.contents);
+        self.land();
+    }
+
+    /// Records the staged changes, in order, with the contents that they need.
+    pub(crate) fn record_into(&self, recording: &mut Recording) -> Result<(), CommitError> {
+        self.record(&self.staged, recording)
+    }
+
+    /// Records those that are on the disk.
+    pub(crate) fn record_landed(&self, recording: &mut Recording) -> Result<(), CommitError> {
+        self.record(&self.staged[..self.landed], recording)
+    }
+
+    fn record(&self, staged: &[Staged], recording: &mut Recording) -> Result<(), CommitError> {
+        for staged in staged {
+            match staged {
+                Staged::Delete(event) => recording.push(event)?,
+                Staged::Write(event) => {
+                    recording.push(event)?;
+                    if let Node::File { content, .. } = &event.node
+                        && let Some(bytes) = self.fresh.get(content)
+                    {
+                        recording.keep(Content { digest: *content, bytes: bytes.clone() });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_kept(path: &EntryPath, content: &Digest, size: u64) -> ToolError {
+    let why = match *content == Digest::from_bytes([0; 32]) {
+        true => "the file could not be read; allow reading it (chmod u+r) with a shell command".to_owned(),
+        false => format!("its {size} bytes are over the budget; look at it with a shell command"),
+    };
+    ToolError::new(format!("the contents of {} were not kept: {why}", path.rooted()))
+}
+
+impl std::fmt::Debug for Filesystem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filesystem").field("entries", &self.tree.len()).finish_non_exhaustive()
+    }
+}

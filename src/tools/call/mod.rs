@@ -1,0 +1,15 @@
+//! One tool call, from its check to its recorded outcome.
+
+pub(crate) mod approval;
+pub(crate) mod approver;
+pub(crate) mod content_params;
+pub(crate) mod context;
+pub(crate) mod dispatcher;
+pub(crate) mod error;
+pub(crate) mod filesystem;
+pub(crate) mod open_call;
+pub(crate) mod record_command;
+pub(crate) mod shell;
+pub(crate) mod tool;
+pub(crate) mod toolset;
+pub(crate) mod trace;

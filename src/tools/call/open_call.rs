@@ -1,0 +1,212 @@
+//! A call whose intent is recorded and whose outcome is not.
+
+use serde_json::Value;
+
+use super::content_params::lift;
+use super::context::ToolContext;
+use super::dispatcher::{ToolCall, ToolOutcome};
+use super::error::ToolError;
+use super::tool::Answer;
+use crate::engine::commit::{CallLink, CommitError};
+use crate::engine::event::{CallFinished, CallStarted, CallStatus};
+use crate::engine::recorded::Seq;
+use crate::engine::session::sessions::SessionError;
+use crate::engine::session::{Session, Turn, UnderWay};
+use crate::engine::store::Pending;
+use crate::tools::workspace::recording::Recording;
+
+/// Bytes of a call's parameters as JSON.
+pub(crate) const PARAMS_MAX: usize = 1 << 20;
+
+/// A call whose intent is recorded and whose outcome is not. Dropped, it kills what it runs, finds out
+/// what that has changed, and records an interruption.
+pub(crate) struct OpenCall {
+    pub(crate) call: Seq,
+    session: Session,
+    since: u64,
+    closed: bool,
+    /// Whether it was handed to a task that winds it up; dropped there, it is not handed on.
+    handed_over: bool,
+    /// What the tool works with, once it does.
+    pub(crate) context: Option<ToolContext>,
+    /// Nobody else changes files until the outcome is recorded.
+    pub(crate) turn: Option<Turn>,
+    /// The outcome, on its way to the disk.
+    settling: Option<Pending>,
+    under_way: Option<UnderWay>,
+}
+
+impl OpenCall {
+    /// Records the intent. The parameters have that size as JSON.
+    pub(crate) fn begin(session: &Session, call: &ToolCall, size: usize) -> Result<Self, SessionError> {
+        let mut contents = Vec::new();
+        let params = if size > PARAMS_MAX { Value::Null } else { lift(call.params.clone(), &mut contents) };
+        let tool = call.tool.chars().take(100).collect();
+        let mut commit = session.commit().of_call(CallLink::Opens);
+        commit.push(&CallStarted { tool, params })?;
+        contents.into_iter().for_each(|content| commit.keep(content));
+        // The outcome is recorded behind it, so waiting for that is enough.
+        let pending = session.submit(commit)?;
+        let call = pending.first();
+        let (since, under_way) = (session.steady_micros(), Some(session.call_under_way(call)));
+        Ok(Self {
+            call,
+            session: session.clone(),
+            since,
+            closed: false,
+            handed_over: false,
+            context: None,
+            turn: None,
+            settling: None,
+            under_way,
+        })
+    }
+
+    pub(crate) fn micros(&self) -> u64 {
+        self.session.steady_micros().saturating_sub(self.since)
+    }
+
+    /// Records a success with everything that belongs to it. On an error the call is still open.
+    pub(crate) fn succeed(&mut self, answer: Answer) -> Result<(ToolOutcome, Pending), ToolError> {
+        let too_much = |e: CommitError| ToolError::new(e.to_string());
+        let mut recording = Recording::of_call(&self.session, self.call);
+        let mut changes = Vec::new();
+        if let Some(context) = &mut self.context {
+            recording = context.record_facts(recording).map_err(too_much)?;
+            changes = context.record_work(&mut recording)?;
+        }
+        let mut contents = Vec::new();
+        let result = lift(answer.result.clone(), &mut contents);
+        let micros = self.micros();
+        let finished = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros };
+        contents.into_iter().for_each(|content| recording.keep(content));
+        recording.push(&finished).map_err(too_much)?;
+        if let Some(context) = self.context.as_ref().filter(|_| !changes.is_empty()) {
+            context.workspace().project(&changes).map_err(|e| ToolError::new(e.to_string()))?;
+        }
+        let pending = recording.submit()?;
+        self.close();
+        let outcome = ToolOutcome {
+            call: self.call,
+            finished: pending.last(),
+            status: CallStatus::Ok,
+            result: answer.result,
+            text: answer.text,
+            micros,
+        };
+        Ok((outcome, pending))
+    }
+
+    /// Records a failure or an interruption, with what has happened all the same: what commands did, and
+    /// what was on the disk before they ran.
+    pub(crate) async fn fail(mut self, error: &ToolError) -> Result<ToolOutcome, SessionError> {
+        let micros = self.micros();
+        let message = error.to_string();
+        let mut finished = interrupted(&message, micros);
+        if !matches!(error, ToolError::Cancelled) {
+            finished.status = CallStatus::Error;
+        }
+        let status = finished.status;
+        let pending = self.record_failure(&finished)?;
+        let (call, finished) = (self.call, pending.last());
+        self.settle(pending).await?;
+        Ok(ToolOutcome { call, finished, status, result: Value::Null, text: message, micros })
+    }
+
+    /// Waits until the outcome is on the disk, and so can be seen by the call that has the turn next.
+    pub(crate) async fn settle(&mut self, pending: Pending) -> Result<(), SessionError> {
+        let settled = self.settling.insert(pending).settled().await;
+        self.settling = None;
+        Ok(settled?)
+    }
+
+    fn record_failure(&mut self, finished: &CallFinished) -> Result<Pending, SessionError> {
+        let mut recording = Recording::of_call(&self.session, self.call);
+        if let Some(context) = &mut self.context {
+            recording = context.record_facts(recording)?;
+            context.record_landed(&mut recording)?;
+        }
+        recording.push(finished)?;
+        self.closed = true;
+        let pending = recording.submit()?;
+        self.close();
+        Ok(pending)
+    }
+
+    fn close(&mut self) {
+        self.closed = true;
+        if let Some(context) = &mut self.context {
+            context.recorded();
+        }
+    }
+
+    /// Waits for the end of what was left running, and records an interruption. The turn is kept until
+    /// others can see it.
+    async fn give_up(mut self) {
+        if let Some(context) = &mut self.context {
+            context.stop_running().await;
+        }
+        if let Some(pending) = self.record_interruption()
+            && let Err(error) = self.settle(pending).await
+        {
+            tracing::warn!(%error, "an interrupted call could not be recorded");
+        }
+    }
+
+    fn record_interruption(&mut self) -> Option<Pending> {
+        let finished = interrupted("the call was taken back", self.micros());
+        let recorded = self.record_failure(&finished);
+        let warn = |error: &SessionError| tracing::warn!(%error, "an interrupted call could not be recorded");
+        recorded.inspect_err(warn).ok()
+    }
+}
+
+impl Drop for OpenCall {
+    fn drop(&mut self) {
+        if let Some(pending) = self.settling.take() {
+            return keep_until_settled(pending, self.turn.take(), self.under_way.take());
+        }
+        if self.closed {
+            return;
+        }
+        let ran = self.context.as_ref().is_some_and(ToolContext::has_run);
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) if ran && !self.handed_over => {
+                self.closed = true;
+                let abandoned = Self {
+                    call: self.call,
+                    session: self.session.clone(),
+                    since: self.since,
+                    closed: false,
+                    handed_over: true,
+                    context: self.context.take(),
+                    turn: self.turn.take(),
+                    settling: None,
+                    under_way: self.under_way.take(),
+                };
+                runtime.spawn(abandoned.give_up());
+            }
+            // The runtime ends, or there is none. The command is killed with the context; what it has changed is
+            // found as drift, later. Nobody waits for the record: the background writer makes it durable.
+            _ => drop(self.record_interruption()),
+        }
+    }
+}
+
+/// Keeps the turn of a call that nobody waits for any more, and that it is under way, until others can see what it
+/// recorded.
+fn keep_until_settled(pending: Pending, turn: Option<Turn>, under_way: Option<UnderWay>) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move {
+            if let Err(error) = pending.settled().await {
+                tracing::warn!(%error, "the outcome of a call could not be recorded");
+            }
+            drop((turn, under_way));
+        });
+    }
+}
+
+/// The outcome of a call that was cut off.
+pub(crate) fn interrupted(message: &str, micros: u64) -> CallFinished {
+    CallFinished { status: CallStatus::Interrupted, result: Value::Null, message: message.to_owned(), micros }
+}

@@ -1,0 +1,65 @@
+//! What a command, or code, that has run leaves in the journal.
+
+use crate::backends::{Output, ShellResult};
+use crate::engine::commit::{Commit, CommitError, Content};
+use crate::engine::event::{CommandResult, EvalResult, RecordedOutput};
+
+/// As which event the end of a process is recorded.
+pub(crate) enum RecordAs {
+    /// A command.
+    Command {
+        /// Where it ran.
+        backend: &'static str,
+    },
+    /// Code of a language.
+    Evaluation {
+        /// Which.
+        language: &'static str,
+        code: String,
+    },
+}
+
+impl RecordAs {
+    /// Adds how it ended, with what it printed as contents.
+    pub(crate) fn record(self, facts: &mut Commit, result: &ShellResult) -> Result<(), CommitError> {
+        let micros = u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX);
+        let (stdout, stderr) = (kept(facts, &result.stdout), kept(facts, &result.stderr));
+        match self {
+            Self::Command { backend } => facts.push(&CommandResult {
+                backend: backend.to_owned(),
+                command: result.command.clone(),
+                cwd: result.cwd.clone(),
+                exit_code: result.exit_code,
+                signal: result.signal,
+                timed_out: result.timed_out,
+                cancelled: result.cancelled,
+                micros,
+                stdout,
+                stderr,
+            }),
+            Self::Evaluation { language, code } => {
+                let code = Content::of(code);
+                let digest = code.digest;
+                facts.keep(code);
+                facts.push(&EvalResult {
+                    language: language.to_owned(),
+                    code: digest,
+                    exit_code: result.exit_code,
+                    timed_out: result.timed_out,
+                    cancelled: result.cancelled,
+                    micros,
+                    stdout,
+                    stderr,
+                })
+            }
+        }
+    }
+}
+
+/// Keeps what was printed.
+fn kept(facts: &mut Commit, output: &Output) -> RecordedOutput {
+    let content = Content::of(output.kept.clone());
+    let recorded = RecordedOutput { content: content.digest, kept: content.bytes.len() as u64, bytes: output.bytes };
+    facts.keep(content);
+    recorded
+}

@@ -1,0 +1,184 @@
+//! The shell as a tool sees it: what it runs is decided on, recorded, and captured.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::approval::Decided;
+use super::approver::CommandQuestion;
+use super::context::{RunningCommand, ToolContext};
+use super::error::ToolError;
+use super::record_command::RecordAs;
+use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
+use crate::engine::commit::Content;
+use crate::engine::event::{CommandDecided, CommandLine, DecidedBy, PolicyDecision, SessionAllow};
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::session::output_stream::CommandOutput;
+use crate::reducers::Allowances;
+
+/// Characters of an evaluation's code that a decision shows; the whole is kept under its digest.
+const CODE_SHOWN: usize = 1000;
+/// How long an evaluation may run.
+pub(crate) const EVALUATION: Duration = Duration::from_secs(5);
+
+/// Where a tool's commands run.
+///
+/// A command sees what the call has changed before it. What it changes, the call sees after it, and it
+/// is recorded whatever becomes of the call.
+pub struct ToolShell<'a> {
+    context: &'a mut ToolContext,
+    shell: Arc<dyn Shell>,
+}
+
+impl<'a> ToolShell<'a> {
+    pub(crate) fn new(context: &'a mut ToolContext, shell: Arc<dyn Shell>) -> Self {
+        Self { context, shell }
+    }
+
+    /// What is fixed about the shell.
+    pub fn properties(&self) -> ShellProperties {
+        self.shell.properties()
+    }
+
+    /// Runs a command that the policy allows, and records it.
+    ///
+    /// # Errors
+    /// [`ToolError::Shell`] when the command is not right, not allowed, or the backend failed.
+    pub async fn execute(&mut self, command: ShellCommand) -> Result<ShellResult, ToolError> {
+        command.check()?;
+        self.decide(&command, None).await?;
+        let backend = self.shell.properties().backend_name;
+        self.run(command, RecordAs::Command { backend }).await
+    }
+
+    /// Runs code by an interpreter, and records it; the policy is asked about both.
+    pub(crate) async fn evaluate(
+        &mut self,
+        language: &'static str,
+        interpreter: &[&str],
+        code: &str,
+    ) -> Result<ShellResult, ToolError> {
+        let mut args: Vec<String> = interpreter.iter().map(|&word| word.to_owned()).collect();
+        args.push(code.to_owned());
+        let mut command = ShellCommand { is_code: true, ..ShellCommand::args(args) };
+        command.timeout = Some(EVALUATION);
+        command.check()?;
+        self.decide(&command, Some(code)).await?;
+        self.run(command, RecordAs::Evaluation { language, code: code.to_owned() }).await
+    }
+
+    async fn run(&mut self, mut command: ShellCommand, record_as: RecordAs) -> Result<ShellResult, ToolError> {
+        // One that nobody waits for any more.
+        self.context.stop_running().await;
+        self.context.check_may_run()?;
+        // So that what a script printed before it was ended is there.
+        command.env.entry("PYTHONUNBUFFERED".to_owned()).or_insert_with(|| "1".to_owned());
+        self.context.land()?;
+        let (session, call) = (self.context.session().clone(), self.context.call());
+        let watch = shown_to_subscribers(session, call);
+        let cancel = self.context.cancellation().child_token();
+        let running = self.shell.execute(command, watch, cancel.clone());
+        self.context.running = Some(RunningCommand::new(tokio::spawn(running), cancel, record_as));
+        self.context.finish_running().await
+    }
+
+    /// Where a program is found by its name.
+    ///
+    /// # Errors
+    /// [`ToolError::Shell`] when the backend failed.
+    pub async fn which(&self, program: &str) -> Result<Which, ToolError> {
+        Ok(self.shell.which(program).await?)
+    }
+
+    /// What commands find in their environment.
+    ///
+    /// # Errors
+    /// [`ToolError::Shell`] when the backend failed.
+    pub async fn env(&self) -> Result<ShellEnv, ToolError> {
+        Ok(self.shell.env().await?)
+    }
+
+    /// Asks the policy, and whoever may know where it does not. The decision is recorded.
+    async fn decide(&mut self, command: &ShellCommand, code: Option<&str>) -> Result<(), ToolError> {
+        let rules = Arc::clone(self.context.rules());
+        let session = self.context.session().clone();
+        let mut allowed =
+            session.state()?.slice::<Allowances>().map(|known| known.programs.clone()).unwrap_or_default();
+        // What was answered to this call is not recorded yet.
+        allowed.extend(self.context.allowed.iter().cloned());
+        let call = self.context.call();
+        let question = |programs| question(&session, call, command, programs);
+        let decided = Decided::of(rules.policy.check(command, &allowed), &rules, question).await;
+        let Decided { decision, by, reason, programs } = decided;
+        self.record_decision(command, code, decision, by, reason.clone(), programs)?;
+        match decision {
+            PolicyDecision::Allow => Ok(()),
+            PolicyDecision::Deny => Err(ShellError::Blocked(reason).into()),
+        }
+    }
+
+    fn record_decision(
+        &mut self,
+        command: &ShellCommand,
+        code: Option<&str>,
+        decision: PolicyDecision,
+        by: DecidedBy,
+        reason: String,
+        programs: Vec<String>,
+    ) -> Result<(), ToolError> {
+        let facts = &mut self.context.facts;
+        let mut keep = |bytes: Bytes| {
+            let content = Content::of(bytes);
+            let digest = content.digest;
+            facts.keep(content);
+            digest
+        };
+        let stdin = (!command.stdin.is_empty()).then(|| keep(command.stdin.clone()));
+        let code = code.map(|code| keep(Bytes::copy_from_slice(code.as_bytes())));
+        let shown = match code {
+            Some(_) => beginning(&command.command),
+            None => command.command.clone(),
+        };
+        let env = command.env.clone();
+        let event = CommandDecided { command: shown, env, stdin, code, decision, by, reason };
+        facts.push(&event).map_err(|e| ToolError::new(e.to_string()))?;
+        if !programs.is_empty() {
+            let event = SessionAllow { programs };
+            facts.push(&event).map_err(|e| ToolError::new(e.to_string()))?;
+            self.context.allowed.extend(event.programs);
+        }
+        Ok(())
+    }
+}
+
+fn question(session: &Session, call: Seq, command: &ShellCommand, programs: Vec<String>) -> CommandQuestion {
+    CommandQuestion {
+        session: session.name().to_owned(),
+        call,
+        agent: session.agent().to_string(),
+        command: command.command.clone(),
+        env: command.env.clone(),
+        stdin: command.stdin.clone(),
+        programs,
+        copies: None,
+    }
+}
+
+/// A command whose long words are cut.
+pub(crate) fn beginning(command: &CommandLine) -> CommandLine {
+    let CommandLine::Args(words) = command else { return command.clone() };
+    let cut = |word: &String| match word.char_indices().nth(CODE_SHOWN) {
+        Some((end, _)) => format!("{}…", &word[..end]),
+        None => word.clone(),
+    };
+    CommandLine::Args(words.iter().map(cut).collect())
+}
+
+/// Shows what a command prints to those who watch the session.
+fn shown_to_subscribers(session: Session, call: Seq) -> OutputWatch {
+    Arc::new(move |stream, bytes| {
+        session.show_output(|| CommandOutput { call, stream, bytes: Bytes::copy_from_slice(bytes) });
+    })
+}

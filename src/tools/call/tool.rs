@@ -1,0 +1,155 @@
+//! What a tool is.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::context::ToolContext;
+use super::error::ToolError;
+
+/// What a tool may do to the workspace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    /// It only looks.
+    ReadOnly,
+    /// It adds, and takes nothing away.
+    Additive,
+    /// It may change or remove what is there.
+    Destructive,
+}
+
+/// A tool that an agent can call.
+///
+/// What the handler does through its [`ToolContext`] is recorded: files that it writes, events that it
+/// adds. All of it is recorded together with a success, and none of it with an error; but what a command has
+/// done, and what was put onto the disk for it before, is recorded whatever becomes of the call.
+///
+/// ```
+/// use foldspace::{Effect, EntryPath, Tool, ToolContext, ToolError};
+/// use schemars::JsonSchema;
+/// use serde::{Deserialize, Serialize};
+///
+/// /// Counts the lines of a file.
+/// struct CountLines;
+///
+/// #[derive(Deserialize, JsonSchema)]
+/// struct Params { file_path: String }
+///
+/// #[derive(Serialize, JsonSchema)]
+/// struct Output { lines: usize }
+///
+/// impl Tool for CountLines {
+///     const NAME: &'static str = "count_lines";
+///     const DESCRIPTION: &'static str = "Counts the lines of a text file.";
+///     const EFFECT: Effect = Effect::ReadOnly;
+///     type Params = Params;
+///     type Output = Output;
+///
+///     async fn call(&self, context: &mut ToolContext, params: Params) -> Result<Output, ToolError> {
+///         let path = EntryPath::lookup(&params.file_path)?;
+///         let bytes = context.filesystem().read(&path)?;
+///         Ok(Output { lines: bytes.split(|b| *b == b'\n').count() })
+///     }
+/// }
+/// ```
+pub trait Tool: Send + Sync + 'static {
+    /// Its name: letters, digits and underscores; unique in a set of tools.
+    const NAME: &'static str;
+    /// What it does, for a model.
+    const DESCRIPTION: &'static str;
+    /// What it may do to the workspace. Tools that change something run one at a time in a session.
+    const EFFECT: Effect;
+    /// Its parameters.
+    type Params: DeserializeOwned + JsonSchema + Send;
+    /// Its result.
+    type Output: Serialize + JsonSchema + Send;
+
+    /// Does the work.
+    ///
+    /// # Errors
+    /// [`ToolError`] with a message that the caller can act on; everything is then as before, but for what
+    /// commands have done.
+    fn call(
+        &self,
+        context: &mut ToolContext,
+        params: Self::Params,
+    ) -> impl Future<Output = Result<Self::Output, ToolError>> + Send;
+
+    /// How long a call may take when the caller says nothing; two minutes when nothing is said here.
+    fn limit(&self) -> Option<Duration> {
+        None
+    }
+
+    /// The result as text for a model; by default its JSON.
+    fn render(&self, output: &Self::Output) -> String {
+        serde_json::to_string_pretty(output).unwrap_or_default()
+    }
+}
+
+/// What is known of a tool without calling it.
+#[derive(Debug, Clone, Serialize)]
+pub struct ToolDescription {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, for a model.
+    pub description: &'static str,
+    /// What it may do.
+    pub effect: Effect,
+    /// JSON Schema of its parameters.
+    pub params: Schema,
+    /// JSON Schema of its result.
+    pub output: Schema,
+}
+
+/// A result as data and as text.
+pub(crate) struct Answer {
+    pub(crate) result: Value,
+    pub(crate) text: String,
+}
+
+/// The future of an erased tool.
+pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, ToolError>> + Send + 'a>>;
+
+/// A tool whose types are not known.
+pub(crate) trait ErasedTool: Send + Sync {
+    fn describe(&self) -> ToolDescription;
+    fn effect(&self) -> Effect;
+    fn limit(&self) -> Option<Duration>;
+    fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a>;
+}
+
+impl<T: Tool> ErasedTool for T {
+    fn describe(&self) -> ToolDescription {
+        let schema = |make: fn(SchemaGenerator) -> Schema| make(SchemaGenerator::default());
+        ToolDescription {
+            name: T::NAME,
+            description: T::DESCRIPTION,
+            effect: T::EFFECT,
+            params: schema(SchemaGenerator::into_root_schema_for::<T::Params>),
+            output: schema(SchemaGenerator::into_root_schema_for::<T::Output>),
+        }
+    }
+
+    fn effect(&self) -> Effect {
+        T::EFFECT
+    }
+
+    fn limit(&self) -> Option<Duration> {
+        Tool::limit(self)
+    }
+
+    fn call<'a>(&'a self, context: &'a mut ToolContext, params: Value) -> Answering<'a> {
+        Box::pin(async move {
+            let params = serde_json::from_value(params).map_err(|e| ToolError::params(T::NAME, e))?;
+            let output = Tool::call(self, context, params).await?;
+            let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
+            Ok(Answer { result, text: self.render(&output) })
+        })
+    }
+}

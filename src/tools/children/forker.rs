@@ -1,0 +1,271 @@
+//! Children of a session with workspaces of their own.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
+use crate::engine::event::{ChildLimits, Isolation};
+use crate::engine::id::SessionId;
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::session::children::NewChild;
+use crate::engine::session::sessions::{SessionError, Sessions};
+use crate::reducers::{Mounts, VirtualFileSystem};
+use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::mounts::{AllowedRoots, MountError, MountSpec, hydrate};
+use crate::tools::rewind::{Plan, RewindError};
+use crate::tools::workspace::limits;
+use crate::tools::workspace::managed::DispatchError;
+
+/// Why a child can't begin.
+#[derive(Debug, thiserror::Error)]
+pub enum ChildError {
+    /// The session, its store or a workspace failed.
+    #[error(transparent)]
+    Dispatch(#[from] DispatchError),
+    /// The parent's mounts can't be copied again; the child is there, and empty.
+    #[error("the child {name} has begun, without the parent's mounts: {source}")]
+    Mounts {
+        /// The child.
+        id: SessionId,
+        /// How it is called.
+        name: String,
+        /// What went wrong.
+        source: MountError,
+    },
+}
+
+impl From<SessionError> for ChildError {
+    fn from(error: SessionError) -> Self {
+        Self::Dispatch(error.into())
+    }
+}
+
+impl From<BackendError> for ChildError {
+    fn from(error: BackendError) -> Self {
+        Self::Dispatch(error.into())
+    }
+}
+
+/// Where children begin.
+#[derive(Debug, Clone)]
+pub struct Nursery {
+    /// The sessions, among them the parent.
+    pub sessions: Sessions,
+    /// Below it are the workspaces that were not given a directory.
+    pub home: std::path::PathBuf,
+    /// Below which directories a child with full isolation may have the parent's mounts from.
+    pub roots: AllowedRoots,
+}
+
+impl Nursery {
+    /// Begins a child of a session that has no workspace open. A workspace that is opened for the child is
+    /// filled from its history.
+    ///
+    /// # Errors
+    /// What the session's store says, and [`BackendError`] when the parent's workspace makes no sense.
+    pub fn begin(&self, parent: &Session, new: NewChild) -> Result<Session, DispatchError> {
+        let new = within_what_is_left(parent, new)?;
+        Ok(self.sessions.child_of(parent, with_workspace(parent, new)?.0)?)
+    }
+
+    /// Begins a child with a workspace of its own, in which calls can be made.
+    ///
+    /// - [`Isolation::Shared`]: the parent's session and workspace, under the child's agent.
+    /// - [`Isolation::Fork`]: the parent's files as they were at the position, copy-on-write where the backend
+    ///   can. What was changed from outside is recorded in the parent first, so that a fork of the present has it.
+    ///   While a call of the parent changes files, the fork has them as they were recorded last.
+    /// - [`Isolation::Full`]: the parent's mounts, copied afresh.
+    ///
+    /// Nothing else goes over: no process, no variable, nothing of `/tmp`, no answer that a person gave. The rules
+    /// for commands are the parent's. What is left of the parent's budget is all that a child has.
+    ///
+    /// # Errors
+    /// [`ChildError`]. Unless it says otherwise, there is no child.
+    pub async fn start(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
+        let new = within_what_is_left(parent.session(), new)?;
+        match new.isolation {
+            Isolation::Shared => {
+                let session = self.sessions.child_of(parent.session(), new)?;
+                Ok(parent.in_session(session)?)
+            }
+            Isolation::Fork => self.fork(parent, new).await,
+            Isolation::Full => self.afresh(parent, new).await,
+        }
+    }
+
+    async fn fork(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
+        let session = parent.session();
+        // Never waited for: whoever begins a child may do so in a call that has it.
+        let turn = session.turn_now();
+        if turn.is_some() {
+            let recorded = parent.machine().record_drift(session).await;
+            if let Err(error) = recorded {
+                tracing::warn!(%error, "what changed outside of calls is not in the fork");
+            }
+        }
+        let looking = if turn.is_some() { session.looking_now() } else { None };
+        let at = match new.at {
+            Some(at) if (1..=session.head()?).contains(&at) => session.commit_end_before(at)?,
+            Some(at) => at,
+            None => session.head()?,
+        };
+        let (new, spec) = with_workspace(session, NewChild { at: Some(at), ..new })?;
+        let id = self.sessions.fresh_id();
+        let (parent, nursery) = (parent.clone(), self.clone());
+        let begun = tokio::task::spawn_blocking(move || {
+            let held = (turn, looking);
+            let may_share = held.1.is_some();
+            let begun = nursery.fork_now(&parent, new, (id, at), &spec, may_share);
+            if begun.is_err() {
+                nursery.undo(id, &spec);
+            }
+            begun
+        });
+        begun.await.map_err(|_| stopped())?
+    }
+
+    /// Files first: until the child's first event is recorded there is none, and `foldspace gc` sweeps what was made.
+    fn fork_now(
+        &self,
+        parent: &Dispatcher,
+        new: NewChild,
+        (id, at): (SessionId, Seq),
+        spec: &WorkspaceSpec,
+        may_share: bool,
+    ) -> Result<Dispatcher, ChildError> {
+        let workspace = match may_share {
+            true => share(parent, id, at, spec, &self.home),
+            false => None,
+        };
+        let workspace = workspace.map_or_else(|| spec.open(id, &self.home), Ok)?;
+        let child = self.sessions.child_with_id(parent.session(), new, id)?;
+        self.ready(parent, child, workspace)
+    }
+
+    async fn afresh(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
+        let id = self.sessions.fresh_id();
+        let (new, spec) = with_workspace(parent.session(), new)?;
+        let mounts = mounts_of(parent.session())?;
+        let (owned, nursery) = (parent.clone(), self.clone());
+        let begun = tokio::task::spawn_blocking(move || {
+            let workspace = spec.open(id, &nursery.home)?;
+            let child = nursery.sessions.child_with_id(owned.session(), new, id);
+            let child = child.inspect_err(|_| nursery.undo(id, &spec))?;
+            nursery.ready(&owned, child, workspace).inspect_err(|_| nursery.undo(id, &spec))
+        });
+        let child = begun.await.map_err(|_| stopped())??;
+        let hydrated = hydrate(child.session(), child.workspace().as_ref(), &mounts, &self.roots).await;
+        let session = child.session();
+        let told = |source| ChildError::Mounts { id: session.id(), name: session.name().to_owned(), source };
+        hydrated.map_err(told)?;
+        Ok(child)
+    }
+
+    /// Makes a child that has begun ready for calls; one that can't be goes again.
+    fn ready(
+        &self,
+        parent: &Dispatcher,
+        child: Session,
+        workspace: Arc<dyn Workspace>,
+    ) -> Result<Dispatcher, ChildError> {
+        let id = child.id();
+        let ready = parent.for_child(child, workspace);
+        if ready.is_err()
+            && let Err(error) = self.sessions.remove(id)
+        {
+            tracing::warn!(%error, "a child that could not be made ready is left");
+        }
+        Ok(ready?)
+    }
+
+    /// Takes away what was made for a child that did not begin.
+    fn undo(&self, id: SessionId, spec: &WorkspaceSpec) {
+        if self.sessions.session(id).is_err()
+            && let Err(error) = spec.remove(id, &self.home)
+        {
+            tracing::warn!(%error, "what was made for a child that did not begin is left");
+        }
+    }
+}
+
+/// The mounts of a session, to be copied again.
+pub fn mounts_of(session: &Session) -> Result<Vec<MountSpec>, SessionError> {
+    let state = session.state()?;
+    let mounts = state.slice::<Mounts>().into_iter().flat_map(Mounts::iter);
+    Ok(mounts.map(MountSpec::of_hydrated).collect())
+}
+
+fn stopped() -> ChildError {
+    let reason = "the child's workspace could not be made: the runtime ends".to_owned();
+    BackendError { backend: "child's", reason }.into()
+}
+
+/// The child with limits that are no wider than what its parent may still do. A shared child's calls are its parent's,
+/// too, and are counted there.
+fn within_what_is_left(parent: &Session, new: NewChild) -> Result<NewChild, SessionError> {
+    let mut left = limits::left(parent)?;
+    if left.depth == Some(0) {
+        return Err(SessionError::TooDeep { name: parent.name().to_owned() });
+    }
+    if new.isolation == Isolation::Shared {
+        left = ChildLimits { calls: None, wall_millis: None, bytes_written: None, ..left };
+    }
+    Ok(NewChild { limits: new.limits.within(&left), ..new })
+}
+
+/// The child with its own workspace's options, and what they are.
+fn with_workspace(parent: &Session, new: NewChild) -> Result<(NewChild, WorkspaceSpec), DispatchError> {
+    let spec = match (&new.workspace, parent.started()) {
+        (Some((backend, options)), _) => WorkspaceSpec::parse(backend, options)?,
+        (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked(),
+        (None, None) => return Err(SessionError::Unreadable { name: parent.name().to_owned() }.into()),
+    };
+    if let (WorkspaceSpec::Host(HostOptions { directory: Some(own) }), Some(started)) = (&spec, parent.started())
+        && WorkspaceSpec::of_session(started)? == spec
+    {
+        let reason = format!("{} is the parent's own directory; give the child another one, or none", own.display());
+        return Err(BackendError { backend: "host", reason }.into());
+    }
+    let workspace = Some((spec.backend_name().to_owned(), spec.options()));
+    Ok((NewChild { workspace, ..new }, spec))
+}
+
+/// A workspace that has the parent's files as they were at a position, without a copy of them; none where
+/// that can't be done.
+fn share(parent: &Dispatcher, id: SessionId, at: Seq, spec: &WorkspaceSpec, home: &Path) -> Option<Arc<dyn Workspace>> {
+    let shared = try_share(parent, id, at, spec, home);
+    shared.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a fork's files could not be shared; they are copied");
+        if let Err(error) = spec.remove(id, home) {
+            tracing::warn!(%error, "what was made for it is left");
+        }
+        None
+    })
+}
+
+fn try_share(
+    parent: &Dispatcher,
+    id: SessionId,
+    at: Seq,
+    spec: &WorkspaceSpec,
+    home: &Path,
+) -> Result<Option<Arc<dyn Workspace>>, RewindError> {
+    let session = parent.session();
+    let plan = match at == session.head()? {
+        true => Plan::default(),
+        false => {
+            Plan::between(&VirtualFileSystem::of(&session.state()?), &VirtualFileSystem::of(&session.state_at(at)?))
+        }
+    };
+    // Files that can't be made again: the child must not have what the parent has instead.
+    if !plan.is_whole() || !parent.workspace().fork_to(id)? {
+        return Ok(None);
+    }
+    let workspace = spec.open(id, home)?;
+    // What nobody has open yet may have been swept. Then it is filled from the child's history, and not by the plan.
+    if !workspace.is_blank() {
+        plan.project(session, workspace.as_ref())?;
+    }
+    Ok(Some(workspace))
+}

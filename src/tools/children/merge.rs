@@ -1,0 +1,374 @@
+//! Merging a child back: its changes come into its parent's workspace and history, all or none.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use serde::{Deserialize, Serialize};
+
+use crate::backends::BackendError;
+use crate::engine::commit::{Commit, Content};
+use crate::engine::event::{
+    ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
+    WriteFile, delete_path, write_view,
+};
+use crate::engine::id::SessionId;
+use crate::engine::path::EntryPath;
+use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::session::Session;
+use crate::engine::session::sessions::SessionError;
+use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
+use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::call::error::ToolError;
+use crate::tools::rewind::{self, Fresh, Landing, RewindError};
+use crate::tools::workspace::limits::began;
+
+/// Why a child can't be merged.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum MergeError {
+    /// The one does not come from the other.
+    #[error("session {child} does not come from session {parent}, so there is nothing to merge it by")]
+    NotAChild {
+        /// What was to be merged.
+        child: String,
+        /// Into what.
+        parent: String,
+    },
+    /// It is the same session, perhaps under the name of an agent that shares it.
+    #[error("session {0} can't be merged into itself: what is done in it, by whoever shares it, is there already")]
+    Itself(String),
+    /// The session or its store failed. Nothing was merged.
+    #[error(transparent)]
+    Session(#[from] SessionError),
+    /// The workspace failed. Nothing was changed.
+    #[error(transparent)]
+    Workspace(#[from] BackendError),
+    /// It failed, and what was on the disk by then could not be taken back. The next opening does that.
+    #[error("{0}")]
+    NotPutBack(String),
+    /// What others changed in the parent's workspace could not be found out, or the parent may not write so much.
+    #[error(transparent)]
+    Tool(#[from] ToolError),
+}
+
+/// What came of a merge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergeReport {
+    /// The child.
+    pub child: SessionId,
+    /// How it is called.
+    pub child_name: String,
+    /// The position of the child's history that its changes were counted from.
+    pub base: Seq,
+    /// The position up to which they were looked at.
+    pub child_at: Seq,
+    /// How it ended.
+    pub outcome: MergeOutcome,
+    /// The event in the parent that tells of it; none when nothing was recorded.
+    pub seq: Option<Seq>,
+    /// What was written and removed, or would be.
+    pub merged: Vec<MergedChange>,
+    /// What both sides had changed.
+    pub conflicts: Vec<MergeConflict>,
+    /// Special files of the child's, which stay away.
+    pub left_out: Vec<EntryPath>,
+    /// Paths for which a side was chosen although nothing is in conflict there.
+    pub unused: Vec<EntryPath>,
+}
+
+/// How a merge ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum MergeOutcome {
+    /// The child has changed nothing since it was merged, or since it began.
+    Nothing,
+    /// It is merged, or could be where that was only asked.
+    Merged,
+    /// Somebody has to choose first; no file was changed.
+    Conflicted,
+}
+
+/// One change of a merge.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MergedChange {
+    /// Where it is, and where it comes from.
+    #[serde(flatten)]
+    pub entry: MergedEntry,
+    /// What is done there: `added`, `changed` or `removed`.
+    pub change: Cow<'static, str>,
+}
+
+/// A merge that is thought out and not done.
+struct Planned {
+    report: MergeReport,
+    plan: MergePlan,
+}
+
+/// Tells what [`merge_child`] would do now, and changes nothing. What somebody changed in a workspace and is not
+/// recorded does not count.
+///
+/// # Errors
+/// [`MergeError::NotAChild`], and what the store says.
+pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, MergeError> {
+    let base = base_of(parent, child)?;
+    Ok(planned(parent, child, base, choices)?.report)
+}
+
+/// Merges what a child changed, since it was forked or merged last, into the session of a dispatcher: its parent, or
+/// one further up. See [`plan_merge`] for the rules.
+///
+/// All events of it are one commit: a [`ChildMerged`], which names for each file the child's event that it comes
+/// from, and the events of the files. With open conflicts no file is changed, and a [`MergeConflicted`] is
+/// recorded instead; what was tried before and is still the same is not recorded again. The child is only read: what
+/// others changed in its workspace counts once a dispatcher of it has recorded that. What others changed in the
+/// parent's is recorded first.
+///
+/// It happens whole or not at all, whatever fails; when the process dies half-way, the next one that opens the
+/// workspace puts the files back, or finds that all is recorded. What somebody else changed meanwhile stays, and is
+/// found as drift. Once files are changed, dropping the future does not stop it. Of the contents only those that are put
+/// together from both sides are in memory all at once.
+///
+/// # Errors
+/// [`MergeError`]; no file is changed then.
+pub async fn merge_child(
+    parent: &Dispatcher,
+    child: &Session,
+    choices: &MergeChoices,
+) -> Result<MergeReport, MergeError> {
+    let session = parent.session();
+    let base = base_of(session, child)?;
+    let turn = session.turn().await;
+    parent.machine().record_drift(session).await?;
+    let looking = session.looking().await;
+    let (parent, child, choices) = (parent.clone(), child.clone(), choices.clone());
+    let merging = tokio::task::spawn_blocking(move || {
+        let merged = merge_now(&parent, &child, base, &choices);
+        drop((turn, looking));
+        merged
+    });
+    merging.await.map_err(|_| MergeError::Tool(ToolError::new("the merge was stopped")))?
+}
+
+/// Merges while nobody else has the parent's workspace.
+fn merge_now(
+    parent: &Dispatcher,
+    child: &Session,
+    base: Seq,
+    choices: &MergeChoices,
+) -> Result<MergeReport, MergeError> {
+    let Planned { mut report, plan } = planned(parent.session(), child, base, choices)?;
+    report.seq = match report.outcome {
+        MergeOutcome::Nothing => None,
+        MergeOutcome::Conflicted => note_conflicts(parent.session(), &report)?,
+        MergeOutcome::Merged => Some(apply(parent, &report, plan)?),
+    };
+    Ok(report)
+}
+
+/// From where on the child's changes count when it was never merged: what both have of the past.
+fn base_of(parent: &Session, child: &Session) -> Result<Seq, MergeError> {
+    let stranger = || MergeError::NotAChild { child: child.name().to_owned(), parent: parent.name().to_owned() };
+    if parent.id() == child.id() {
+        return Err(MergeError::Itself(child.name().to_owned()));
+    }
+    let origin = child.origin().ok_or_else(stranger)?;
+    match origin.isolation {
+        Isolation::Full if origin.parent == parent.id() => Ok(began(child)?),
+        // What an import brings may say anything.
+        Isolation::Fork if origin.parent == parent.id() => Ok(origin.at.min(child.head()?)),
+        _ => Ok(common_past(parent, child)?.ok_or_else(stranger)?),
+    }
+}
+
+/// Up to where a session has the past of one further up; none when it does not come from it. Those between need not be
+/// there any more: how they began stands in the session's own past.
+fn common_past(above: &Session, session: &Session) -> Result<Option<Seq>, SessionError> {
+    let fork = above.origin().filter(|origin| origin.isolation == Isolation::Fork);
+    let began = fork.map_or(1, |origin| origin.at.saturating_add(1));
+    let Ok(theirs) = above.event(began) else { return Ok(None) };
+    let (mut is_same, mut last) = (false, None);
+    session.visit(began, &mut |event| {
+        if event.seq == began {
+            let same = event.kind == SessionStarted::KIND && *event.kind == *theirs.event.kind;
+            is_same = same && event.time == theirs.time && event.payload == &theirs.event.bytes[..];
+            return if is_same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) };
+        }
+        match event.kind == SessionStarted::KIND {
+            false => ControlFlow::Continue(()),
+            true => {
+                last = Some(event.seq - 1);
+                ControlFlow::Break(())
+            }
+        }
+    })?;
+    Ok(last.filter(|_| is_same))
+}
+
+fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices) -> Result<Planned, MergeError> {
+    let (state, theirs) = (parent.state()?, child.state()?);
+    let last = state.slice::<Merges>().and_then(|merges| merges.last_merge(child.id()));
+    let base = last.map_or(base, |last| base.max(last.child_at));
+    let before = child.state_at(base)?;
+    let read = |digest: &_| child.content(digest);
+    let (ours, theirs_files) = (VirtualFileSystem::of(&state), VirtualFileSystem::of(&theirs));
+    let plan = plan_merge(&VirtualFileSystem::of(&before), &ours, &theirs_files, choices, read)?;
+    let merged = changes(&plan, &ours, child, base, theirs.seq())?;
+    let outcome = match (plan.has_changes, plan.open().next()) {
+        (false, _) => MergeOutcome::Nothing,
+        (true, None) => MergeOutcome::Merged,
+        (true, Some(_)) => MergeOutcome::Conflicted,
+    };
+    let report = MergeReport {
+        child: child.id(),
+        child_name: child.name().to_owned(),
+        base,
+        child_at: theirs.seq(),
+        outcome,
+        seq: None,
+        merged,
+        conflicts: plan.conflicts.clone(),
+        left_out: plan.left_out.clone(),
+        unused: choices.unused(&plan.conflicts).cloned().collect(),
+    };
+    Ok(Planned { report, plan })
+}
+
+/// What the steps change, each with the child's event that it comes from.
+fn changes(
+    plan: &MergePlan,
+    ours: &VirtualFileSystem,
+    child: &Session,
+    base: Seq,
+    until: Seq,
+) -> Result<Vec<MergedChange>, SessionError> {
+    let mut origins: BTreeMap<EntryPath, Option<Seq>> =
+        plan.steps.iter().map(|step| (step.path().clone(), None)).collect();
+    if !origins.is_empty() {
+        child.visit(base + 1, &mut |event| {
+            if event.seq > until {
+                return ControlFlow::Break(());
+            }
+            note_origin(&mut origins, event);
+            ControlFlow::Continue(())
+        })?;
+    }
+    let change = |step: &MergeStep| {
+        let path = step.path().clone();
+        let from = origins.get(&path).copied().flatten();
+        let (change, both) = match step {
+            MergeStep::Delete { .. } => ("removed", false),
+            MergeStep::Write { merged, .. } if ours.get(&path).is_some() => ("changed", merged.is_some()),
+            MergeStep::Write { .. } => ("added", false),
+        };
+        MergedChange { entry: MergedEntry { path, from, both }, change: change.into() }
+    };
+    Ok(plan.steps.iter().map(change).collect())
+}
+
+/// Notes the event with every path that it changes: its own, what it removes with it, and directories made on the way.
+fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<'_>) {
+    use std::ops::Bound::Excluded;
+    let (path, replaces_all) = match event.kind {
+        WriteFile::KIND => match write_view(event.version, event.payload) {
+            Ok(view) => (view.path(), view.node() != Some(Node::Directory)),
+            Err(_) => return,
+        },
+        DeleteEntry::KIND => match delete_path(event.version, event.payload) {
+            Ok(path) => (path, true),
+            Err(_) => return,
+        },
+        _ => return,
+    };
+    let Ok(path) = EntryPath::from_bytes(path) else { return };
+    if let Some(origin) = origins.get_mut(&path) {
+        *origin = Some(event.seq);
+    }
+    if replaces_all {
+        let (from, until) = ([path.as_bytes(), b"/"].concat(), [path.as_bytes(), &[b'/' + 1]].concat());
+        let below = origins.range_mut::<[u8], _>((Excluded(&from[..]), Excluded(&until[..])));
+        below.for_each(|(_, origin)| *origin = Some(event.seq));
+    }
+    let mut above = path.parent();
+    while let Some(place) = above.filter(|place| !place.is_root() && event.kind == WriteFile::KIND) {
+        if let Some(origin) = origins.get_mut(&place) {
+            origin.get_or_insert(event.seq);
+        }
+        above = place.parent();
+    }
+}
+
+/// Records that somebody has to choose, unless that is what is known already.
+fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>, SessionError> {
+    let MergeReport { child, base, child_at, .. } = *report;
+    let (child_name, conflicts) = (report.child_name.clone(), report.conflicts.clone());
+    let event = MergeConflicted { child, child_name, base, child_at, conflicts };
+    let state = session.state()?;
+    if state.slice::<Merges>().and_then(|merges| merges.conflicted(child)) == Some(&event) {
+        return Ok(None);
+    }
+    let mut commit = session.commit();
+    commit.push(&event)?;
+    Ok(Some(session.record(commit)?.last))
+}
+
+/// Puts a merge onto the disk and records it. Gives the position of its first event.
+fn apply(parent: &Dispatcher, report: &MergeReport, plan: MergePlan) -> Result<Seq, MergeError> {
+    let session = parent.session();
+    let sizes = plan.steps.iter().map(|step| match step {
+        MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
+        MergeStep::Write { .. } | MergeStep::Delete { .. } => 0,
+    });
+    if let (Some(limits), bytes @ 1..) = (&parent.machine().limits, sizes.sum()) {
+        limits.check_bytes(session, bytes)?;
+    }
+    let MergeReport { child, base, child_at, .. } = *report;
+    let entries = report.merged.iter().map(|change| change.entry.clone());
+    let event = ChildMerged {
+        child,
+        child_name: report.child_name.clone(),
+        base,
+        child_at,
+        merged: entries.collect(),
+        conflicts: report.conflicts.clone(),
+    };
+    let mut commit = session.commit();
+    commit.push(&event).map_err(SessionError::from)?;
+    let (mut steps, mut fresh) = (Vec::with_capacity(plan.steps.len()), Fresh::new());
+    for step in plan.steps {
+        steps.push(record_step(step, &mut commit, &mut fresh)?);
+    }
+    let now = VirtualFileSystem::of(&session.state()?);
+    let landing = Landing { session, workspace: parent.workspace().as_ref(), now: &now, steps: &steps, fresh: &fresh };
+    Ok(landing.land(commit)?.first)
+}
+
+/// Adds a step's event to the commit, and gives what the workspace has to do for it.
+fn record_step(step: MergeStep, commit: &mut Commit, fresh: &mut Fresh) -> Result<rewind::Planned, SessionError> {
+    Ok(match step {
+        MergeStep::Delete { path } => {
+            let event = DeleteEntry { path };
+            commit.push(&event)?;
+            rewind::Planned::Delete(event)
+        }
+        MergeStep::Write { path, mode, node, merged } => {
+            if let (Node::File { content: digest, .. }, Some(bytes)) = (&node, merged) {
+                commit.keep(Content { digest: *digest, bytes: bytes.clone() });
+                fresh.insert(*digest, bytes);
+            }
+            let event = WriteFile { path, mode, node };
+            commit.push(&event)?;
+            rewind::Planned::Write(event, None)
+        }
+    })
+}
+
+impl From<RewindError> for MergeError {
+    fn from(error: RewindError) -> Self {
+        match error {
+            RewindError::Session(error) => error.into(),
+            RewindError::Workspace(error) => error.into(),
+            // A landing gives no other.
+            other => Self::NotPutBack(other.to_string()),
+        }
+    }
+}

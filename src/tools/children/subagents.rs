@@ -1,0 +1,321 @@
+//! A batch of children that work at once, each in its own isolation.
+
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::task::Poll;
+
+use serde::Serialize;
+use serde_json::Value;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::forker::{ChildError, Nursery};
+use super::merge::{MergeReport, merge_child};
+use crate::engine::event::Isolation;
+use crate::engine::id::SessionId;
+use crate::engine::session::children::NewChild;
+use crate::reducers::MergeChoices;
+use crate::tools::call::dispatcher::Dispatcher;
+
+/// Children that work at once when nothing else is said.
+const PARALLEL: usize = 4;
+
+/// A child to be, with what it is to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Subagent {
+    /// How it begins: its isolation, its name, its agent, its limits.
+    pub child: NewChild,
+    /// What it is to do, in whatever words the callback understands.
+    pub task: Value,
+}
+
+/// How a batch is run.
+#[derive(Debug, Clone)]
+pub struct Subagents {
+    /// How many work at once, at least one.
+    pub parallel: usize,
+    /// Whether children with a session of their own, forks and full ones, that did well are merged at the end, one
+    /// after the other in input order.
+    pub merge: Option<MergeChoices>,
+    /// Takes the batch back: children that work are told and have to end, others do not begin, none is merged.
+    pub cancel: CancellationToken,
+}
+
+impl Default for Subagents {
+    /// Four at once, no merge.
+    fn default() -> Self {
+        Self { parallel: PARALLEL, merge: None, cancel: CancellationToken::new() }
+    }
+}
+
+/// What a callback works with.
+#[derive(Debug)]
+pub struct ChildContext {
+    /// Makes calls in the child.
+    pub dispatcher: Dispatcher,
+    /// What the child is to do.
+    pub task: Value,
+    /// Its place in the batch, from 0.
+    pub number: usize,
+    /// Is cancelled when the batch is taken back. Give it to every call.
+    pub cancel: CancellationToken,
+}
+
+/// What became of one child of a batch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SubagentResult {
+    /// The child's session; with shared isolation the parent's; none when there is none.
+    pub session: Option<SessionId>,
+    /// How that is called; empty when there is none.
+    pub name: String,
+    /// How it ended.
+    pub outcome: SubagentOutcome,
+    /// What came of its merge; none when it was not to be merged.
+    pub merge: Option<Result<MergeReport, String>>,
+}
+
+/// How a child's work ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
+pub enum SubagentOutcome {
+    /// The callback did what it was to do.
+    Done {
+        /// What it says.
+        result: Value,
+    },
+    /// The callback says that it failed.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+    /// The callback panicked.
+    Panicked {
+        /// With which words.
+        reason: String,
+    },
+    /// The child could not begin.
+    NotStarted {
+        /// Why.
+        reason: String,
+    },
+    /// The batch was taken back before it was done.
+    Cancelled,
+}
+
+impl SubagentOutcome {
+    /// Whether it did what it was to do.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Done { .. })
+    }
+}
+
+/// Begins children of one session and lets a callback work in each: one result per child, in the order of the batch.
+///
+/// They begin one after the other, before any works, so that forks of the present are all of the same. They then
+/// work in parallel, as far as is asked for. A child that fails, panics or can't begin harms no other, and its session
+/// stays to be looked at. As soon as a child has ended, whatever the others do, its workspace is closed; its session
+/// and its files stay until they are removed. Dropping the future takes the batch back, as its token does.
+///
+/// A merge waits for the parent's turn to change files: don't ask for one within a call of the parent that has it, as
+/// every tool has that may change something.
+///
+/// ```
+/// use foldspace::{
+///     AllowedRoots, ChildContext, Dispatcher, Isolation, MemoryWorkspace, MergeChoices, NewChild, NewSession, Nursery,
+///     Registry, Sessions, Subagent, Subagents, ToolCall, Tools, dispatch_subagents,
+/// };
+/// use serde_json::{Value, json};
+/// use std::sync::Arc;
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+/// # runtime.block_on(async {
+/// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
+/// let session = sessions.create(NewSession::named("lead"))?;
+/// let lead = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+/// let nursery = Nursery { sessions, home: directory.path().into(), roots: AllowedRoots::default() };
+///
+/// async fn work(child: ChildContext) -> Result<Value, String> {
+///     let params = json!({ "file_path": child.task, "content": "done\n" });
+///     let outcome = child.dispatcher.call(ToolCall::new("write_file", params)).await.map_err(|e| e.to_string())?;
+///     if outcome.is_ok() { Ok(outcome.result) } else { Err(outcome.text) }
+/// }
+///
+/// let fork = |task: &str| Subagent { child: NewChild::new(Isolation::Fork), task: json!(task) };
+/// let options = Subagents { merge: Some(MergeChoices::default()), ..Subagents::default() };
+/// let results = dispatch_subagents(&lead, &nursery, vec![fork("a.txt"), fork("b.txt")], options, work).await;
+/// assert!(results.iter().all(|child| child.outcome.is_done()));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub async fn dispatch_subagents<F, W>(
+    parent: &Dispatcher,
+    nursery: &Nursery,
+    batch: Vec<Subagent>,
+    options: Subagents,
+    work: F,
+) -> Vec<SubagentResult>
+where
+    F: Fn(ChildContext) -> W + Send + Sync + 'static,
+    W: Future<Output = Result<Value, String>> + Send + 'static,
+{
+    let cancel = options.cancel.child_token();
+    // Whoever drops the batch takes it back.
+    let _dropped = cancel.clone().drop_guard();
+    let (work, places) = (Arc::new(work), Arc::new(Semaphore::new(options.parallel.max(1))));
+    let mut children = Vec::with_capacity(batch.len());
+    for Subagent { child, task } in batch {
+        let isolation = child.isolation;
+        let begun = match cancel.is_cancelled() {
+            true => Err(not_begun(SubagentOutcome::Cancelled)),
+            false => nursery.start(parent, child).await.map_err(not_started),
+        };
+        children.push((begun, task, isolation));
+    }
+    let mut running = Vec::with_capacity(children.len());
+    for (number, (begun, task, isolation)) in children.into_iter().enumerate() {
+        running.push(match begun {
+            Err(result) => Running::Never(Box::new(result)),
+            Ok(dispatcher) => {
+                let context = ChildContext { dispatcher: dispatcher.clone(), task, number, cancel: cancel.clone() };
+                let working = worked(Arc::clone(&work), context, Arc::clone(&places));
+                let (child, is_own) = (dispatcher.clone(), isolation != Isolation::Shared);
+                let ended = tokio::spawn(async move {
+                    let (outcome, place) = working.await;
+                    if is_own {
+                        close(child, outcome.is_done()).await;
+                    }
+                    drop(place);
+                    outcome
+                });
+                Running::Begun { dispatcher, is_own, ended }
+            }
+        });
+    }
+    let mut results = Vec::with_capacity(running.len());
+    for child in running {
+        results.push(child.end().await);
+    }
+    match &options.merge {
+        Some(choices) if !options.cancel.is_cancelled() => merge_all(parent, results, choices).await,
+        _ => results.into_iter().map(|(result, _)| result).collect(),
+    }
+}
+
+/// A child that may be at work.
+enum Running {
+    /// It never began.
+    Never(Box<SubagentResult>),
+    Begun {
+        dispatcher: Dispatcher,
+        /// Whether it has a session of its own.
+        is_own: bool,
+        ended: JoinHandle<SubagentOutcome>,
+    },
+}
+
+impl Running {
+    /// Waits for its end; gives the dispatcher back where it is to be merged.
+    async fn end(self) -> (SubagentResult, Option<Dispatcher>) {
+        let (dispatcher, is_own, ended) = match self {
+            Self::Never(result) => return (*result, None),
+            Self::Begun { dispatcher, is_own, ended } => (dispatcher, is_own, ended),
+        };
+        let outcome = ended.await.unwrap_or(SubagentOutcome::Cancelled);
+        let (session, name) = (Some(dispatcher.session().id()), dispatcher.session().name().to_owned());
+        let to_merge = (is_own && outcome.is_done()).then_some(dispatcher);
+        (SubagentResult { session, name, outcome, merge: None }, to_merge)
+    }
+}
+
+fn not_begun(outcome: SubagentOutcome) -> SubagentResult {
+    SubagentResult { session: None, name: String::new(), outcome, merge: None }
+}
+
+fn not_started(error: ChildError) -> SubagentResult {
+    let result = not_begun(SubagentOutcome::NotStarted { reason: error.to_string() });
+    match error {
+        // It is there, and somebody has to take it away.
+        ChildError::Mounts { id, name, .. } => SubagentResult { session: Some(id), name, ..result },
+        ChildError::Dispatch(_) => result,
+    }
+}
+
+/// Closes the workspace of a child that has ended. What others changed in it is recorded first where it counts.
+async fn close(child: Dispatcher, is_done: bool) {
+    if is_done {
+        let _turn = child.session().turn().await;
+        if let Err(error) = child.machine().record_drift(child.session()).await {
+            tracing::warn!(%error, "what changed outside of calls is not merged");
+        }
+    }
+    let closed = tokio::task::spawn_blocking(move || child.close()).await;
+    if let Ok(Err(error)) = closed {
+        tracing::warn!(%error, "the end of a child's workspace could not be recorded");
+    }
+}
+
+/// Waits for a place, and works; gives the place back for who tidies up. The child's own work ends with this.
+async fn worked<F, W>(
+    work: Arc<F>,
+    context: ChildContext,
+    places: Arc<Semaphore>,
+) -> (SubagentOutcome, Option<OwnedSemaphorePermit>)
+where
+    F: Fn(ChildContext) -> W,
+    W: Future<Output = Result<Value, String>>,
+{
+    let cancel = context.cancel.clone();
+    let placed = tokio::select! {
+        biased;
+        () = cancel.cancelled() => return (SubagentOutcome::Cancelled, None),
+        placed = places.acquire_owned() => placed,
+    };
+    let Ok(place) = placed else { return (SubagentOutcome::Cancelled, None) };
+    // A panic may come before there is a future, too.
+    let begun = std::panic::catch_unwind(AssertUnwindSafe(|| Box::pin(work(context))));
+    let mut working = match begun {
+        Ok(working) => working,
+        Err(panic) => return (panicked(panic.as_ref()), Some(place)),
+    };
+    let guarded = std::future::poll_fn(|task| {
+        let polled = std::panic::catch_unwind(AssertUnwindSafe(|| working.as_mut().poll(task)));
+        match polled {
+            Ok(Poll::Pending) => Poll::Pending,
+            Ok(Poll::Ready(Ok(result))) => Poll::Ready(SubagentOutcome::Done { result }),
+            Ok(Poll::Ready(Err(reason))) => Poll::Ready(SubagentOutcome::Failed { reason }),
+            Err(panic) => Poll::Ready(panicked(panic.as_ref())),
+        }
+    });
+    let outcome = tokio::select! {
+        biased;
+        outcome = guarded => outcome,
+        () = cancel.cancelled() => SubagentOutcome::Cancelled,
+    };
+    (outcome, Some(place))
+}
+
+fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
+    let words = panic.downcast_ref::<&str>().map(|words| (*words).to_owned());
+    let words = words.or_else(|| panic.downcast_ref::<String>().cloned());
+    SubagentOutcome::Panicked { reason: words.unwrap_or_else(|| "it did not say why".to_owned()) }
+}
+
+/// Merges the children that are to be, in order. One that conflicts stays as it is; the next is merged all the same.
+async fn merge_all(
+    parent: &Dispatcher,
+    results: Vec<(SubagentResult, Option<Dispatcher>)>,
+    choices: &MergeChoices,
+) -> Vec<SubagentResult> {
+    let mut merged = Vec::with_capacity(results.len());
+    for (mut result, child) in results {
+        if let Some(child) = child {
+            let report = merge_child(parent, child.session(), choices).await;
+            result.merge = Some(report.map_err(|error| error.to_string()));
+        }
+        merged.push(result);
+    }
+    merged
+}

@@ -1,0 +1,342 @@
+//! What a command did to the files, found on the disk and compared with the slice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+
+use bytes::Bytes;
+
+use crate::backends::{BackendError, Capture, Observed, Touched};
+use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use crate::engine::id::Digest;
+use crate::engine::path::EntryPath;
+use crate::reducers::VirtualFileSystem;
+
+/// Bytes that are read at once of a file that is not kept.
+const PIECE: usize = 256 << 10;
+/// Attempts at opening a file that is there again each time.
+const RACES_MAX: usize = 64;
+
+/// How much of what commands write is kept. What is over it is recorded with its digest and size, and
+/// marked `incomplete`; what is over `digest_bytes`, too, with its size only and a digest of zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CaptureBudget {
+    /// Bytes of one file.
+    pub file_bytes: u64,
+    /// Bytes of all files that one call changed. They are in memory together until they are recorded.
+    pub step_bytes: u64,
+    /// Bytes of all files of one call that are read to learn their digests only. A file with holes may say that
+    /// it has more than any disk.
+    pub digest_bytes: u64,
+}
+
+impl Default for CaptureBudget {
+    /// 64 MiB of a file, 256 MiB of a call; 16 GiB are read.
+    fn default() -> Self {
+        Self { file_bytes: 64 << 20, step_bytes: 256 << 20, digest_bytes: 16 << 30 }
+    }
+}
+
+/// What differs on a disk from what the slice says.
+#[derive(Debug, Default)]
+pub(crate) struct Captured {
+    /// What is gone, each with everything below it; before the writes.
+    pub(crate) deleted: Vec<DeleteEntry>,
+    /// What is new or different, in path order.
+    pub(crate) written: Vec<WriteFile>,
+    /// The contents that were kept.
+    pub(crate) contents: BTreeMap<Digest, Bytes>,
+}
+
+impl Captured {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deleted.is_empty() && self.written.is_empty()
+    }
+
+    /// How many entries differ.
+    pub(crate) fn len(&self) -> u64 {
+        (self.deleted.len() + self.written.len()) as u64
+    }
+}
+
+/// Compares what may have changed on the disk with the slice. Nothing is settled by it.
+pub(crate) fn compare(
+    disk: &dyn Capture,
+    touched: Vec<Touched>,
+    tree: &VirtualFileSystem,
+    budget: CaptureBudget,
+) -> Result<Captured, BackendError> {
+    if touched.is_empty() {
+        return Ok(Captured::default());
+    }
+    let mut found = BTreeMap::new();
+    for touched in touched {
+        look(disk, tree, touched, &mut found)?;
+    }
+    let (left, unread) = (budget.step_bytes, budget.digest_bytes);
+    let mut comparison =
+        Comparison { disk, tree, budget, left, unread, gone: BTreeSet::new(), captured: Captured::default() };
+    for (path, observed) in &found {
+        comparison.entry(path, observed.as_ref())?;
+    }
+    let mut captured = comparison.captured;
+    captured.drop_implied();
+    Ok(captured)
+}
+
+/// Finds what is on the disk where something may have changed; none for what is only in the slice. What is
+/// below a directory that may not be looked into stays as it was known.
+fn look(
+    disk: &dyn Capture,
+    tree: &VirtualFileSystem,
+    touched: Touched,
+    found: &mut BTreeMap<EntryPath, Option<Observed>>,
+) -> Result<(), BackendError> {
+    let (path, deep) = match touched {
+        Touched::Entry(path) => (path, false),
+        Touched::Subtree(path) => (path, true),
+    };
+    if !path.is_root() {
+        found.insert(path.clone(), disk.observe(&path)?);
+    }
+    if deep {
+        let below = disk.below(&path)?;
+        let closed: BTreeSet<EntryPath> = below.closed.into_iter().collect();
+        let above = |path: &EntryPath| std::iter::successors(path.parent(), EntryPath::parent);
+        let is_hidden = |path: &EntryPath| !closed.is_empty() && above(path).any(|above| closed.contains(&above));
+        let known = tree.below(&path).map(|(path, _)| path).filter(|path| !is_hidden(path));
+        found.extend(known.map(|path| (path.clone(), None)));
+        found.extend(below.entries.into_iter().map(|(path, observed)| (path, Some(observed))));
+    }
+    Ok(())
+}
+
+struct Comparison<'a> {
+    disk: &'a dyn Capture,
+    tree: &'a VirtualFileSystem,
+    budget: CaptureBudget,
+    /// Bytes of the step that may still be kept.
+    left: u64,
+    /// Bytes that may still be read and not kept.
+    unread: u64,
+    /// What is in the slice and not on the disk.
+    gone: BTreeSet<EntryPath>,
+    captured: Captured,
+}
+
+impl Comparison<'_> {
+    /// Paths come in order, so that a directory comes before what is below it.
+    fn entry(&mut self, path: &EntryPath, observed: Option<&Observed>) -> Result<(), BackendError> {
+        let known = self.tree.get(path).map(|entry| &entry.node);
+        let Some(observed) = observed else {
+            if known.is_some() {
+                // With a directory goes what is below it.
+                if !path.parent().is_some_and(|parent| self.gone.contains(&parent)) {
+                    self.captured.deleted.push(DeleteEntry { path: path.clone() });
+                }
+                self.gone.insert(path.clone());
+            }
+            return Ok(());
+        };
+        let node = match observed {
+            Observed::Directory => Node::Directory,
+            Observed::Symlink { target } => Node::Symlink { target: target.clone() },
+            Observed::Special(special) => Node::Special { special: *special },
+            Observed::File { size, executable } => match self.file(path, *size, *executable, known)? {
+                Some(node) => node,
+                None => return self.entry(path, None),
+            },
+        };
+        if known == Some(&node) {
+            return Ok(());
+        }
+        let mode = if known.is_some() { WriteMode::Overwrite } else { WriteMode::Create };
+        self.captured.written.push(WriteFile { path: path.clone(), mode, node });
+        Ok(())
+    }
+
+    /// Reads a file; none when it is gone meanwhile.
+    fn file(
+        &mut self,
+        path: &EntryPath,
+        size: u64,
+        executable: bool,
+        known: Option<&Node>,
+    ) -> Result<Option<Node>, BackendError> {
+        let mut reader = match self.open(path)? {
+            Opened::File(reader) => reader,
+            Opened::Closed => return Ok(Some(unseen(size, executable))),
+            Opened::Gone => return Ok(None),
+        };
+        let limit = self.budget.file_bytes.min(self.left);
+        if size > limit && size > self.unread {
+            return Ok(Some(unseen(size, executable)));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit)).unwrap_or(0).saturating_add(1));
+        let read = (&mut reader).take(limit.saturating_add(1)).read_to_end(&mut bytes);
+        read.map_err(|error| self.unreadable(path, &error.to_string()))?;
+        if bytes.len() as u64 > limit {
+            // It may grow while it is read.
+            let reader = reader.take(self.unread.saturating_sub(bytes.len() as u64));
+            let read = Seen::read_on(bytes, reader).map_err(|error| self.unreadable(path, &error.to_string()))?;
+            self.unread = self.unread.saturating_sub(read.size);
+            return Ok(Some(if self.unread == 0 { unseen(size, executable) } else { read.node(executable, known) }));
+        }
+        let mut node = Node::file(&bytes, executable);
+        if let Node::File { content, incomplete, .. } = &mut node {
+            match known {
+                // Nobody changed it: that there is more room now is no change.
+                Some(Node::File { content: known, incomplete: was, .. }) if known == content => *incomplete = *was,
+                _ => {
+                    self.left -= bytes.len() as u64;
+                    self.captured.contents.insert(*content, Bytes::from(bytes));
+                }
+            }
+        }
+        Ok(Some(node))
+    }
+
+    /// Opens a file. Whoever replaces one may take it away for a moment, so one that is there is tried again.
+    fn open(&self, path: &EntryPath) -> Result<Opened, BackendError> {
+        let mut tries = 0;
+        loop {
+            match self.disk.open(path) {
+                Ok(Some(reader)) => return Ok(Opened::File(reader)),
+                Ok(None) => return Ok(Opened::Closed),
+                // Gone, or another kind of entry by now: what is there then is the answer.
+                Err(error) => match self.disk.observe(path)? {
+                    Some(Observed::File { .. }) if tries < RACES_MAX => tries += 1,
+                    Some(Observed::File { .. }) => return Err(error),
+                    _ => return Ok(Opened::Gone),
+                },
+            }
+        }
+    }
+
+    fn unreadable(&self, path: &EntryPath, reason: &str) -> BackendError {
+        BackendError { backend: "capture of the", reason: format!("{} could not be read: {reason}", path.rooted()) }
+    }
+}
+
+enum Opened {
+    File(Box<dyn Read + Send>),
+    /// This process may not read it.
+    Closed,
+    Gone,
+}
+
+/// A file that may not, or can't, be read: nobody knows whether it is still what it was. Whoever allows it to be
+/// read shows by that that there is something to look at.
+fn unseen(size: u64, executable: bool) -> Node {
+    Node::File { content: Digest::from_bytes([0; 32]), size, executable, text: false, incomplete: true }
+}
+
+/// What is known of a file that is too large to be kept.
+struct Seen {
+    hasher: blake3::Hasher,
+    size: u64,
+    text: bool,
+    /// The beginning of a character whose rest has not come yet.
+    begun: Vec<u8>,
+}
+
+impl Seen {
+    fn read_on(bytes: Vec<u8>, mut reader: impl Read) -> std::io::Result<Self> {
+        let mut seen = Self { hasher: blake3::Hasher::new(), size: 0, text: true, begun: Vec::new() };
+        seen.add(&bytes);
+        let mut piece = vec![0; PIECE];
+        loop {
+            match reader.read(&mut piece) {
+                Ok(0) => return Ok(seen),
+                Ok(read) => seen.add(&piece[..read]),
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.hasher.update(bytes);
+        self.size += bytes.len() as u64;
+        if !self.text {
+            return;
+        }
+        let joined = [&std::mem::take(&mut self.begun)[..], bytes].concat();
+        match std::str::from_utf8(&joined) {
+            Ok(text) => self.text = !text.contains('\0'),
+            Err(error) => {
+                self.text = error.error_len().is_none() && !joined[..error.valid_up_to()].contains(&0);
+                self.begun = joined[error.valid_up_to()..].to_vec();
+            }
+        }
+    }
+
+    /// The node; one that is kept already stays so.
+    fn node(self, executable: bool, known: Option<&Node>) -> Node {
+        let content = Digest::from_bytes(*self.hasher.finalize().as_bytes());
+        let is_kept = matches!(known, Some(Node::File { content: known, incomplete: false, .. }) if *known == content);
+        let text = self.text && self.begun.is_empty();
+        Node::File { content, size: self.size, executable, text, incomplete: !is_kept }
+    }
+}
+
+impl Captured {
+    /// A new directory is shown by what is new in it, so that it needs no event of its own.
+    fn drop_implied(&mut self) {
+        let above: BTreeSet<EntryPath> = self.written.iter().filter_map(|write| write.path.parent()).collect();
+        self.written.retain(|write| {
+            let is_new = write.node == Node::Directory && write.mode == WriteMode::Create;
+            !is_new || !above.contains(&write.path)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::backends::Below;
+
+    /// One file, which can't be opened the first times, and is there whenever it is looked at.
+    struct Flickering {
+        away: AtomicUsize,
+    }
+
+    impl Capture for Flickering {
+        fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+            Ok(vec![Touched::Entry(EntryPath::lookup("a").unwrap())])
+        }
+
+        fn settle(&self) -> Result<(), BackendError> {
+            Ok(())
+        }
+
+        fn observe(&self, _: &EntryPath) -> Result<Option<Observed>, BackendError> {
+            Ok(Some(Observed::File { size: 3, executable: false }))
+        }
+
+        fn below(&self, _: &EntryPath) -> Result<Below, BackendError> {
+            Ok(Below::default())
+        }
+
+        fn open(&self, _: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
+            let less = |away: usize| away.checked_sub(1);
+            match self.away.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+                Ok(_) => Err(BackendError { backend: "test", reason: "No such file".to_owned() }),
+                Err(_) => Ok(Some(Box::new(&b"new"[..]))),
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_away_for_a_moment_is_opened_again() {
+        let compared = |away| {
+            let disk = Flickering { away: AtomicUsize::new(away) };
+            compare(&disk, disk.touched()?, &VirtualFileSystem::default(), CaptureBudget::default())
+        };
+        for away in [0, 1, RACES_MAX] {
+            assert_eq!(compared(away).unwrap().written.len(), 1, "{away}");
+        }
+        assert!(compared(RACES_MAX + 1).unwrap_err().reason.contains("No such file"), "it can't be opened at all");
+    }
+}

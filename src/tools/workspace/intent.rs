@@ -1,0 +1,85 @@
+//! What is about to be done to a disk, noted beside it before the first change.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Planned, after};
+use crate::backends::BackendError;
+use crate::engine::event::Node;
+use crate::engine::id::{Digest, SessionId};
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::reducers::{Change, VirtualFileSystem};
+
+/// How a note begins that says so; others are not read.
+const VERSION: u32 = 1;
+
+/// What a landing changes: whoever finds its note knows what of the disk is half a landing, and what is somebody
+/// else's.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Intent {
+    version: u32,
+    session: SessionId,
+    pub(in crate::tools) entries: Vec<Intended>,
+}
+
+/// An entry that a landing changes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::tools) struct Intended {
+    pub(in crate::tools) path: EntryPath,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    before: Option<Node>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    after: Option<Node>,
+}
+
+impl Intent {
+    /// What these steps change.
+    pub(crate) fn of(session: &Session, now: &VirtualFileSystem, steps: &[Planned]) -> Self {
+        let then = after(steps, now, steps.len(), session.now());
+        let node = |tree: &VirtualFileSystem, path: &EntryPath| tree.get(path).map(|entry| entry.node.clone());
+        let mut entries = BTreeMap::new();
+        // On its way a step may take away what another puts there again.
+        let paths = steps.iter().map(|step| match step {
+            Planned::Write(event, _) => event.path.clone(),
+            Planned::Delete(event) => event.path.clone(),
+        });
+        for path in paths.chain(now.diff(&then).iter().map(Change::path).cloned()) {
+            let (before, after) = (node(now, &path), node(&then, &path));
+            entries.entry(path.clone()).or_insert(Intended { path, before, after });
+        }
+        Self { version: VERSION, session: session.id(), entries: entries.into_values().collect() }
+    }
+
+    pub(crate) fn encode(&self) -> Result<Vec<u8>, BackendError> {
+        let failed = |error: serde_json::Error| BackendError { backend: "session's", reason: error.to_string() };
+        serde_json::to_vec(self).map_err(failed)
+    }
+
+    /// What a note says; none when it says nothing of this session that can be read.
+    pub(in crate::tools) fn decode(session: &Session, note: &[u8]) -> Option<Self> {
+        let intent: Self = serde_json::from_slice(note).ok()?;
+        (intent.version == VERSION && intent.session == session.id()).then_some(intent)
+    }
+}
+
+impl Intended {
+    /// Whether a landing that was cut off may have left this here. An empty file is nobody's work: a machine that
+    /// stopped leaves one where contents had not been written through.
+    pub(in crate::tools) fn may_leave(&self, found: &Node) -> bool {
+        let is_empty = matches!(found, Node::File { size: 0, .. });
+        is_empty || [&self.before, &self.after].into_iter().flatten().any(|node| is_same(node, found))
+    }
+}
+
+/// Whether both are the same entry, kept or not.
+fn is_same(one: &Node, other: &Node) -> bool {
+    match (one, other) {
+        (Node::File { content, executable, .. }, Node::File { content: found, executable: runs, .. }) => {
+            // What could not be read is like nothing else.
+            content == found && executable == runs && *found != Digest::from_bytes([0; 32])
+        }
+        _ => one == other,
+    }
+}

@@ -1,0 +1,288 @@
+//! What a session, and each of those that share it, may do, held against what they have done.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use crate::engine::event::{CallStarted, ChildLimits, DeleteEntry, Event, Isolation, MountHydrated, WriteFile};
+use crate::engine::recorded::Seq;
+use crate::engine::session::Session;
+use crate::engine::session::sessions::SessionError;
+use crate::engine::state::State;
+use crate::reducers::{Children, SharedChild, Usage};
+use crate::tools::call::error::ToolError;
+use crate::tools::policy::DenyRule;
+use crate::tools::words::{all_of, counted};
+
+/// How a failure ends that says that nothing is left.
+const USED_UP: &str = "; end the work, and say how far it is";
+/// How a failure ends that says that too little is left.
+const UNWRITTEN: &str = "; nothing was written";
+
+/// The limits of a session, and of the agents that share it as its children: for a call all of them hold that are on
+/// the way from its agent to the session.
+///
+/// What is used is read from the history, so that a restart gives nothing back. An agent is held to its limits by its
+/// name, in whatever process, from the moment at which it begins as a child.
+#[derive(Debug)]
+pub(crate) struct Limits {
+    /// The session's own; none when it has none.
+    own: Option<Own>,
+    /// Whether they are a shared child's, which has one name.
+    pub(crate) is_shared: bool,
+}
+
+/// What a session may do, as a child, whoever acts in it.
+#[derive(Debug)]
+struct Own {
+    limits: ChildLimits,
+    /// What was used before the first call; looked up with that, for by then mounts are copied.
+    before: OnceLock<Usage>,
+    /// Calls that were begun.
+    begun: Arc<AtomicU64>,
+}
+
+/// Limits with what was used of them; of the calls only those that have ended.
+struct Bound<'a> {
+    who: String,
+    limits: &'a ChildLimits,
+    call_micros: u64,
+    bytes_written: u64,
+}
+
+/// How long a call may still take, and what is said when that is over.
+pub(crate) struct TimeLeft {
+    pub(crate) left: Duration,
+    pub(crate) over: ToolError,
+}
+
+/// The position up to which a child's history is none of its own work: its parent's past, its mounts.
+pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
+    if let Some(origin) = session.origin().filter(|origin| origin.isolation == Isolation::Fork) {
+        return Ok(origin.at.saturating_add(1).min(session.head()?));
+    }
+    let (mut last, mut mounted) = (0, None);
+    session.visit(1, &mut |event| {
+        match event.kind {
+            CallStarted::KIND => return ControlFlow::Break(()),
+            MountHydrated::KIND => mounted = Some(event.time),
+            // A mount's files stand in its commit, right behind it, and have its time.
+            WriteFile::KIND if mounted == Some(event.time) => {}
+            WriteFile::KIND | DeleteEntry::KIND => return ControlFlow::Break(()),
+            _ => mounted = None,
+        }
+        last = event.seq;
+        ControlFlow::Continue(())
+    })?;
+    Ok(last)
+}
+
+/// What is left to a session, by the name under which it is used: what a child that begins now may do at most.
+pub(crate) fn left(session: &Session) -> Result<ChildLimits, SessionError> {
+    let state = session.state()?;
+    let limits = Limits::of(session)?;
+    let mut left = narrowed(session, &state);
+    let own_calls = match &limits.own {
+        Some(own) => own.limits.calls.map(|calls| calls.saturating_sub(own.begun.load(Ordering::Acquire))),
+        None => None,
+    };
+    let shared = shared(&state, session.agent());
+    let shared_calls = shared.iter().filter_map(|(_, child)| Some(child.limits.calls?.saturating_sub(child.calls)));
+    left.calls = own_calls.into_iter().chain(shared_calls).min();
+    let bounds = limits.bounds(session, &state)?;
+    left.wall_millis = bounds.iter().filter_map(Bound::micros_left).min().map(|micros| micros / 1000);
+    left.bytes_written = bounds.iter().filter_map(Bound::bytes_left).min();
+    Ok(left)
+}
+
+/// The children that share the session on the way from an agent to it.
+fn shared<'a>(state: &'a State, agent: &'a str) -> Vec<(&'a str, &'a SharedChild)> {
+    state.slice::<Children>().into_iter().flat_map(|children| children.shared(agent)).collect()
+}
+
+/// The narrowest of all limits that hold, with nothing taken off for what was used.
+fn narrowed(session: &Session, state: &State) -> ChildLimits {
+    let mut limits = session.limits().clone();
+    for (_, child) in shared(state, session.agent()) {
+        let depth = limits.depth.into_iter().chain(child.limits.depth).min();
+        limits = ChildLimits { depth, ..child.limits.within(&limits) };
+    }
+    limits
+}
+
+/// The limits that hold for a session by now, under its agent's name.
+pub(crate) fn limits_of(session: &Session) -> Result<ChildLimits, SessionError> {
+    Ok(narrowed(session, &session.state()?))
+}
+
+/// What commands may not be by these limits, in addition to what a policy says.
+pub(crate) fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
+    let words = |entry: &String| entry.split_whitespace().collect::<Vec<_>>().join(" ");
+    let entries = limits.deny.iter().map(words).filter(|entry| !entry.is_empty());
+    entries.flat_map(|entry| match entry.contains(' ') {
+        // The program alone with these words, and with more.
+        true => vec![DenyRule::Pattern(entry.clone()), DenyRule::Pattern(format!("{entry} *"))],
+        false => vec![DenyRule::Program(entry)],
+    })
+}
+
+impl Limits {
+    /// The limits of a session.
+    pub(crate) fn of(session: &Session) -> Result<Self, SessionError> {
+        let limits = session.started().map(|started| &started.limits).filter(|limits| !limits.is_unlimited());
+        let own = match limits.cloned() {
+            None => None,
+            Some(limits) => {
+                let begun = session.calls_begun(calls_of(session)?);
+                Some(Own { limits, before: OnceLock::new(), begun })
+            }
+        };
+        Ok(Self { own, is_shared: false })
+    }
+
+    /// The only tools that may be used; none for all.
+    pub(crate) fn tools(&self, session: &Session) -> Result<Option<BTreeSet<String>>, SessionError> {
+        Ok(limits_of(session)?.tools)
+    }
+
+    /// What commands may not be, in addition to what a policy says.
+    pub(crate) fn denied(&self, session: &Session) -> Result<Vec<DenyRule>, SessionError> {
+        Ok(denied(&limits_of(session)?).collect())
+    }
+
+    /// Takes up a call whose intent is recorded, or refuses it. Gives how long it may take at most; none for as long
+    /// as it likes.
+    pub(crate) fn admit(&self, session: &Session, call: Seq, tool: &str) -> Result<Option<TimeLeft>, ToolError> {
+        // Before anything is refused: every call counts.
+        let number = self.own.as_ref().map_or(0, |own| own.begun.fetch_add(1, Ordering::AcqRel) + 1);
+        let state = session.state()?;
+        let shared = shared(&state, session.agent());
+        if self.own.is_none() && shared.is_empty() && session.limits().is_unlimited() {
+            return Ok(None);
+        }
+        check_tool(&narrowed(session, &state), tool)?;
+        let own = self.own.as_ref().map(|own| &own.limits);
+        if let Some(limit) = own.and_then(|limits| limits.calls).filter(|limit| number > *limit) {
+            return Err(used_up(THIS, &format!("its {}", counted(limit, "call"))));
+        }
+        for (agent, child) in &shared {
+            if let (Some(limit), Some(_)) = (child.limits.calls, child.last_call.filter(|last| call > *last)) {
+                return Err(used_up(&who(agent), &format!("its {}", counted(limit, "call"))));
+            }
+        }
+        let bounds = self.bounds(session, &state)?;
+        let least = bounds.iter().filter_map(|bound| Some((bound.micros_left()?, bound))).min_by_key(|(left, _)| *left);
+        match least {
+            None => Ok(None),
+            Some((0, bound)) => Err(bound.out_of_time()),
+            Some((micros, bound)) => {
+                Ok(Some(TimeLeft { left: Duration::from_micros(micros), over: bound.out_of_time() }))
+            }
+        }
+    }
+
+    /// Refuses to write so many bytes more than may be written; and to run commands, whose bytes nobody knows
+    /// beforehand, when nothing is left.
+    pub(crate) fn check_bytes(&self, session: &Session, bytes: u64) -> Result<(), ToolError> {
+        let state = session.state()?;
+        for bound in self.bounds(session, &state)? {
+            let (Some(limit), Some(left)) = (bound.limits.bytes_written, bound.bytes_left()) else { continue };
+            if bytes == 0 && left == 0 {
+                return Err(used_up(&bound.who, &format!("its {} of files", counted(limit, "byte"))));
+            }
+            if bytes > left {
+                return Err(ToolError::new(format!(
+                    "{} may write {} of its {limit}, and this would be {bytes}{UNWRITTEN}",
+                    bound.who,
+                    counted(left, "more byte")
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// All that holds for the session's agent.
+    fn bounds<'a>(&'a self, session: &'a Session, state: &'a State) -> Result<Vec<Bound<'a>>, SessionError> {
+        let mut bounds = Vec::new();
+        if let Some(own) = &self.own {
+            bounds.push(own.bound(session, state)?);
+        }
+        bounds.extend(shared(state, session.agent()).into_iter().map(|(agent, child)| Bound {
+            who: who(agent),
+            limits: &child.limits,
+            call_micros: child.call_micros,
+            bytes_written: child.bytes_written,
+        }));
+        Ok(bounds)
+    }
+}
+
+impl Own {
+    fn bound(&self, session: &Session, state: &State) -> Result<Bound<'_>, SessionError> {
+        let before = match self.before.get() {
+            Some(before) => before,
+            None => {
+                let before = usage(&session.state_at(began(session)?)?);
+                self.before.get_or_init(|| before)
+            }
+        };
+        let now = usage(state);
+        Ok(Bound {
+            who: THIS.to_owned(),
+            limits: &self.limits,
+            call_micros: now.call_micros.saturating_sub(before.call_micros),
+            bytes_written: now.bytes_written.saturating_sub(before.bytes_written),
+        })
+    }
+}
+
+impl Bound<'_> {
+    fn micros_left(&self) -> Option<u64> {
+        Some(self.limits.wall_millis?.saturating_mul(1000).saturating_sub(self.call_micros))
+    }
+
+    fn bytes_left(&self) -> Option<u64> {
+        Some(self.limits.bytes_written?.saturating_sub(self.bytes_written))
+    }
+
+    fn out_of_time(&self) -> ToolError {
+        used_up(&self.who, &format!("its {} ms for calls", self.limits.wall_millis.unwrap_or_default()))
+    }
+}
+
+/// Who it is whose limits are the session's.
+const THIS: &str = "this session";
+
+fn who(agent: &str) -> String {
+    format!("agent {agent}")
+}
+
+fn check_tool(limits: &ChildLimits, tool: &str) -> Result<(), ToolError> {
+    let Some(tools) = limits.tools.as_ref().filter(|tools| !tools.contains(tool)) else { return Ok(()) };
+    let names: Vec<String> = tools.iter().cloned().collect();
+    Err(ToolError::new(match names.is_empty() {
+        true => format!("this session may use no tools, so not {tool} either"),
+        false => format!("this session may not use {tool}; it may use {}", all_of(&names)),
+    }))
+}
+
+fn usage(state: &State) -> Usage {
+    state.slice::<Usage>().cloned().unwrap_or_default()
+}
+
+/// The calls that a session has begun itself.
+fn calls_of(session: &Session) -> Result<u64, SessionError> {
+    let before = session.state_at(began(session)?)?;
+    Ok(usage(&session.state()?).calls.saturating_sub(usage(&before).calls))
+}
+
+fn used_up(who: &str, what: &str) -> ToolError {
+    ToolError::new(format!("{who} has used up {what}{USED_UP}"))
+}
+
+/// Whether a failure says that a call was refused, or ended, by what was left for it.
+pub(crate) fn says_used_up(message: &str) -> bool {
+    message.ends_with(USED_UP) || message.ends_with(UNWRITTEN)
+}

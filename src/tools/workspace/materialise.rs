@@ -1,0 +1,81 @@
+//! A session's files of any moment, on a disk.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use super::managed::DispatchError;
+use super::populate::{can_be_written, fill};
+use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::state::State;
+use crate::reducers::VirtualFileSystem;
+
+/// What was written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Materialised {
+    /// Entries, directories included.
+    pub entries: u64,
+    /// Bytes of the files.
+    pub bytes: u64,
+    /// What is in the state and could not be written: files whose contents were never kept, special files.
+    pub left_out: Vec<EntryPath>,
+}
+
+/// Writes the files of a state into a directory that is empty or not there.
+///
+/// ```
+/// use foldspace::{Dispatcher, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, materialise};
+/// # let directory = tempfile::tempdir()?;
+/// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+/// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
+/// let session = sessions.create(NewSession::default())?;
+/// let tools = Dispatcher::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+/// let params = serde_json::json!({ "file_path": "src/a.txt", "content": "hello" });
+/// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
+///
+/// let written = materialise(&session, &session.state()?, &directory.path().join("copy"))?;
+/// assert_eq!((written.entries, written.bytes), (2, 5));
+/// assert_eq!(std::fs::read(directory.path().join("copy/src/a.txt"))?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+/// [`DispatchError::NotEmpty`], and what the session and the disk say. The directory is empty then, as far as that can be
+/// done.
+pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result<Materialised, DispatchError> {
+    let workspace = HostWorkspace::open(directory, &HostOptions::default())?;
+    if !workspace.is_blank() {
+        return Err(DispatchError::NotEmpty(directory.to_owned()));
+    }
+    materialise_into(session, state, &workspace).inspect_err(|_| clear(state, &workspace))
+}
+
+/// Takes away what was written. What somebody else has put there stays.
+fn clear(state: &State, workspace: &dyn Workspace) {
+    let tree = VirtualFileSystem::of(state);
+    let top: BTreeSet<&[u8]> = tree.iter().filter_map(|(path, _)| path.segments().next()).collect();
+    for name in top {
+        let cleared = EntryPath::root().join(name).map(|path| workspace.lay_out(&[FileChange::Delete { path }]));
+        if let Ok(Err(error)) = cleared {
+            tracing::warn!(%error, "what was written before an error stays");
+        }
+    }
+}
+
+/// Writes the files of a state into a workspace that has none: a fresh container's, say.
+///
+/// # Errors
+/// What the session and the workspace say.
+pub fn materialise_into(
+    session: &Session,
+    state: &State,
+    workspace: &dyn Workspace,
+) -> Result<Materialised, DispatchError> {
+    let tree = VirtualFileSystem::of(state);
+    fill(session, &tree, workspace)?;
+    let left_out: Vec<EntryPath> =
+        tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect();
+    let bytes = tree.iter().filter(|(_, entry)| can_be_written(entry)).map(|(_, entry)| entry.size()).sum();
+    Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
+}

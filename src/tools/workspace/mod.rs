@@ -1,0 +1,13 @@
+//! Keeps a session's workspace: opened, populated, compared and recorded.
+
+pub(crate) mod capture;
+pub(crate) mod intent;
+pub(crate) mod limits;
+pub(crate) mod managed;
+pub(crate) mod materialise;
+pub(crate) mod plan;
+pub(crate) mod populate;
+pub(crate) mod project;
+pub(crate) mod recording;
+pub(crate) mod recovery;
+pub(crate) mod section;

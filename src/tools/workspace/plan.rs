@@ -1,0 +1,239 @@
+//! From one state of the files to another, as events.
+
+use std::collections::BTreeSet;
+
+use super::populate::can_be_written;
+use crate::engine::clock::Timestamp;
+use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
+use crate::engine::path::EntryPath;
+use crate::reducers::{Change, Entry, VirtualFileSystem};
+
+/// What has to happen for the files to be again what they were.
+#[derive(Debug, Default)]
+pub(in crate::tools) struct Plan {
+    /// In order.
+    pub(crate) steps: Vec<Planned>,
+    /// What differs, but for what is left.
+    pub(crate) changes: Vec<Change>,
+    /// What can't be made again, and so is not touched: contents that were never kept, special files.
+    pub(crate) left: Vec<EntryPath>,
+}
+
+/// One step of a plan.
+#[derive(Debug, Clone)]
+pub(crate) enum Planned {
+    /// With the moment at which what is written was written first; none for now.
+    Write(WriteFile, Option<Timestamp>),
+    Delete(DeleteEntry),
+}
+
+impl Plan {
+    /// The way from `now` to `then`. Costs as much as they differ.
+    pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
+        let mut plan = Self::default();
+        let changes = now.diff(then);
+        let shown_by_others = parents(&changes);
+        let kept = above_what_stays(&changes);
+        let (mut gone, mut in_the_way) = (BTreeSet::new(), BTreeSet::new());
+        for change in changes {
+            let is_blocked = change.path().parent().is_some_and(|parent| in_the_way.contains(&parent));
+            if is_blocked || !can_be_made(&change) || !can_be_taken_away(&change) {
+                // Below what is no directory nothing can be; what is below a directory is looked at by itself.
+                if is_blocked || stays_no_directory(&change) {
+                    in_the_way.insert(change.path().clone());
+                }
+                plan.left.push(change.path().clone());
+                continue;
+            }
+            if kept.contains(change.path()) {
+                // A directory stays for what stays in it; something else can't take its place.
+                if matches!(change, Change::Changed { .. }) {
+                    plan.left.push(change.path().clone());
+                }
+                continue;
+            }
+            plan.steps.extend(step(&change, &shown_by_others, &mut gone));
+            plan.changes.push(change);
+        }
+        plan
+    }
+
+    /// Whether it leads all the way: nothing is left that can't be made again.
+    pub(in crate::tools) fn is_whole(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// Whether nothing differs.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+/// The files after so many of the steps.
+pub(crate) fn after(steps: &[Planned], now: &VirtualFileSystem, count: usize, time: Timestamp) -> VirtualFileSystem {
+    let mut tree = now.clone();
+    for step in steps.iter().take(count) {
+        match step {
+            Planned::Write(event, _) => tree.write(event, time),
+            Planned::Delete(event) => tree.delete(event),
+        }
+    }
+    tree
+}
+
+/// Whether what was there can be made again.
+fn can_be_made(change: &Change) -> bool {
+    match change {
+        Change::Added { after, .. } | Change::Changed { after, .. } => can_be_written(after),
+        Change::Removed { .. } => true,
+    }
+}
+
+/// Whether what is there now could be made again, should somebody want it back.
+fn can_be_taken_away(change: &Change) -> bool {
+    match change {
+        Change::Removed { before, .. } | Change::Changed { before, .. } => can_be_written(before),
+        Change::Added { .. } => true,
+    }
+}
+
+/// Whether something that is left is there now, and no directory.
+fn stays_no_directory(change: &Change) -> bool {
+    match change {
+        Change::Removed { before, .. } | Change::Changed { before, .. } => !before.is_directory(),
+        Change::Added { .. } => false,
+    }
+}
+
+/// The directories, at any height, of what is there now and stays.
+fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
+    let mut above = BTreeSet::new();
+    for change in changes.iter().filter(|change| !can_be_taken_away(change)) {
+        above.extend(std::iter::successors(change.path().parent(), EntryPath::parent));
+    }
+    above
+}
+
+/// The directories of what will be written: that they are there needs no event of its own.
+fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
+    let written = changes.iter().filter_map(|change| match change {
+        Change::Added { path, after } | Change::Changed { path, after, .. } if can_be_written(after) => path.parent(),
+        _ => None,
+    });
+    written.collect()
+}
+
+/// Changes come in path order, a directory before what is below it; with a directory goes all of that.
+fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<Planned> {
+    let write = |path: &EntryPath, mode, after: &Entry| {
+        let event = WriteFile { path: path.clone(), mode, node: after.node.clone() };
+        Some(Planned::Write(event, Some(after.updated_at)))
+    };
+    match change {
+        Change::Added { path, after } if after.node == Node::Directory && shown.contains(path) => None,
+        Change::Added { path, after } => write(path, WriteMode::Create, after),
+        Change::Changed { path, before, after } => {
+            if before.is_directory() {
+                gone.insert(path.clone());
+            }
+            write(path, WriteMode::Overwrite, after)
+        }
+        Change::Removed { path, .. } => {
+            let is_gone = path.parent().is_some_and(|parent| gone.contains(&parent));
+            gone.insert(path.clone());
+            (!is_gone).then(|| Planned::Delete(DeleteEntry { path: path.clone() }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::engine::event::Special;
+
+    /// Files of a few names at a few depths: each is a file, a directory, a link, or not there; when asked for, also
+    /// what can't be made again.
+    fn tree(with_lost: bool) -> impl Strategy<Value = VirtualFileSystem> {
+        let lost = move |node: Node| if with_lost { Some(node) } else { None };
+        let Node::File { content, .. } = Node::file(b"lost", false) else { panic!("a file") };
+        let incomplete = Node::File { content, size: 4, executable: false, text: true, incomplete: true };
+        let name = prop_oneof![Just("a"), Just("a-b"), Just("a/b"), Just("a/b/c"), Just("d"), Just("d/e")];
+        let node = prop_oneof![
+            any::<u8>().prop_map(|byte| Some(Node::file(&[byte % 3], byte > 200))),
+            Just(Some(Node::Directory)),
+            Just(Some(Node::Symlink { target: b"x".to_vec() })),
+            Just(lost(incomplete)),
+            Just(lost(Node::Special { special: Special::Fifo })),
+            Just(None),
+        ];
+        prop::collection::vec((name, node), 0..12).prop_map(|steps| {
+            let mut tree = VirtualFileSystem::default();
+            for (name, node) in steps {
+                let path = EntryPath::lookup(name).unwrap();
+                match node {
+                    Some(node) => tree.write(&WriteFile { path, mode: WriteMode::Create, node }, Timestamp(1)),
+                    None => tree.delete(&DeleteEntry { path }),
+                }
+            }
+            tree
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn a_plan_leads_from_any_files_to_any_others(now in tree(false), then in tree(false)) {
+            let plan = Plan::between(&now, &then);
+            let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
+            prop_assert_eq!(reached.diff(&then), Vec::new());
+            prop_assert!(plan.left.is_empty());
+            prop_assert_eq!(plan.is_empty(), now.diff(&then).is_empty());
+        }
+
+        #[test]
+        fn what_is_left_is_left_and_all_else_leads_there(now in tree(true), then in tree(true)) {
+            let plan = Plan::between(&now, &then);
+            let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
+            let node = |tree: &VirtualFileSystem, path| tree.get(path).map(|entry| entry.node.clone());
+            for path in &plan.left {
+                prop_assert_eq!(node(&reached, path), node(&now, path), "{} was touched", path);
+            }
+            for change in reached.diff(&then) {
+                let path = change.path();
+                let below_it = |left: &EntryPath| std::iter::successors(left.parent(), EntryPath::parent).any(|above| above == *path);
+                let holds = matches!(change, Change::Removed { .. }) && plan.left.iter().any(below_it);
+                prop_assert!(plan.left.contains(path) || holds, "{} is neither back nor left", path);
+            }
+            for change in &plan.changes {
+                let path = change.path();
+                prop_assert_eq!(node(&reached, path), node(&then, path), "{} did not change as reported", path);
+            }
+            prop_assert_eq!(plan.is_whole(), reached.diff(&then).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_made_again_is_left_as_it_is() {
+        let path = |name: &str| EntryPath::lookup(name).unwrap();
+        let write = |tree: &mut VirtualFileSystem, name: &str, node| {
+            tree.write(&WriteFile { path: path(name), mode: WriteMode::Create, node }, Timestamp(1));
+        };
+        let (mut now, mut then) = (VirtualFileSystem::default(), VirtualFileSystem::default());
+        write(&mut then, "only/pipe", Node::Special { special: Special::Fifo });
+        write(&mut now, "big", Node::file(b"small", false));
+        let Node::File { content, .. } = Node::file(b"large", false) else { panic!("a file") };
+        write(&mut then, "big", Node::File { content, size: 5, executable: false, text: true, incomplete: true });
+        let plan = Plan::between(&now, &then);
+        assert_eq!(plan.left, [path("big"), path("only/pipe")]);
+        let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
+        assert_eq!(reached.get(&path("big")).unwrap().node, Node::file(b"small", false));
+        assert!(reached.is_directory(&path("only")) && reached.len() == 2);
+        // Nor is it taken away: nobody could bring it back.
+        write(&mut then, "only/new", Node::file(b"new", false));
+        let back = Plan::between(&then, &now);
+        assert_eq!(back.left, [path("big"), path("only/pipe")]);
+        let reached = after(&back.steps, &then, back.steps.len(), Timestamp(2));
+        assert!(reached.get(&path("only/pipe")).is_some() && reached.get(&path("only/new")).is_none());
+    }
+}

@@ -1,0 +1,82 @@
+//! What an orchestrator puts into a prompt about a workspace.
+
+use std::sync::Arc;
+
+use crate::backends::Shell;
+use crate::engine::session::sessions::SessionError;
+use crate::reducers::VirtualFileSystem;
+use crate::tools::builtin::evaluate_python::PythonTool;
+use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::call::filesystem::Filesystem;
+use crate::tools::call::tool::{Tool, ToolDescription};
+use crate::tools::mounts::previews;
+
+/// What an orchestrator puts into a prompt about a session's workspace, and works with beside it.
+///
+/// ```
+/// use foldspace::{Dispatcher, MemoryWorkspace, NewSession, Registry, Sessions, Tools};
+/// # let directory = tempfile::tempdir()?;
+/// let sessions = Sessions::open(directory.path(), Registry::standard())?;
+/// let session = sessions.create(NewSession::default())?;
+/// let tools = Dispatcher::new(session, Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+/// let section = tools.section()?;
+/// assert!(section.text.contains("read_file"));
+/// assert!(section.shell.is_none());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct WorkspaceSection {
+    /// The text for the model: what the workspace is, its tools, its limits, what was copied into it.
+    pub text: String,
+    /// The tools, to be offered to the model.
+    pub tools: Vec<ToolDescription>,
+    /// The files, as they are now. What is staged here goes nowhere.
+    pub filesystem: Filesystem,
+    /// Where commands run; none where nothing can. What is run here directly is not recorded.
+    pub shell: Option<Arc<dyn Shell>>,
+}
+
+impl Dispatcher {
+    /// What belongs into a prompt about the session's workspace, now.
+    ///
+    /// # Errors
+    /// What the session says.
+    pub fn section(&self) -> Result<WorkspaceSection, SessionError> {
+        let state = self.session().state()?;
+        let tree = VirtualFileSystem::of(&state);
+        let shell = self.workspace().shell();
+        let tools = self.tools().describe();
+        let mut text = introduction(self, shell.as_deref(), &tools);
+        text.push_str(&previews(&state));
+        Ok(WorkspaceSection { text, tools, filesystem: Filesystem::new(self.session().clone(), tree), shell })
+    }
+}
+
+fn introduction(dispatcher: &Dispatcher, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
+    let workspace = dispatcher.workspace();
+    let names: Vec<_> = tools.iter().map(|tool| tool.name).collect();
+    let root = workspace.root().unwrap_or_else(|| "/".to_owned());
+    let mut text =
+        format!("# Workspace\n\nTools: {}. They all work on the same files, below {root}.\n", names.join(", "));
+    let Some(shell) = shell.map(Shell::properties) else {
+        text.push_str("Commands can't be run here; there are files only.\n");
+        return text;
+    };
+    text.push_str(&format!("{}\n", workspace.description()));
+    text.push_str("A command may take 120 seconds at most, and nothing that it starts lives on after it. ");
+    if names.contains(&<PythonTool as Tool>::NAME) {
+        text.push_str("Python code is run by python3 -c, for at most 5 seconds.");
+    }
+    text.push('\n');
+    if shell.sandboxed {
+        text.push_str(&format!(
+            "Nothing outside of {root} is to be relied on: it may be gone with the next command.\n"
+        ));
+    }
+    text
+}
+
+impl std::fmt::Debug for WorkspaceSection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkspaceSection").field("text", &self.text).finish_non_exhaustive()
+    }
+}

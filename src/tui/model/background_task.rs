@@ -1,0 +1,185 @@
+//! What takes too long for the thread that reads keys.
+
+use std::sync::Arc;
+
+use super::seek::{Leash, Seek, Sought};
+use super::view::Look;
+use super::{Direction, Model, Past, Sight, Tone, Trouble};
+
+/// Work for another thread.
+pub(crate) struct Errand {
+    number: u64,
+    past: Arc<Past>,
+    work: Work,
+    leash: Leash,
+}
+
+enum Work {
+    Look(Box<Look>),
+    Seek(Seek),
+}
+
+/// Work that is done.
+pub(crate) struct Done {
+    number: u64,
+    way: Direction,
+    found: Result<Found, Trouble>,
+}
+
+enum Found {
+    Sight(Box<Sight>),
+    Place(Option<Sought>),
+}
+
+/// The errand that is under way.
+pub(super) struct Busy {
+    number: u64,
+    leash: Leash,
+    is_seek: bool,
+}
+
+impl Errand {
+    /// Does the work.
+    pub(crate) fn run(self) -> Done {
+        let (way, found) = match &self.work {
+            // Nobody waits for it: others were handed over since.
+            _ if self.leash.is_cancelled() => (Direction::Forward, Err(Trouble::Stopped)),
+            Work::Look(look) => {
+                (Direction::Forward, look.run(&self.past, &self.leash).map(|sight| Found::Sight(Box::new(sight))))
+            }
+            Work::Seek(seek) => (seek.way, seek.run(&self.past, &self.leash).map(Found::Place)),
+        };
+        Done { number: self.number, way, found }
+    }
+}
+
+impl Model {
+    /// The next work to be done, when none is under way that has to be waited for.
+    pub(crate) fn next_errand(&mut self) -> Option<Errand> {
+        let is_due = self.seek_due.is_some() || self.look_due;
+        if !is_due || self.busy.as_ref().is_some_and(|busy| busy.is_seek) {
+            return None;
+        }
+        // What it looks at is not wanted any more.
+        self.stop();
+        let work = match self.seek_due.take() {
+            Some(seek) => Work::Seek(seek),
+            None => {
+                self.look_due = false;
+                Work::Look(Box::new(self.look()))
+            }
+        };
+        self.errands += 1;
+        let (number, leash) = (self.errands, Leash::default());
+        self.busy = Some(Busy { number, leash: leash.clone(), is_seek: matches!(work, Work::Seek(_)) });
+        Some(Errand { number, past: Arc::clone(&self.past), work, leash })
+    }
+
+    /// Takes into account what an errand found; one that is not waited for any more is ignored.
+    pub(crate) fn take(&mut self, done: Done) {
+        if self.busy.as_ref().is_none_or(|busy| busy.number != done.number) {
+            return;
+        }
+        self.busy = None;
+        if let Err(trouble) = self.take_found(done) {
+            self.tell(Tone::Bad, trouble.to_string());
+        }
+        self.show_window();
+    }
+
+    fn take_found(&mut self, done: Done) -> Result<(), Trouble> {
+        match done.found? {
+            Found::Sight(sight) => self.take_sight(*sight),
+            Found::Place(Some(sought)) => {
+                self.go_to(sought.seq)?;
+                if !sought.because.is_empty() {
+                    self.tell(Tone::Noted, format!("stopped at {}: {}", sought.seq, sought.because));
+                }
+                self.because = sought.because;
+            }
+            Found::Place(None) => {
+                let words = match done.way {
+                    Direction::Forward => "nothing found up to the end",
+                    Direction::Back => "nothing found back to the beginning",
+                };
+                self.tell(Tone::Odd, words);
+            }
+        }
+        Ok(())
+    }
+
+    fn take_sight(&mut self, sight: Sight) {
+        let is_same = self.sight.as_ref().is_some_and(|known| {
+            (known.step.cursor, known.tab, &known.file) == (sight.step.cursor, sight.tab, &sight.file)
+                && known.step.after == sight.step.after
+        });
+        if !is_same {
+            let center = |first: usize, height: usize| first.saturating_sub(height / 3);
+            self.file_line = sight.files.first;
+            self.file_top = center(sight.files.first, self.heights.files);
+            self.detail_line = sight.detail.first;
+            self.detail_top = center(sight.detail.first, self.heights.detail);
+            self.sideways = 0;
+        }
+        self.file_line = self.file_line.min(sight.files.lines.len().saturating_sub(1));
+        self.detail_line = self.detail_line.min(sight.detail.lines.len().saturating_sub(1));
+        self.sight = Some(sight);
+    }
+
+    /// Does all that is due at once; for who has no other thread.
+    #[cfg(test)]
+    pub(crate) fn settle(&mut self) {
+        while let Some(errand) = self.next_errand() {
+            let done = errand.run();
+            self.take(done);
+        }
+    }
+
+    /// The same, of looks; what goes wrong is the caller's to tell.
+    pub(crate) fn settle_or_fail(&mut self) -> Result<(), Trouble> {
+        while let Some(errand) = self.next_errand() {
+            let done = errand.run();
+            self.busy = None;
+            self.take_found(done)?;
+        }
+        Ok(())
+    }
+
+    /// Goes the long ways that are due, and leaves looks for later.
+    pub(super) fn go_long_ways(&mut self) -> Result<(), Trouble> {
+        while self.seek_due.is_some()
+            && let Some(errand) = self.next_errand()
+        {
+            let done = errand.run();
+            self.busy = None;
+            self.take_found(done)?;
+        }
+        Ok(())
+    }
+
+    /// How far a long way has led; none while there is none.
+    pub(crate) fn seeking(&self) -> Option<u64> {
+        self.busy.as_ref().filter(|busy| busy.is_seek).map(|busy| busy.leash.reached())
+    }
+
+    /// Whether anything is under way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy.is_some()
+    }
+
+    /// Stops a long way; false when there is none.
+    pub(super) fn stop_seek(&mut self) -> bool {
+        let is_seek = self.busy.as_ref().is_some_and(|busy| busy.is_seek);
+        if is_seek {
+            self.stop();
+        }
+        is_seek
+    }
+
+    /// Waits no more for what is under way.
+    pub(super) fn stop(&mut self) {
+        if let Some(busy) = self.busy.take() {
+            busy.leash.cancel();
+        }
+    }
+}
