@@ -8,8 +8,8 @@ use std::error::Error;
 use std::sync::Arc;
 
 use foldspace::{
-    Dispatcher, Effect, EntryPath, MemoryWorkspace, NewSession, Registry, Replay, Sessions, Tool, ToolCall,
-    ToolContext, ToolError, Tools, VirtualFileSystem,
+    Effect, EntryPath, MemoryWorkspace, NewSession, Registry, Replay, Sessions, Tool, ToolCall, ToolContext, ToolError,
+    ToolRunner, Tools, VirtualFileSystem,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -65,7 +65,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let sessions = Sessions::open(directory.path(), Registry::standard())?;
     let session = sessions.create(NewSession::named("tools"))?.as_agent("clerk");
     let tools = Tools::standard().with(Inventory)?;
-    let dispatcher = Dispatcher::new(session.clone(), tools, Arc::new(MemoryWorkspace))?;
+    let dispatcher = ToolRunner::new(session.clone(), tools, Arc::new(MemoryWorkspace))?;
 
     let calls = [
         ("inventory", json!({ "directory": "/src", "target": "list.txt" })),

@@ -4,11 +4,11 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 
-use crate::connection::Connection;
+use crate::connection::HostConnection;
 use crate::exec::candidates;
 use crate::files::{Refused, Root, small_file};
 use crate::server::fail;
-use crate::wire::{Failure, MAX_FRAME, Reply, Request};
+use crate::wire::{RunFailure, MAX_FRAME, RunnerReply, RunnerRequest};
 
 /// What answers are made from.
 pub(crate) struct Answerer {
@@ -27,19 +27,19 @@ impl Answerer {
         self.token.len() == token.len() && differing == 0
     }
 
-    pub(crate) fn answer(&self, request: &Request<'_>, connection: &mut Connection) {
+    pub(crate) fn answer(&self, request: &RunnerRequest<'_>, connection: &mut HostConnection) {
         let out = connection.out();
         let answered = match request {
-            Request::Which { program, path } => self.which(program, path, out),
-            Request::Env => self.env(out),
-            Request::Ping => {
-                Reply::Done { count: 0 }.encode(out);
+            RunnerRequest::Which { program, path } => self.which(program, path, out),
+            RunnerRequest::Env => self.env(out),
+            RunnerRequest::Ping => {
+                RunnerReply::Done { count: 0 }.encode(out);
                 Ok(())
             }
             // It came after the command had ended.
-            Request::Cancel => Ok(()),
-            Request::Hello { .. } | Request::Run(_) | Request::KillAll { .. } => {
-                return connection.refuse(Failure::Protocol, "the connection has been greeted");
+            RunnerRequest::Cancel => Ok(()),
+            RunnerRequest::Hello { .. } | RunnerRequest::Run(_) | RunnerRequest::KillAll { .. } => {
+                return connection.refuse(RunFailure::Protocol, "the connection has been greeted");
             }
         };
         if let Err(refused) = answered {
@@ -50,7 +50,7 @@ impl Answerer {
     /// Looks as a command does that starts in the root.
     fn which(&self, program: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), Refused> {
         if program.is_empty() {
-            return Err(Refused::new(Failure::Invalid, "no program is named"));
+            return Err(Refused::new(RunFailure::Invalid, "no program is named"));
         }
         let candidates = candidates(program, path)?;
         let executable = |candidate: &&std::ffi::CString| {
@@ -58,7 +58,7 @@ impl Answerer {
             std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
         };
         let found = candidates.iter().find(executable);
-        Reply::Found { path: found.map(|path| path.as_bytes()) }.encode(out);
+        RunnerReply::Found { path: found.map(|path| path.as_bytes()) }.encode(out);
         Ok(())
     }
 
@@ -68,10 +68,10 @@ impl Answerer {
         };
         let variables: Vec<Vec<u8>> = std::env::vars_os().map(join).collect();
         if variables.iter().map(|variable| variable.len() + 4).sum::<usize>() > MAX_FRAME / 2 {
-            return Err(Refused::new(Failure::TooLarge, "the environment is larger than one answer may be"));
+            return Err(Refused::new(RunFailure::TooLarge, "the environment is larger than one answer may be"));
         }
         let variables = variables.iter().map(Vec::as_slice).collect();
-        Reply::Env { variables, root: self.root.path().as_os_str().as_bytes() }.encode(out);
+        RunnerReply::Env { variables, root: self.root.path().as_os_str().as_bytes() }.encode(out);
         Ok(())
     }
 }

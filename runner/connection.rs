@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use crate::sys::{POLLIN, POLLOUT, PollFd};
-use crate::wire::{Failure, MAX_FRAME, OUTPUT, Reply, Stream, close_frame, frame_length};
+use crate::wire::{RunFailure, MAX_FRAME, OUTPUT, RunnerReply, OutputStreamKind, close_frame, frame_length};
 
 /// Bytes of a frame from a peer that has not shown its token.
 const MAX_GREETING: usize = 512;
@@ -18,7 +18,7 @@ const CHUNK: usize = 64 * 1024;
 const KEPT: usize = 256 * 1024;
 
 /// One connection.
-pub(crate) struct Connection {
+pub(crate) struct HostConnection {
     stream: UnixStream,
     received: Vec<u8>,
     owed: Vec<u8>,
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     pub(crate) patience: Instant,
 }
 
-impl Connection {
+impl HostConnection {
     pub(crate) fn new(stream: UnixStream, patience: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         let (received, owed) = (Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ impl Connection {
         self.gone || impatient || (self.closing && self.owed.len() == self.taken)
     }
 
-    /// When [`Connection::is_over`] is to be asked again.
+    /// When [`HostConnection::is_over`] is to be asked again.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         (self.closing || !self.greeted).then_some(self.patience)
     }
@@ -106,7 +106,7 @@ impl Connection {
         }
         let length = frame_length(&self.received)?;
         if length == 0 || length > self.frame_max() {
-            self.refuse(Failure::Protocol, "a frame has a length that no frame may have");
+            self.refuse(RunFailure::Protocol, "a frame has a length that no frame may have");
             return None;
         }
         let body = self.received.get(4..4 + length)?.to_vec();
@@ -132,7 +132,7 @@ impl Connection {
     }
 
     /// Appends what a stream has as one frame, copied once. Gives the bytes read, none at its end.
-    pub(crate) fn relay(&mut self, stream: Stream, mut source: impl Read) -> io::Result<usize> {
+    pub(crate) fn relay(&mut self, stream: OutputStreamKind, mut source: impl Read) -> io::Result<usize> {
         let start = self.owed.len();
         self.owed.extend_from_slice(&[0, 0, 0, 0, OUTPUT, stream as u8]);
         let body = self.owed.len();
@@ -152,8 +152,8 @@ impl Connection {
     }
 
     /// Says why, then closes.
-    pub(crate) fn refuse(&mut self, kind: Failure, message: &str) {
-        Reply::Failed { kind, errno: 0, message: message.as_bytes() }.encode(&mut self.owed);
+    pub(crate) fn refuse(&mut self, kind: RunFailure, message: &str) {
+        RunnerReply::Failed { kind, errno: 0, message: message.as_bytes() }.encode(&mut self.owed);
         self.closing = true;
     }
 

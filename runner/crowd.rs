@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::exec::Crowd;
+use crate::exec::ProcessGroup;
 use crate::processes::{self, Processes, kill_group_of};
 use crate::sys::{Dead, Reaped, SIGKILL, kill_namespace, reap};
 
@@ -90,7 +90,7 @@ impl Population {
     }
 }
 
-impl Crowd for Population {
+impl ProcessGroup for Population {
     fn has_leftovers(&mut self) -> bool {
         loop {
             if self.leaders.is_empty() {

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
-use crate::connection::Connection;
+use crate::connection::HostConnection;
 use crate::files::{Refused, Root, c_path, open_directory};
 use crate::processes::{self, Processes};
-use crate::spawn::{Spawner, Start, Unstarted};
+use crate::spawn::{Spawner, SpawnOptions, Unstarted};
 use crate::sys::{Dead, POLLIN, POLLOUT, PollFd, SIGCONT, SIGKILL, SIGTERM, kill_group, set_nonblocking};
-use crate::wire::{Cwd, Ended, Failure, MAX_STDIN, MAX_WORDS_BYTES, Run, Stream};
+use crate::wire::{Cwd, Ended, RunFailure, MAX_STDIN, MAX_WORDS_BYTES, RunRequest, OutputStreamKind};
 
 /// How long processes that a command left behind may take to end when asked.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
@@ -30,7 +30,7 @@ const SHOWN_MAX: usize = 256;
 
 /// Why the runner itself ends a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum KillCause {
     Timeout,
     Cancel,
     /// Nobody waits for it any more.
@@ -38,7 +38,7 @@ pub(crate) enum Cause {
 }
 
 #[derive(Clone, Copy)]
-enum Phase {
+enum RunPhase {
     Running,
     /// Its processes were asked to end, and are killed at that time.
     Asked(Instant),
@@ -50,7 +50,7 @@ enum Phase {
 }
 
 /// A command that was started and has not ended yet.
-pub(crate) struct Command {
+pub(crate) struct RunnerCommand {
     /// The connection that waits for it, while there is one.
     pub(crate) peer: Option<u64>,
     /// Its first process, leader of its session and group.
@@ -60,8 +60,8 @@ pub(crate) struct Command {
     grace: Duration,
     stdin: Option<(PipeWriter, Vec<u8>)>,
     outputs: [Option<PipeReader>; 2],
-    phase: Phase,
-    cause: Option<Cause>,
+    phase: RunPhase,
+    cause: Option<KillCause>,
     sent: Option<u8>,
     kills: u32,
     dead: Option<Dead>,
@@ -71,8 +71,8 @@ pub(crate) struct Command {
 }
 
 /// What became of a request to run something.
-pub(crate) enum Begun {
-    Running(Command),
+pub(crate) enum StartOutcome {
+    Running(RunnerCommand),
     /// There is no such program, or it cannot be executed: a result with an exit code and a message for stderr.
     NoProgram {
         exit_code: u8,
@@ -81,33 +81,33 @@ pub(crate) enum Begun {
 }
 
 /// What commands share.
-pub(crate) struct Place<'a> {
+pub(crate) struct ExecContext<'a> {
     pub(crate) root: &'a Root,
     /// Whether this is a container, where a command may start in any directory.
     pub(crate) contained: bool,
     pub(crate) null: &'a File,
 }
 
-impl Command {
+impl RunnerCommand {
     /// Starts it.
     pub(crate) fn begin(
-        run: &Run<'_>,
-        place: &Place<'_>,
+        run: &RunRequest<'_>,
+        place: &ExecContext<'_>,
         spawner: &mut Spawner,
         now: Instant,
-    ) -> Result<Begun, Refused> {
+    ) -> Result<StartOutcome, Refused> {
         let (argv, env) = (words(&run.argv)?, words(&run.env)?);
         let Some(program) = run.argv.first().filter(|program| !program.is_empty()) else {
-            return Err(Refused::new(Failure::Invalid, "the command names no program"));
+            return Err(Refused::new(RunFailure::Invalid, "the command names no program"));
         };
         if run.stdin.len() > MAX_STDIN {
-            return Err(Refused::new(Failure::Invalid, format!("standard input has more than {MAX_STDIN} bytes")));
+            return Err(Refused::new(RunFailure::Invalid, format!("standard input has more than {MAX_STDIN} bytes")));
         }
         let cwd = directory(run.cwd, place)?;
         let path = run.env.iter().find_map(|variable| variable.strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
         let candidates = candidates(program, path)?;
         let pipes = Pipes::make(run).map_err(|error| no_process(&error))?;
-        let start = Start {
+        let start = SpawnOptions {
             candidates: &candidates,
             argv: &argv,
             env: &env,
@@ -122,7 +122,7 @@ impl Command {
             Err(Unstarted::Program(error)) => return unexecuted(program, &error),
         };
         let Pipes { stdin, outputs } = pipes;
-        Ok(Begun::Running(Self {
+        Ok(StartOutcome::Running(Self {
             peer: None,
             leader,
             started: now,
@@ -130,7 +130,7 @@ impl Command {
             grace: Duration::from_millis(run.grace_ms.into()),
             stdin: stdin.map(|(_, outer)| (outer, run.stdin.to_vec())),
             outputs: outputs.map(|pipe| pipe.map(|(outer, _)| outer)),
-            phase: Phase::Running,
+            phase: RunPhase::Running,
             cause: None,
             sent: None,
             kills: 0,
@@ -157,16 +157,16 @@ impl Command {
     }
 
     /// Moves what the pipes are ready for.
-    pub(crate) fn advance(&mut self, ready: [i16; 3], peer: Option<&mut Connection>) {
+    pub(crate) fn advance(&mut self, ready: [i16; 3], peer: Option<&mut HostConnection>) {
         if ready[0] != 0 {
             self.feed();
         }
         let Some(peer) = peer else { return };
         if ready[1] != 0 {
-            self.relay(Stream::Stdout, peer);
+            self.relay(OutputStreamKind::Stdout, peer);
         }
         if ready[2] != 0 {
-            self.relay(Stream::Stderr, peer);
+            self.relay(OutputStreamKind::Stderr, peer);
         }
     }
 
@@ -186,7 +186,7 @@ impl Command {
     }
 
     /// Gives whether the stream may have more.
-    fn relay(&mut self, stream: Stream, peer: &mut Connection) -> bool {
+    fn relay(&mut self, stream: OutputStreamKind, peer: &mut HostConnection) -> bool {
         let Some(slot) = self.outputs.get_mut(stream as usize) else { return false };
         let Some(pipe) = slot else { return false };
         match peer.relay(stream, pipe) {
@@ -198,17 +198,17 @@ impl Command {
     }
 
     /// Begins to end it, unless that has begun.
-    pub(crate) fn stop(&mut self, cause: Cause, now: Instant) {
-        if cause == Cause::PeerGone {
+    pub(crate) fn stop(&mut self, cause: KillCause, now: Instant) {
+        if cause == KillCause::PeerGone {
             self.stdin = None;
             self.outputs = [None, None];
             self.grace = Duration::ZERO;
-            if let Phase::Asked(at) = &mut self.phase {
+            if let RunPhase::Asked(at) = &mut self.phase {
                 *at = now;
             }
         }
         // The number of a first process that has ended may be another's by now.
-        if !self.is_led() || !matches!(self.phase, Phase::Running) {
+        if !self.is_led() || !matches!(self.phase, RunPhase::Running) {
             return;
         }
         self.cause = Some(cause);
@@ -219,7 +219,7 @@ impl Command {
             let elsewhere = Processes::now().below(self.leader, &BTreeSet::new());
             processes::terminate(&elsewhere.into_iter().filter(|&pid| !self.in_group(pid)).collect());
         }
-        self.phase = Phase::Asked(now + self.grace);
+        self.phase = RunPhase::Asked(now + self.grace);
     }
 
     fn in_group(&self, pid: i32) -> bool {
@@ -238,51 +238,51 @@ impl Command {
     }
 
     /// Does what is due by now.
-    pub(crate) fn tick(&mut self, now: Instant, crowd: &mut dyn Crowd) {
+    pub(crate) fn tick(&mut self, now: Instant, crowd: &mut dyn ProcessGroup) {
         if self.is_led() && self.deadline.is_some_and(|deadline| now >= deadline) {
-            self.stop(Cause::Timeout, now);
+            self.stop(KillCause::Timeout, now);
         }
         if !self.is_led() && !crowd.has_leftovers() {
             self.over = true;
             return;
         }
         match self.phase {
-            Phase::Running if !self.is_led() => {
+            RunPhase::Running if !self.is_led() => {
                 let left = crowd.leftovers();
                 self.leftovers = u32::try_from(left.len()).unwrap_or(u32::MAX);
                 processes::terminate(&left);
-                self.phase = Phase::Asked(now + self.grace.min(LEFTOVER_GRACE));
+                self.phase = RunPhase::Asked(now + self.grace.min(LEFTOVER_GRACE));
             }
-            Phase::Asked(at) if now >= at => {
+            RunPhase::Asked(at) if now >= at => {
                 if self.is_led() {
                     self.sent = Some(9);
                     kill_group(self.leader, SIGKILL);
                 }
                 self.kill(None, crowd);
             }
-            Phase::Killed { until, .. } if now >= until => {
+            RunPhase::Killed { until, .. } if now >= until => {
                 self.survivors = u32::try_from(crowd.leftovers().len()).unwrap_or(u32::MAX).max(1);
                 self.over = true;
             }
-            Phase::Killed { again, until } if now >= again => self.kill(Some(until), crowd),
+            RunPhase::Killed { again, until } if now >= again => self.kill(Some(until), crowd),
             _ => {}
         }
     }
 
-    fn kill(&mut self, until: Option<Instant>, crowd: &mut dyn Crowd) {
+    fn kill(&mut self, until: Option<Instant>, crowd: &mut dyn ProcessGroup) {
         self.kills += 1;
         crowd.kill(self.leader, self.kills);
         // Where there are many, killing them took a while.
         let now = Instant::now();
-        self.phase = Phase::Killed { again: now + KILL_AGAIN, until: until.unwrap_or(now + KILL_PATIENCE) };
+        self.phase = RunPhase::Killed { again: now + KILL_AGAIN, until: until.unwrap_or(now + KILL_PATIENCE) };
     }
 
-    /// When [`Command::tick`] has something to do at the latest.
+    /// When [`RunnerCommand::tick`] has something to do at the latest.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         match self.phase {
-            Phase::Running => self.deadline,
-            Phase::Asked(at) => Some(at),
-            Phase::Killed { again, until } => Some(again.min(until)),
+            RunPhase::Running => self.deadline,
+            RunPhase::Asked(at) => Some(at),
+            RunPhase::Killed { again, until } => Some(again.min(until)),
         }
     }
 
@@ -294,8 +294,8 @@ impl Command {
     /// Moves what is left in the pipes as far as the peer takes it. True when nothing is left.
     ///
     /// Nobody of this command writes any more, so an open but empty pipe is held by a stranger and is not waited for.
-    pub(crate) fn drain(&mut self, peer: &mut Connection) -> bool {
-        for stream in [Stream::Stdout, Stream::Stderr] {
+    pub(crate) fn drain(&mut self, peer: &mut HostConnection) -> bool {
+        for stream in [OutputStreamKind::Stdout, OutputStreamKind::Stderr] {
             while peer.takes_output() && self.relay(stream, peer) {}
         }
         peer.takes_output()
@@ -310,8 +310,8 @@ impl Command {
         Ended {
             exit_code: small(status.and_then(|status| status.code())),
             signal: small(status.and_then(|status| status.signal())),
-            timed_out: self.cause == Some(Cause::Timeout),
-            cancelled: self.cause == Some(Cause::Cancel),
+            timed_out: self.cause == Some(KillCause::Timeout),
+            cancelled: self.cause == Some(KillCause::Cancel),
             sent: self.sent,
             leftovers: self.leftovers,
             survivors: self.survivors,
@@ -324,7 +324,7 @@ impl Command {
 }
 
 /// The processes that belong to no running command, as a command that ends sees them.
-pub(crate) trait Crowd {
+pub(crate) trait ProcessGroup {
     /// Whether there are some; cheap where nothing else runs.
     fn has_leftovers(&mut self) -> bool;
     fn leftovers(&mut self) -> BTreeSet<i32>;
@@ -338,7 +338,7 @@ struct Pipes {
 }
 
 impl Pipes {
-    fn make(run: &Run<'_>) -> io::Result<Self> {
+    fn make(run: &RunRequest<'_>) -> io::Result<Self> {
         let output = || {
             let (outer, inner) = io::pipe()?;
             set_nonblocking(&outer)?;
@@ -369,13 +369,13 @@ impl Pipes {
 fn words(words: &[&[u8]]) -> Result<Vec<CString>, Refused> {
     if words.iter().map(|word| word.len()).sum::<usize>() > MAX_WORDS_BYTES {
         let message = format!("a command's arguments, or variables, have more than {MAX_WORDS_BYTES} bytes");
-        return Err(Refused::new(Failure::Invalid, message));
+        return Err(Refused::new(RunFailure::Invalid, message));
     }
     let words = words.iter().map(|&word| CString::new(word)).collect::<Result<_, _>>();
-    words.map_err(|_| Refused::new(Failure::Invalid, "a command's arguments or variables hold a NUL byte"))
+    words.map_err(|_| Refused::new(RunFailure::Invalid, "a command's arguments or variables hold a NUL byte"))
 }
 
-fn directory(cwd: Cwd<'_>, place: &Place<'_>) -> Result<OwnedFd, Refused> {
+fn directory(cwd: Cwd<'_>, place: &ExecContext<'_>) -> Result<OwnedFd, Refused> {
     let opened = match cwd {
         Cwd::Beneath(path) => place.root.directory(path),
         Cwd::At(path) if place.contained => {
@@ -388,12 +388,12 @@ fn directory(cwd: Cwd<'_>, place: &Place<'_>) -> Result<OwnedFd, Refused> {
 
 fn no_directory(cwd: Cwd<'_>, why: &str) -> Refused {
     let (Cwd::Beneath(path) | Cwd::At(path)) = cwd;
-    Refused::new(Failure::Cwd, format!("a command cannot start in {:?}: {why}", String::from_utf8_lossy(path)))
+    Refused::new(RunFailure::Cwd, format!("a command cannot start in {:?}: {why}", String::from_utf8_lossy(path)))
 }
 
 fn no_process(error: &io::Error) -> Refused {
     let errno = error.raw_os_error().unwrap_or(0);
-    Refused { errno, ..Refused::new(Failure::Spawn, format!("no process could be started: {error}")) }
+    Refused { errno, ..Refused::new(RunFailure::Spawn, format!("no process could be started: {error}")) }
 }
 
 /// Where a program may be: its own path, or its name in each directory of `path`.
@@ -409,7 +409,7 @@ pub(crate) fn candidates(program: &[u8], path: &[u8]) -> Result<Vec<CString>, Re
 }
 
 /// The answer as a shell gives it.
-fn unexecuted(program: &[u8], error: &io::Error) -> Result<Begun, Refused> {
+fn unexecuted(program: &[u8], error: &io::Error) -> Result<StartOutcome, Refused> {
     const ENOMEM: i32 = 12;
     const ENFILE: i32 = 23;
     const EMFILE: i32 = 24;
@@ -417,9 +417,9 @@ fn unexecuted(program: &[u8], error: &io::Error) -> Result<Begun, Refused> {
     match error.raw_os_error() {
         Some(crate::sys::EAGAIN | ENOMEM | ENFILE | EMFILE) => Err(no_process(error)),
         _ if error.kind() == io::ErrorKind::NotFound => {
-            Ok(Begun::NoProgram { exit_code: 127, message: format!("{shown}: not found\n") })
+            Ok(StartOutcome::NoProgram { exit_code: 127, message: format!("{shown}: not found\n") })
         }
-        _ => Ok(Begun::NoProgram { exit_code: 126, message: format!("{shown}: {error}\n") }),
+        _ => Ok(StartOutcome::NoProgram { exit_code: 126, message: format!("{shown}: {error}\n") }),
     }
 }
 

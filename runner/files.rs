@@ -9,20 +9,20 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::sys::{EXDEV, O_DIRECTORY, O_PATH, open_beneath};
-use crate::wire::Failure;
+use crate::wire::RunFailure;
 
 /// Bytes of a path.
 const PATH_MAX: usize = 4096;
 
 /// Why something was not done.
 pub(crate) struct Refused {
-    pub(crate) kind: Failure,
+    pub(crate) kind: RunFailure,
     pub(crate) errno: i32,
     pub(crate) message: String,
 }
 
 impl Refused {
-    pub(crate) fn new(kind: Failure, message: impl Into<String>) -> Self {
+    pub(crate) fn new(kind: RunFailure, message: impl Into<String>) -> Self {
         Self { kind, errno: 0, message: message.into() }
     }
 
@@ -30,8 +30,8 @@ impl Refused {
         let errno = error.raw_os_error().unwrap_or(0);
         let shown = String::from_utf8_lossy(path);
         match errno {
-            EXDEV => Self { kind: Failure::Outside, errno, message: format!("{shown:?} leads out of the root") },
-            _ => Self { kind: Failure::Io, errno, message: format!("cannot {doing} {shown:?}: {error}") },
+            EXDEV => Self { kind: RunFailure::Outside, errno, message: format!("{shown:?} leads out of the root") },
+            _ => Self { kind: RunFailure::Io, errno, message: format!("cannot {doing} {shown:?}: {error}") },
         }
     }
 }
@@ -67,9 +67,9 @@ pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Refused> {
 
 pub(crate) fn c_path(path: &[u8]) -> Result<CString, Refused> {
     if path.len() >= PATH_MAX {
-        return Err(Refused::new(Failure::Invalid, format!("a path has more than {PATH_MAX} bytes")));
+        return Err(Refused::new(RunFailure::Invalid, format!("a path has more than {PATH_MAX} bytes")));
     }
-    CString::new(path).map_err(|_| Refused::new(Failure::Invalid, "a path holds a NUL byte"))
+    CString::new(path).map_err(|_| Refused::new(RunFailure::Invalid, "a path holds a NUL byte"))
 }
 
 /// The start of a small file, as of `/proc` and `/sys`.

@@ -27,7 +27,7 @@ use std::process::ExitCode;
 
 use answer::{Answerer, OomBias};
 use files::Root;
-use server::{Gate, Server};
+use server::{Gate, RunnerServer};
 use wire::FEW_SOCKETS;
 
 const USAGE: &str = "usage: runner serve SOCKET ROOT (as process 1), runner host ROOT (a child of foldspace), or \
@@ -76,7 +76,7 @@ fn serve(socket: &Path, root: PathBuf) -> io::Result<()> {
     listener.set_nonblocking(true)?;
     let features = if sys::makes_other_sockets() { 0 } else { FEW_SOCKETS };
     let answerer = Answerer { root: Root::new(root), token, null: null()?, oom, features };
-    Server::new(Gate::Listener(listener), signals, answerer).serve()
+    RunnerServer::new(Gate::Listener(listener), signals, answerer).serve()
 }
 
 /// As a child on the host, with a socket to its parent as standard input.
@@ -91,7 +91,7 @@ fn host(root: PathBuf) -> io::Result<()> {
     let (token, oom) = (Vec::new(), OomBias::none());
     let answerer = Answerer { root: Root::new(root), token, null: null()?, oom, features: 0 };
     // The socket also tells that the parent is gone, so a parent that was lost before the line above is noticed.
-    Server::new(Gate::Parent { control, id }, signals, answerer).serve()
+    RunnerServer::new(Gate::Parent { control, id }, signals, answerer).serve()
 }
 
 /// Reads the token and removes its file, before there is anybody inside who could read it.

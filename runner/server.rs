@@ -9,16 +9,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::{Duration, Instant};
 
 use crate::answer::Answerer;
-use crate::connection::Connection;
+use crate::connection::HostConnection;
 use crate::crowd::Population;
-use crate::exec::{Begun, Cause, Command, Place};
+use crate::exec::{StartOutcome, KillCause, RunnerCommand, ExecContext};
 use crate::files::Refused;
 use crate::spawn::Spawner;
 use crate::sys::{
     POLLIN, Passed, PollFd, SIGCHLD, SIGHUP, SIGTERM, next_signal, parent, peer, readable, receive_descriptor,
     wait_ready,
 };
-use crate::wire::{Ended, Failure, MAX_CONNECTIONS, Reply, Request, Run, Stream, VERSION};
+use crate::wire::{Ended, RunFailure, MAX_CONNECTIONS, RunnerReply, RunnerRequest, RunRequest, OutputStreamKind, VERSION};
 
 /// How long a peer may take to greet, and to take why it was refused.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,19 +36,19 @@ pub(crate) enum Gate {
 }
 
 /// All that the runner has.
-pub(crate) struct Server {
+pub(crate) struct RunnerServer {
     gate: Gate,
     rests_until: Option<Instant>,
     signals: File,
     answerer: Answerer,
     spawner: Spawner,
     population: Population,
-    connections: BTreeMap<u64, Connection>,
+    connections: BTreeMap<u64, HostConnection>,
     next_connection: u64,
-    commands: Vec<Command>,
+    commands: Vec<RunnerCommand>,
 }
 
-impl Server {
+impl RunnerServer {
     pub(crate) fn new(gate: Gate, signals: File, answerer: Answerer) -> Self {
         let contained = matches!(gate, Gate::Listener(_));
         Self {
@@ -99,16 +99,16 @@ impl Server {
         };
         fds.clear();
         fds.extend([self.signals.as_raw_fd(), gate].map(|fd| PollFd { fd, events: POLLIN, ready: 0 }));
-        fds.extend(self.connections.values().map(Connection::interest));
+        fds.extend(self.connections.values().map(HostConnection::interest));
         for command in &self.commands {
             let peer = command.peer.and_then(|peer| self.connections.get(&peer));
-            fds.extend(command.interests(peer.is_some_and(Connection::takes_output)));
+            fds.extend(command.interests(peer.is_some_and(HostConnection::takes_output)));
         }
     }
 
     fn time_left(&self) -> Option<Duration> {
-        let commands = self.commands.iter().filter(|command| !command.is_over()).filter_map(Command::next_deadline);
-        let connections = self.connections.values().filter_map(Connection::next_deadline);
+        let commands = self.commands.iter().filter(|command| !command.is_over()).filter_map(RunnerCommand::next_deadline);
+        let connections = self.connections.values().filter_map(HostConnection::next_deadline);
         let next = commands.chain(connections).chain(self.rests_until).min()?;
         Some(next.saturating_duration_since(Instant::now()))
     }
@@ -151,7 +151,7 @@ impl Server {
     fn tell_of_the_ended(&mut self) {
         for dead in self.population.take_ended() {
             // One that has ended keeps its number until its output is taken, and the system may have given it again.
-            let led = |command: &&mut Command| command.leader == dead.pid && command.is_led();
+            let led = |command: &&mut RunnerCommand| command.leader == dead.pid && command.is_led();
             if let Some(command) = self.commands.iter_mut().find(led) {
                 command.leader_ended(dead);
             }
@@ -186,9 +186,9 @@ impl Server {
 
     fn add_peer(&mut self, stream: UnixStream) {
         let full = self.connections.len() >= MAX_CONNECTIONS;
-        let Ok(mut connection) = Connection::new(stream, Instant::now() + PATIENCE) else { return };
+        let Ok(mut connection) = HostConnection::new(stream, Instant::now() + PATIENCE) else { return };
         if full {
-            connection.refuse(Failure::Busy, &format!("the {MAX_CONNECTIONS} connections that there may be are open"));
+            connection.refuse(RunFailure::Busy, &format!("the {MAX_CONNECTIONS} connections that there may be are open"));
             connection.flush();
             return;
         }
@@ -211,7 +211,7 @@ impl Server {
         for command in &mut self.commands {
             if command.peer.is_some_and(|peer| !self.connections.contains_key(&peer)) {
                 command.peer = None;
-                command.stop(Cause::PeerGone, now);
+                command.stop(KillCause::PeerGone, now);
             }
         }
     }
@@ -227,7 +227,7 @@ impl Server {
             if !command.drain(peer) {
                 return true;
             }
-            Reply::Ended(command.ended(now)).encode(peer.out());
+            RunnerReply::Ended(command.ended(now)).encode(peer.out());
             peer.runs = false;
             false
         });
@@ -239,21 +239,21 @@ impl Server {
                 return;
             }
             let Some(frame) = connection.next_frame() else { return };
-            let request = Request::decode(&frame);
+            let request = RunnerRequest::decode(&frame);
             match (connection.greeted, connection.runs, request) {
-                (_, _, Err(malformed)) => connection.refuse(Failure::Protocol, malformed.0),
-                (false, _, Ok(Request::Hello { version, token })) => self.greet(id, version, token),
-                (false, ..) => connection.refuse(Failure::Protocol, "a connection begins with a greeting"),
-                (true, true, Ok(Request::Cancel)) => {
+                (_, _, Err(malformed)) => connection.refuse(RunFailure::Protocol, malformed.0),
+                (false, _, Ok(RunnerRequest::Hello { version, token })) => self.greet(id, version, token),
+                (false, ..) => connection.refuse(RunFailure::Protocol, "a connection begins with a greeting"),
+                (true, true, Ok(RunnerRequest::Cancel)) => {
                     // Another peer's request may just have ended it.
                     self.tell_of_the_ended();
                     if let Some(command) = self.commands.iter_mut().find(|command| command.peer == Some(id)) {
-                        command.stop(Cause::Cancel, now);
+                        command.stop(KillCause::Cancel, now);
                     }
                 }
-                (true, true, _) => connection.refuse(Failure::Protocol, "the connection's command still runs"),
-                (true, false, Ok(Request::Run(run))) => self.begin(id, &run, now),
-                (true, false, Ok(Request::KillAll { spare_running })) => self.kill_all(id, spare_running),
+                (true, true, _) => connection.refuse(RunFailure::Protocol, "the connection's command still runs"),
+                (true, false, Ok(RunnerRequest::Run(run))) => self.begin(id, &run, now),
+                (true, false, Ok(RunnerRequest::KillAll { spare_running })) => self.kill_all(id, spare_running),
                 (true, false, Ok(request)) => self.answerer.answer(&request, connection),
             }
         }
@@ -263,33 +263,33 @@ impl Server {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         if version != VERSION {
             let message = format!("this runner speaks version {VERSION}, not {version}");
-            connection.refuse(Failure::Version, &message);
+            connection.refuse(RunFailure::Version, &message);
         } else if !self.answerer.knows(token) {
-            connection.refuse(Failure::Token, "the token is wrong");
+            connection.refuse(RunFailure::Token, "the token is wrong");
         } else {
             connection.greeted = true;
             let pid = std::process::id();
-            Reply::Welcome { version: VERSION, pid, features: self.answerer.features }.encode(connection.out());
+            RunnerReply::Welcome { version: VERSION, pid, features: self.answerer.features }.encode(connection.out());
         }
     }
 
-    fn begin(&mut self, id: u64, run: &Run<'_>, now: Instant) {
+    fn begin(&mut self, id: u64, run: &RunRequest<'_>, now: Instant) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let contained = matches!(self.gate, Gate::Listener(_));
-        let place = Place { root: &self.answerer.root, contained, null: &self.answerer.null };
-        let begun = self.answerer.oom.biased(|| Command::begin(run, &place, &mut self.spawner, now));
+        let place = ExecContext { root: &self.answerer.root, contained, null: &self.answerer.null };
+        let begun = self.answerer.oom.biased(|| RunnerCommand::begin(run, &place, &mut self.spawner, now));
         match begun {
-            Ok(Begun::Running(mut command)) => {
+            Ok(StartOutcome::Running(mut command)) => {
                 command.peer = Some(id);
                 connection.runs = true;
                 self.population.add(command.leader);
                 self.commands.push(command);
             }
-            Ok(Begun::NoProgram { exit_code, message }) => {
+            Ok(StartOutcome::NoProgram { exit_code, message }) => {
                 if !run.discard_output {
-                    Reply::Output { stream: Stream::Stderr, bytes: message.as_bytes() }.encode(connection.out());
+                    RunnerReply::Output { stream: OutputStreamKind::Stderr, bytes: message.as_bytes() }.encode(connection.out());
                 }
-                Reply::Ended(Ended { exit_code: Some(exit_code), ..Ended::default() }).encode(connection.out());
+                RunnerReply::Ended(Ended { exit_code: Some(exit_code), ..Ended::default() }).encode(connection.out());
             }
             Err(refused) => fail(connection, &refused),
         }
@@ -299,7 +299,7 @@ impl Server {
         let count = self.population.kill_all(spare_running);
         self.await_killed(spare_running);
         if let Some(connection) = self.connections.get_mut(&id) {
-            Reply::Done { count }.encode(connection.out());
+            RunnerReply::Done { count }.encode(connection.out());
         }
     }
 
@@ -325,7 +325,7 @@ impl Server {
 }
 
 /// Answers that a request was not served.
-pub(crate) fn fail(connection: &mut Connection, refused: &Refused) {
+pub(crate) fn fail(connection: &mut HostConnection, refused: &Refused) {
     let Refused { kind, errno, message } = refused;
-    Reply::Failed { kind: *kind, errno: *errno, message: message.as_bytes() }.encode(connection.out());
+    RunnerReply::Failed { kind: *kind, errno: *errno, message: message.as_bytes() }.encode(connection.out());
 }

@@ -38,7 +38,7 @@ unsafe extern "C" {
 }
 
 /// What a process begins with.
-pub(crate) struct Start<'a> {
+pub(crate) struct SpawnOptions<'a> {
     /// Where the program may be; the first that is there is taken.
     pub(crate) candidates: &'a [CString],
     pub(crate) argv: &'a [CString],
@@ -65,20 +65,20 @@ pub(crate) struct Spawner {
 }
 
 #[derive(Clone, Copy)]
-enum Stage {
+enum SpawnStage {
     Directory,
     Program,
 }
 
 /// All that the child needs, as plain pointers: it must not allocate.
-struct Child {
+struct ChildSetup {
     candidates: *const *const c_char,
     argv: *const *const c_char,
     env: *const *const c_char,
     cwd: RawFd,
     streams: [RawFd; 3],
     die_with_runner: bool,
-    failed: Option<(Stage, c_int)>,
+    failed: Option<(SpawnStage, c_int)>,
 }
 
 impl Spawner {
@@ -87,9 +87,9 @@ impl Spawner {
     }
 
     /// Starts a process in a session of its own.
-    pub(crate) fn spawn(&mut self, start: &Start<'_>) -> Result<i32, Unstarted> {
+    pub(crate) fn spawn(&mut self, start: &SpawnOptions<'_>) -> Result<i32, Unstarted> {
         let (candidates, argv, env) = (pointers(start.candidates), pointers(start.argv), pointers(start.env));
-        let mut child = Child {
+        let mut child = ChildSetup {
             candidates: candidates.as_ptr(),
             argv: argv.as_ptr(),
             env: env.as_ptr(),
@@ -114,8 +114,8 @@ impl Spawner {
         // A child that failed has ended; the loop that reaps takes it.
         match failed {
             None => Ok(pid),
-            Some((Stage::Directory, errno)) => Err(Unstarted::Directory(io::Error::from_raw_os_error(errno))),
-            Some((Stage::Program, errno)) => Err(Unstarted::Program(io::Error::from_raw_os_error(errno))),
+            Some((SpawnStage::Directory, errno)) => Err(Unstarted::Directory(io::Error::from_raw_os_error(errno))),
+            Some((SpawnStage::Program, errno)) => Err(Unstarted::Program(io::Error::from_raw_os_error(errno))),
         }
     }
 }
@@ -127,8 +127,8 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
 /// The child's life before its program: system calls only.
 #[expect(unsafe_code, reason = "between clone and execve only plain system calls are sound")]
 extern "C" fn begin(argument: *mut c_void) -> c_int {
-    let child: *mut Child = argument.cast();
-    // SAFETY: `argument` is the `Child` of `spawn`, which lives until this process is its program or has ended; nobody
+    let child: *mut ChildSetup = argument.cast();
+    // SAFETY: `argument` is the `ChildSetup` of `spawn`, which lives until this process is its program or has ended; nobody
     // else uses it meanwhile. Every pointer in it ends in NUL or null as the calls need.
     unsafe {
         let child = &mut *child;
@@ -143,20 +143,20 @@ extern "C" fn begin(argument: *mut c_void) -> c_int {
             dup2(stream, number);
         }
         if fchdir(child.cwd) != 0 {
-            child.failed = Some((Stage::Directory, *__errno_location()));
+            child.failed = Some((SpawnStage::Directory, *__errno_location()));
             _exit(126);
         }
         let none = SignalSet::empty();
         sigprocmask(SIG_SETMASK, &raw const none, std::ptr::null_mut());
         let errno = execute(child);
-        child.failed = Some((Stage::Program, errno));
+        child.failed = Some((SpawnStage::Program, errno));
         _exit(127)
     }
 }
 
 /// Becomes the first candidate that there is, as execvp does. Returns why none was.
 #[expect(unsafe_code, reason = "between clone and execve only plain system calls are sound")]
-unsafe fn execute(child: &Child) -> c_int {
+unsafe fn execute(child: &ChildSetup) -> c_int {
     let mut denied = false;
     let mut candidate = child.candidates;
     // SAFETY: the candidates end in a null pointer; argv and env are as execve needs them.

@@ -33,7 +33,7 @@
 //! ```
 //!
 //! Where to go on: [`Sessions`] and [`Session`] for histories and states; [`Registry`], [`Event`],
-//! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`Dispatcher`] for tools; [`Subscription`] for
+//! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
 //! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
 
 mod backends;
@@ -48,12 +48,13 @@ mod tools;
 pub mod view;
 
 pub use backends::{
-    BackendError, Below, Capture, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, FileChange, Finding, Health,
-    HostOptions, HostWorkspace, Leftover, Leftovers, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,
-    MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions, MockRule, MockWorkspace,
-    Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch, RunnerUse, Running, Shell,
-    ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway, Touched, WarmContainers, Which,
-    Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_sandboxes, sweep_throwaways, unwatched,
+    BackendError, Below, ChangeDetector, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, DirtyPath, DoctorReport,
+    EnvMode, FileChange, Finding, HostOptions, HostWorkspace, Leftover, Leftovers, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES,
+    MAX_STDIN_BYTES, MAX_TIMEOUT, MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions,
+    MockRule, MockWorkspace, Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch,
+    RunnerUse, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway,
+    WarmContainers, Which, Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_sandboxes,
+    sweep_throwaways, unwatched,
 };
 pub use engine::bus::{Bus, Filter, Subscription, Watcher};
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
@@ -80,7 +81,7 @@ pub use engine::reducer::{Folding, Opener, Reducer};
 pub use engine::registry::{Registry, RegistryError, SliceSummary};
 pub use engine::replay::Replay;
 pub use engine::session::Session;
-pub use engine::session::children::NewChild;
+pub use engine::session::children::ForkOptions;
 pub use engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
 pub use engine::session::sessions::{MAX_NAME_CHARS, NewSession, SessionError, Sessions, name_of};
 pub use engine::session::snapshot::{Keep, SnapshotPolicy};
@@ -88,11 +89,11 @@ pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
 pub use engine::state::State;
 pub use engine::store::filtered_batch::EventRun;
 pub use engine::store::{
-    Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, Lease, LeaseHolder, LocalStore,
-    LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, Problem, SessionEntry, SharedStore,
+    Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, Lease, LeaseHolder,
+    LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, SessionEntry, SharedStore,
     Snapshot, StorageUse, StoreError, Visitor,
 };
-pub use engine::verify::{Difference, VerifyReport};
+pub use engine::verify::{VerifyDifference, VerifyReport};
 pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
 pub use reducers::{
@@ -101,17 +102,17 @@ pub use reducers::{
     PodmanWorkspace, ReplaceLatest, SharedChild, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all,
     plan_merge, replace_latest, replace_latest_by_key, upsert_by_key,
 };
-pub use tools::bisection::algorithm::{Bisect, Found, Verdict};
+pub use tools::bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use tools::{
-    ASK_THE_PERSON, AllowedBy, AllowedRoots, Answer, Asker, Asking, BisectError, BisectFound, BisectReport, Bisection,
-    CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy, CommandQuestion,
-    Decision, DenyRule, DispatchError, Dispatcher, Divergence, EditTool, Effect, Expectation, Filesystem, Fresh,
+    ASK_THE_PERSON, AllowedBy, AllowedRoots, ApprovalAnswer, Asker, Asking, BisectError, BisectFound, BisectReport,
+    Bisection, CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy,
+    CommandQuestion, Decision, DenyRule, DispatchError, Divergence, EditTool, Effect, Expectation, Filesystem, Forker,
     GlobTool, GrepTool, LineSearch, ListTool, MAX_SCRIPT_CHARS, Materialised, MergeError, MergeOutcome, MergeReport,
-    MergedChange, MountError, MountSpec, NormalRules, Nursery, PathGlob, PodmanShellTool, Predicate, PredicateError,
-    Probe, ProbeRecord, PythonTool, ReadTool, RemoveTool, Rerun, RerunError, RerunReport, RewindError, RewindOptions,
-    Rewound, RulesError, Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome, SubagentResult,
-    Subagents, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolShell, Tools, ToolsError,
-    TraceContext, WhatIf, WorkspaceSection, WriteTool, bisect, bisect_slices, changed_positions, dispatch_subagents,
-    first_position, hydrate, lift, lower, materialise, materialise_into, merge_child, mounts_of, preview_merge,
-    previews, rewind,
+    MergedChange, MountError, MountSpec, NormalRules, PathGlob, PodmanShellTool, Predicate, PredicateError, Probe,
+    ProbeRecord, PythonTool, ReadTool, RemoveTool, Rerun, RerunError, RerunReport, RerunWorkspace, RewindError,
+    RewindOptions, Rewound, RulesError, Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome,
+    SubagentResult, Subagents, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolRunner,
+    ToolShell, Tools, ToolsError, TraceContext, WhatIf, WorkspaceSection, WriteTool, bisect, bisect_slices,
+    changed_positions, dispatch_subagents, first_position, hydrate, lift, lower, materialise, materialise_into,
+    merge_child, mounts_of, preview_merge, previews, rewind,
 };

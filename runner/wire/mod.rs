@@ -6,8 +6,8 @@ mod bytes;
 mod reply;
 mod request;
 
-pub(crate) use reply::{Ended, Failure, Reply, Stream};
-pub(crate) use request::{Cwd, Request, Run};
+pub(crate) use reply::{Ended, OutputStreamKind, RunFailure, RunnerReply};
+pub(crate) use request::{Cwd, RunRequest, RunnerRequest};
 
 /// The protocol's version: both sides must have the same.
 pub(crate) const VERSION: u16 = 1;
@@ -26,7 +26,7 @@ pub(crate) const MAX_WORDS: usize = 4096;
 /// Connections at one time, and so commands.
 pub(crate) const MAX_CONNECTIONS: usize = 64;
 
-/// The kind of [`Reply::Output`], which the runner also writes by itself to copy its bytes once only.
+/// The kind of [`RunnerReply::Output`], which the runner also writes by itself to copy its bytes once only.
 pub(crate) const OUTPUT: u8 = 129;
 
 /// A frame that is not one.

@@ -5,19 +5,19 @@ use super::{MAX_FRAME, Malformed, OUTPUT, frame};
 
 /// What the runner answers. All but `Output` end a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Reply<'a> {
+pub(crate) enum RunnerReply<'a> {
     Welcome { version: u16, pid: u32, features: u32 },
-    Output { stream: Stream, bytes: &'a [u8] },
+    Output { stream: OutputStreamKind, bytes: &'a [u8] },
     Ended(Ended),
     Done { count: u32 },
     Found { path: Option<&'a [u8]> },
     Env { variables: Vec<&'a [u8]>, root: &'a [u8] },
-    Failed { kind: Failure, errno: i32, message: &'a [u8] },
+    Failed { kind: RunFailure, errno: i32, message: &'a [u8] },
 }
 
 /// A command's output streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stream {
+pub(crate) enum OutputStreamKind {
     Stdout,
     Stderr,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Ended {
 
 /// Why a request was not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub(crate) enum RunFailure {
     /// The peer speaks another version.
     Version,
     /// The token is wrong.
@@ -68,7 +68,7 @@ pub(crate) enum Failure {
     TooLarge,
 }
 
-impl Reply<'_> {
+impl RunnerReply<'_> {
     /// Appends the frame, its length first.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         frame(out, |out| match self {
@@ -108,7 +108,7 @@ impl Reply<'_> {
     }
 }
 
-impl<'a> Reply<'a> {
+impl<'a> RunnerReply<'a> {
     /// Reads what follows a frame's length.
     pub(crate) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(body);
@@ -116,8 +116,8 @@ impl<'a> Reply<'a> {
             128 => Self::Welcome { version: rest.u16()?, pid: rest.u32()?, features: rest.u32()? },
             OUTPUT => {
                 let stream = match rest.u8()? {
-                    0 => Stream::Stdout,
-                    1 => Stream::Stderr,
+                    0 => OutputStreamKind::Stdout,
+                    1 => OutputStreamKind::Stderr,
                     _ => return Err(Malformed("the output's stream is unknown")),
                 };
                 Self::Output { stream, bytes: rest.take(rest.0.len())? }
@@ -130,7 +130,7 @@ impl<'a> Reply<'a> {
             }
             133 => Self::Env { variables: rest.list(MAX_FRAME)?, root: rest.bytes()? },
             255 => {
-                let kind = Failure::decode(rest.u8()?)?;
+                let kind = RunFailure::decode(rest.u8()?)?;
                 Self::Failed { kind, errno: rest.u32()?.cast_signed(), message: rest.bytes()? }
             }
             _ => return Err(Malformed("the answer's kind is unknown")),
@@ -177,9 +177,9 @@ impl Ended {
     }
 }
 
-impl Failure {
+impl RunFailure {
     fn decode(byte: u8) -> Result<Self, Malformed> {
-        use Failure::*;
+        use RunFailure::*;
         let known = [Version, Token, Protocol, Invalid, Busy, Cwd, Spawn, Outside, Io, TooLarge];
         known.into_iter().find(|kind| *kind as u8 == byte).ok_or(Malformed("the failure's kind is unknown"))
     }

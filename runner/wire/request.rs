@@ -5,12 +5,12 @@ use super::{MAGIC, MAX_WORDS, Malformed, frame};
 
 /// What foldspace asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Request<'a> {
+pub(crate) enum RunnerRequest<'a> {
     Hello {
         version: u16,
         token: &'a [u8],
     },
-    Run(Run<'a>),
+    Run(RunRequest<'a>),
     /// Ends the connection's running command; without one it means nothing.
     Cancel,
     KillAll {
@@ -26,7 +26,7 @@ pub(crate) enum Request<'a> {
 
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Run<'a> {
+pub(crate) struct RunRequest<'a> {
     pub(crate) cwd: Cwd<'a>,
     pub(crate) argv: Vec<&'a [u8]>,
     /// `NAME=value` each; the command has these and no others.
@@ -48,7 +48,7 @@ pub(crate) enum Cwd<'a> {
     At(&'a [u8]),
 }
 
-impl Request<'_> {
+impl RunnerRequest<'_> {
     /// Appends the frame, its length first.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         frame(out, |out| match self {
@@ -75,7 +75,7 @@ impl Request<'_> {
     }
 }
 
-impl<'a> Request<'a> {
+impl<'a> RunnerRequest<'a> {
     /// Reads what follows a frame's length.
     pub(crate) fn decode(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut rest = Rest(body);
@@ -86,7 +86,7 @@ impl<'a> Request<'a> {
                 }
                 Self::Hello { version: rest.u16()?, token: rest.bytes()? }
             }
-            2 => Self::Run(Run::decode(&mut rest)?),
+            2 => Self::Run(RunRequest::decode(&mut rest)?),
             3 => Self::Cancel,
             4 => Self::KillAll { spare_running: rest.flag()? },
             5 => Self::Which { program: rest.bytes()?, path: rest.bytes()? },
@@ -98,7 +98,7 @@ impl<'a> Request<'a> {
     }
 }
 
-impl<'a> Run<'a> {
+impl<'a> RunRequest<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
         let (kind, path) = match self.cwd {
             Cwd::Beneath(path) => (0, path),

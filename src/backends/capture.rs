@@ -9,24 +9,24 @@ use crate::engine::path::EntryPath;
 /// Finds out what has changed on a workspace's disk.
 ///
 /// It is asked between commands, by one caller at a time.
-pub trait Capture: Send + Sync {
+pub trait ChangeDetector: Send + Sync {
     /// Where the disk may differ from what was last settled. It may name too much, never too little;
     /// and only looks, so that it may be asked again.
     ///
-    /// Others may change the files afterwards. What [`observe`](Capture::observe), [`below`](Capture::below) and
-    /// [`open`](Capture::open) find then, until it is settled, counts: the next look names what was found otherwise than
+    /// Others may change the files afterwards. What [`observe`](ChangeDetector::observe), [`below`](ChangeDetector::below) and
+    /// [`open`](ChangeDetector::open) find then, until it is settled, counts: the next look names what was found otherwise than
     /// this one saw it.
     ///
     /// # Errors
     /// [`BackendError`] when the disk can't be read.
-    fn touched(&self) -> Result<Vec<Touched>, BackendError>;
+    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError>;
 
     /// Whether looking takes microseconds when nothing has changed, so that it needs no thread of its own.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// What the last [`touched`](Capture::touched) saw is known from now on.
+    /// What the last [`touched`](ChangeDetector::touched) saw is known from now on.
     ///
     /// # Errors
     /// [`BackendError`]; it may then be named again.
@@ -64,7 +64,7 @@ pub trait Capture: Send + Sync {
 
 /// Where something may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Touched {
+pub enum DirtyPath {
     /// At this path. Where nothing is now, or no directory, it stands for what was below it, too.
     Entry(EntryPath),
     /// At this path and anywhere below it.

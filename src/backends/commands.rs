@@ -13,8 +13,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::executor::{Executor, NotRun};
 use super::output::Collector;
-use super::runner::{Directory, Ended, RunSpec, Stream};
-use super::running_commands::{UnderWay, Wish};
+use super::runner::{Directory, Ended, OutputStreamKind, RunSpec};
+use super::running_commands::{CancelState, RunningCommands};
 use super::shell::{
     EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
 };
@@ -32,7 +32,7 @@ const SH: &str = "/bin/sh";
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// Where commands run.
-pub(crate) trait Place: Send + Sync + 'static {
+pub(crate) trait CommandHost: Send + Sync + 'static {
     /// What runs them, which is started when it does not run. It blocks.
     fn executor(&self) -> Result<Arc<dyn Executor>, ShellError>;
     /// The workspace's root as commands see it.
@@ -40,7 +40,7 @@ pub(crate) trait Place: Send + Sync + 'static {
     /// A directory for scripts: as this program sees it, and as commands do.
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError>;
     /// The commands that are under way.
-    fn under_way(&self) -> &Arc<UnderWay>;
+    fn under_way(&self) -> &Arc<RunningCommands>;
     /// Bytes that have to stay free on the disk of the workspace while a command runs that begins now.
     fn floor(&self) -> u64 {
         0
@@ -50,12 +50,12 @@ pub(crate) trait Place: Send + Sync + 'static {
 }
 
 /// A shell over the executor of a place.
-pub(crate) struct Commands<P> {
+pub(crate) struct ExecutorShell<P> {
     place: Arc<P>,
     properties: ShellProperties,
 }
 
-impl<P: Place> Commands<P> {
+impl<P: CommandHost> ExecutorShell<P> {
     pub(crate) fn new(place: Arc<P>, properties: ShellProperties) -> Self {
         Self { place, properties }
     }
@@ -72,7 +72,7 @@ impl<P: Place> Commands<P> {
     }
 }
 
-impl<P: Place> Shell for Commands<P> {
+impl<P: CommandHost> Shell for ExecutorShell<P> {
     fn properties(&self) -> ShellProperties {
         self.properties.clone()
     }
@@ -80,7 +80,7 @@ impl<P: Place> Shell for Commands<P> {
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult> {
         let backend = self.properties.backend_name;
         let default_timeout = self.properties.default_timeout;
-        let wish = match command.check().and_then(|()| Wish::new().map_err(unavailable(backend))) {
+        let wish = match command.check().and_then(|()| CancelState::new().map_err(unavailable(backend))) {
             Ok(wish) => Arc::new(wish),
             Err(error) => return Box::pin(async { Err(error) }),
         };
@@ -90,7 +90,7 @@ impl<P: Place> Shell for Commands<P> {
             return Box::pin(async { Ok(never_begun(line, cwd)) });
         }
         let mut work = self.blocking(move |place| {
-            let run = Run { place, backend, default_timeout };
+            let run = CommandRun { place, backend, default_timeout };
             run.execute(command, &watch, asked)
         });
         // Dropping the future ends the command, too.
@@ -134,7 +134,7 @@ impl<P: Place> Shell for Commands<P> {
     }
 }
 
-struct EndsWhenDropped(Arc<Wish>);
+struct EndsWhenDropped(Arc<CancelState>);
 
 impl Drop for EndsWhenDropped {
     fn drop(&mut self) {
@@ -152,14 +152,19 @@ fn variables(executor: &dyn Executor) -> Result<BTreeMap<String, String>, NotRun
 }
 
 /// One command on its way.
-struct Run<'a, P> {
+struct CommandRun<'a, P> {
     place: &'a P,
     backend: &'static str,
     default_timeout: Duration,
 }
 
-impl<P: Place> Run<'_, P> {
-    fn execute(&self, command: ShellCommand, watch: &OutputWatch, wish: Arc<Wish>) -> Result<ShellResult, ShellError> {
+impl<P: CommandHost> CommandRun<'_, P> {
+    fn execute(
+        &self,
+        command: ShellCommand,
+        watch: &OutputWatch,
+        wish: Arc<CancelState>,
+    ) -> Result<ShellResult, ShellError> {
         let _ongoing = self.place.under_way().begin(Arc::clone(&wish), self.place.floor());
         let executor = self.place.executor()?;
         // The file is gone when this is dropped.
@@ -175,10 +180,10 @@ impl<P: Place> Run<'_, P> {
         };
         let keep = command.keep;
         let (mut stdout, mut stderr) = (Collector::new(keep), Collector::new(keep));
-        let mut output = |stream: Stream, bytes: &[u8]| {
+        let mut output = |stream: OutputStreamKind, bytes: &[u8]| {
             let (collector, stream) = match stream {
-                Stream::Stdout => (&mut stdout, OutputStream::Stdout),
-                Stream::Stderr => (&mut stderr, OutputStream::Stderr),
+                OutputStreamKind::Stdout => (&mut stdout, OutputStream::Stdout),
+                OutputStreamKind::Stderr => (&mut stderr, OutputStream::Stderr),
             };
             collector.add(bytes);
             watch(stream, bytes);

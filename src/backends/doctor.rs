@@ -12,7 +12,7 @@ pub struct Finding {
     /// What.
     pub what: &'static str,
     /// How it stands.
-    pub state: Health,
+    pub state: DoctorReport,
     /// What was found.
     pub found: String,
     /// What to do about it; empty where nothing has to be done.
@@ -22,7 +22,7 @@ pub struct Finding {
 /// How something stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Health {
+pub enum DoctorReport {
     /// It works.
     Ok,
     /// It works, but not as well as it could.
@@ -33,15 +33,15 @@ pub enum Health {
 
 impl Finding {
     pub(crate) fn ok(what: &'static str, found: impl Into<String>) -> Self {
-        Self { what, state: Health::Ok, found: found.into(), advice: String::new() }
+        Self { what, state: DoctorReport::Ok, found: found.into(), advice: String::new() }
     }
 
     pub(crate) fn limited(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, state: Health::Limited, found: found.into(), advice: advice.into() }
+        Self { what, state: DoctorReport::Limited, found: found.into(), advice: advice.into() }
     }
 
     pub(crate) fn missing(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
-        Self { what, state: Health::Missing, found: found.into(), advice: advice.into() }
+        Self { what, state: DoctorReport::Missing, found: found.into(), advice: advice.into() }
     }
 }
 

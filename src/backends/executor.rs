@@ -3,13 +3,18 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::runner::{Cancel, Ended, RunSpec, Stream};
+use super::runner::{Cancel, Ended, OutputStreamKind, RunSpec};
 
 /// Runs commands. All calls block, and may come from any number of threads.
 pub(crate) trait Executor: Send + Sync {
     /// Runs a command to the end of its last process, and gives its output as it comes. A program that is
     /// not there is a result with exit code 127, and that time was over is a result, too.
-    fn run(&self, spec: &RunSpec, output: &mut dyn FnMut(Stream, &[u8]), cancel: &Cancel) -> Result<Ended, NotRun>;
+    fn run(
+        &self,
+        spec: &RunSpec,
+        output: &mut dyn FnMut(OutputStreamKind, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<Ended, NotRun>;
 
     /// A program's path, looked up in `path` as a shell does.
     fn which(&self, program: &OsStr, path: &OsStr) -> Result<Option<PathBuf>, NotRun>;

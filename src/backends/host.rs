@@ -7,15 +7,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::commands::{Commands, Place};
+use super::commands::{CommandHost, ExecutorShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::Blank;
-use super::disk::{Anchor, Aside, PlainDisk, Tree, WITHIN};
+use super::disk::{Anchor, DirTree, PlainDisk, StagingDir, WITHIN};
 use super::executor::Executor;
 use super::runner::Runner;
-use super::running_commands::UnderWay;
+use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
-use super::{BackendError, Capture, FileChange, Shell, ShellError, Workspace};
+use super::{BackendError, ChangeDetector, FileChange, Shell, ShellError, Workspace};
 
 /// The backend's name.
 const NAME: &str = "host";
@@ -39,24 +39,24 @@ mod recorded_path {
 
     #[derive(Serialize, Deserialize)]
     #[serde(untagged)]
-    enum Recorded {
+    enum RecordedDir {
         Text(String),
         Bytes(Vec<u8>),
     }
 
     pub(super) fn serialize<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
         let recorded = path.as_ref().map(|path| match path.to_str() {
-            Some(text) => Recorded::Text(text.to_owned()),
-            None => Recorded::Bytes(path.as_os_str().as_bytes().to_vec()),
+            Some(text) => RecordedDir::Text(text.to_owned()),
+            None => RecordedDir::Bytes(path.as_os_str().as_bytes().to_vec()),
         });
         recorded.serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
-        let recorded = Option::<Recorded>::deserialize(deserializer)?;
+        let recorded = Option::<RecordedDir>::deserialize(deserializer)?;
         Ok(recorded.map(|recorded| match recorded {
-            Recorded::Text(text) => PathBuf::from(text),
-            Recorded::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
+            RecordedDir::Text(text) => PathBuf::from(text),
+            RecordedDir::Bytes(bytes) => PathBuf::from(OsString::from_vec(bytes)),
         }))
     }
 }
@@ -79,30 +79,30 @@ mod recorded_path {
 pub struct HostWorkspace {
     disk: OnDisk<PlainDisk>,
     place: Arc<HostPlace>,
-    shell: Arc<Commands<HostPlace>>,
+    shell: Arc<ExecutorShell<HostPlace>>,
     blank: Blank,
     directory: PathBuf,
     /// Where entries are made ready and kept for a while; gone with the workspace.
-    _aside: Aside,
+    _aside: StagingDir,
 }
 
 /// Where the commands of a host workspace run.
 struct HostPlace {
     directory: PathBuf,
     anchor: Option<Anchor>,
-    running: Mutex<Running>,
-    under_way: Arc<UnderWay>,
+    running: Mutex<HostCommand>,
+    under_way: Arc<RunningCommands>,
 }
 
 #[derive(Default)]
-struct Running {
+struct HostCommand {
     runner: Option<Runner>,
     /// Made when the first script comes.
     scripts: Option<TempDir>,
 }
 
 impl HostPlace {
-    fn lock(&self) -> MutexGuard<'_, Running> {
+    fn lock(&self) -> MutexGuard<'_, HostCommand> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -126,8 +126,8 @@ impl HostWorkspace {
             return Err(failed("use", &"it is the root of the file system; give a directory below it"));
         }
         let is_new = is_empty(&directory).map_err(|error| failed("read", &error))?;
-        let aside = Aside::of(&directory).map_err(|error| failed("use", &error))?;
-        let tree = Tree::beneath(NAME, &directory, &aside.path(), None).map_err(|error| failed("open", &error))?;
+        let aside = StagingDir::of(&directory).map_err(|error| failed("use", &error))?;
+        let tree = DirTree::beneath(NAME, &directory, &aside.path(), None).map_err(|error| failed("open", &error))?;
         let tree = if aside.is_within() { tree.hiding(WITHIN) } else { tree };
         let anchor = tree.anchor().cloned();
         let disk = PlainDisk::new(tree).map_err(|error| failed("open", &error))?;
@@ -144,7 +144,7 @@ impl HostWorkspace {
             default_timeout: DEFAULT_TIMEOUT,
             in_container: false,
         };
-        let shell = Arc::new(Commands::new(Arc::clone(&place), properties));
+        let shell = Arc::new(ExecutorShell::new(Arc::clone(&place), properties));
         let blank = Blank::new(NAME, aside.home().join("filling"), is_new);
         Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, blank, directory, _aside: aside })
     }
@@ -165,7 +165,7 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
     Ok(true)
 }
 
-impl Place for HostPlace {
+impl CommandHost for HostPlace {
     fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
         self.anchor.as_ref().map_or(Ok(()), Anchor::check).map_err(|error| unavailable(&error))?;
         let mut running = self.lock();
@@ -191,7 +191,7 @@ impl Place for HostPlace {
         self.directory.to_string_lossy().into_owned()
     }
 
-    fn under_way(&self) -> &Arc<UnderWay> {
+    fn under_way(&self) -> &Arc<RunningCommands> {
         &self.under_way
     }
 
@@ -223,7 +223,7 @@ impl Workspace for HostWorkspace {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
     }
 
-    fn capture(&self) -> Option<&dyn Capture> {
+    fn capture(&self) -> Option<&dyn ChangeDetector> {
         Some(&self.disk)
     }
 
@@ -256,7 +256,7 @@ impl Workspace for HostWorkspace {
     }
 
     fn close(&self) {
-        *self.place.lock() = Running::default();
+        *self.place.lock() = HostCommand::default();
     }
 }
 

@@ -27,9 +27,9 @@ use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
-pub use capture::{Below, Capture, Observed, Touched};
+pub use capture::{Below, ChangeDetector, DirtyPath, Observed};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
-pub use doctor::{Finding, Health, diagnose};
+pub use doctor::{DoctorReport, Finding, diagnose};
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
@@ -75,7 +75,7 @@ pub trait Workspace: Send + Sync + 'static {
 
     /// Finds out what commands, and others, have changed; none where nothing but
     /// [`project`](Workspace::project) can change anything.
-    fn capture(&self) -> Option<&dyn Capture> {
+    fn capture(&self) -> Option<&dyn ChangeDetector> {
         None
     }
 

@@ -7,19 +7,19 @@ use super::runner::Cancel;
 
 /// The commands that are under way in a place.
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay {
-    commands: Mutex<Commands>,
+pub(crate) struct RunningCommands {
+    commands: Mutex<CommandTable>,
 }
 
 #[derive(Debug, Default)]
-struct Commands {
+struct CommandTable {
     last: u64,
     by_number: BTreeMap<u64, Guarded>,
 }
 
 #[derive(Debug)]
 struct Guarded {
-    wish: Arc<Wish>,
+    wish: Arc<CancelState>,
     /// Bytes that must stay free on the place's disk for it to go on.
     floor: u64,
     /// Whether less was free at the last look.
@@ -28,7 +28,7 @@ struct Guarded {
 
 /// Whether somebody wants a command to end, and whether it has begun at all. Either is decided once.
 #[derive(Debug)]
-pub(crate) struct Wish {
+pub(crate) struct CancelState {
     cancel: Cancel,
     begun: OnceLock<bool>,
     ended_for: OnceLock<String>,
@@ -37,11 +37,11 @@ pub(crate) struct Wish {
 /// A command is under way, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Ongoing {
-    all: Arc<UnderWay>,
+    all: Arc<RunningCommands>,
     number: u64,
 }
 
-impl Wish {
+impl CancelState {
     /// # Errors
     /// When the process has no descriptor left.
     pub(crate) fn new() -> std::io::Result<Self> {
@@ -70,13 +70,13 @@ impl Wish {
     }
 }
 
-impl UnderWay {
-    fn lock(&self) -> MutexGuard<'_, Commands> {
+impl RunningCommands {
+    fn lock(&self) -> MutexGuard<'_, CommandTable> {
         self.commands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a command in. It is ended when less than `floor` bytes are free on the place's disk.
-    pub(crate) fn begin(self: &Arc<Self>, wish: Arc<Wish>, floor: u64) -> Ongoing {
+    pub(crate) fn begin(self: &Arc<Self>, wish: Arc<CancelState>, floor: u64) -> Ongoing {
         let mut commands = self.lock();
         commands.last += 1;
         let number = commands.last;
@@ -119,18 +119,18 @@ mod tests {
 
     #[test]
     fn a_command_begins_or_is_taken_back() {
-        let wish = Wish::new().unwrap();
+        let wish = CancelState::new().unwrap();
         assert!(wish.begin() && wish.begin());
         assert!(wish.take_back() && wish.cancel().is_cancelled());
-        let wish = Wish::new().unwrap();
+        let wish = CancelState::new().unwrap();
         assert!(!wish.take_back());
         assert!(!wish.begin(), "what was taken back must not run");
     }
 
     #[test]
     fn only_who_runs_out_of_disk_is_ended() {
-        let all = Arc::new(UnderWay::default());
-        let (modest, hungry) = (Arc::new(Wish::new().unwrap()), Arc::new(Wish::new().unwrap()));
+        let all = Arc::new(RunningCommands::default());
+        let (modest, hungry) = (Arc::new(CancelState::new().unwrap()), Arc::new(CancelState::new().unwrap()));
         let first = all.begin(Arc::clone(&modest), 1 << 20);
         let second = all.begin(Arc::clone(&hungry), 64 << 20);
         for free in [64 << 20, 2 << 20, 64 << 20, 2 << 20] {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use foldspace::{Answer, Asker, Asking, CommandQuestion, view};
+use foldspace::{ApprovalAnswer, Asker, Asking, CommandQuestion, view};
 use tokio::sync::Mutex;
 
-use super::bar::{Aside, Bar};
-use super::lines::Lines;
+use super::bar::{Bar, BarPause};
+use super::lines::StdinLines;
 use super::output;
 
 /// How often somebody is asked who does not answer what was asked.
@@ -14,7 +14,7 @@ const TRIES: usize = 3;
 
 /// Asks the person at the terminal, one question at a time.
 pub(super) struct AtTerminal {
-    lines: Arc<Mutex<Lines>>,
+    lines: Arc<Mutex<StdinLines>>,
     bar: Option<Bar>,
 }
 
@@ -30,7 +30,7 @@ impl Asker for AtTerminal {
         let (lines, bar) = (Arc::clone(&self.lines), self.bar.clone());
         Box::pin(async move {
             let mut lines = lines.lock().await;
-            let mut open = Open { is_answered: false, _aside: bar.as_ref().map(Bar::step_aside) };
+            let mut open = OpenQuestion { is_answered: false, _aside: bar.as_ref().map(Bar::step_aside) };
             lines.forget();
             let answer = answer(&question, &mut lines).await;
             open.is_answered = true;
@@ -40,12 +40,12 @@ impl Asker for AtTerminal {
 }
 
 /// A question that stands on the terminal.
-struct Open {
+struct OpenQuestion {
     is_answered: bool,
-    _aside: Option<Aside>,
+    _aside: Option<BarPause>,
 }
 
-impl Drop for Open {
+impl Drop for OpenQuestion {
     fn drop(&mut self) {
         if !self.is_answered {
             output::end_question();
@@ -53,25 +53,25 @@ impl Drop for Open {
     }
 }
 
-async fn answer(question: &CommandQuestion, lines: &mut Lines) -> Answer {
+async fn answer(question: &CommandQuestion, lines: &mut StdinLines) -> ApprovalAnswer {
     let (asked, programs) = (view::question(question), view::allowed_by_session(question));
     let mut words = format!("{asked}\nallow it? y: this once, n: no, a: {programs} for this session");
     for _ in 0..TRIES {
         output::ask(&words, "[y/n/a]");
         let line = match lines.next().await {
             Ok(line) => String::from_utf8_lossy(&line).into_owned(),
-            Err(error) => return Answer::Refuse(format!("the answer could not be read: {error}")),
+            Err(error) => return ApprovalAnswer::Refuse(format!("the answer could not be read: {error}")),
         };
         if line.is_empty() {
             output::end_question();
-            return Answer::Refuse("the person did not answer: the input has ended".to_owned());
+            return ApprovalAnswer::Refuse("the person did not answer: the input has ended".to_owned());
         }
         match line.trim().to_lowercase().as_str() {
-            "y" | "yes" => return Answer::Once,
-            "a" | "always" => return Answer::Session,
-            "n" | "no" => return Answer::Refuse("the person said no".to_owned()),
+            "y" | "yes" => return ApprovalAnswer::Once,
+            "a" | "always" => return ApprovalAnswer::Session,
+            "n" | "no" => return ApprovalAnswer::Refuse("the person said no".to_owned()),
             _ => words = "that is none of the answers".to_owned(),
         }
     }
-    Answer::Refuse("the person gave no clear answer".to_owned())
+    ApprovalAnswer::Refuse("the person gave no clear answer".to_owned())
 }

@@ -13,7 +13,7 @@ const TICK: Duration = Duration::from_millis(120);
 pub(super) struct Bar(Arc<Mutex<ProgressBar>>);
 
 /// Keeps a bar away until it is dropped.
-pub(super) struct Aside(Bar);
+pub(super) struct BarPause(Bar);
 
 impl Bar {
     pub(super) fn new(length: usize) -> Self {
@@ -45,14 +45,14 @@ impl Bar {
     }
 
     /// Takes the bar away until the value is dropped.
-    pub(super) fn step_aside(&self) -> Aside {
+    pub(super) fn step_aside(&self) -> BarPause {
         let bar = self.lock();
         let position = bar.position();
         bar.disable_steady_tick();
         bar.finish_and_clear();
         // Finishing moves it to its end.
         bar.set_position(position);
-        Aside(self.clone())
+        BarPause(self.clone())
     }
 
     /// Takes it away for good.
@@ -61,7 +61,7 @@ impl Bar {
     }
 }
 
-impl Drop for Aside {
+impl Drop for BarPause {
     fn drop(&mut self) {
         let mut bar = self.0.lock();
         let again = drawn(bar.length().unwrap_or_default()).with_position(bar.position());

@@ -8,9 +8,9 @@ use anstyle::Style;
 use clap::ValueEnum;
 use foldspace::view::Position;
 use foldspace::{
-    BisectError, BisectFound, BisectReport, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions, Predicate,
-    PredicateError, ProbeRecord, Seq, Session, ShellCommand, Verdict, VirtualFileSystem, WorkspaceSpec, bisect,
-    bisect_slices, first_position, view,
+    BisectError, BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions,
+    PodmanOptions, Predicate, PredicateError, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem,
+    WorkspaceSpec, bisect, bisect_slices, first_position, view,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -41,7 +41,7 @@ Examples:
 A predicate compares places in slices, as `foldspace state NAME SLICE --json` shows them, with ==, !=, <, \
 <=, >, >=, contains, matches \"REGEX\", exists, count(...), and, or, not. A file is \
 VirtualFileSystem./its/path, or VirtualFileSystem[\"/its path\"], of which .size is a field.")]
-pub(super) struct Bisect {
+pub(super) struct BisectArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The command that fails at the bad position and not at the good one
@@ -62,7 +62,7 @@ pub(super) struct Bisect {
     /// Where the probes run [default: as the session's commands; for a session in memory on the host, where nothing
     /// is sandboxed]
     #[arg(long, value_name = "BACKEND", conflicts_with = "slice")]
-    backend: Option<Backend>,
+    backend: Option<ProbeBackend>,
     /// Finds the first position at which this predicate over slices holds; nothing is run
     #[arg(long, value_name = "EXPR", conflicts_with = "jobs")]
     slice: Option<String>,
@@ -73,14 +73,14 @@ pub(super) struct Bisect {
 
 /// Where probes run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Backend {
+enum ProbeBackend {
     /// In directories of this machine; commands are not sandboxed
     Host,
     /// In containers
     Podman,
 }
 
-impl Bisect {
+impl BisectArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         // It may take hours: nobody else is to wait for the store.
         let opened = open::following(globals)?;
@@ -134,10 +134,10 @@ impl Bisect {
         let own = workspace::spec_of(session)?;
         Ok(match self.backend {
             None => own,
-            Some(Backend::Host) => WorkspaceSpec::Host(HostOptions::default()),
+            Some(ProbeBackend::Host) => WorkspaceSpec::Host(HostOptions::default()),
             // Its own limits and image, where it has some.
-            Some(Backend::Podman) if matches!(own, WorkspaceSpec::Podman(_)) => own,
-            Some(Backend::Podman) => WorkspaceSpec::Podman(PodmanOptions::of_environment()),
+            Some(ProbeBackend::Podman) if matches!(own, WorkspaceSpec::Podman(_)) => own,
+            Some(ProbeBackend::Podman) => WorkspaceSpec::Podman(PodmanOptions::of_environment()),
         })
     }
 }
@@ -171,19 +171,19 @@ fn gist(record: &ProbeRecord) -> String {
     format!("{:>6}  {:<4}  {code} in {}", record.seq, word(record.verdict), text::duration(record.micros))
 }
 
-fn word(verdict: Verdict) -> &'static str {
+fn word(verdict: BisectVerdict) -> &'static str {
     match verdict {
-        Verdict::Good => "good",
-        Verdict::Bad => "bad",
-        Verdict::Skip => "skip",
+        BisectVerdict::Good => "good",
+        BisectVerdict::Bad => "bad",
+        BisectVerdict::Skip => "skip",
     }
 }
 
-fn style(verdict: Verdict) -> Style {
+fn style(verdict: BisectVerdict) -> Style {
     match verdict {
-        Verdict::Good => GOOD,
-        Verdict::Bad => BAD,
-        Verdict::Skip => ODD,
+        BisectVerdict::Good => GOOD,
+        BisectVerdict::Bad => BAD,
+        BisectVerdict::Skip => ODD,
     }
 }
 

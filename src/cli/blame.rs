@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, DIM, NOTED, Out};
-use super::position::{self, At};
+use super::position::{self, AtArg};
 use super::{open, text};
 
 /// Shows which call wrote each line of a file, now or at any moment; moves are followed
@@ -18,16 +18,16 @@ use super::{open, text};
 Before each line stand the event that wrote it, its call and tool (or what else it was: a mount, drift, a \
 rewind), its agent and its time. `foldspace show SESSION CALL` tells more about a call. A line that came \
 with a merge has the child's event, as CHILD@EVENT; where the child was removed, the merge.")]
-pub(super) struct Blame {
+pub(super) struct BlameArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The file
     path: String,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
-impl Blame {
+impl BlameArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let path = EntryPath::lookup(&self.path)?;
         let opened = open::reading(globals)?;

@@ -1,7 +1,7 @@
 //! Calls for people.
 
 use anstyle::Style;
-use foldspace::view::{Call, CallOutcome, PathChange};
+use foldspace::view::{Call, CallOutcome, CallPathChange};
 
 use super::events;
 use super::output::NOTED;
@@ -34,11 +34,11 @@ const NAMED: usize = 3;
 /// Returns the changes, as `+2 ~1 src/a.py, src/b.py, src/c.py`: how many entries came, changed and went, and the first of
 /// them; empty when it changed nothing. A path that stands in the line already is not named again.
 pub(super) fn changes(call: &Call, subject: &str) -> String {
-    let count = |which: PathChange, sign: char| {
+    let count = |which: CallPathChange, sign: char| {
         let count = call.changes.values().filter(|change| **change == which).count();
         (count > 0).then(|| format!("{sign}{count}"))
     };
-    let counts = [(PathChange::Added, '+'), (PathChange::Changed, '~'), (PathChange::Removed, '-')];
+    let counts = [(CallPathChange::Added, '+'), (CallPathChange::Changed, '~'), (CallPathChange::Removed, '-')];
     let mut words: Vec<String> = counts.into_iter().filter_map(|(which, sign)| count(which, sign)).collect();
     let mut names: Vec<String> = call.changes.keys().map(|path| text::one_line(&path.to_string(), 80)).collect();
     if matches!(&names[..], [only] if subject == only || subject.ends_with(&format!("/{only}"))) {

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::Out;
-use super::position::{self, At};
+use super::position::{self, AtArg};
 use super::{open, tree};
 
 /// Prints a file's contents byte for byte, now or at any moment
@@ -20,7 +20,7 @@ pub(super) struct Cat {
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<String>,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
 impl Cat {

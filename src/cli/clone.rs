@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use foldspace::view;
 use foldspace::{
-    AllowedRoots, ChildError, ChildLimits, Dispatcher, Isolation, MountSpec, NewChild, Nursery, Session, mounts_of,
+    AllowedRoots, ChildError, ChildLimits, ForkOptions, Forker, Isolation, MountSpec, Session, ToolRunner, mounts_of,
 };
 
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, BOLD, Out};
-use super::position::{self, At};
+use super::position::{self, AtArg};
 use super::run::allowed_roots;
 use super::workspace::{self, RuleArgs};
 use super::{open, text};
@@ -35,9 +35,9 @@ pub(super) struct Clone {
     session: String,
     /// How much of the session the clone has
     #[arg(long, value_name = "HOW", default_value = "fork")]
-    isolation: How,
+    isolation: CloneIsolation,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
     /// full: allows mounts below DIR to be copied again; may be given several times
     #[arg(long = "allow-root", value_name = "DIR")]
     roots: Vec<PathBuf>,
@@ -56,7 +56,7 @@ pub(super) struct Clone {
 
 /// How much of a session its clone has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum How {
+enum CloneIsolation {
     /// Everything: it is the same session, under another agent's name
     Shared,
     /// Its past, with the files as they were then
@@ -113,37 +113,37 @@ impl Clone {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let limits = self.limits.limits()?;
         let usage = |what| Failure::new(Exit::Usage, what);
-        if self.isolation == How::Shared && self.agent.is_none() {
+        if self.isolation == CloneIsolation::Shared && self.agent.is_none() {
             return Err(usage("a shared clone is the same session: --agent says under which name it works"));
         }
-        if self.isolation != How::Fork && self.at.is_given() {
+        if self.isolation != CloneIsolation::Fork && self.at.is_given() {
             return Err(usage("only a fork begins in the past: --at and --before are for --isolation fork"));
         }
-        if self.isolation == How::Shared && self.name.is_some() {
+        if self.isolation == CloneIsolation::Shared && self.name.is_some() {
             return Err(usage("a shared clone has the session's name: leave out --name"));
         }
         let opened = open::changing(globals)?;
         let parent = opened.find(&self.session)?.session;
         let isolation = match self.isolation {
-            How::Shared => Isolation::Shared,
-            How::Fork => Isolation::Fork,
-            How::Full => Isolation::Full,
+            CloneIsolation::Shared => Isolation::Shared,
+            CloneIsolation::Fork => Isolation::Fork,
+            CloneIsolation::Full => Isolation::Full,
         };
         let at = if self.at.is_given() { Some(self.at.resolve(&parent)?) } else { None };
         if at == Some(0) {
             let failure = Failure::new(Exit::NotFound, "a fork has at least the first event of its session");
             return Err(failure.with_hint("the earliest is --at 1"));
         }
-        let new = NewChild {
+        let new = ForkOptions {
             at,
             name: self.name.clone(),
             agent: self.agent.clone().unwrap_or_default(),
             limits,
-            ..NewChild::new(isolation)
+            ..ForkOptions::new(isolation)
         };
         let mounts = if isolation == Isolation::Full { mounts_of(&parent)? } else { Vec::new() };
         let roots = AllowedRoots::new(self.roots_for(&mounts)?)?;
-        let nursery = Nursery { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
+        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
         let child = super::block_on(begin(globals, &nursery, &parent, new))??;
         show(&parent, &child, isolation, at, out)?;
         Ok(Exit::Ok)
@@ -175,7 +175,7 @@ impl Clone {
 }
 
 /// Begins the clone, with its files where its parent's can be had.
-async fn begin(globals: &Globals, nursery: &Nursery, parent: &Session, new: NewChild) -> Result<Session, Failure> {
+async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkOptions) -> Result<Session, Failure> {
     if new.isolation == Isolation::Shared {
         return Ok(nursery.sessions.child_of(parent, new)?);
     }
@@ -196,7 +196,7 @@ async fn begin(globals: &Globals, nursery: &Nursery, parent: &Session, new: NewC
     Ok(child.session().clone())
 }
 
-fn parent_dispatcher(globals: &Globals, parent: &Session) -> Result<Dispatcher, Failure> {
+fn parent_dispatcher(globals: &Globals, parent: &Session) -> Result<ToolRunner, Failure> {
     let workspace = workspace::of_session(globals, parent)?;
     workspace::dispatcher(parent.clone(), workspace, RuleArgs::default().typed())
 }

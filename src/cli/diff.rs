@@ -8,8 +8,8 @@ use foldspace::{Change, EntryPath, VirtualFileSystem};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BAD, GOOD, Out};
-use super::position::Range;
-use super::table::{Cell, Table};
+use super::position::PositionRange;
+use super::table::{Cell, TextTable};
 use super::{diffs, open, text};
 
 /// Shows what differs in the workspace between two moments, as patches
@@ -20,12 +20,12 @@ Examples:
   foldspace diff NAME -20.. src      in src, in the last twenty events
   foldspace diff NAME 12..40 --stat
   foldspace diff NAME 12.. --no-pager | git apply")]
-pub(super) struct Diff {
+pub(super) struct DiffArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// From A to B: positions, of which either may be left out
     #[arg(value_name = "A..B", allow_hyphen_values = true)]
-    range: Range,
+    range: PositionRange,
     /// Only what is there or below it
     path: Option<String>,
     /// Shows how many lines changed in each file
@@ -36,7 +36,7 @@ pub(super) struct Diff {
     name_only: bool,
 }
 
-impl Diff {
+impl DiffArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let path = self.path.as_deref().map(EntryPath::lookup).transpose()?;
         let opened = open::reading(globals)?;
@@ -98,7 +98,7 @@ fn is_directory(change: &Change) -> bool {
 }
 
 fn show_stat(patches: &[Patch], entries: usize, out: &mut Out) -> Result<(), Failure> {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     for patch in patches {
         let counts = diffs::counts(patch, out);
         table.row([Cell::left(patch.change), Cell::left(&patch.path), Cell::left(counts)]);

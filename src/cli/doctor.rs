@@ -1,6 +1,6 @@
 //! `foldspace doctor`: what works here.
 
-use foldspace::{Health, PodmanOptions, diagnose};
+use foldspace::{DoctorReport, PodmanOptions, diagnose};
 
 use super::exit::{Exit, Failure};
 use super::output::{BAD, GOOD, ODD, Out};
@@ -22,7 +22,7 @@ impl Doctor {
         let defaults = PodmanOptions::of_environment();
         let image = self.image.clone().unwrap_or_else(|| defaults.image.clone());
         let findings = diagnose(&PodmanOptions { image, connection: self.engine.clone(), ..defaults });
-        let well = findings.iter().all(|finding| finding.state != Health::Missing);
+        let well = findings.iter().all(|finding| finding.state != DoctorReport::Missing);
         let exit = if well { Exit::Ok } else { Exit::Failed };
         if out.is_json() {
             out.document(&findings)?;
@@ -30,9 +30,9 @@ impl Doctor {
         }
         for finding in findings {
             let (style, word) = match finding.state {
-                Health::Ok => (GOOD, "ok"),
-                Health::Limited => (ODD, "limited"),
-                Health::Missing => (BAD, "missing"),
+                DoctorReport::Ok => (GOOD, "ok"),
+                DoctorReport::Limited => (ODD, "limited"),
+                DoctorReport::Missing => (BAD, "missing"),
             };
             let state = out.paint(style, format!("{word:<8}"));
             out.line(format!("{state} {:<14} {}", finding.what, text::one_line(&finding.found, 1000)))?;

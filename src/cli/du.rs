@@ -8,9 +8,9 @@ use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::open::{self, Opened};
+use super::open::{self, OpenedStore};
 use super::output::{BOLD, DIM, Out};
-use super::table::{Cell, Table};
+use super::table::{Cell, TextTable};
 use super::{events, text};
 
 /// Shows what takes space: kinds of events, sessions, contents, the files on the disk
@@ -42,7 +42,7 @@ struct SessionUse {
 }
 
 #[derive(Default)]
-struct Count {
+struct UsageCount {
     kinds: BTreeMap<String, (u64, u64)>,
     sessions: Vec<SessionUse>,
 }
@@ -50,7 +50,7 @@ struct Count {
 impl Du {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
-        let mut count = Count::default();
+        let mut count = UsageCount::default();
         match &self.session {
             Some(wanted) => count.add(&opened, &opened.find(wanted)?.entry)?,
             None => opened.sessions.list()?.iter().try_for_each(|entry| count.add(&opened, entry))?,
@@ -90,8 +90,8 @@ impl Du {
     }
 }
 
-impl Count {
-    fn add(&mut self, opened: &Opened, entry: &SessionEntry) -> Result<(), Failure> {
+impl UsageCount {
+    fn add(&mut self, opened: &OpenedStore, entry: &SessionEntry) -> Result<(), Failure> {
         let session = opened.sessions.session(entry.id)?;
         let (mut event_bytes, mut written_bytes, mut distinct_bytes) = (0, 0, 0);
         let mut seen = BTreeSet::<Digest>::new();
@@ -117,7 +117,7 @@ impl Count {
 }
 
 fn show_kinds(kinds: &[KindUse], out: &mut Out) -> Result<(), Failure> {
-    let mut table = Table::with_titles(&["kind of event", ">events", ">bytes"]);
+    let mut table = TextTable::with_titles(&["kind of event", ">events", ">bytes"]);
     let mut sorted: Vec<&KindUse> = kinds.iter().collect();
     sorted.sort_by_key(|row| std::cmp::Reverse(row.bytes));
     for row in sorted {
@@ -129,7 +129,7 @@ fn show_kinds(kinds: &[KindUse], out: &mut Out) -> Result<(), Failure> {
 
 fn show_sessions(sessions: &[SessionUse], out: &mut Out) -> Result<(), Failure> {
     let titles = ["session", "id", ">events", ">bytes", ">files written", ">of them differ"];
-    let mut table = Table::with_titles(&titles);
+    let mut table = TextTable::with_titles(&titles);
     for row in sessions {
         table.row([
             Cell::left(text::one_line(&row.name, 80)).styled(BOLD),
@@ -144,7 +144,7 @@ fn show_sessions(sessions: &[SessionUse], out: &mut Out) -> Result<(), Failure> 
 }
 
 fn show_store(store: &[StorageUse], out: &mut Out) -> Result<(), Failure> {
-    let mut table = Table::with_titles(&["store", ">count", ">as given", ">on the disk"]);
+    let mut table = TextTable::with_titles(&["store", ">count", ">as given", ">on the disk"]);
     for row in store {
         table.row([
             Cell::left(row.what.as_ref()),

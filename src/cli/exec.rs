@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::live::Live;
-use super::local_server::Desk;
+use super::live::LiveOutput;
+use super::local_server::LocalServer;
 use super::output::{self, Out};
 use super::workspace::{self, RuleArgs};
 use super::{interrupt, open};
@@ -90,14 +90,14 @@ impl Exec {
         params: Value,
         is_json: bool,
     ) -> Result<(ToolOutcome, Result<(), Failure>), Failure> {
-        let desk = Desk::of_command(globals, sessions, self.rules.typed())?;
+        let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
         let open = desk.hub().open(session.id()).await?;
         let open = if session.agent().is_empty() { open } else { open.by(session.agent()) };
         let mut call = ToolCall::new("shell_execute", params);
         call.limit = Some(CALL_MAX);
-        interrupt::watch(call.cancel.clone(), &Desk::workspace_of(&open));
+        interrupt::watch(call.cancel.clone(), &LocalServer::workspace_of(&open));
         let (cancel, mut live) = (call.cancel.clone(), None);
-        let begun = |call| live = (!is_json).then(|| Live::begin(session, call, &cancel));
+        let begun = |call| live = (!is_json).then(|| LiveOutput::begin(session, call, &cancel));
         let outcome = open.call_telling(call, begun).await;
         let shown = match live {
             Some(live) => live?.end().await,

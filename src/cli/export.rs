@@ -7,13 +7,13 @@ use foldspace::{PortableSummary, export_session};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::files::{self, Written};
+use super::files::{self, AtomicFile};
 use super::output::{self, Out};
 use super::{open, text};
 
 /// Writes a session with everything that belongs to it into one file
 #[derive(Debug, clap::Args)]
-pub(super) struct Export {
+pub(super) struct ExportArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The file to write; - is standard output
@@ -21,14 +21,14 @@ pub(super) struct Export {
     file: PathBuf,
 }
 
-impl Export {
+impl ExportArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         if files::is_standard(&self.file) {
             return to_stdout(&opened, &found, out);
         }
-        let mut file = Written::begin(&self.file)?;
+        let mut file = AtomicFile::begin(&self.file)?;
         let summary = export_session(&opened.sessions, found.entry.id, &mut file)?;
         file.finish()?;
         match out.is_json() {
@@ -39,7 +39,7 @@ impl Export {
     }
 }
 
-fn to_stdout(opened: &open::Opened, found: &open::Found, out: &mut Out) -> Result<Exit, Failure> {
+fn to_stdout(opened: &open::OpenedStore, found: &open::FoundSession, out: &mut Out) -> Result<Exit, Failure> {
     if out.is_terminal() {
         let failure = Failure::new(Exit::Usage, "an export is no text; it is not written to a terminal");
         return Err(failure.with_hint("give a file, or send the output somewhere"));

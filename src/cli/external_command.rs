@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::exit::{Exit, Failure};
 use super::interrupt::{Signals, minding};
-use super::prompt::{Place, Prompt, Ran, Typed};
+use super::prompt::{LinePrompt, PromptRun, PromptTarget, Typed};
 use super::{Globals, open, output, text, workspace};
 
 /// Opens a prompt into the workspace as it was at a position. Nothing of what is done there is recorded, and it is
@@ -28,7 +28,7 @@ pub(super) fn shell_at(globals: &Globals, session: &Session, seq: Seq) -> Result
         output::note("this is a copy: nothing is recorded, and it is gone when you leave (exit, or Ctrl-D)");
     }
     let title = format!("{}@{seq}", text::one_line(session.name(), 80));
-    super::block_on(Prompt::new(Copied { probe, title }).read_lines())?
+    super::block_on(LinePrompt::new(CopiedText { probe, title }).read_lines())?
 }
 
 /// The directory below which throw-away workspaces are made: that of the data, where `gc` finds those of a killed
@@ -75,12 +75,12 @@ impl Drop for Home {
 }
 
 /// A copy of what was.
-struct Copied {
+struct CopiedText {
     probe: Probe,
     title: String,
 }
 
-impl Place for Copied {
+impl PromptTarget for CopiedText {
     fn title(&self) -> String {
         self.title.clone()
     }
@@ -89,22 +89,26 @@ impl Place for Copied {
         self.probe.root()
     }
 
-    async fn run(&mut self, typed: Typed<'_>, signals: &mut Signals) -> Result<Ran, Failure> {
-        let Some(workspace) = self.probe.workspace().cloned() else { return Ok(Ran::wrong(1, "nothing can run here")) };
+    async fn run(&mut self, typed: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure> {
+        let Some(workspace) = self.probe.workspace().cloned() else {
+            return Ok(PromptRun::wrong(1, "nothing can run here"));
+        };
         let command = ShellCommand { cwd: typed.cwd.clone(), ..ShellCommand::shell(typed.command) };
         let watch = if typed.quiet { unwatched() } else { shown() };
         let cancel = CancellationToken::new();
         let work = self.probe.run(command, watch, cancel.clone());
         let result = match minding(signals, &cancel, &workspace, work).await {
             Ok(result) => result,
-            Err(error) => return Ok(Ran::wrong(1, error.to_string())),
+            Err(error) => return Ok(PromptRun::wrong(1, error.to_string())),
         };
         let code = i64::from(result.exit_code);
         Ok(match (result.timed_out, result.cancelled) {
-            (true, _) => Ran::wrong(code, "it took too long and was ended"),
-            (_, true) => Ran::wrong(code, "interrupted"),
-            _ if typed.quiet && code != 0 => Ran::wrong(code, String::from_utf8_lossy(&result.stderr.kept).trim_end()),
-            _ => Ran { code, printed: result.stdout.kept.to_vec(), complaint: None },
+            (true, _) => PromptRun::wrong(code, "it took too long and was ended"),
+            (_, true) => PromptRun::wrong(code, "interrupted"),
+            _ if typed.quiet && code != 0 => {
+                PromptRun::wrong(code, String::from_utf8_lossy(&result.stderr.kept).trim_end())
+            }
+            _ => PromptRun { code, printed: result.stdout.kept.to_vec(), complaint: None },
         })
     }
 }

@@ -68,13 +68,13 @@ fn refused(action: &str, path: &Path, error: &io::Error) -> Failure {
 }
 
 /// A file that is there whole or not at all: it stands under another name until it is finished.
-pub(super) struct Written {
+pub(super) struct AtomicFile {
     file: File,
     unfinished: Option<PathBuf>,
     path: PathBuf,
 }
 
-impl Written {
+impl AtomicFile {
     /// Begins a file; what is no regular file, like a pipe, is written as it stands.
     #[expect(clippy::disallowed_methods, reason = "a face writes the files that it is told to")]
     pub(super) fn begin(path: &Path) -> Result<Self, Failure> {
@@ -103,7 +103,7 @@ impl Written {
     }
 }
 
-impl Write for Written {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.write(bytes)
     }
@@ -113,7 +113,7 @@ impl Write for Written {
     }
 }
 
-impl Drop for Written {
+impl Drop for AtomicFile {
     #[expect(clippy::disallowed_methods, reason = "what was not finished is taken away again")]
     fn drop(&mut self) {
         if let Some(unfinished) = self.unfinished.take() {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use foldspace::{Durability, FsckReport, LocalStore, Problem, StoreError};
+use foldspace::{Durability, FsckReport, JournalProblem, LocalStore, StoreError};
 use serde_json::json;
 
 use super::Globals;
@@ -55,7 +55,7 @@ fn check(directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
 }
 
 fn show(report: &FsckReport, left: usize, out: &mut Out) -> Result<(), Failure> {
-    for Problem { segment, offset, bytes, what, .. } in &report.problems {
+    for JournalProblem { segment, offset, bytes, what, .. } in &report.problems {
         let place = out.paint(BAD, format!("segment {segment} at byte {offset}"));
         let lost = if *bytes > 0 { format!(" ({})", text::count(*bytes, "byte")) } else { String::new() };
         out.line(format!("{place}: {}{lost}", text::one_line(what, 300)))?;

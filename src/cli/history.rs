@@ -12,8 +12,8 @@ use super::Globals;
 use super::blame::{where_of, why_of};
 use super::exit::{Exit, Failure};
 use super::output::{BAD, DIM, GOOD, NOTED, ODD, Out};
-use super::position::{self, At};
-use super::table::{Cell, Table};
+use super::position::{self, AtArg};
+use super::table::{Cell, TextTable};
 use super::{diffs, open, text};
 
 /// Shows every change of a file, or of everything below a directory; moves of a file are followed
@@ -38,7 +38,7 @@ pub(super) struct History {
     #[arg(long)]
     follow_merges: bool,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
 impl History {
@@ -59,7 +59,7 @@ impl History {
             return Ok(Exit::Ok);
         }
         if !self.patch {
-            let mut table = Table::default();
+            let mut table = TextTable::default();
             changes.iter().for_each(|change| table.row(cells(found.session.id(), change)));
             table.show(out)?;
             return Ok(Exit::Ok);
@@ -68,7 +68,7 @@ impl History {
             if number > 0 {
                 out.line("")?;
             }
-            let mut table = Table::default();
+            let mut table = TextTable::default();
             table.row(cells(found.session.id(), change));
             table.show(out)?;
             patches(&found.session, &change.change)?.iter().try_for_each(|patch| diffs::show(patch, out))?;

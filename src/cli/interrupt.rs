@@ -15,7 +15,7 @@ const CLOSING: Duration = Duration::from_secs(3);
 
 /// What somebody wants of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum Interruption {
     /// That it stops what it is doing: Ctrl-C.
     Stop,
     /// That it ends: it was told so, or its terminal is gone.
@@ -49,13 +49,13 @@ impl Signals {
     }
 
     /// The next one. Nothing is lost when this is dropped while it waits.
-    pub(super) async fn next(&mut self) -> Wish {
+    pub(super) async fn next(&mut self) -> Interruption {
         let wish = tokio::select! {
-            () = received(&mut self.interrupt) => Wish::Stop,
-            () = received(&mut self.terminate) => Wish::End,
-            () = received(&mut self.hang_up) => Wish::End,
+            () = received(&mut self.interrupt) => Interruption::Stop,
+            () = received(&mut self.terminate) => Interruption::End,
+            () = received(&mut self.hang_up) => Interruption::End,
         };
-        self.is_to_end |= wish == Wish::End;
+        self.is_to_end |= wish == Interruption::End;
         wish
     }
 }

@@ -13,7 +13,7 @@ use super::text;
 
 /// Shows which session is whose child, and where it was forked
 #[derive(Debug, clap::Args)]
-pub(super) struct Tree {
+pub(super) struct LineageArgs {
     /// Shows only this session and its descendants
     session: Option<String>,
 }
@@ -39,7 +39,7 @@ struct Forest {
     absent: BTreeMap<SessionId, String>,
 }
 
-impl Tree {
+impl LineageArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
         let mut forest = Forest::of(opened.sessions.list()?);

@@ -8,24 +8,24 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 /// The lines of standard input. Only what is asked for is read.
 #[derive(Default)]
-pub(super) struct Lines {
-    reader: Option<Reader>,
+pub(super) struct StdinLines {
+    reader: Option<StdinReader>,
 }
 
-struct Reader {
+struct StdinReader {
     wanted: mpsc::Sender<()>,
     read: UnboundedReceiver<io::Result<Vec<u8>>>,
     /// Whether a line was asked for and has not come yet.
     is_reading: bool,
 }
 
-impl Lines {
+impl StdinLines {
     /// The next line with its end; empty at the end of the input. Dropped while it waits, it leaves the line
     /// to who asks next.
     pub(super) async fn next(&mut self) -> io::Result<Vec<u8>> {
         let reader = match &mut self.reader {
             Some(reader) => reader,
-            None => self.reader.insert(Reader::start()?),
+            None => self.reader.insert(StdinReader::start()?),
         };
         reader.next().await
     }
@@ -42,7 +42,7 @@ impl Lines {
     }
 }
 
-impl Reader {
+impl StdinReader {
     fn start() -> io::Result<Self> {
         let (wanted, asked) = mpsc::channel();
         let (give, read) = unbounded_channel();

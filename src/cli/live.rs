@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_millis(20);
 const LAST: Duration = Duration::from_secs(1);
 
 /// Passes on what a call's command prints, all of it: it waits for who reads it, until the call is taken back.
-pub(super) struct Live {
+pub(super) struct LiveOutput {
     subscription: Arc<OutputSubscription>,
     done: Arc<AtomicBool>,
     passed: oneshot::Receiver<io::Result<()>>,
@@ -26,7 +26,7 @@ pub(super) struct Live {
     _watched: DropGuard,
 }
 
-impl Live {
+impl LiveOutput {
     /// Of a call that has just begun, which `cancel` takes back. It must be called within a runtime.
     pub(super) fn begin(session: &Session, call: Seq, cancel: &CancellationToken) -> Result<Self, Failure> {
         let (subscription, done) = (Arc::new(session.watch_all_output_of(call)), Arc::new(AtomicBool::new(false)));
@@ -74,7 +74,7 @@ impl Live {
     }
 }
 
-impl Drop for Live {
+impl Drop for LiveOutput {
     fn drop(&mut self) {
         self.done.store(true, Ordering::Release);
         self.subscription.let_go();

@@ -22,12 +22,12 @@ const DESKS: &str = "run";
 const SETTLED: Duration = Duration::from_secs(60);
 
 /// A hub whose sessions other processes can call, too, while this lives.
-pub(super) struct Desk {
+pub(super) struct LocalServer {
     hub: Hub,
     socket: Option<PathBuf>,
 }
 
-impl Desk {
+impl LocalServer {
     /// It must be called within a runtime. Where there can be no socket, others are only told who has a session.
     pub(super) fn open(sessions: &Sessions, options: HubOptions) -> Self {
         let home = options.home.clone();
@@ -139,7 +139,7 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-impl Drop for Desk {
+impl Drop for LocalServer {
     fn drop(&mut self) {
         self.hub.sessions().take_calls_at(None);
         if let Some(socket) = &self.socket

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use foldspace::view::{self, Call, Calls};
+use foldspace::view::{self, Call, CallViews};
 use foldspace::{
     DeleteEntry, DriftFound, Event, EventRef, Filter, MountHydrated, PathGlob, Seq, Session, Timestamp, WriteFile,
 };
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::calls;
 use super::exit::{Exit, Failure};
-use super::open::{self, Found};
+use super::open::{self, FoundSession};
 use super::output::{DIM, Out};
-use super::position::{self, At};
+use super::position::{self, AtArg};
 use super::{events, text, tree};
 
 /// Shows the events of a session, or its calls
@@ -50,7 +50,7 @@ pub(super) struct Log {
     #[arg(short, long, conflicts_with_all = ["reverse", "at", "before"])]
     follow: bool,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
 /// How long to wait for an event before looking whether anybody still reads.
@@ -62,11 +62,11 @@ impl Log {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let until = self.at.resolve(&found.session)?;
-        let view = View::new(&found, until, found.is_worked_in());
+        let view = LogView::new(&found, until, found.is_worked_in());
         let folds = !out.is_json() && self.kind.is_empty() && glob.is_none();
         let folded = folds.then(Folded::default);
-        let mut lines = Lines { log: self, glob, view, calls: Calls::default(), folded };
-        let mut held = Held { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
+        let mut lines = LogLines { log: self, glob, view, calls: CallViews::default(), folded };
+        let mut held = HeldLines { limit: self.limit, reverse: self.reverse, lines: VecDeque::new() };
         events::each(&found.session, 1, until, |event| lines.take(event, out, &mut held))?;
         lines.unfold(out, &mut held)?;
         if self.follow {
@@ -93,10 +93,10 @@ impl Log {
 }
 
 /// Shows events as they come, until nobody reads any more.
-fn follow(session: &Session, after: Seq, mut lines: Lines<'_>, out: &mut Out) -> Result<Exit, Failure> {
+fn follow(session: &Session, after: Seq, mut lines: LogLines<'_>, out: &mut Out) -> Result<Exit, Failure> {
     out.go_live()?;
     let mut subscription = session.subscribe(after + 1, Filter::all());
-    let mut held = Held { limit: None, reverse: false, lines: VecDeque::new() };
+    let mut held = HeldLines { limit: None, reverse: false, lines: VecDeque::new() };
     loop {
         if let Some(event) = subscription.next_within(PATIENCE)? {
             lines.take(&event.view(), out, &mut held)?;
@@ -105,11 +105,11 @@ fn follow(session: &Session, after: Seq, mut lines: Lines<'_>, out: &mut Out) ->
 }
 
 /// Turns events into lines.
-struct Lines<'a> {
+struct LogLines<'a> {
     log: &'a Log,
     glob: Option<PathGlob>,
-    view: View<'a>,
-    calls: Calls,
+    view: LogView<'a>,
+    calls: CallViews,
     /// The files of a mount, or of what was found; none where each has its line.
     folded: Option<Folded>,
 }
@@ -121,15 +121,15 @@ struct Folded {
     /// The first and the last.
     positions: Option<(Seq, Seq)>,
     /// Those that are shown if no more come.
-    lines: Vec<Line>,
+    lines: Vec<LogLine>,
     count: u64,
 }
 
 /// So many entries of a mount have a line each; more have one together.
 const FOLDED_FROM: usize = 9;
 
-impl Lines<'_> {
-    fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+impl LogLines<'_> {
+    fn take(&mut self, event: &EventRef<'_>, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         if !self.log.calls {
             if !self.log.wants(event, self.glob.as_ref()) {
                 return Ok(());
@@ -151,7 +151,7 @@ impl Lines<'_> {
     }
 
     /// Takes the line of an entry that came with others; gives back any other line.
-    fn fold(&mut self, event: &EventRef<'_>, line: Line) -> Option<Line> {
+    fn fold(&mut self, event: &EventRef<'_>, line: LogLine) -> Option<LogLine> {
         let Some(folded) = &mut self.folded else { return Some(line) };
         let is_entry = event.call.is_none() && matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND);
         if !is_entry || !folded.is_open {
@@ -167,27 +167,27 @@ impl Lines<'_> {
     }
 
     /// Shows what was folded so far.
-    fn unfold(&mut self, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+    fn unfold(&mut self, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         let Some(folded) = &mut self.folded else { return Ok(()) };
         let (lines, count) = (std::mem::take(&mut folded.lines), std::mem::take(&mut folded.count));
         match folded.positions.take() {
             Some((first, last)) if lines.len() >= FOLDED_FROM => {
                 let what = format!("{} at {first} to {last}; --path '**' shows each", text::count(count, "entry"));
-                held.add(Line::Text(format!("{:>1$}  {2}", "...", self.view.width, out.paint(DIM, what))), out)
+                held.add(LogLine::Text(format!("{:>1$}  {2}", "...", self.view.width, out.paint(DIM, what))), out)
             }
             _ => lines.into_iter().try_for_each(|line| held.add(line, out)),
         }
     }
 
     /// Shows the calls that have not ended.
-    fn end(&mut self, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+    fn end(&mut self, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         while let Some(call) = self.calls.next_begun() {
             self.show(&call, out, held)?;
         }
         Ok(())
     }
 
-    fn show(&self, call: &Call, out: &mut Out, held: &mut Held) -> Result<(), Failure> {
+    fn show(&self, call: &Call, out: &mut Out, held: &mut HeldLines) -> Result<(), Failure> {
         match self.log.wants_call(call, self.glob.as_ref()) {
             true => held.add(self.view.call(call, out), out),
             false => Ok(()),
@@ -196,7 +196,7 @@ impl Lines<'_> {
 }
 
 /// How lines look.
-struct View<'a> {
+struct LogView<'a> {
     session: &'a Session,
     width: usize,
     /// Whether times need their day, because not all of it was today.
@@ -205,13 +205,13 @@ struct View<'a> {
 }
 
 /// A line of text, or a value that becomes one.
-enum Line {
+enum LogLine {
     Text(String),
     Json(Value),
 }
 
-impl<'a> View<'a> {
-    fn new(found: &'a Found, until: Seq, shared: bool) -> Self {
+impl<'a> LogView<'a> {
+    fn new(found: &'a FoundSession, until: Seq, shared: bool) -> Self {
         let session = &found.session;
         let days = text::day(found.entry.origin.time) != text::day(session.now());
         Self { session, width: until.to_string().len().max(4), days, shared }
@@ -221,9 +221,9 @@ impl<'a> View<'a> {
         if self.days { text::moment(time) } else { text::time_of_day(time) }
     }
 
-    fn event(&self, event: &EventRef<'_>, out: &Out) -> Line {
+    fn event(&self, event: &EventRef<'_>, out: &Out) -> LogLine {
         if out.is_json() {
-            return Line::Json(json!(view::event(self.session, event)));
+            return LogLine::Json(json!(view::event(self.session, event)));
         }
         let (seq, time) = (format!("{:>1$}", event.seq, self.width), self.time(event.time));
         let kind = out.paint(events::style_of(event.kind), format!("{:<14}", text::one_line(event.kind, 100)));
@@ -232,12 +232,12 @@ impl<'a> View<'a> {
         let agent = if event.agent.is_empty() { "-".to_owned() } else { text::one_line(event.agent, 40) };
         let gist = events::gist(self.session, event);
         let time = out.paint(DIM, time);
-        Line::Text(format!("{seq}  {time}  {kind}  {call}  {agent:<8}  {gist}").trim_end().to_owned())
+        LogLine::Text(format!("{seq}  {time}  {kind}  {call}  {agent:<8}  {gist}").trim_end().to_owned())
     }
 
-    fn call(&self, call: &Call, out: &Out) -> Line {
+    fn call(&self, call: &Call, out: &Out) -> LogLine {
         if out.is_json() {
-            return Line::Json(json!(call.document(self.shared)));
+            return LogLine::Json(json!(call.document(self.shared)));
         }
         let (seq, time) = (format!("{:>1$}", call.call, self.width), out.paint(DIM, self.time(call.started_at)));
         let status = out.paint(calls::style(call), format!("{:<11}", calls::ending(call, self.shared)));
@@ -252,19 +252,19 @@ impl<'a> View<'a> {
         if !call.message().is_empty() {
             line.push_str(&format!("  {}", out.paint(calls::style(call), text::one_line(call.message(), 100))));
         }
-        Line::Text(line.trim_end().to_owned())
+        LogLine::Text(line.trim_end().to_owned())
     }
 }
 
 /// Lines that can't be shown yet: only the last so many are wanted, or the last one first.
-struct Held {
+struct HeldLines {
     limit: Option<usize>,
     reverse: bool,
-    lines: VecDeque<Line>,
+    lines: VecDeque<LogLine>,
 }
 
-impl Held {
-    fn add(&mut self, line: Line, out: &mut Out) -> Result<(), Failure> {
+impl HeldLines {
+    fn add(&mut self, line: LogLine, out: &mut Out) -> Result<(), Failure> {
         if self.limit.is_none() && !self.reverse {
             return show(&line, out);
         }
@@ -283,9 +283,9 @@ impl Held {
     }
 }
 
-fn show(line: &Line, out: &mut Out) -> Result<(), Failure> {
+fn show(line: &LogLine, out: &mut Out) -> Result<(), Failure> {
     match line {
-        Line::Text(text) => out.line(text),
-        Line::Json(value) => out.json_line(value),
+        LogLine::Text(text) => out.line(text),
+        LogLine::Json(value) => out.json_line(value),
     }
 }

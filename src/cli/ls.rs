@@ -5,8 +5,8 @@ use foldspace::{Entry, EntryPath, VirtualFileSystem, view};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::Out;
-use super::position::{self, At};
-use super::table::Table;
+use super::position::{self, AtArg};
+use super::table::TextTable;
 use super::{open, tree};
 
 /// Lists a directory of the workspace, now or at any moment
@@ -25,7 +25,7 @@ pub(super) struct Ls {
     #[arg(short, long)]
     long: bool,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
 impl Ls {
@@ -45,7 +45,7 @@ impl Ls {
             out.document(&list)?;
             return Ok(Exit::Ok);
         }
-        let mut table = Table::default();
+        let mut table = TextTable::default();
         for (entry_path, entry) in entries {
             let name = relative(entry_path, &path);
             match self.long {

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, Out};
-use super::position::{self, At};
+use super::position::{self, AtArg};
 use super::{open, text};
 
 /// Writes the files of a session, now or at any moment, into a new or empty directory
@@ -22,7 +22,7 @@ pub(super) struct Materialise {
     #[arg(value_hint = clap::ValueHint::DirPath)]
     directory: PathBuf,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
 impl Materialise {

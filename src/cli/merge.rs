@@ -9,9 +9,9 @@ use foldspace::{
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::open::{Found, Opened};
+use super::open::{FoundSession, OpenedStore};
 use super::output::{self, BAD, GOOD, ODD, Out};
-use super::table::{Cell, Table};
+use super::table::{Cell, TextTable};
 use super::workspace::{self, RuleArgs};
 use super::{open, text};
 
@@ -75,7 +75,7 @@ impl Merge {
         self.show(&report, &parent, out)
     }
 
-    fn parent(&self, opened: &Opened, child: &Found) -> Result<Session, Failure> {
+    fn parent(&self, opened: &OpenedStore, child: &FoundSession) -> Result<Session, Failure> {
         if let Some(wanted) = &self.into {
             return Ok(opened.find(wanted)?.session);
         }
@@ -195,7 +195,7 @@ fn hint_at_made_anew(conflicts: &[MergeConflict]) {
 }
 
 fn show_merged(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     for change in &report.merged {
         let style = match change.change.as_ref() {
             "added" => GOOD,
@@ -213,7 +213,7 @@ fn show_merged(report: &MergeReport, out: &mut Out) -> Result<(), Failure> {
 }
 
 fn show_conflicts(conflicts: &[MergeConflict], out: &mut Out) -> Result<(), Failure> {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     for conflict in conflicts {
         let (word, style) = match conflict.resolved {
             None => ("conflict", BAD),

@@ -97,7 +97,7 @@ struct Cli {
     #[command(flatten)]
     globals: Globals,
     #[command(subcommand)]
-    command: Command,
+    command: CliCommand,
 }
 
 /// What every command takes.
@@ -126,30 +126,30 @@ struct Globals {
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
-    Run(Box<run::Run>),
+enum CliCommand {
+    Run(Box<run::RunArgs>),
     Exec(exec::Exec),
-    Shell(shell::Shell),
+    Shell(shell::ShellArgs),
     Serve(Box<serve::Serve>),
-    Sessions(sessions::Sessions),
+    Sessions(sessions::SessionsArgs),
     Clone(Box<clone::Clone>),
-    Tree(lineage::Tree),
+    Tree(lineage::LineageArgs),
     Log(log::Log),
-    Show(show::Show),
-    State(state::State),
+    Show(show::ShowArgs),
+    State(state::StateArgs),
     Ls(ls::Ls),
     Cat(cat::Cat),
     Grep(grep::Grep),
     Stat(stat::Stat),
-    Blame(blame::Blame),
+    Blame(blame::BlameArgs),
     History(history::History),
-    Bisect(Box<bisect::Bisect>),
-    Diff(diff::Diff),
-    Replay(Box<replay::Replay>),
+    Bisect(Box<bisect::BisectArgs>),
+    Diff(diff::DiffArgs),
+    Replay(Box<replay::ReplayArgs>),
     Materialise(materialise::Materialise),
     Mcp(Box<mcp::Mcp>),
     Merge(merge::Merge),
-    Export(export::Export),
+    Export(export::ExportArgs),
     Import(import::Import),
     Verify(verify::Verify),
     Fsck(fsck::Fsck),
@@ -157,15 +157,15 @@ enum Command {
     Du(du::Du),
     Remove(remove::Remove),
     Rewind(rewind::Rewind),
-    Rerun(Box<rerun::Rerun>),
-    WhatIf(Box<what_if::WhatIf>),
-    Tools(tools::Tools),
+    Rerun(Box<rerun::RerunArgs>),
+    WhatIf(Box<what_if::WhatIfArgs>),
+    Tools(tools::ToolsArgs),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
 }
 
-impl Command {
+impl CliCommand {
     fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         match self {
             Self::Run(command) => command.run(globals, out),
@@ -235,7 +235,7 @@ pub(crate) fn main() -> ExitCode {
     };
     colour.write_global();
     // A server begins its own.
-    if !matches!(cli.command, Command::Serve(_)) {
+    if !matches!(cli.command, CliCommand::Serve(_)) {
         logs::begin(cli.globals.verbose);
     }
     let mut out = Out::new(&cli.globals);

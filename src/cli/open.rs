@@ -14,13 +14,13 @@ use super::exit::{Exit, Failure};
 use super::{output, text};
 
 /// An open store with its sessions. It is let go of when this is dropped.
-pub(super) struct Opened {
+pub(super) struct OpenedStore {
     pub(super) sessions: Sessions,
     /// Acknowledged events that are lost and not yet accepted as lost.
     pub(super) loss: Option<Arc<Loss>>,
 }
 
-impl Opened {
+impl OpenedStore {
     fn new(store: Arc<dyn EventStore>) -> Result<Self, Failure> {
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default())?;
@@ -32,27 +32,27 @@ impl Opened {
     }
 
     /// The session that a person means.
-    pub(super) fn find(&self, wanted: &str) -> Result<Found, Failure> {
+    pub(super) fn find(&self, wanted: &str) -> Result<FoundSession, Failure> {
         let entry = self.sessions.find(wanted)?;
         let session = self.sessions.session(entry.id)?;
-        Ok(Found { name: name_of(&entry), entry, session })
+        Ok(FoundSession { name: name_of(&entry), entry, session })
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenedStore {
     fn drop(&mut self) {
         self.sessions.clone().close();
     }
 }
 
 /// A session that was found.
-pub(super) struct Found {
+pub(super) struct FoundSession {
     pub(super) name: String,
     pub(super) entry: SessionEntry,
     pub(super) session: Session,
 }
 
-impl Found {
+impl FoundSession {
     /// Whether a process works in the session, so that a call without an outcome is under way.
     pub(super) fn is_worked_in(&self) -> bool {
         self.session.lease_holder().is_some()
@@ -61,15 +61,15 @@ impl Found {
 
 /// Opens the store to look: through the process that holds it, where there is one, and beside it where that is not
 /// to be talked to.
-pub(super) fn reading(globals: &Globals) -> Result<Opened, Failure> {
+pub(super) fn reading(globals: &Globals) -> Result<OpenedStore, Failure> {
     let directory = existing(globals)?;
     match shared(&directory, Durability::default()) {
-        Ok(store) => Opened::new(Arc::new(store)),
-        Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => Opened::beside(&directory),
-        Err(error) if error.is_write_protected() => Opened::beside(&directory),
+        Ok(store) => OpenedStore::new(Arc::new(store)),
+        Err(StoreError::Locked { .. } | StoreError::Foreign { .. }) => OpenedStore::beside(&directory),
+        Err(error) if error.is_write_protected() => OpenedStore::beside(&directory),
         Err(StoreError::Lost(loss)) => {
             output::note(&format!("{loss}; this is what is left, and `foldspace verify` names what is not"));
-            let mut opened = Opened::beside(&directory)?;
+            let mut opened = OpenedStore::beside(&directory)?;
             opened.loss = Some(loss);
             Ok(opened)
         }
@@ -78,18 +78,18 @@ pub(super) fn reading(globals: &Globals) -> Result<Opened, Failure> {
 }
 
 /// Opens the store to look for a long time, in a way in which nothing can be changed: never holding it.
-pub(super) fn following(globals: &Globals) -> Result<Opened, Failure> {
-    Opened::beside(&existing(globals)?)
+pub(super) fn following(globals: &Globals) -> Result<OpenedStore, Failure> {
+    OpenedStore::beside(&existing(globals)?)
 }
 
 /// Opens a store that is there, to change it.
-pub(super) fn changing(globals: &Globals) -> Result<Opened, Failure> {
-    Opened::new(Arc::new(shared(&existing(globals)?, Durability::default())?))
+pub(super) fn changing(globals: &Globals) -> Result<OpenedStore, Failure> {
+    OpenedStore::new(Arc::new(shared(&existing(globals)?, Durability::default())?))
 }
 
 /// Opens the store to add to it; it is made where there is none.
-pub(super) fn writing(globals: &Globals, durability: Durability) -> Result<Opened, Failure> {
-    Opened::new(Arc::new(shared(&directory(globals)?, durability)?))
+pub(super) fn writing(globals: &Globals, durability: Durability) -> Result<OpenedStore, Failure> {
+    OpenedStore::new(Arc::new(shared(&directory(globals)?, durability)?))
 }
 
 /// The store in a directory. What had to be repaired in it is told.

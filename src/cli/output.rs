@@ -30,7 +30,7 @@ pub(super) const PLAIN: Style = Style::new();
 /// Where a command's results go.
 pub(super) struct Out {
     held: Vec<u8>,
-    way: Way,
+    way: OutputMode,
     colour: bool,
     terminal: bool,
     json: bool,
@@ -39,7 +39,7 @@ pub(super) struct Out {
 }
 
 /// How output leaves.
-enum Way {
+enum OutputMode {
     /// Held back, then through a pager.
     Paged,
     /// Held back, then straight on.
@@ -54,13 +54,13 @@ impl Out {
         let stdout = io::stdout();
         let terminal = stdout.is_terminal();
         let colour = AutoStream::choice(&stdout) != ColorChoice::Never;
-        let way = if terminal && !globals.no_pager { Way::Paged } else { Way::Held };
+        let way = if terminal && !globals.no_pager { OutputMode::Paged } else { OutputMode::Held };
         Self { held: Vec::new(), way, colour, terminal, json: globals.json, unread_is_fine: false }
     }
 
     /// From here on output goes out at once and through no pager.
     pub(super) fn go_live(&mut self) -> Result<(), Failure> {
-        self.way = Way::Live;
+        self.way = OutputMode::Live;
         self.pass_on()
     }
 
@@ -97,7 +97,7 @@ impl Out {
     /// Bytes as they are.
     pub(super) fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.held.extend_from_slice(bytes);
-        let live = matches!(self.way, Way::Live);
+        let live = matches!(self.way, OutputMode::Live);
         if live || self.held.len() > HELD_MAX { self.pass_on() } else { Ok(()) }
     }
 
@@ -119,12 +119,12 @@ impl Out {
 
     /// Passes on what is held back.
     fn pass_on(&mut self) -> Result<(), Failure> {
-        if matches!(self.way, Way::Paged) {
-            self.way = Pager::start().map_or(Way::Held, Way::Pager);
+        if matches!(self.way, OutputMode::Paged) {
+            self.way = Pager::start().map_or(OutputMode::Held, OutputMode::Pager);
         }
         let written = match &mut self.way {
-            Way::Pager(pager) => pager.write(&self.held),
-            Way::Paged | Way::Held | Way::Live => {
+            OutputMode::Pager(pager) => pager.write(&self.held),
+            OutputMode::Paged | OutputMode::Held | OutputMode::Live => {
                 let mut stdout = io::stdout().lock();
                 stdout.write_all(&self.held).and_then(|()| stdout.flush())
             }
@@ -144,7 +144,7 @@ impl Out {
     pub(super) fn finish(mut self) -> Result<(), Failure> {
         let passed = if self.held.is_empty() { Ok(()) } else { self.pass_on() };
         match self.way {
-            Way::Pager(pager) => pager.finish().and(passed),
+            OutputMode::Pager(pager) => pager.finish().and(passed),
             _ => passed,
         }
     }

@@ -11,7 +11,7 @@ use super::text;
 
 /// The options that choose a moment of a session. Each command says with [`meaning`] what it does there.
 #[derive(Debug, Clone, Default, clap::Args)]
-pub(super) struct At {
+pub(super) struct AtArg {
     #[arg(long, value_name = "POSITION", allow_hyphen_values = true)]
     at: Option<Position>,
 
@@ -28,7 +28,7 @@ pub(super) fn meaning(at: &'static str, before: &'static str) -> impl FnMut(Arg)
     }
 }
 
-impl At {
+impl AtArg {
     /// Whether a moment was chosen.
     pub(super) fn is_given(&self) -> bool {
         self.at.is_some() || self.before.is_some()
@@ -73,12 +73,12 @@ fn before(session: &Session, seq: Seq) -> Result<Seq, Failure> {
 
 /// From one position to another, as `A..B`; either may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Range {
+pub(super) struct PositionRange {
     from: Option<Position>,
     until: Option<Position>,
 }
 
-impl FromStr for Range {
+impl FromStr for PositionRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -93,7 +93,7 @@ impl FromStr for Range {
     }
 }
 
-impl Range {
+impl PositionRange {
     /// Both positions; what was left out is the beginning or the head.
     pub(super) fn resolve(&self, session: &Session) -> Result<(Seq, Seq), Failure> {
         let from = self.from.map_or(Ok(0), |position| position.resolve(session))?;
@@ -111,10 +111,10 @@ mod tests {
 
     #[test]
     fn ranges_may_be_open() {
-        let read = |text: &str| text.parse::<Range>();
-        assert_eq!(read(".."), Ok(Range { from: None, until: None }));
-        assert_eq!(read("@3..-2"), Ok(Range { from: Some(Position::Seq(3)), until: Some(Position::Back(2)) }));
-        assert_eq!(read("-9.."), Ok(Range { from: Some(Position::Back(9)), until: None }));
+        let read = |text: &str| text.parse::<PositionRange>();
+        assert_eq!(read(".."), Ok(PositionRange { from: None, until: None }));
+        assert_eq!(read("@3..-2"), Ok(PositionRange { from: Some(Position::Seq(3)), until: Some(Position::Back(2)) }));
+        assert_eq!(read("-9.."), Ok(PositionRange { from: Some(Position::Back(9)), until: None }));
         for text in ["", "3", "3...5", "a..b", "1..2..3"] {
             assert!(read(text).is_err(), "{text}");
         }

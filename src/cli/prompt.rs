@@ -5,13 +5,13 @@ use std::io::Write;
 use foldspace::EntryPath;
 
 use super::exit::{Exit, Failure};
-use super::interrupt::{Signals, Wish};
-use super::lines::Lines;
+use super::interrupt::{Interruption, Signals};
+use super::lines::StdinLines;
 use super::output::{self, BOLD};
 use super::text;
 
 /// Where a prompt's lines are run.
-pub(super) trait Place {
+pub(super) trait PromptTarget {
     /// How it is called.
     fn title(&self) -> String;
 
@@ -20,7 +20,7 @@ pub(super) trait Place {
 
     /// Runs a command in a directory. What it prints is passed on, unless it is to be quiet; then it is given back.
     /// The first signal ends the command, the next one the program.
-    async fn run(&mut self, command: Typed<'_>, signals: &mut Signals) -> Result<Ran, Failure>;
+    async fn run(&mut self, command: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure>;
 }
 
 /// A command that was typed.
@@ -31,7 +31,7 @@ pub(super) struct Typed<'a> {
 }
 
 /// How a command ended.
-pub(super) struct Ran {
+pub(super) struct PromptRun {
     pub(super) code: i64,
     /// What a quiet one printed.
     pub(super) printed: Vec<u8>,
@@ -39,21 +39,21 @@ pub(super) struct Ran {
     pub(super) complaint: Option<String>,
 }
 
-impl Ran {
+impl PromptRun {
     /// It did not come to an end of its own, or did not begin.
     pub(super) fn wrong(code: i64, words: impl Into<String>) -> Self {
         Self { code, printed: Vec::new(), complaint: Some(words.into()) }
     }
 }
 
-pub(super) struct Prompt<P> {
+pub(super) struct LinePrompt<P> {
     place: P,
     cwd: EntryPath,
     /// The exit code of the last command.
     last: u8,
 }
 
-impl<P: Place> Prompt<P> {
+impl<P: PromptTarget> LinePrompt<P> {
     pub(super) fn new(place: P) -> Self {
         Self { place, cwd: EntryPath::root(), last: 0 }
     }
@@ -61,7 +61,7 @@ impl<P: Place> Prompt<P> {
     /// Runs lines until there are no more, or somebody wants it to end.
     pub(super) async fn read_lines(mut self) -> Result<Exit, Failure> {
         let interactive = output::can_ask();
-        let (mut lines, mut signals) = (Lines::default(), Signals::listen());
+        let (mut lines, mut signals) = (StdinLines::default(), Signals::listen());
         while !signals.is_to_end() {
             if interactive {
                 let (title, cwd) = (self.place.title(), text::one_line(&self.cwd.rooted(), 200));
@@ -70,11 +70,11 @@ impl<P: Place> Prompt<P> {
             let line = tokio::select! {
                 line = lines.next() => line.map_err(|error| Failure::io("read", "the line", &error))?,
                 wish = signals.next() => match wish {
-                    Wish::Stop if interactive => {
+                    Interruption::Stop if interactive => {
                         output::end_question();
                         continue;
                     }
-                    Wish::Stop | Wish::End => return Ok(Exit::Interrupted),
+                    Interruption::Stop | Interruption::End => return Ok(Exit::Interrupted),
                 },
             };
             if line.is_empty() {

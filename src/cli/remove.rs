@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::open::Opened;
+use super::open::OpenedStore;
 use super::output::{self, Out};
 use super::{open, text, workspace};
 
@@ -58,7 +58,7 @@ impl Remove {
         opened.sessions.remove(id)?;
         let children = children(&opened, id)?;
         if out.is_json() {
-            let list: Vec<Value> = children.iter().map(Child::as_json).collect();
+            let list: Vec<Value> = children.iter().map(RemovedChild::as_json).collect();
             out.document(&json!({ "removed": id, "name": name, "events": head, "children": list }))?;
             return Ok(Exit::Ok);
         }
@@ -69,23 +69,23 @@ impl Remove {
 }
 
 /// A session that began as a child of the one that goes.
-struct Child {
+struct RemovedChild {
     id: SessionId,
     name: String,
     isolation: Isolation,
 }
 
-impl Child {
+impl RemovedChild {
     fn as_json(&self) -> Value {
         json!({ "session": self.id, "name": self.name, "isolation": self.isolation })
     }
 }
 
-fn children(opened: &Opened, parent: SessionId) -> Result<Vec<Child>, Failure> {
+fn children(opened: &OpenedStore, parent: SessionId) -> Result<Vec<RemovedChild>, Failure> {
     let child = |entry: &SessionEntry| {
         let origin = entry.origin.typed::<SessionStarted>()?.ok()?.event.origin?;
         let isolation = origin.isolation;
-        (origin.parent == parent).then(|| Child { id: entry.id, name: name_of(entry), isolation })
+        (origin.parent == parent).then(|| RemovedChild { id: entry.id, name: name_of(entry), isolation })
     };
     Ok(opened.sessions.list()?.iter().filter_map(child).collect())
 }
@@ -94,7 +94,7 @@ fn children(opened: &Opened, parent: SessionId) -> Result<Vec<Child>, Failure> {
 const NAMED: usize = 10;
 
 /// What becomes of the children; none where there are none.
-fn told(children: &[Child]) -> Option<String> {
+fn told(children: &[RemovedChild]) -> Option<String> {
     let mut names: Vec<String> = children.iter().take(NAMED).map(|child| text::one_line(&child.name, 80)).collect();
     if children.len() > NAMED {
         names.push(format!("{} more", children.len() - NAMED));
@@ -108,7 +108,7 @@ fn told(children: &[Child]) -> Option<String> {
 }
 
 /// What of a clone's work its parent does not have, for the question; none when it has all.
-fn unmerged(opened: &Opened, session: &Session) -> Option<String> {
+fn unmerged(opened: &OpenedStore, session: &Session) -> Option<String> {
     let parent = opened.sessions.session(session.origin()?.parent).ok()?;
     let report = preview_merge(&parent, session, &MergeChoices::default()).ok()?;
     let count = match report.outcome {

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::open::{self, Found};
+use super::open::{self, FoundSession};
 use super::output::{self, BAD, BOLD, GOOD, ODD, Out};
 use super::{text, workspace};
 
@@ -76,7 +76,7 @@ impl Rewind {
         }
     }
 
-    fn show(&self, found: &Found, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+    fn show(&self, found: &FoundSession, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         if out.is_json() {
             return out.document(&view::rewound(&found.session, rewound, self.dry_run));
         }
@@ -142,7 +142,7 @@ fn tell_rest(rewound: &Rewound, out: &mut Out) -> Result<(), Failure> {
 
 /// Reports what stands against it. Nothing was recorded and nothing touched.
 fn refused(
-    found: &Found,
+    found: &FoundSession,
     why: &str,
     count: usize,
     paths: &[EntryPath],

@@ -5,14 +5,14 @@ use foldspace::view::{self, SessionDocument};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, DIM, Out};
-use super::table::{Cell, Table};
+use super::table::{Cell, TextTable};
 use super::{open, text};
 
 /// Lists the sessions, the oldest first
 #[derive(Debug, clap::Args)]
-pub(super) struct Sessions {}
+pub(super) struct SessionsArgs {}
 
-impl Sessions {
+impl SessionsArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
         let rows = view::sessions(&opened.sessions)?;
@@ -28,7 +28,7 @@ fn show(rows: &[SessionDocument], out: &mut Out) -> Result<(), Failure> {
     if rows.is_empty() {
         return out.line("no sessions");
     }
-    let mut table = Table::with_titles(&["name", "id", "backend", ">events", ">calls", "updated"]);
+    let mut table = TextTable::with_titles(&["name", "id", "backend", ">events", ">calls", "updated"]);
     for row in rows {
         table.row([
             Cell::left(text::one_line(&row.name, 80)).styled(BOLD),

@@ -11,10 +11,10 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::interrupt::{Signals, minding};
-use super::live::Live;
-use super::local_server::Desk;
+use super::live::LiveOutput;
+use super::local_server::LocalServer;
 use super::output::Out;
-use super::prompt::{Place, Prompt, Ran, Typed};
+use super::prompt::{LinePrompt, PromptRun, PromptTarget, Typed};
 use super::workspace::{self, RuleArgs};
 use super::{events, external_command, open, text};
 
@@ -25,7 +25,7 @@ use super::{events, external_command, open, text};
 /// second one the prompt.
 #[derive(Debug, clap::Args)]
 #[command(mut_args(workspace::unasked))]
-pub(super) struct Shell {
+pub(super) struct ShellArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// Who types
@@ -38,7 +38,7 @@ pub(super) struct Shell {
     rules: RuleArgs,
 }
 
-impl Shell {
+impl ShellArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if let Some(at) = &self.at {
             // It may take as long as a person likes: nobody else is to wait for the store.
@@ -55,16 +55,16 @@ impl Shell {
     }
 
     async fn prompt(&self, globals: &Globals, sessions: &Sessions, session: &Session) -> Result<Exit, Failure> {
-        let desk = Desk::of_command(globals, sessions, self.rules.typed())?;
+        let desk = LocalServer::of_command(globals, sessions, self.rules.typed())?;
         let open = desk.hub().open(session.id()).await?.by(&self.agent);
-        let ended = match Desk::workspace_of(&open) {
+        let ended = match LocalServer::workspace_of(&open) {
             workspace if open.dispatcher().is_some() && workspace.shell().is_none() => {
                 let what = format!("the {} workspace of {} has no shell", workspace.backend_name(), session.name());
                 let failure = Failure::new(Exit::Usage, what);
                 let hint = "begin a session with `foldspace run --backend host` or `--backend podman`";
                 Err(failure.with_hint(hint))
             }
-            workspace => Prompt::new(Recorded { open, workspace }).read_lines().await,
+            workspace => LinePrompt::new(RecordedShell { open, workspace }).read_lines().await,
         };
         desk.close().await;
         ended
@@ -72,13 +72,13 @@ impl Shell {
 }
 
 /// The session's own workspace, where all is recorded.
-struct Recorded {
+struct RecordedShell {
     open: OpenSession,
     /// Where it is this process's.
     workspace: Arc<dyn Workspace>,
 }
 
-impl Place for Recorded {
+impl PromptTarget for RecordedShell {
     fn title(&self) -> String {
         text::one_line(self.open.session().name(), 80)
     }
@@ -87,12 +87,12 @@ impl Place for Recorded {
         self.workspace.root()
     }
 
-    async fn run(&mut self, typed: Typed<'_>, signals: &mut Signals) -> Result<Ran, Failure> {
+    async fn run(&mut self, typed: Typed<'_>, signals: &mut Signals) -> Result<PromptRun, Failure> {
         let call = ToolCall::new("shell_execute", json!({ "command": typed.command, "cwd": typed.cwd.rooted() }));
         let (cancel, workspace) = (call.cancel.clone(), Arc::clone(&self.workspace));
         let work = async {
             let mut live = None;
-            let begun = |call| live = (!typed.quiet).then(|| Live::begin(self.open.session(), call, &cancel));
+            let begun = |call| live = (!typed.quiet).then(|| LiveOutput::begin(self.open.session(), call, &cancel));
             let outcome = self.open.call_telling(call, begun).await;
             if let Some(live) = live {
                 live?.end().await?;
@@ -103,19 +103,19 @@ impl Place for Recorded {
         let code = outcome.result["exit_code"].as_i64().unwrap_or(1);
         Ok(match outcome.status {
             CallStatus::Ok if typed.quiet && code != 0 => {
-                Ran::wrong(code, outcome.result["stderr"].as_str().unwrap_or_default().trim_end())
+                PromptRun::wrong(code, outcome.result["stderr"].as_str().unwrap_or_default().trim_end())
             }
             CallStatus::Ok => {
                 let printed = if typed.quiet { self.printed(&outcome)? } else { Vec::new() };
-                Ran { code, printed, complaint: None }
+                PromptRun { code, printed, complaint: None }
             }
-            CallStatus::Error => Ran::wrong(code, outcome.text),
-            CallStatus::Interrupted => Ran::wrong(code, "interrupted"),
+            CallStatus::Error => PromptRun::wrong(code, outcome.text),
+            CallStatus::Interrupted => PromptRun::wrong(code, "interrupted"),
         })
     }
 }
 
-impl Recorded {
+impl RecordedShell {
     /// What a command printed, as it is.
     fn printed(&self, outcome: &ToolOutcome) -> Result<Vec<u8>, Failure> {
         let mut content = None;

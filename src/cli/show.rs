@@ -11,7 +11,7 @@ use super::{calls, diffs, events, open, text};
 
 /// Shows an event; or, for the number of a call, the call with its parameters, result and changes
 #[derive(Debug, clap::Args)]
-pub(super) struct Show {
+pub(super) struct ShowArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The number of the event or call; -1 is the last but one, and so on
@@ -20,7 +20,7 @@ pub(super) struct Show {
 }
 
 /// What is to be shown.
-struct Sight {
+struct ShowTarget {
     event: Recorded,
     /// The call, when the event is its intent.
     call: Option<(Call, Vec<Recorded>)>,
@@ -28,13 +28,13 @@ struct Sight {
     changes: Vec<Change>,
 }
 
-impl Show {
+impl ShowArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let session = &found.session;
         let seq = self.seq.resolve(session)?;
-        let sight = Sight::of(session, session.event(seq)?)?;
+        let sight = ShowTarget::of(session, session.event(seq)?)?;
         match out.is_json() {
             true => out.document(&sight.as_json(session, found.is_worked_in())?)?,
             false => sight.show(session, found.is_worked_in(), out)?,
@@ -43,7 +43,7 @@ impl Show {
     }
 }
 
-impl Sight {
+impl ShowTarget {
     fn of(session: &Session, event: Recorded) -> Result<Self, Failure> {
         let is_call = *event.event.kind == *CallStarted::KIND;
         let call = if is_call { view::call_at(session, event.seq)? } else { None };

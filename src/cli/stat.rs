@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, Out};
-use super::position::{self, At};
-use super::table::{Cell, Table};
+use super::position::{self, AtArg};
+use super::table::{Cell, TextTable};
 use super::{events, open, text, tree};
 
 /// Shows everything that is known of a file, directory or link
@@ -20,11 +20,11 @@ pub(super) struct Stat {
     /// The entry
     path: String,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
 /// The event that last wrote an entry.
-struct Writing {
+struct LastWrite {
     seq: Seq,
     call: Option<Seq>,
     agent: String,
@@ -52,27 +52,27 @@ impl Stat {
 }
 
 /// The last event up to a position that wrote the entry; none for a directory that came with a file.
-fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Option<Writing>, Failure> {
+fn last_writing(session: &Session, until: Seq, path: &EntryPath) -> Result<Option<LastWrite>, Failure> {
     let mut last = None;
     events::each(session, 1, until, |event| {
         if let Some(Ok(write)) = event.typed::<WriteFile>()
             && write.event.path == *path
         {
-            last = Some(Writing { seq: event.seq, call: event.call, agent: event.agent.to_owned() });
+            last = Some(LastWrite { seq: event.seq, call: event.call, agent: event.agent.to_owned() });
         }
         Ok(())
     })?;
     Ok(last)
 }
 
-fn as_json(path: &EntryPath, entry: &Entry, writing: Option<&Writing>) -> Value {
+fn as_json(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>) -> Value {
     let mut value = json!(view::entry(path, entry));
-    let written = |w: &Writing| json!({ "seq": w.seq, "call": w.call, "agent": w.agent });
+    let written = |w: &LastWrite| json!({ "seq": w.seq, "call": w.call, "agent": w.agent });
     value["written_by"] = json!(writing.map(written));
     value
 }
 
-fn show(path: &EntryPath, entry: &Entry, writing: Option<&Writing>, out: &mut Out) -> Result<(), Failure> {
+fn show(path: &EntryPath, entry: &Entry, writing: Option<&LastWrite>, out: &mut Out) -> Result<(), Failure> {
     let mut rows = vec![("path", path.rooted())];
     match &entry.node {
         Node::File { content, size, executable, text, incomplete } => rows.extend([
@@ -92,12 +92,12 @@ fn show(path: &EntryPath, entry: &Entry, writing: Option<&Writing>, out: &mut Ou
     rows.push(("version", entry.version.to_string()));
     rows.push(("created", text::exact_moment(entry.created_at)));
     rows.push(("updated", text::exact_moment(entry.updated_at)));
-    if let Some(Writing { seq, call, agent }) = writing {
+    if let Some(LastWrite { seq, call, agent }) = writing {
         let call = call.map_or(String::new(), |call| format!(" of call {call}"));
         let agent = if agent.is_empty() { String::new() } else { format!(" by {}", text::one_line(agent, 80)) };
         rows.push(("written by", format!("event {seq}{call}{agent}")));
     }
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     rows.into_iter().for_each(|(name, value)| table.row([Cell::left(name).styled(BOLD), Cell::left(value)]));
     table.show(out)
 }

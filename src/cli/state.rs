@@ -7,23 +7,23 @@ use serde_json::{Value, json};
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, DIM, NOTED, ODD, Out};
-use super::position::{self, At};
-use super::table::{Cell, Table};
+use super::position::{self, AtArg};
+use super::table::{Cell, TextTable};
 use super::{events, open, text, tree};
 
 /// Shows the slices of a session's state, or one of them
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Shows the state as it was at", "Shows the state as it was before")))]
-pub(super) struct State {
+pub(super) struct StateArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The slice to show; without one, all are listed
     slice: Option<String>,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
-impl State {
+impl StateArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
@@ -65,7 +65,7 @@ fn show_list(session: &str, state: &foldspace::State, rows: &[SliceDocument], ou
         let events = text::count(state.unreadable(), "event");
         out.line(out.paint(ODD, format!("{events} that this program can't read changed nothing")))?;
     }
-    let mut table = Table::with_titles(&["slice", "on rewind", ">as JSON", "digest"]);
+    let mut table = TextTable::with_titles(&["slice", "on rewind", ">as JSON", "digest"]);
     for row in rows {
         table.row([
             Cell::left(row.slice),
@@ -92,7 +92,7 @@ fn show(session: &Session, state: &foldspace::State, name: &str, shared: bool, o
 }
 
 fn show_files(files: &VirtualFileSystem, out: &mut Out) -> Result<(), Failure> {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     for (path, entry) in files.iter() {
         table.row(tree::cells(out, &path.to_string(), entry));
     }
@@ -109,7 +109,7 @@ fn show_calls(session: &Session, state: &foldspace::State, shared: bool, out: &m
     let Some(calls) = state.slice::<ToolCalls>() else { return Ok(()) };
     let (total, known) = (text::count(calls.total, "call"), calls.iter().count() as u64);
     out.line(if known < calls.total { format!("{total}, the last {known}:") } else { total })?;
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     for call in calls.iter() {
         let (status, style) = match call.status {
             Some(status) => {
@@ -135,7 +135,7 @@ fn show_calls(session: &Session, state: &foldspace::State, shared: bool, out: &m
 
 fn show_usage(state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
     let Some(usage) = state.slice::<Usage>() else { return Ok(()) };
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     let rows = [
         ("events", usage.events.to_string()),
         ("calls", usage.calls.to_string()),

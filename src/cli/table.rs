@@ -34,11 +34,11 @@ impl Cell {
 
 /// Rows whose columns are aligned when they are shown.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct TextTable {
     rows: Vec<Vec<Cell>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table with a line of titles; one that begins with `>` stands on the right.
     pub(super) fn with_titles(titles: &[&str]) -> Self {
         let title = |text: &&str| match text.strip_prefix('>') {

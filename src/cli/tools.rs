@@ -5,17 +5,17 @@ use serde_json::Value;
 
 use super::exit::{Exit, Failure};
 use super::output::{BOLD, DIM, Out};
-use super::table::{Cell, Table};
+use super::table::{Cell, TextTable};
 use super::text;
 
 /// Shows the tools that a script can call, with the schemas of their parameters and results
 #[derive(Debug, clap::Args)]
-pub(super) struct Tools {
+pub(super) struct ToolsArgs {
     /// The tool; without one, all are listed
     name: Option<String>,
 }
 
-impl Tools {
+impl ToolsArgs {
     pub(super) fn run(&self, out: &mut Out) -> Result<Exit, Failure> {
         let all = foldspace::Tools::standard().describe();
         let Some(wanted) = &self.name else {
@@ -39,7 +39,7 @@ impl Tools {
 }
 
 fn list(tools: &[ToolDescription], out: &mut Out) -> Result<(), Failure> {
-    let mut table = Table::default();
+    let mut table = TextTable::default();
     for tool in tools {
         let description = first_sentence(tool.description);
         let effect = Cell::left(word(tool.effect)).styled(DIM);

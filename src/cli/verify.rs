@@ -1,12 +1,12 @@
 //! `foldspace verify`: fold it all again and compare.
 
-use foldspace::{Clock, Difference, Loss, SessionId, SystemClock, VerifyReport};
+use foldspace::{Clock, Loss, SessionId, SystemClock, VerifyDifference, VerifyReport};
 
 use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::open::Opened;
+use super::open::OpenedStore;
 use super::output::{BAD, GOOD, ODD, Out};
 use super::{open, output, text};
 
@@ -43,7 +43,7 @@ impl Verify {
 }
 
 /// Tells of sessions whose time is ahead of this machine's: it does not go back.
-fn tell_of_times(opened: &Opened) -> Result<(), Failure> {
+fn tell_of_times(opened: &OpenedStore) -> Result<(), Failure> {
     let tomorrow = SystemClock::default().now().0.saturating_add(AHEAD_MILLIS);
     for entry in opened.sessions.list()?.iter().filter(|entry| entry.updated.0 > tomorrow) {
         let (session, updated) = (entry.id.short(), entry.updated);
@@ -58,7 +58,7 @@ fn tell_of_times(opened: &Opened) -> Result<(), Failure> {
 /// Adds what is lost; of one session where that is the one that was asked about.
 fn add(report: &mut VerifyReport, loss: &Loss, wanted: Option<SessionId>) {
     let lost = loss.sessions.iter().filter(|lost| wanted.is_none_or(|wanted| wanted == lost.session));
-    report.differences.extend(lost.map(|lost| Difference {
+    report.differences.extend(lost.map(|lost| VerifyDifference {
         session: lost.session,
         seq: lost.first,
         slice: None,
@@ -67,7 +67,7 @@ fn add(report: &mut VerifyReport, loss: &Loss, wanted: Option<SessionId>) {
 }
 
 fn show(report: &VerifyReport, is_cut: bool, out: &mut Out) -> Result<(), Failure> {
-    for Difference { session, seq, slice, what } in &report.differences {
+    for VerifyDifference { session, seq, slice, what } in &report.differences {
         let slice = slice.as_ref().map_or(String::new(), |slice| format!("{slice}: "));
         let place = out.paint(BAD, format!("session {} at {seq}", session.short()));
         out.line(format!("{place}: {slice}{}", text::one_line(what, 300)))?;

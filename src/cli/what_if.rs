@@ -8,8 +8,8 @@ use foldspace::{CallStatus, CallVerdict, RerunReport, ScriptedCall, Seq, Session
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{self, BOLD, Out};
-use super::rerun::{Place, RuleFileArgs, asked, opened, roots_of};
-use super::run::{Expect, Script, Step};
+use super::rerun::{RerunTarget, RuleFileArgs, asked, opened, roots_of};
+use super::run::{CallScript, Expect, ScriptStep};
 use super::workspace::{self, RuleArgs, WorkspaceArgs};
 
 /// Runs other calls at a moment of a session, then the recorded ones that followed, and compares the ends
@@ -27,7 +27,7 @@ Examples:
   foldspace what-if NAME --replace 17 --script other.jsonl
                       with other calls in place of call 17")]
 #[command(mut_args(workspace::again))]
-pub(super) struct WhatIf {
+pub(super) struct WhatIfArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// Begins with the files as they were at POSITION [default: before the first call that is replaced]
@@ -54,15 +54,15 @@ pub(super) struct WhatIf {
     commands: RuleArgs,
 }
 
-impl WhatIf {
+impl WhatIfArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let (rules, asked) = (self.rules.rules()?, asked(&self.workspace)?);
-        let script = Script::read(&self.script)?;
+        let script = CallScript::read(&self.script)?;
         let opened = opened(globals, self.keep.as_deref())?;
         let found = opened.find(&self.session)?;
         let mut at = self.at(&found.session)?;
         let place = match self.keep.as_deref() {
-            None => Place::open(globals, &opened, &found.session, asked, None)?,
+            None => RerunTarget::open(globals, &opened, &found.session, asked, None)?,
             Some(name) => {
                 // A fork has at least the beginning of its parent.
                 let asked_at = at.max(1);
@@ -71,7 +71,7 @@ impl WhatIf {
                     let inside = format!("event {asked_at} is inside what was recorded at once");
                     output::note(&format!("{inside}, so the fork begins before that, after event {at}"));
                 }
-                Place::fork(globals, &opened, &found.session, asked, (name, at))?
+                RerunTarget::fork(globals, &opened, &found.session, asked, (name, at))?
             }
         };
         let calls = script.steps.iter().map(scripted).collect();
@@ -108,18 +108,18 @@ impl WhatIf {
     }
 }
 
-fn scripted(step: &Step) -> ScriptedCall {
+fn scripted(step: &ScriptStep) -> ScriptedCall {
     let agent = step.agent.clone().unwrap_or_default();
     ScriptedCall { tool: step.tool.clone(), params: step.params.clone(), agent }
 }
 
 /// The calls of the script that did not end as it says.
-fn wrong<'a>(script: &'a Script, report: &RerunReport) -> Vec<&'a Step> {
+fn wrong<'a>(script: &'a CallScript, report: &RerunReport) -> Vec<&'a ScriptStep> {
     let made = report.calls.iter().filter_map(|call| match &call.verdict {
         CallVerdict::Made { outcome } => Some(outcome.status),
         _ => None,
     });
-    let is_wrong = |(step, status): &(&Step, CallStatus)| match step.expect {
+    let is_wrong = |(step, status): &(&ScriptStep, CallStatus)| match step.expect {
         Expect::Ok => *status != CallStatus::Ok,
         Expect::Error => *status != CallStatus::Error,
     };

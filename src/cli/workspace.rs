@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use clap::{Arg, ValueEnum};
 use foldspace::{
-    Asker, CaptureBudget, CommandPolicy, Dispatcher, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
-    PodmanOptions, RunnerUse, Session, ShellRules, Tools, Workspace, WorkspaceSpec,
+    Asker, CaptureBudget, CommandPolicy, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
+    PodmanOptions, RunnerUse, Session, ShellRules, ToolRunner, Tools, Workspace, WorkspaceSpec,
 };
 
 use super::approver::AtTerminal;
@@ -34,7 +34,7 @@ pub(super) fn agent_name(name: &str) -> Result<String, String> {
 pub(super) struct WorkspaceArgs {
     /// Where its files are and its commands run [default: memory, where nothing can run]
     #[arg(long, value_name = "BACKEND")]
-    backend: Option<Backend>,
+    backend: Option<BackendArg>,
     /// host: works in DIR, with what is in it; else in a directory of its own
     #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     dir: Option<PathBuf>,
@@ -61,7 +61,7 @@ pub(super) struct WorkspaceArgs {
     idle_seconds: Option<u64>,
     /// podman: whether the files lie in an overlay [default: auto]
     #[arg(long, value_name = "WHEN")]
-    overlay: Option<Overlay>,
+    overlay: Option<OverlayArg>,
     /// podman: lets commands reach the network
     #[arg(long)]
     network: bool,
@@ -78,7 +78,7 @@ pub(super) struct WorkspaceArgs {
 
 /// The backends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Backend {
+enum BackendArg {
     /// The files are in the journal only; nothing can run
     Memory,
     /// A directory of this machine; commands are not sandboxed
@@ -91,7 +91,7 @@ enum Backend {
 
 /// Whether a container's files lie in an overlay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Overlay {
+enum OverlayArg {
     /// Where one can be mounted: by root
     Auto,
     /// Never: in a plain directory
@@ -157,18 +157,18 @@ impl WorkspaceArgs {
         }
         Ok(match self.backend {
             None => None,
-            Some(Backend::Memory) => Some(WorkspaceSpec::Memory),
-            Some(Backend::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()? })),
-            Some(Backend::Podman) => Some(WorkspaceSpec::Podman(self.podman())),
-            Some(Backend::Mock) => Some(WorkspaceSpec::Mock(self.mock()?)),
+            Some(BackendArg::Memory) => Some(WorkspaceSpec::Memory),
+            Some(BackendArg::Host) => Some(WorkspaceSpec::Host(HostOptions { directory: self.directory()? })),
+            Some(BackendArg::Podman) => Some(WorkspaceSpec::Podman(self.podman())),
+            Some(BackendArg::Mock) => Some(WorkspaceSpec::Mock(self.mock()?)),
         })
     }
 
     /// The options that are for one backend, and whether they were given.
-    fn given(&self) -> [(Backend, bool, &'static str); 13] {
-        let podman = |is_given, option| (Backend::Podman, is_given, option);
+    fn given(&self) -> [(BackendArg, bool, &'static str); 13] {
+        let podman = |is_given, option| (BackendArg::Podman, is_given, option);
         [
-            (Backend::Host, self.dir.is_some(), "--dir"),
+            (BackendArg::Host, self.dir.is_some(), "--dir"),
             podman(self.image.is_some(), "--image"),
             podman(self.pull, "--pull"),
             podman(self.memory.is_some(), "--memory"),
@@ -180,7 +180,7 @@ impl WorkspaceArgs {
             podman(self.network, "--network"),
             podman(self.runner.is_some(), "--runner"),
             podman(self.engine.is_some(), "--engine"),
-            (Backend::Mock, self.answers.is_some(), "--answers"),
+            (BackendArg::Mock, self.answers.is_some(), "--answers"),
         ]
     }
 
@@ -210,7 +210,7 @@ impl WorkspaceArgs {
         for (asked, bytes) in [(self.memory, &mut options.memory_bytes), (self.tmp, &mut options.tmp_bytes)] {
             *bytes = asked.map_or(*bytes, |mib| mib << 20);
         }
-        if self.overlay == Some(Overlay::Never) {
+        if self.overlay == Some(OverlayArg::Never) {
             options.overlay = OverlayUse::Never;
         }
         options
@@ -280,6 +280,6 @@ pub(super) fn dispatcher(
     session: Session,
     workspace: Arc<dyn Workspace>,
     rules: ShellRules,
-) -> Result<Dispatcher, Failure> {
-    Ok(Dispatcher::with_rules(session, Tools::standard(), workspace, rules)?)
+) -> Result<ToolRunner, Failure> {
+    Ok(ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?)
 }

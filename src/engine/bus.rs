@@ -27,12 +27,12 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// missed from the store. So nobody misses an event, and nobody slows the writer.
 #[derive(Default)]
 pub struct Bus {
-    lines: RwLock<BTreeMap<SessionId, Vec<Weak<Line>>>>,
+    lines: RwLock<BTreeMap<SessionId, Vec<Weak<QueuedBatch>>>>,
     count: AtomicUsize,
     taps: RwLock<Vec<Weak<Tap>>>,
 }
 
-struct Line {
+struct QueuedBatch {
     sender: Sender<Arc<[Recorded]>>,
     /// Whether something was not sent because the line was full.
     behind: AtomicBool,
@@ -112,9 +112,9 @@ impl Bus {
         }
     }
 
-    fn connect(&self, session: SessionId) -> (Receiver<Arc<[Recorded]>>, Arc<Line>) {
+    fn connect(&self, session: SessionId) -> (Receiver<Arc<[Recorded]>>, Arc<QueuedBatch>) {
         let (sender, receiver) = crossbeam_channel::bounded(WAITING_MAX);
-        let line = Arc::new(Line { sender, behind: AtomicBool::new(false), woken: Notify::new() });
+        let line = Arc::new(QueuedBatch { sender, behind: AtomicBool::new(false), woken: Notify::new() });
         let mut lines = self.lines.write().unwrap_or_else(PoisonError::into_inner);
         lines.entry(session).or_default().push(Arc::downgrade(&line));
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -197,7 +197,7 @@ pub struct Subscription {
     ready: VecDeque<Recorded>,
     receiver: Receiver<Arc<[Recorded]>>,
     /// Given up when this is dropped, so that the bus finds it gone.
-    line: Option<Arc<Line>>,
+    line: Option<Arc<QueuedBatch>>,
     caught_up: bool,
 }
 

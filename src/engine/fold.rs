@@ -10,7 +10,7 @@ use super::registry::Registry;
 use super::slice::OnRewind;
 use super::state::State;
 use super::store::EventBatch;
-use super::store::filtered_batch::{EventRun, Wanted};
+use super::store::filtered_batch::{EventRun, WantedKinds};
 
 /// A fold in progress: it begins from a state and takes the events that follow it, in order.
 ///
@@ -81,7 +81,7 @@ impl Fold {
     /// The slices that were put back between here and `until`, in order. What this program does not know, and what a
     /// rewind keeps, is passed over.
     fn restored(&mut self, batch: &EventBatch, until: Seq) -> Vec<Restored> {
-        static UNCOMMON: Wanted = Wanted::uncommon();
+        static UNCOMMON: WantedKinds = WantedKinds::uncommon();
         let mut found = Vec::new();
         for event in batch.select(&UNCOMMON, self.seq, until).filter(|event| event.kind == SliceRestored::KIND) {
             let seq = event.seq;

@@ -12,7 +12,7 @@ use super::recorded::EventRef;
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
 use super::slice::{ErasedSlice, OnRewind, Slice};
 use super::state::State;
-use super::store::filtered_batch::Wanted;
+use super::store::filtered_batch::WantedKinds;
 
 /// The events, slices and reducers that a program knows.
 ///
@@ -42,7 +42,7 @@ pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
     slices: Vec<Box<dyn ErasedSliceType>>,
     /// What each slice wants.
-    wanted: Vec<Wanted>,
+    wanted: Vec<WantedKinds>,
 }
 
 type ToJson = fn(u16, &[u8]) -> Result<Value, CodecError>;
@@ -151,7 +151,7 @@ impl Registry {
         let (mut registry, at) = self.add_slice(SliceType::<S>::new(Some(opener)))?;
         match kinds {
             Some(kinds) => kinds.iter().for_each(|kind| registry.wanted[at].add(kind)),
-            None => registry.wanted[at] = Wanted::all(),
+            None => registry.wanted[at] = WantedKinds::all(),
         }
         Ok(registry)
     }
@@ -161,7 +161,7 @@ impl Registry {
             return Err(twice("slice", S::NAME));
         }
         self.slices.push(Box::new(slice));
-        self.wanted.push(Wanted::nothing());
+        self.wanted.push(WantedKinds::nothing());
         let at = self.slices.len() - 1;
         Ok((self, at))
     }
@@ -210,7 +210,7 @@ impl Registry {
     }
 
     /// What each slice wants, in the same order.
-    pub(crate) fn wanted(&self) -> &[Wanted] {
+    pub(crate) fn wanted(&self) -> &[WantedKinds] {
         &self.wanted
     }
 }

@@ -29,12 +29,12 @@ pub struct VerifyReport {
     /// Events that were lost, and gone on without.
     pub lost: u64,
     /// What is not as it should be, the first first.
-    pub differences: Vec<Difference>,
+    pub differences: Vec<VerifyDifference>,
 }
 
 /// Something that is not as the events say.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
+pub struct VerifyDifference {
     /// The session.
     pub session: SessionId,
     /// The position.
@@ -58,20 +58,20 @@ impl Sessions {
         };
         let mut report = VerifyReport::default();
         for id in ids {
-            Check { sessions: self, session: self.session(id)?, report: &mut report }.run()?;
+            VerifyCheck { sessions: self, session: self.session(id)?, report: &mut report }.run()?;
             report.sessions += 1;
         }
         Ok(report)
     }
 }
 
-struct Check<'a> {
+struct VerifyCheck<'a> {
     sessions: &'a Sessions,
     session: Session,
     report: &'a mut VerifyReport,
 }
 
-impl Check<'_> {
+impl VerifyCheck<'_> {
     fn run(&mut self) -> Result<(), SessionError> {
         let head = self.session.head()?;
         let store = self.sessions.store();
@@ -151,6 +151,6 @@ impl Check<'_> {
     }
 
     fn differs(&mut self, seq: Seq, slice: Option<String>, what: String) {
-        self.report.differences.push(Difference { session: self.session.id(), seq, slice, what });
+        self.report.differences.push(VerifyDifference { session: self.session.id(), seq, slice, what });
     }
 }

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 ///
 /// A new connection is always taken, so that a client can show the token. Where strangers have taken their share, the
 /// oldest of them makes room.
-pub(super) struct Room {
+pub(super) struct ConnectionShare {
     places: Arc<Semaphore>,
     strangers_max: usize,
     strangers: Mutex<VecDeque<Weak<Admission>>>,
@@ -32,7 +32,7 @@ impl Admission {
     }
 }
 
-impl Room {
+impl ConnectionShare {
     /// Room for so many connections; three quarters of it is for strangers, too.
     pub(super) fn new(connections: usize) -> Self {
         let strangers_max = (connections / 4 * 3).max(1);
@@ -76,7 +76,7 @@ mod tests {
 
     #[tokio::test]
     async fn room_strangers_full_oldest_goes() {
-        let room = Room::new(4);
+        let room = ConnectionShare::new(4);
         let mut all = Vec::new();
         for _ in 0..3 {
             all.push(room.admit_stranger().await);

@@ -11,11 +11,11 @@ use utoipa::ToSchema;
 use super::HttpFace;
 use super::calls::not_under_way;
 use super::extract::{Body, Path};
-use super::in_flight::{Running, Taken};
-use super::problem::{Kind, Problem};
+use super::in_flight::{InFlightCalls, TakenBack};
+use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
-use crate::tools::{Answer, Asker, Asking, CommandQuestion};
+use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 
 /// Characters of a reason.
 const REASON_MAX: usize = 1000;
@@ -47,32 +47,34 @@ pub(super) enum Choice {
 #[utoipa::path(post, path = "/v1/sessions/{session}/calls/{call}/answer", tag = "calls", request_body = NewAnswer,
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
         ("call" = u64, Path, description = "The position of its intent")),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 204), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn answer(
     State(face): State<HttpFace>,
     Path((wanted, call)): Path<(String, Seq)>,
     Body(given): Body<NewAnswer>,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, HttpProblem> {
     let reason = given.reason.unwrap_or_else(|| "the answer was no".to_owned());
     if reason.chars().count() > REASON_MAX {
-        return Err(Problem::new(Kind::Unusable, format!("a reason has at most {REASON_MAX} characters")));
+        return Err(HttpProblem::new(ProblemKind::Unusable, format!("a reason has at most {REASON_MAX} characters")));
     }
     let id = face.session(wanted).await?.id();
     let answer = match given.answer {
-        Choice::Once => Answer::Once,
-        Choice::Session => Answer::Session,
-        Choice::Refuse => Answer::Refuse(reason),
+        Choice::Once => ApprovalAnswer::Once,
+        Choice::Session => ApprovalAnswer::Session,
+        Choice::Refuse => ApprovalAnswer::Refuse(reason),
     };
     match face.running().answer(id, call, answer) {
-        Taken::Yes => Ok(StatusCode::NO_CONTENT),
-        Taken::NoCall => Err(not_under_way(call)),
-        Taken::NoQuestion => Err(Problem::new(Kind::Refused, format!("call {call} waits for no answer"))),
+        TakenBack::Yes => Ok(StatusCode::NO_CONTENT),
+        TakenBack::NoCall => Err(not_under_way(call)),
+        TakenBack::NoQuestion => {
+            Err(HttpProblem::new(ProblemKind::Refused, format!("call {call} waits for no answer")))
+        }
     }
 }
 
 /// Asks whoever streams a call.
 pub(super) struct OverStream {
-    pub(super) running: Running,
+    pub(super) running: InFlightCalls,
     pub(super) session: SessionId,
     pub(super) questions: mpsc::UnboundedSender<Value>,
 }
@@ -83,7 +85,7 @@ impl Asker for OverStream {
         // The stream's end takes the call back, and this with it.
         let _ = self.questions.send(shown(&question));
         Box::pin(async move {
-            let refused = || Answer::Refuse("nobody is left to answer".to_owned());
+            let refused = || ApprovalAnswer::Refuse("nobody is left to answer".to_owned());
             answer.await.unwrap_or_else(|_| refused())
         })
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::extract::{Body, Path};
-use super::problem::{Kind, Problem};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::backends::ShellCommand;
 use crate::engine::session::Session;
@@ -64,17 +64,17 @@ fn long() -> f64 {
 /// Finds the first change of a session after which a command fails, or a predicate over slices holds.
 #[utoipa::path(post, path = "/v1/sessions/{session}/bisect", tag = "states", request_body = BisectRequest,
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
-    responses((status = 200, body = BisectDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = BisectDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn run(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
     Body(request): Body<BisectRequest>,
-) -> Result<axum::Json<BisectDocument>, Problem> {
+) -> Result<axum::Json<BisectDocument>, HttpProblem> {
     let session = face.session(wanted).await?;
     let document = match (request.slice.clone(), request.command.clone()) {
         (Some(predicate), None) => by_slice(&face, session, predicate, &request).await?,
         (None, Some(command)) => by_command(&face, session, command, request).await?,
-        _ => return Err(Problem::new(Kind::Unusable, "give either `slice` or `command`")),
+        _ => return Err(HttpProblem::new(ProblemKind::Unusable, "give either `slice` or `command`")),
     };
     Ok(axum::Json(document))
 }
@@ -84,14 +84,14 @@ async fn by_slice(
     session: Session,
     predicate: String,
     request: &BisectRequest,
-) -> Result<BisectDocument, Problem> {
+) -> Result<BisectDocument, HttpProblem> {
     let predicate = Predicate::parse(&predicate, face.hub().sessions().registry())?;
     let (good, bad) = (request.good, request.bad);
     let looked = blocking(move || {
         let good = good.map_or(Ok(0), |good| good.resolve(&session))?;
         let bad = bad.unwrap_or(Position::Back(0)).resolve(&session)?;
         let found = bisect_slices(&session, &predicate, good, bad)?;
-        Ok::<_, Problem>(view::bisected_by_slice(&session, &predicate, (good, bad), &found)?)
+        Ok::<_, HttpProblem>(view::bisected_by_slice(&session, &predicate, (good, bad), &found)?)
     });
     looked.await?
 }
@@ -101,8 +101,8 @@ async fn by_command(
     session: Session,
     command: String,
     request: BisectRequest,
-) -> Result<BisectDocument, Problem> {
-    let unusable = |detail: String| Problem::new(Kind::Unusable, detail);
+) -> Result<BisectDocument, HttpProblem> {
+    let unusable = |detail: String| HttpProblem::new(ProblemKind::Unusable, detail);
     if !(1..=JOBS).contains(&request.jobs) {
         return Err(unusable(format!("jobs is {}; it must be from 1 to {JOBS}", request.jobs)));
     }
@@ -119,7 +119,7 @@ async fn by_command(
     let bisection = blocking(move || {
         let end = |end: Option<Position>| end.map(|end| end.resolve(&session)).transpose();
         let ends = (end(ends.0)?, end(ends.1)?);
-        Ok::<_, Problem>(Bisection::of_session(session, command, policy, ends, home, jobs)?)
+        Ok::<_, HttpProblem>(Bisection::of_session(session, command, policy, ends, home, jobs)?)
     });
     let bisection = bisection.await??;
     // Dropped with the request, it takes the probes back; so it does when the server ends.

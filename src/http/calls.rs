@@ -13,8 +13,8 @@ use utoipa::ToSchema;
 
 use super::extract::{Body, Path, accepts, trace_of};
 use super::frames::EVENTS;
-use super::in_flight::Begun;
-use super::problem::{Kind, Problem};
+use super::in_flight::InFlightGuard;
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking, stream};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::recorded::Seq;
@@ -69,7 +69,7 @@ pub struct CallRequest {
 
 /// How a call ended. A tool's own failure is an outcome, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]
-pub struct CallOutcome {
+pub struct CallResponse {
     /// The position of the call's intent, which is its name.
     pub call: Seq,
     /// The position of its outcome.
@@ -84,7 +84,7 @@ pub struct CallOutcome {
     pub micros: u64,
 }
 
-impl From<ToolOutcome> for CallOutcome {
+impl From<ToolOutcome> for CallResponse {
     fn from(outcome: ToolOutcome) -> Self {
         let ToolOutcome { call, finished, status, result, text, micros } = outcome;
         Self { call, finished, status: status.word().to_owned(), result, text, micros }
@@ -93,8 +93,8 @@ impl From<ToolOutcome> for CallOutcome {
 
 impl CallRequest {
     /// The call, or what is wrong with it.
-    pub(super) fn call(&mut self) -> Result<ToolCall, Problem> {
-        let unusable = |detail: String| Err(Problem::new(Kind::Unusable, detail));
+    pub(super) fn call(&mut self) -> Result<ToolCall, HttpProblem> {
+        let unusable = |detail: String| Err(HttpProblem::new(ProblemKind::Unusable, detail));
         let seconds = self.timeout_seconds;
         if let Some(seconds) = seconds.filter(|seconds| !SECONDS.contains(seconds)) {
             return unusable(format!("timeout_seconds is {seconds}; it must be from 0.1 to 3600"));
@@ -149,14 +149,14 @@ impl CallRequest {
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
         ("traceparent" = Option<String>, Header, description = "The span that is the parent of the call's, as W3C Trace Context has it"),
         ("tracestate" = Option<String>, Header, description = "What belongs to it")),
-    responses((status = 200, content((CallOutcome = "application/json"), (String = "text/event-stream"))),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content((CallResponse = "application/json"), (String = "text/event-stream"))),
+        (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn make(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
     headers: HeaderMap,
     Body(mut request): Body<CallRequest>,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let mut call = request.call()?;
     call.trace = trace_of(&headers);
     let open = face.open(wanted).await?;
@@ -165,7 +165,7 @@ pub(super) async fn make(
     }
     let open = request.caller(open, &face, None)?;
     let outcome = call_noted(&face, &open, call, |_| ()).await?;
-    Ok(axum::Json(CallOutcome::from(outcome)).into_response())
+    Ok(axum::Json(CallResponse::from(outcome)).into_response())
 }
 
 /// Makes a call that can be taken back by its name meanwhile, which is told.
@@ -176,7 +176,7 @@ pub(super) async fn call_noted(
     tell: impl FnOnce(Seq) + Send,
 ) -> Result<ToolOutcome, HubError> {
     let (session, cancel) = (open.session().id(), call.cancel.clone());
-    let mut begun: Option<Begun> = None;
+    let mut begun: Option<InFlightGuard> = None;
     let calling = open.call_telling(call, |seq| {
         begun = Some(face.running().begin(session, seq, cancel));
         tell(seq);
@@ -203,11 +203,11 @@ pub(super) struct WholeCall {
 #[utoipa::path(get, path = "/v1/sessions/{session}/calls/{call}", tag = "calls",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
         ("call" = u64, Path, description = "The position of its intent")),
-    responses((status = 200, body = WholeCall), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = WholeCall), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn one(
     State(face): State<HttpFace>,
     Path((wanted, call)): Path<(String, Seq)>,
-) -> Result<axum::Json<WholeCall>, Problem> {
+) -> Result<axum::Json<WholeCall>, HttpProblem> {
     let session = face.session(wanted).await?;
     let found = blocking(move || {
         let Some((known, events)) = view::call_at(&session, call)? else { return Ok(None) };
@@ -219,7 +219,7 @@ pub(super) async fn one(
     });
     match found.await?? {
         Some(whole) => Ok(axum::Json(whole)),
-        None => Err(Problem::new(Kind::NotFound, format!("no call began at position {call}"))),
+        None => Err(HttpProblem::new(ProblemKind::NotFound, format!("no call began at position {call}"))),
     }
 }
 
@@ -227,11 +227,11 @@ pub(super) async fn one(
 #[utoipa::path(delete, path = "/v1/sessions/{session}/calls/{call}", tag = "calls",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
         ("call" = u64, Path, description = "The position of its intent")),
-    responses((status = 202), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 202), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn cancel(
     State(face): State<HttpFace>,
     Path((wanted, call)): Path<(String, Seq)>,
-) -> Result<StatusCode, Problem> {
+) -> Result<StatusCode, HttpProblem> {
     let id = face.session(wanted).await?.id();
     match face.running().cancel(id, call) {
         true => Ok(StatusCode::ACCEPTED),
@@ -239,7 +239,7 @@ pub(super) async fn cancel(
     }
 }
 
-pub(super) fn not_under_way(call: Seq) -> Problem {
-    Problem::new(Kind::NotFound, format!("no call {call} is under way through this server"))
+pub(super) fn not_under_way(call: Seq) -> HttpProblem {
+    HttpProblem::new(ProblemKind::NotFound, format!("no call {call} is under way through this server"))
         .with_hint("GET .../calls/{call} tells of calls that have ended")
 }

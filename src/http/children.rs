@@ -9,11 +9,11 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::extract::{Body, Path};
-use super::problem::{Kind, Problem};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::event::{ChildLimits, Isolation};
-use crate::engine::session::children::NewChild;
+use crate::engine::session::children::ForkOptions;
 use crate::reducers::MergeChoices;
 use crate::tools::RewindOptions;
 use crate::view::{self, ChildDocument, MergeDocument, Position, RewoundDocument};
@@ -88,25 +88,25 @@ pub(super) struct RewindRequest {
     dry_run: bool,
 }
 
-fn check_agent(agent: &str) -> Result<(), Problem> {
+fn check_agent(agent: &str) -> Result<(), HttpProblem> {
     match agent.len() <= MAX_AGENT_BYTES {
         true => Ok(()),
-        false => Err(Problem::new(Kind::Unusable, format!("agent has more than {MAX_AGENT_BYTES} bytes"))),
+        false => Err(HttpProblem::new(ProblemKind::Unusable, format!("agent has more than {MAX_AGENT_BYTES} bytes"))),
     }
 }
 
 /// Begins a child of a session with a workspace of its own.
 #[utoipa::path(post, path = "/v1/sessions/{session}/children", tag = "children", request_body = ChildRequest,
     params(("session" = String, Path, description = "The parent, by name or by the beginning of its id")),
-    responses((status = 201, body = ChildDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 201, body = ChildDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn begin(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
     Body(request): Body<ChildRequest>,
-) -> Result<impl IntoResponse, Problem> {
+) -> Result<impl IntoResponse, HttpProblem> {
     let ChildRequest { isolation, at, name, agent, limits } = request;
     check_agent(&agent)?;
-    let unusable = |detail: &str| Err(Problem::new(Kind::Unusable, detail));
+    let unusable = |detail: &str| Err(HttpProblem::new(ProblemKind::Unusable, detail));
     match isolation {
         Isolation::Shared if agent.is_empty() => {
             return unusable("a shared child needs an agent, under whose name it works");
@@ -122,7 +122,7 @@ pub(super) async fn begin(
     let parent = face.session(wanted).await?;
     let looked = parent.clone();
     let at = blocking(move || at.map(|at| at.resolve(&looked)).transpose()).await??;
-    let new = NewChild { at, name, agent, limits, ..NewChild::new(isolation) };
+    let new = ForkOptions { at, name, agent, limits, ..ForkOptions::new(isolation) };
     let child = face.hub().start_child(parent.id(), new).await?;
     let document = view::child(&parent, child.session(), isolation, at);
     let place = [(header::LOCATION, format!("/v1/sessions/{}", child.session().id()))];
@@ -133,14 +133,14 @@ pub(super) async fn begin(
 /// so.
 #[utoipa::path(post, path = "/v1/sessions/{session}/merge", tag = "children", request_body = MergeRequest,
     params(("session" = String, Path, description = "The session to merge into, by name or by the beginning of its id")),
-    responses((status = 200, body = MergeDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = MergeDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn merge(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
     Body(request): Body<MergeRequest>,
-) -> Result<axum::Json<MergeDocument>, Problem> {
+) -> Result<axum::Json<MergeDocument>, HttpProblem> {
     let choices = MergeChoices::of_texts(&request.ours, &request.theirs)
-        .map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
+        .map_err(|error| HttpProblem::new(ProblemKind::Unusable, error.to_string()))?;
     let agent = request.agent.as_deref().unwrap_or_default();
     check_agent(agent)?;
     let child = face.session(request.child).await?.id();
@@ -153,12 +153,12 @@ pub(super) async fn merge(
 /// Takes a session back to an earlier position, files and state.
 #[utoipa::path(post, path = "/v1/sessions/{session}/rewind", tag = "children", request_body = RewindRequest,
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
-    responses((status = 200, body = RewoundDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = RewoundDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn rewind(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
     Body(request): Body<RewindRequest>,
-) -> Result<axum::Json<RewoundDocument>, Problem> {
+) -> Result<axum::Json<RewoundDocument>, HttpProblem> {
     let session = face.session(wanted).await?;
     let looked = session.clone();
     let to = blocking(move || request.to.resolve(&looked)).await??;

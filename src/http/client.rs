@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::frames::EVENTS;
 use super::server::connect_unix;
-use super::{CallOutcome, CallRequest, Problem};
+use super::{CallRequest, CallResponse, HttpProblem};
 use crate::engine::session::output_stream::OutputStream;
 use crate::tools::TraceContext;
 
@@ -39,7 +39,7 @@ pub enum ClientError {
     Broken(String),
     /// The server says no.
     #[error(transparent)]
-    Refused(#[from] Box<Problem>),
+    Refused(#[from] Box<HttpProblem>),
     /// The server says something that is none of its answers.
     #[error("the server's answer can't be understood: {0}")]
     Odd(String),
@@ -63,7 +63,7 @@ pub enum CallEvent {
         /// What.
         bytes: Bytes,
     },
-    /// Somebody has to say whether its command may run; [`Client::answer`] does.
+    /// Somebody has to say whether its command may run; [`HttpClient::answer`] does.
     Question(Value),
     /// Bytes of output came faster than they were read, and were not shown.
     Missed(u64),
@@ -73,12 +73,12 @@ pub enum CallEvent {
 ///
 /// What is dropped while it goes on is taken back.
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct HttpClient {
     path: PathBuf,
     trace: Option<TraceContext>,
 }
 
-impl Client {
+impl HttpClient {
     /// A client of the server at that socket.
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), trace: None }
@@ -104,7 +104,7 @@ impl Client {
         session: &str,
         request: &CallRequest,
         mut seen: impl FnMut(CallEvent) + Send,
-    ) -> Result<CallOutcome, ClientError> {
+    ) -> Result<CallResponse, ClientError> {
         let path = format!("/v1/sessions/{}/calls", encoded(session));
         let mut stream = self.stream(Method::POST, &path, Some(request)).await?;
         while let Some(event) = stream.next().await? {
@@ -173,9 +173,14 @@ impl Client {
         serde_json::from_slice(&bytes).map_err(|error| ClientError::Odd(error.to_string()))
     }
 
-    async fn stream(&self, method: Method, path: &str, body: Option<&impl Serialize>) -> Result<Stream, ClientError> {
+    async fn stream(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&impl Serialize>,
+    ) -> Result<ResponseStream, ClientError> {
         let response = self.send(method, path, body, Some(EVENTS)).await?;
-        Ok(Stream { body: response.into_body(), read: BytesMut::new(), searched: 0 })
+        Ok(ResponseStream { body: response.into_body(), read: BytesMut::new(), searched: 0 })
     }
 
     async fn send(
@@ -226,7 +231,7 @@ where
 }
 
 fn refusal(status: StatusCode, body: &[u8]) -> ClientError {
-    match serde_json::from_slice::<Problem>(body) {
+    match serde_json::from_slice::<HttpProblem>(body) {
         Ok(problem) => ClientError::Refused(Box::new(problem)),
         Err(_) => ClientError::Odd(format!("status {status}")),
     }
@@ -243,7 +248,7 @@ fn encoded(part: &str) -> impl std::fmt::Display {
 }
 
 /// Events as they come.
-struct Stream {
+struct ResponseStream {
     body: Incoming,
     read: BytesMut,
     /// Up to there no event ends.
@@ -261,7 +266,7 @@ impl Sent {
     }
 }
 
-impl Stream {
+impl ResponseStream {
     /// The next event; none at the end.
     async fn next(&mut self) -> Result<Option<Sent>, ClientError> {
         loop {

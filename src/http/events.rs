@@ -7,8 +7,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Path, Query};
-use super::problem::{Kind, Problem};
+use super::extract::{Path, StrictQuery};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::engine::recorded::Seq;
 use crate::view::{self, EventDocument, Position};
@@ -22,7 +22,7 @@ const BYTES: usize = 4 << 20;
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Wanted {
+pub(super) struct PageQuery {
     /// The first position; 1 when nothing is said.
     #[serde(default)]
     #[param(value_type = Option<String>, example = "1")]
@@ -35,7 +35,7 @@ pub(super) struct Wanted {
 
 /// A page of the log.
 #[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
-pub(super) struct Page {
+pub(super) struct EventsPage {
     /// The events, in order. A page may have fewer than it could where they are large.
     events: Vec<EventDocument>,
     /// Where the next page begins; null at the end.
@@ -46,16 +46,16 @@ pub(super) struct Page {
 
 /// Gives a page of a session's log.
 #[utoipa::path(get, path = "/v1/sessions/{session}/events", tag = "events",
-    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), Wanted),
-    responses((status = 200, body = Page), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), PageQuery),
+    responses((status = 200, body = EventsPage), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn page(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-    Query(Wanted { from, limit }): Query<Wanted>,
-) -> Result<axum::Json<Page>, Problem> {
+    StrictQuery(PageQuery { from, limit }): StrictQuery<PageQuery>,
+) -> Result<axum::Json<EventsPage>, HttpProblem> {
     let limit = limit.unwrap_or(100);
     if !(1..=LIMIT).contains(&limit) {
-        return Err(Problem::new(Kind::Unusable, format!("limit is {limit}; it must be from 1 to {LIMIT}")));
+        return Err(HttpProblem::new(ProblemKind::Unusable, format!("limit is {limit}; it must be from 1 to {LIMIT}")));
     }
     let session = face.session(wanted).await?;
     let page = blocking(move || {
@@ -72,7 +72,7 @@ pub(super) async fn page(
         })?;
         let last = events.last().map(|event| event.seq);
         let next = last.filter(|last| *last < head).map(|last| last + 1);
-        Ok::<_, Problem>(Page { events, next, head: head.max(last.unwrap_or(0)) })
+        Ok::<_, HttpProblem>(EventsPage { events, next, head: head.max(last.unwrap_or(0)) })
     });
     Ok(axum::Json(page.await??))
 }

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use hyper::body::Body as _;
 use serde::de::DeserializeOwned;
 
-use super::problem::{Kind, Problem};
+use super::problem::{HttpProblem, ProblemKind};
 use crate::tools::TraceContext;
 
 /// Bounds of a body.
@@ -38,31 +38,37 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(super) struct Body<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
-    type Rejection = Problem;
+    type Rejection = HttpProblem;
 
-    async fn from_request(request: Request, _state: &S) -> Result<Self, Problem> {
+    async fn from_request(request: Request, _state: &S) -> Result<Self, HttpProblem> {
         if !is_json(request.headers()) {
-            return Err(Problem::new(Kind::MediaType, "send the body with `Content-Type: application/json`"));
+            return Err(HttpProblem::new(
+                ProblemKind::MediaType,
+                "send the body with `Content-Type: application/json`",
+            ));
         }
         let Arrival { bytes, time } = request.extensions().get().copied().unwrap_or_default();
         let Ok(arrived) = tokio::time::timeout(time, arrived(request.into_body(), bytes)).await else {
-            return Err(Problem::new(Kind::TooSlow, format!("the body took more than {} s", time.as_secs_f32())));
+            return Err(HttpProblem::new(
+                ProblemKind::TooSlow,
+                format!("the body took more than {} s", time.as_secs_f32()),
+            ));
         };
         let bytes = arrived?;
         // A list would be taken for the fields in their order.
         if bytes.trim_ascii_start().first().is_some_and(|byte| *byte != b'{') {
-            return Err(Problem::new(Kind::BadRequest, "the body must be a JSON object"));
+            return Err(HttpProblem::new(ProblemKind::BadRequest, "the body must be a JSON object"));
         }
         Ok(Self(axum::Json::from_bytes(&bytes)?.0))
     }
 }
 
-async fn arrived(mut body: axum::body::Body, most: usize) -> Result<Bytes, Problem> {
+async fn arrived(mut body: axum::body::Body, most: usize) -> Result<Bytes, HttpProblem> {
     let mut read = BytesMut::new();
     let mut is_too_large = body.size_hint().lower() > most as u64;
     while !is_too_large && let Some(frame) = body.frame().await {
-        let frame =
-            frame.map_err(|error| Problem::new(Kind::BadRequest, format!("the body can't be read: {error}")))?;
+        let frame = frame
+            .map_err(|error| HttpProblem::new(ProblemKind::BadRequest, format!("the body can't be read: {error}")))?;
         let Ok(data) = frame.into_data() else { continue };
         is_too_large = read.len() + data.len() > most;
         if !is_too_large {
@@ -78,7 +84,7 @@ async fn arrived(mut body: axum::body::Body, most: usize) -> Result<Bytes, Probl
     {
         left = left.saturating_sub(frame.data_ref().map_or(0, Bytes::len));
     }
-    Err(Problem::new(Kind::TooLarge, format!("the body has more than {most} bytes")))
+    Err(HttpProblem::new(ProblemKind::TooLarge, format!("the body has more than {most} bytes")))
 }
 
 fn is_json(headers: &HeaderMap) -> bool {
@@ -88,12 +94,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// What follows the question mark.
-pub(super) struct Query<T>(pub(super) T);
+pub(super) struct StrictQuery<T>(pub(super) T);
 
-impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
-    type Rejection = Problem;
+impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T> {
+    type Rejection = HttpProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpProblem> {
         Ok(Self(axum::extract::Query::from_request_parts(parts, state).await?.0))
     }
 }
@@ -102,9 +108,9 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for Query<T> {
 pub(super) struct Path<T>(pub(super) T);
 
 impl<T: DeserializeOwned + Send, S: Send + Sync> FromRequestParts<S> for Path<T> {
-    type Rejection = Problem;
+    type Rejection = HttpProblem;
 
-    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Problem> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, HttpProblem> {
         Ok(Self(axum::extract::Path::from_request_parts(parts, state).await?.0))
     }
 }

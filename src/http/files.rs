@@ -10,9 +10,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Path, Query, accepts};
-use super::problem::{Kind, Problem};
-use super::states::{At, state_at};
+use super::extract::{Path, StrictQuery, accepts};
+use super::problem::{HttpProblem, ProblemKind};
+use super::states::{AtQuery, state_at};
 use super::{HttpFace, blocking};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -24,7 +24,7 @@ use crate::view::{self, EntryDocument, Position};
 #[derive(Debug, Clone, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Listed {
+pub(super) struct EntriesQuery {
     /// The position; the last one when nothing is said.
     #[serde(default)]
     #[param(value_type = Option<String>, example = "42")]
@@ -56,19 +56,22 @@ pub(super) struct WholeEntry {
 
 /// Lists the entries of a workspace as they were at a position.
 #[utoipa::path(get, path = "/v1/sessions/{session}/files", tag = "files",
-    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), Listed),
-    responses((status = 200, body = Vec<EntryDocument>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), EntriesQuery),
+    responses((status = 200, body = Vec<EntryDocument>), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-    Query(listed): Query<Listed>,
-) -> Result<axum::Json<Vec<EntryDocument>>, Problem> {
+    StrictQuery(listed): StrictQuery<EntriesQuery>,
+) -> Result<axum::Json<Vec<EntryDocument>>, HttpProblem> {
     let directory = EntryPath::lookup(listed.below.as_deref().unwrap_or("/"))?;
     let session = face.session(wanted).await?;
     let entries = blocking(move || {
         let files = VirtualFileSystem::of(&state_at(&session, listed.at)?);
         if !files.is_directory(&directory) {
-            return Err(Problem::new(Kind::NotFound, format!("there is no directory {} there", directory.rooted())));
+            return Err(HttpProblem::new(
+                ProblemKind::NotFound,
+                format!("there is no directory {} there", directory.rooted()),
+            ));
         }
         let document = |(path, entry): (&EntryPath, &Entry)| view::entry(path, entry);
         Ok(match listed.recursive {
@@ -83,22 +86,22 @@ pub(super) async fn list(
 /// contents as text or base64.
 #[utoipa::path(get, path = "/v1/sessions/{session}/files/{path}", tag = "files",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
-        ("path" = String, Path, description = "The path from the workspace root; its slashes stand as they are"), At),
+        ("path" = String, Path, description = "The path from the workspace root; its slashes stand as they are"), AtQuery),
     responses((status = 200, content((String = "application/octet-stream"), (WholeEntry = "application/json"))),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn one(
     State(face): State<HttpFace>,
     Path((wanted, path)): Path<(String, String)>,
-    Query(At { at }): Query<At>,
+    StrictQuery(AtQuery { at }): StrictQuery<AtQuery>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let path = EntryPath::lookup(&path)?;
     let session = face.session(wanted).await?;
     let as_json = accepts(&headers, "application/json");
     let answer = blocking(move || {
         let files = VirtualFileSystem::of(&state_at(&session, at)?);
         let Some(entry) = files.get(&path) else {
-            return Err(Problem::new(Kind::NotFound, format!("there is no {} there", path.rooted())));
+            return Err(HttpProblem::new(ProblemKind::NotFound, format!("there is no {} there", path.rooted())));
         };
         match as_json {
             true => whole(&session, &path, entry).map(|whole| axum::Json(whole).into_response()),
@@ -108,14 +111,14 @@ pub(super) async fn one(
     answer.await?
 }
 
-fn contents(session: &Session, entry: &Entry) -> Result<Option<Bytes>, Problem> {
+fn contents(session: &Session, entry: &Entry) -> Result<Option<Bytes>, HttpProblem> {
     Ok(match &entry.node {
         Node::File { content, incomplete: false, .. } => Some(session.content(content)?),
         _ => None,
     })
 }
 
-fn whole(session: &Session, path: &EntryPath, entry: &Entry) -> Result<WholeEntry, Problem> {
+fn whole(session: &Session, path: &EntryPath, entry: &Entry) -> Result<WholeEntry, HttpProblem> {
     let bytes = contents(session, entry)?;
     let text = bytes.as_ref().and_then(|bytes| std::str::from_utf8(bytes).ok());
     Ok(WholeEntry {
@@ -125,7 +128,7 @@ fn whole(session: &Session, path: &EntryPath, entry: &Entry) -> Result<WholeEntr
     })
 }
 
-fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, Problem> {
+fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, HttpProblem> {
     let what = match &entry.node {
         Node::File { content, incomplete: false, .. } => {
             // Nothing that an agent wrote is to run in a browser.
@@ -141,6 +144,7 @@ fn raw(session: &Session, path: &EntryPath, entry: &Entry) -> Result<Response, P
         Node::Symlink { .. } => "a symbolic link",
         Node::Special { .. } => "a special file",
     };
-    let problem = Problem::new(Kind::Refused, format!("{} is {what}: it has no bytes to give", path.rooted()));
+    let problem =
+        HttpProblem::new(ProblemKind::Refused, format!("{} is {what}: it has no bytes to give", path.rooted()));
     Err(problem.with_hint("`Accept: application/json` tells what is known of it"))
 }

@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use utoipa::IntoParams;
 
-use super::extract::{Path, Query};
-use super::frames::{self, ALIVE, Frames, Gone, PIECE, STILL_HERE};
+use super::extract::{Path, StrictQuery};
+use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
 use super::metrics::Follower;
-use super::problem::{Kind, Problem};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::engine::bus::{Filter, Subscription};
 use crate::engine::recorded::{Recorded, Seq};
@@ -45,30 +45,30 @@ pub(super) struct From {
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), From,
         ("Last-Event-ID" = Option<u64>, Header, description = "The last position that was seen")),
     responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-    Query(From { from }): Query<From>,
+    StrictQuery(From { from }): StrictQuery<From>,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let seen = headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
     let seen = seen.filter(|seen| !seen.is_empty()).map(str::parse::<Seq>).transpose();
-    let seen = seen.map_err(|_| Problem::new(Kind::BadRequest, "Last-Event-ID must be a position"))?;
+    let seen = seen.map_err(|_| HttpProblem::new(ProblemKind::BadRequest, "Last-Event-ID must be a position"))?;
     let from = seen.map(|seen| Position::Seq(seen.saturating_add(1))).or(from);
     let session = face.session(wanted).await?;
     let looked = session.clone();
     let next = blocking(move || from.map_or(Ok(1), |from| from.first_read(&looked))).await??;
     let (frames, response) = frames::open();
-    let follow = Follow { session, frames, next, spoken: Instant::now(), follower: face.metrics().follower() };
+    let follow = EventFollower { session, frames, next, spoken: Instant::now(), follower: face.metrics().follower() };
     tokio::spawn(follow.run(face.clone(), face.shared.ending.clone()));
     Ok(response)
 }
 
 /// One client.
-struct Follow {
+struct EventFollower {
     session: Session,
-    frames: Frames,
+    frames: EventFrames,
     next: Seq,
     /// When it last heard something.
     spoken: Instant,
@@ -77,19 +77,19 @@ struct Follow {
 }
 
 /// What was found for a client.
-struct Found {
+struct FollowStart {
     subscription: Subscription,
     text: Vec<u8>,
     count: u64,
     outcome: Result<(), StoreError>,
 }
 
-impl Follow {
+impl EventFollower {
     async fn run(mut self, face: HttpFace, ending: CancellationToken) {
         let mut subscription = self.subscribe();
         loop {
             let found = self.look(subscription).await;
-            let Ok(Found { subscription: back, text, count, outcome }) = found else { return };
+            let Ok(FollowStart { subscription: back, text, count, outcome }) = found else { return };
             subscription = back;
             face.metrics().sent(count);
             if !text.is_empty() {
@@ -120,7 +120,7 @@ impl Follow {
     }
 
     /// Takes what there is: where it may have to be read from the store, on a thread for that.
-    async fn look(&mut self, mut subscription: Subscription) -> Result<Found, Problem> {
+    async fn look(&mut self, mut subscription: Subscription) -> Result<FollowStart, HttpProblem> {
         let mut text = Vec::new();
         let mut count = 0;
         while text.len() < PIECE
@@ -130,7 +130,7 @@ impl Follow {
             count += 1;
         }
         let found = match count == 0 && subscription.is_behind() {
-            false => Found { subscription, text, count, outcome: Ok(()) },
+            false => FollowStart { subscription, text, count, outcome: Ok(()) },
             true => {
                 let session = self.session.clone();
                 blocking(move || read(&session, subscription)).await?
@@ -165,7 +165,7 @@ impl Follow {
         let mut text = Vec::new();
         match error {
             StoreError::NoSession(_) => frames::write(&mut text, Some("end"), None, &json!({ "why": "removed" })),
-            error => frames::write(&mut text, Some("problem"), None, &Problem::from(error)),
+            error => frames::write(&mut text, Some("problem"), None, &HttpProblem::from(error)),
         }
         // Nobody is left to tell when that fails.
         let _ = self.frames.send(text).await;
@@ -173,7 +173,7 @@ impl Follow {
 }
 
 /// Reads what the store has, up to a piece. Of a session that was removed it says so.
-fn read(session: &Session, mut subscription: Subscription) -> Found {
+fn read(session: &Session, mut subscription: Subscription) -> FollowStart {
     let (mut text, mut count) = (Vec::new(), 0);
     let outcome = loop {
         match subscription.next_within(Duration::ZERO) {
@@ -188,7 +188,7 @@ fn read(session: &Session, mut subscription: Subscription) -> Found {
             Err(error) => break Err(error),
         }
     };
-    Found { subscription, text, count, outcome }
+    FollowStart { subscription, text, count, outcome }
 }
 
 fn write(session: &Session, event: &Recorded, text: &mut Vec<u8>) {

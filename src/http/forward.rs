@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::calls::{CallOutcome, CallRequest, KEPT_MAX, SECONDS};
-use super::client::{CallEvent, Client, ClientError};
-use super::problem::{Kind, Problem};
+use super::calls::{CallRequest, CallResponse, KEPT_MAX, SECONDS};
+use super::client::{CallEvent, ClientError, HttpClient};
+use super::problem::{HttpProblem, ProblemKind};
 use super::sessions::SectionDocument;
 use crate::engine::event::{CallStatus, CommandLine, MergeSide};
 use crate::engine::path::EntryPath;
@@ -21,7 +21,8 @@ use crate::engine::store::LeaseHolder;
 use crate::hub::{Forward, ForwardError, Forwarding};
 use crate::reducers::{Change, MergeChoices};
 use crate::tools::{
-    Answer, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, nobody_to_ask,
+    ApprovalAnswer, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome,
+    nobody_to_ask,
 };
 
 /// How long a call that was taken back may take to end.
@@ -46,11 +47,11 @@ impl Forward for OverHttp {
             let request = request_of(session, call, rules);
             let (questions, mut asked) = mpsc::unbounded_channel();
             let (tell, mut told) = mpsc::unbounded_channel();
-            let mut shown = Shown { session, call: None, begun: Some(begun), tell, questions };
+            let mut shown = ForwardedOutput { session, call: None, begun: Some(begun), tell, questions };
             let mut calling = std::pin::pin!(client.call(&name, &request, |event| shown.take(event)));
             let (mut known, mut last) = (None, None);
             // What has to be said to the other process while its call goes on: an answer, or that it is taken back.
-            let mut errand: Option<Errand<'_>> = None;
+            let mut errand: Option<ForwardTask<'_>> = None;
             let outcome = loop {
                 tokio::select! {
                     outcome = &mut calling => break outcome,
@@ -67,7 +68,7 @@ impl Forward for OverHttp {
                     () = cancel.cancelled(), if last.is_none() => {
                         last = Some(Instant::now() + LAST);
                         // A question that nobody has answered goes with it.
-                        errand = known.map(|call| Box::pin(take_back(&client, &name, call)) as Errand<'_>);
+                        errand = known.map(|call| Box::pin(take_back(&client, &name, call)) as ForwardTask<'_>);
                     }
                     () = tokio::time::sleep_until(last.unwrap_or_else(Instant::now)), if last.is_some() => {
                         return Err(lost(holder, "it did not end the call in time"));
@@ -128,24 +129,24 @@ impl Forward for OverHttp {
 }
 
 /// Something that is done beside a call.
-type Errand<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+type ForwardTask<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
 /// Waits until it is done; without one, for ever.
-async fn done(errand: &mut Option<Errand<'_>>) {
+async fn done(errand: &mut Option<ForwardTask<'_>>) {
     match errand {
         Some(errand) => errand.await,
         None => std::future::pending().await,
     }
 }
 
-async fn take_back(client: &Client, session: &str, call: Seq) {
+async fn take_back(client: &HttpClient, session: &str, call: Seq) {
     if let Err(error) = client.cancel(session, call).await {
         tracing::debug!(%error, "a call elsewhere could not be taken back");
     }
 }
 
 /// What comes of a call while it goes on, on its way to who watches.
-struct Shown<'a> {
+struct ForwardedOutput<'a> {
     session: &'a Session,
     call: Option<Seq>,
     begun: Option<Box<dyn FnOnce(Seq) + Send + 'a>>,
@@ -153,7 +154,7 @@ struct Shown<'a> {
     questions: mpsc::UnboundedSender<Value>,
 }
 
-impl Shown<'_> {
+impl ForwardedOutput<'_> {
     fn take(&mut self, event: CallEvent) {
         match event {
             CallEvent::Begun(call) => {
@@ -175,9 +176,9 @@ impl Shown<'_> {
     }
 }
 
-fn client_of(holder: &LeaseHolder) -> Result<Client, ForwardError> {
+fn client_of(holder: &LeaseHolder) -> Result<HttpClient, ForwardError> {
     match &holder.address {
-        Some(address) => Ok(Client::at(address)),
+        Some(address) => Ok(HttpClient::at(address)),
         None => Err(ForwardError::Gone(holder.to_string())),
     }
 }
@@ -200,8 +201,8 @@ fn request_of(session: &Session, call: ToolCall, rules: &ShellRules) -> CallRequ
     }
 }
 
-fn outcome_of(outcome: CallOutcome) -> ToolOutcome {
-    let CallOutcome { call, finished, status, result, text, micros } = outcome;
+fn outcome_of(outcome: CallResponse) -> ToolOutcome {
+    let CallResponse { call, finished, status, result, text, micros } = outcome;
     let status = match status.as_str() {
         "ok" => CallStatus::Ok,
         "interrupted" => CallStatus::Interrupted,
@@ -217,11 +218,11 @@ fn lost(holder: &LeaseHolder, reason: &str) -> ForwardError {
 fn error_of(holder: &LeaseHolder, error: ClientError) -> ForwardError {
     match error {
         ClientError::Unreachable { .. } => ForwardError::Gone(holder.to_string()),
-        ClientError::Refused(problem) if Kind::of(&problem.kind) == Kind::Ending => {
+        ClientError::Refused(problem) if ProblemKind::of(&problem.kind) == ProblemKind::Ending => {
             ForwardError::Ending(holder.to_string())
         }
         ClientError::Refused(problem) => {
-            let Problem { kind, detail: message, hint, .. } = *problem;
+            let HttpProblem { kind, detail: message, hint, .. } = *problem;
             ForwardError::Refused { kind, message, hint }
         }
         other => lost(holder, &other.to_string()),
@@ -233,7 +234,7 @@ fn error_of(holder: &LeaseHolder, error: ClientError) -> ForwardError {
 struct RewoundThere {
     to: Seq,
     from: Seq,
-    recorded: Option<Range>,
+    recorded: Option<ForwardedRange>,
     changes: Vec<Change>,
     slices: Vec<String>,
     drift: Vec<EntryPath>,
@@ -241,7 +242,7 @@ struct RewoundThere {
 }
 
 #[derive(Deserialize)]
-struct Range {
+struct ForwardedRange {
     first: Seq,
     last: Seq,
 }
@@ -255,7 +256,7 @@ impl From<RewoundThere> for Rewound {
 
 /// What a question says.
 #[derive(Deserialize)]
-struct Asked {
+struct ForwardedQuestion {
     call: Seq,
     #[serde(default)]
     agent: String,
@@ -269,14 +270,14 @@ struct Asked {
 }
 
 /// Asks who is to be asked in this process, and passes the answer on. Without anybody the command is refused.
-async fn answer(client: &Client, session: &Session, question: Value, rules: &ShellRules) {
-    let Ok(asked) = serde_json::from_value::<Asked>(question) else {
+async fn answer(client: &HttpClient, session: &Session, question: Value, rules: &ShellRules) {
+    let Ok(asked) = serde_json::from_value::<ForwardedQuestion>(question) else {
         tracing::warn!("a question of a call elsewhere can't be understood");
         return;
     };
     let call = asked.call;
     let answer = match &rules.asker {
-        None => Answer::Refuse(nobody_to_ask(&asked.programs, rules.advice.as_deref())),
+        None => ApprovalAnswer::Refuse(nobody_to_ask(&asked.programs, rules.advice.as_deref())),
         Some(asker) => {
             let question = CommandQuestion {
                 session: session.name().to_owned(),
@@ -292,9 +293,9 @@ async fn answer(client: &Client, session: &Session, question: Value, rules: &She
         }
     };
     let (word, reason) = match &answer {
-        Answer::Once => ("once", None),
-        Answer::Session => ("session", None),
-        Answer::Refuse(reason) => ("refuse", Some(reason.as_str())),
+        ApprovalAnswer::Once => ("once", None),
+        ApprovalAnswer::Session => ("session", None),
+        ApprovalAnswer::Refuse(reason) => ("refuse", Some(reason.as_str())),
     };
     if let Err(error) = client.answer(&session.id().to_string(), call, word, reason).await {
         tracing::warn!(%error, "an answer did not reach the call that waits for it");

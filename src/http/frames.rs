@@ -25,17 +25,17 @@ type Piece = Result<Bytes, std::convert::Infallible>;
 type Permit<'a> = mpsc::Permit<'a, Piece>;
 
 /// The way to a client.
-pub(super) struct Frames(mpsc::Sender<Piece>);
+pub(super) struct EventFrames(mpsc::Sender<Piece>);
 
 /// Room for one piece.
-pub(super) struct Room<'a>(Permit<'a>);
+pub(super) struct FrameBudget<'a>(Permit<'a>);
 
 /// The client is gone, or reads nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
 /// A response whose body is what is sent on the other side.
-pub(super) fn open() -> (Frames, Response) {
+pub(super) fn open() -> (EventFrames, Response) {
     let (sender, mut receiver) = mpsc::channel(WAITING);
     let body = Body::from_stream(futures_util::stream::poll_fn(move |context| receiver.poll_recv(context)));
     let headers = [
@@ -43,10 +43,10 @@ pub(super) fn open() -> (Frames, Response) {
         (header::CACHE_CONTROL, "no-store"),
         (header::HeaderName::from_static("x-accel-buffering"), "no"),
     ];
-    (Frames(sender), (headers, body).into_response())
+    (EventFrames(sender), (headers, body).into_response())
 }
 
-impl Frames {
+impl EventFrames {
     /// Sends a piece; fails when the client takes nothing for a while.
     pub(super) async fn send(&self, piece: impl Into<Bytes>) -> Result<(), Gone> {
         self.ready(PATIENCE).await?.send(Ok(piece.into()));
@@ -54,8 +54,8 @@ impl Frames {
     }
 
     /// Waits for room for a piece.
-    pub(super) async fn room_within(&self, patience: Duration) -> Result<Room<'_>, Gone> {
-        self.ready(patience).await.map(Room)
+    pub(super) async fn room_within(&self, patience: Duration) -> Result<FrameBudget<'_>, Gone> {
+        self.ready(patience).await.map(FrameBudget)
     }
 
     async fn ready(&self, patience: Duration) -> Result<Permit<'_>, Gone> {
@@ -71,7 +71,7 @@ impl Frames {
     }
 }
 
-impl Room<'_> {
+impl FrameBudget<'_> {
     /// Sends a piece.
     pub(super) fn send(self, piece: impl Into<Bytes>) {
         self.0.send(Ok(piece.into()));

@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 use futures_util::FutureExt;
 
 use super::admission::Admission;
-use super::problem::{Kind, Problem};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, Token};
 
 /// Who may use the API.
@@ -41,11 +41,11 @@ impl Guard {
         Self { face: face.clone(), access: Arc::new(access) }
     }
 
-    fn check(&self, request: &Request) -> Result<(), Problem> {
+    fn check(&self, request: &Request) -> Result<(), HttpProblem> {
         let (uri, headers) = (request.uri(), request.headers());
         if head_bytes(request) > HEAD_MAX {
             let detail = format!("the request's head has more than {HEAD_MAX} bytes");
-            return Err(Problem::new(Kind::HeadTooLarge, detail));
+            return Err(HttpProblem::new(ProblemKind::HeadTooLarge, detail));
         }
         let Access::Token { token, names } = &*self.access else { return Ok(()) };
         check_host(uri, headers, names)?;
@@ -62,8 +62,10 @@ impl Guard {
                 }
                 Ok(())
             }
-            Some(_) => Err(Problem::new(Kind::Unauthorized, "the token is not the server's").with_hint(TOKEN)),
-            None => Err(Problem::new(Kind::Unauthorized, "no token was shown").with_hint(TOKEN)),
+            Some(_) => {
+                Err(HttpProblem::new(ProblemKind::Unauthorized, "the token is not the server's").with_hint(TOKEN))
+            }
+            None => Err(HttpProblem::new(ProblemKind::Unauthorized, "no token was shown").with_hint(TOKEN)),
         }
     }
 }
@@ -84,20 +86,22 @@ const TOKEN: &str = "send `Authorization: Bearer TOKEN`; `foldspace serve` says 
 
 /// A page that was given this machine's address for its own name (DNS rebinding) sends that name, and a page from
 /// elsewhere sends where it is from.
-fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), Problem> {
+fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), HttpProblem> {
     let mut hosts = headers.get_all(HOST).iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
-        return Err(Problem::new(Kind::BadRequest, "there must be one Host header"));
+        return Err(HttpProblem::new(ProblemKind::BadRequest, "there must be one Host header"));
     };
     let host = host.to_str().unwrap_or_default();
     if !is_known(name_of(host), names) {
         let detail = format!("the host {:?} is not a name of this server", host.chars().take(100).collect::<String>());
-        return Err(
-            Problem::new(Kind::Forbidden, detail).with_hint("use its address, or start it with --host-name NAME")
-        );
+        return Err(HttpProblem::new(ProblemKind::Forbidden, detail)
+            .with_hint("use its address, or start it with --host-name NAME"));
     }
     if uri.authority().is_some_and(|authority| !authority.as_str().eq_ignore_ascii_case(host)) {
-        return Err(Problem::new(Kind::BadRequest, "the request's target is of another host than its Host header"));
+        return Err(HttpProblem::new(
+            ProblemKind::BadRequest,
+            "the request's target is of another host than its Host header",
+        ));
     }
     let Some(origin) = headers.get(ORIGIN) else { return Ok(()) };
     let origin = origin.to_str().unwrap_or_default();
@@ -106,7 +110,7 @@ fn check_host(uri: &Uri, headers: &HeaderMap, names: &[String]) -> Result<(), Pr
         true => Ok(()),
         false => {
             let shown: String = origin.chars().take(100).collect();
-            Err(Problem::new(Kind::Forbidden, format!("pages from {shown:?} may not use this server")))
+            Err(HttpProblem::new(ProblemKind::Forbidden, format!("pages from {shown:?} may not use this server")))
         }
     }
 }
@@ -138,7 +142,9 @@ pub(super) async fn pass(State(guard): State<Guard>, request: Request, next: Nex
         Err(problem) => problem.into_response(),
         Ok(()) => {
             let answered = AssertUnwindSafe(next.run(request)).catch_unwind().await;
-            answered.unwrap_or_else(|_| Problem::new(Kind::Broken, "the request's handler panicked").into_response())
+            answered.unwrap_or_else(|_| {
+                HttpProblem::new(ProblemKind::Broken, "the request's handler panicked").into_response()
+            })
         }
     };
     guard.face.metrics().answered(response.status());

@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::problem::{Kind, Problem};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::engine::event::{Isolation, SessionStarted};
 use crate::engine::store::SessionEntry;
 
 /// That the server answers.
 #[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
-pub(super) struct Health {
+pub(super) struct HealthBody {
     /// `ok`, or `ending` while it waits for its last calls.
     status: &'static str,
     /// The program's version.
@@ -22,16 +22,16 @@ pub(super) struct Health {
 }
 
 /// Tells that the server answers. It needs no token.
-#[utoipa::path(get, path = "/healthz", tag = "server", security(()), responses((status = 200, body = Health)))]
-pub(super) async fn healthz(State(face): State<HttpFace>) -> axum::Json<Health> {
+#[utoipa::path(get, path = "/healthz", tag = "server", security(()), responses((status = 200, body = HealthBody)))]
+pub(super) async fn healthz(State(face): State<HttpFace>) -> axum::Json<HealthBody> {
     let status = if face.shared.ending.is_cancelled() { "ending" } else { "ok" };
-    axum::Json(Health { status, version: env!("CARGO_PKG_VERSION") })
+    axum::Json(HealthBody { status, version: env!("CARGO_PKG_VERSION") })
 }
 
 /// The server's figures, as Prometheus reads them.
 #[utoipa::path(get, path = "/metrics", tag = "server",
-    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn metrics(State(face): State<HttpFace>) -> Result<impl IntoResponse, Problem> {
+    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
+pub(super) async fn metrics(State(face): State<HttpFace>) -> Result<impl IntoResponse, HttpProblem> {
     let asked = face.clone();
     let entries = blocking(move || asked.hub().sessions().list()).await??;
     let events = entries.iter().map(own_events).sum();
@@ -47,15 +47,15 @@ fn own_events(entry: &SessionEntry) -> u64 {
 }
 
 /// There is nothing at that path.
-pub(super) async fn no_route(uri: Uri) -> Problem {
+pub(super) async fn no_route(uri: Uri) -> HttpProblem {
     let path: String = uri.path().chars().take(200).collect();
-    Problem::new(Kind::NoRoute, format!("there is nothing at {path:?}"))
+    HttpProblem::new(ProblemKind::NoRoute, format!("there is nothing at {path:?}"))
         .with_hint("GET /openapi.json says what there is")
 }
 
 /// The path does not take that method.
-pub(super) async fn wrong_method(method: Method, uri: Uri) -> Problem {
+pub(super) async fn wrong_method(method: Method, uri: Uri) -> HttpProblem {
     let path: String = uri.path().chars().take(200).collect();
     let method: String = method.as_str().chars().take(20).collect();
-    Problem::new(Kind::Method, format!("{path:?} does not take {method}"))
+    HttpProblem::new(ProblemKind::Method, format!("{path:?} does not take {method}"))
 }

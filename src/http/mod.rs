@@ -44,15 +44,15 @@ use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, ShellRules};
 
 use extract::Arrival;
-use in_flight::Running;
+use in_flight::InFlightCalls;
 use metrics::Metrics;
 
-pub use calls::{CallOutcome, CallRequest};
-pub use client::{CallEvent, Client, ClientError, exchange};
+pub use calls::{CallRequest, CallResponse};
+pub use client::{CallEvent, ClientError, HttpClient, exchange};
 pub use forward::OverHttp;
 pub use guard::{Access, Guard};
 pub use openapi::openapi;
-pub use problem::{Holder, Problem};
+pub use problem::{Holder, HttpProblem};
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use token::{Token, TokenError};
 
@@ -93,16 +93,16 @@ pub fn router(hub: Hub, options: HttpOptions) -> Router {
 /// ```
 #[derive(Clone)]
 pub struct HttpFace {
-    shared: Arc<Shared>,
+    shared: Arc<AppState>,
 }
 
-struct Shared {
+struct AppState {
     hub: Hub,
     /// The rules for commands of callers that bring none.
     rules: ShellRules,
     /// Whether sessions that the hub opens have just these.
     are_hubs_rules: bool,
-    running: Running,
+    running: InFlightCalls,
     metrics: Metrics,
     /// Where whole names were found last.
     known: Mutex<BTreeMap<String, SessionId>>,
@@ -128,9 +128,9 @@ impl HttpFace {
 
     fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
         rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
-        let (running, metrics, known) = (Running::default(), Metrics::default(), Mutex::default());
+        let (running, metrics, known) = (InFlightCalls::default(), Metrics::default(), Mutex::default());
         let ending = CancellationToken::new();
-        Self { shared: Arc::new(Shared { hub, rules, are_hubs_rules, running, metrics, known, ending }) }
+        Self { shared: Arc::new(AppState { hub, rules, are_hubs_rules, running, metrics, known, ending }) }
     }
 
     /// The hub.
@@ -190,7 +190,7 @@ impl HttpFace {
         self.shared.ending.cancel();
     }
 
-    fn running(&self) -> &Running {
+    fn running(&self) -> &InFlightCalls {
         &self.shared.running
     }
 
@@ -199,13 +199,13 @@ impl HttpFace {
     }
 
     /// The session that a path names, by its name or the beginning of its id.
-    async fn session(&self, wanted: String) -> Result<Session, Problem> {
+    async fn session(&self, wanted: String) -> Result<Session, HttpProblem> {
         let face = self.clone();
         Ok(blocking(move || face.find(&wanted)).await??)
     }
 
     /// The same, open for calls. Where it is open already, that costs a look into two tables.
-    async fn open(&self, wanted: String) -> Result<OpenSession, Problem> {
+    async fn open(&self, wanted: String) -> Result<OpenSession, HttpProblem> {
         let known = self.known(|known| known.get(&wanted).copied());
         if let Some(id) = known {
             match self.hub().open(id).await {

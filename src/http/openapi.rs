@@ -22,15 +22,15 @@ use crate::view::Position;
         files::one, events::page, follow::stream, children::begin, children::merge, children::rewind, bisect::run,
         health::healthz, health::metrics, serve,
     ),
-    components(schemas(problem::Problem)),
-    modifiers(&Token, &Positions),
+    components(schemas(problem::HttpProblem)),
+    modifiers(&TokenScheme, &Positions),
     security(("token" = []))
 )]
 struct Description;
 
-struct Token;
+struct TokenScheme;
 
-impl Modify for Token {
+impl Modify for TokenScheme {
     fn modify(&self, openapi: &mut utoipa::openapi::OpenApi) {
         let scheme = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
         let components = openapi.components.get_or_insert_default();
@@ -55,7 +55,7 @@ pub fn openapi() -> String {
 
 /// Gives this description.
 #[utoipa::path(get, path = "/openapi.json", tag = "server",
-    responses((status = 200, content_type = "application/json", body = Object), (status = "4XX", body = problem::Problem, content_type = "application/problem+json")))]
+    responses((status = 200, content_type = "application/json", body = Object), (status = "4XX", body = problem::HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn serve() -> impl IntoResponse {
     ([(header::CONTENT_TYPE, "application/json")], openapi())
 }

@@ -8,13 +8,13 @@ use utoipa::ToSchema;
 
 use crate::engine::store::LeaseHolder;
 
-/// The media type of a [`Problem`].
+/// The media type of a [`HttpProblem`].
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Why a request could not be answered (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema, thiserror::Error)]
 #[error("{detail}")]
-pub struct Problem {
+pub struct HttpProblem {
     /// `urn:foldspace:problem:` and the kind.
     #[serde(rename = "type")]
     #[schema(value_type = String)]
@@ -56,7 +56,7 @@ impl From<&LeaseHolder> for Holder {
 
 /// The kinds of problems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum ProblemKind {
     BadRequest,
     Unauthorized,
     Forbidden,
@@ -78,7 +78,7 @@ pub(super) enum Kind {
     Ending,
 }
 
-impl Kind {
+impl ProblemKind {
     const ALL: [Self; 19] = [
         Self::BadRequest,
         Self::Unauthorized,
@@ -134,8 +134,8 @@ impl Kind {
     }
 }
 
-impl Problem {
-    pub(super) fn new(kind: Kind, detail: impl Into<String>) -> Self {
+impl HttpProblem {
+    pub(super) fn new(kind: ProblemKind, detail: impl Into<String>) -> Self {
         let (word, status, title) = kind.row();
         Self {
             reference: format!("urn:foldspace:problem:{word}").into(),
@@ -154,7 +154,7 @@ impl Problem {
     }
 }
 
-impl IntoResponse for Problem {
+impl IntoResponse for HttpProblem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         if status.is_server_error() {

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde_json::Value;
 
 use super::openapi::openapi;
-use super::problem::{Kind, Problem};
+use super::problem::{HttpProblem, ProblemKind};
 
 /// The names of the query parameters, by path and method, as the API's description has them.
 static KNOWN: LazyLock<BTreeMap<(String, String), Vec<String>>> = LazyLock::new(|| {
@@ -34,7 +34,7 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     }
 }
 
-fn unknown(request: &Request) -> Option<Problem> {
+fn unknown(request: &Request) -> Option<HttpProblem> {
     let query = request.uri().query().filter(|query| !query.is_empty())?;
     let path = request.extensions().get::<MatchedPath>()?.as_str().replace("{*", "{");
     let method = match request.method().as_str() {
@@ -44,11 +44,11 @@ fn unknown(request: &Request) -> Option<Problem> {
     // Another method is refused by the path itself.
     let known = KNOWN.get(&(path, method))?;
     let Ok(Query(given)) = Query::<Vec<(String, String)>>::try_from_uri(request.uri()) else {
-        return Some(Problem::new(Kind::BadRequest, format!("the query can't be read: {query:.100}")));
+        return Some(HttpProblem::new(ProblemKind::BadRequest, format!("the query can't be read: {query:.100}")));
     };
     let (name, _) = given.into_iter().find(|(name, _)| !known.contains(name))?;
     let shown: String = name.chars().take(100).collect();
-    let problem = Problem::new(Kind::BadRequest, format!("there is no query parameter {shown:?} here"));
+    let problem = HttpProblem::new(ProblemKind::BadRequest, format!("there is no query parameter {shown:?} here"));
     Some(problem.with_hint(match known.is_empty() {
         true => "this path takes none with this method".to_owned(),
         false => format!("this path takes {}", known.join(", ")),

@@ -20,7 +20,7 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::admission::{Admission, Room};
+use super::admission::{Admission, ConnectionShare};
 use super::connection::Impatient;
 
 /// What a server puts up with.
@@ -112,7 +112,7 @@ impl HttpServer {
     }
 
     async fn serve<D: Door>(&self, door: D, router: Router) {
-        let room = Room::new(self.limits.connections);
+        let room = ConnectionShare::new(self.limits.connections);
         loop {
             let next = async {
                 let stream = door.next().await?;

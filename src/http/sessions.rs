@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Body, Path, Query};
-use super::problem::{Kind, Problem};
+use super::extract::{Body, Path, StrictQuery};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::backends::{HostOptions, WorkspaceSpec};
 use crate::engine::id::SessionId;
@@ -24,7 +24,7 @@ const LIMIT: usize = 1000;
 /// A session that is to begin.
 #[derive(Debug, Clone, Deserialize, JsonSchema, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct NewSession {
+pub(super) struct NewSessionBody {
     /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; without one it is called by the beginning of
     /// its id.
     #[serde(default)]
@@ -66,7 +66,7 @@ pub(super) struct NewMount {
 }
 
 impl NewMount {
-    fn spec(self) -> Result<MountSpec, Problem> {
+    fn spec(self) -> Result<MountSpec, HttpProblem> {
         use crate::engine::path::EntryPath;
         let mount_path = self.mount_path.filter(|path| !path.bytes().all(|byte| byte == b'/'));
         Ok(MountSpec {
@@ -80,17 +80,17 @@ impl NewMount {
     }
 }
 
-impl NewSession {
+impl NewSessionBody {
     /// What its workspace is to be. A directory is looked for on the disk.
-    fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, Problem> {
+    fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, HttpProblem> {
         let spec = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
-        let mut spec = spec.map_err(|error| Problem::new(Kind::Unusable, error.to_string()))?;
+        let mut spec = spec.map_err(|error| HttpProblem::new(ProblemKind::Unusable, error.to_string()))?;
         if let WorkspaceSpec::Host(HostOptions { directory: Some(directory) }) = &mut spec {
             *directory = roots.place_of(directory).map_err(|error| match error {
                 MountError::Outside { path, .. } => {
                     let detail = format!("{} is not below a directory that the server allows", path.display());
                     let hint = "start it with --allow-root DIR, or leave `directory` out for one of the session's own";
-                    Problem::new(Kind::Forbidden, detail).with_hint(hint)
+                    HttpProblem::new(ProblemKind::Forbidden, detail).with_hint(hint)
                 }
                 other => other.into(),
             })?;
@@ -103,7 +103,7 @@ impl NewSession {
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct Listed {
+pub(super) struct SessionsQuery {
     /// How many at most, from 1 to 1000; all when nothing is said.
     #[serde(default)]
     #[param(minimum = 1, maximum = 1000)]
@@ -116,14 +116,14 @@ pub(super) struct Listed {
 
 /// Lists the sessions, the oldest first. Page by page, `after` is the `session` of the last one that was listed; the end
 /// is where none comes. `calls` is null where a session can't be read.
-#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(Listed),
-    responses((status = 200, body = Vec<SessionDocument>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(get, path = "/v1/sessions", tag = "sessions", params(SessionsQuery),
+    responses((status = 200, body = Vec<SessionDocument>), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn list(
     State(face): State<HttpFace>,
-    Query(Listed { limit, after }): Query<Listed>,
-) -> Result<axum::Json<Vec<SessionDocument>>, Problem> {
+    StrictQuery(SessionsQuery { limit, after }): StrictQuery<SessionsQuery>,
+) -> Result<axum::Json<Vec<SessionDocument>>, HttpProblem> {
     if let Some(limit) = limit.filter(|limit| !(1..=LIMIT).contains(limit)) {
-        return Err(Problem::new(Kind::Unusable, format!("limit is {limit}; it must be from 1 to {LIMIT}")));
+        return Err(HttpProblem::new(ProblemKind::Unusable, format!("limit is {limit}; it must be from 1 to {LIMIT}")));
     }
     let listed = blocking(move || {
         let sessions = face.hub().sessions();
@@ -136,21 +136,21 @@ pub(super) async fn list(
                 1 + at.ok_or(SessionError::Store(StoreError::NoSession(after)))?
             }
         };
-        Ok::<_, Problem>(view::listed(sessions, entries[from..].iter().take(limit.unwrap_or(usize::MAX))))
+        Ok::<_, HttpProblem>(view::listed(sessions, entries[from..].iter().take(limit.unwrap_or(usize::MAX))))
     });
     Ok(axum::Json(listed.await??))
 }
 
 /// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
-#[utoipa::path(post, path = "/v1/sessions", tag = "sessions", request_body = NewSession,
-    responses((status = 201, body = SessionDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+#[utoipa::path(post, path = "/v1/sessions", tag = "sessions", request_body = NewSessionBody,
+    responses((status = 201, body = SessionDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn create(
     State(face): State<HttpFace>,
-    Body(new): Body<NewSession>,
-) -> Result<impl IntoResponse, Problem> {
+    Body(new): Body<NewSessionBody>,
+) -> Result<impl IntoResponse, HttpProblem> {
     let (backend, options, hub) = (new.backend, Value::Object(new.options), face.hub().clone());
-    let spec = blocking(move || NewSession::spec(backend.as_deref(), options, &hub.options().roots)).await??;
-    let mounts: Result<Vec<MountSpec>, Problem> = new.mounts.into_iter().map(NewMount::spec).collect();
+    let spec = blocking(move || NewSessionBody::spec(backend.as_deref(), options, &hub.options().roots)).await??;
+    let mounts: Result<Vec<MountSpec>, HttpProblem> = new.mounts.into_iter().map(NewMount::spec).collect();
     let open = face.hub().create(new.name, &spec, &mounts?).await?;
     let id = open.session().id();
     let document = one_of(&face, id.to_string()).await?;
@@ -161,15 +161,15 @@ pub(super) async fn create(
 /// Tells of one session.
 #[utoipa::path(get, path = "/v1/sessions/{session}", tag = "sessions",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
-    responses((status = 200, body = SessionDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = SessionDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn one(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-) -> Result<axum::Json<SessionDocument>, Problem> {
+) -> Result<axum::Json<SessionDocument>, HttpProblem> {
     Ok(axum::Json(one_of(&face, wanted).await?))
 }
 
-async fn one_of(face: &HttpFace, wanted: String) -> Result<SessionDocument, Problem> {
+async fn one_of(face: &HttpFace, wanted: String) -> Result<SessionDocument, HttpProblem> {
     let face = face.clone();
     Ok(blocking(move || {
         let (id, sessions) = (face.find(&wanted)?.id(), face.hub().sessions());
@@ -182,8 +182,11 @@ async fn one_of(face: &HttpFace, wanted: String) -> Result<SessionDocument, Prob
 /// Removes a session with its files. What its children have of its past they keep.
 #[utoipa::path(delete, path = "/v1/sessions/{session}", tag = "sessions",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
-    responses((status = 204), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn remove(State(face): State<HttpFace>, Path(wanted): Path<String>) -> Result<StatusCode, Problem> {
+    responses((status = 204), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
+pub(super) async fn remove(
+    State(face): State<HttpFace>,
+    Path(wanted): Path<String>,
+) -> Result<StatusCode, HttpProblem> {
     let id = face.session(wanted).await?.id();
     face.hub().remove(id).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -199,10 +202,10 @@ pub(super) struct SectionDocument {
 /// Gives the text about a session's workspace that belongs into a prompt. The workspace is opened for it.
 #[utoipa::path(get, path = "/v1/sessions/{session}/section", tag = "sessions",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
-    responses((status = 200, body = SectionDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = SectionDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn section(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-) -> Result<axum::Json<SectionDocument>, Problem> {
+) -> Result<axum::Json<SectionDocument>, HttpProblem> {
     Ok(axum::Json(SectionDocument { text: face.open(wanted).await?.section().await? }))
 }

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::{IntoParams, ToSchema};
 
-use super::extract::{Path, Query};
-use super::problem::{Kind, Problem};
+use super::extract::{Path, StrictQuery};
+use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -19,7 +19,7 @@ use crate::view::{self, ChangeDocument, Position, StateDocument};
 #[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
-pub(super) struct At {
+pub(super) struct AtQuery {
     /// The position; the last one when nothing is said.
     #[serde(default)]
     #[param(value_type = Option<String>, example = "42")]
@@ -42,7 +42,7 @@ pub(super) struct Between {
 }
 
 /// The state at a position, or now.
-pub(super) fn state_at(session: &Session, at: Option<Position>) -> Result<Folded, Problem> {
+pub(super) fn state_at(session: &Session, at: Option<Position>) -> Result<Folded, HttpProblem> {
     Ok(match at {
         Some(at) => session.state_at(at.resolve(session)?)?,
         None => session.state()?,
@@ -51,17 +51,17 @@ pub(super) fn state_at(session: &Session, at: Option<Position>) -> Result<Folded
 
 /// Tells which slices the state at a position has.
 #[utoipa::path(get, path = "/v1/sessions/{session}/state", tag = "states",
-    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), At),
-    responses((status = 200, body = StateDocument), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), AtQuery),
+    responses((status = 200, body = StateDocument), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn state(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-    Query(At { at }): Query<At>,
-) -> Result<axum::Json<StateDocument>, Problem> {
+    StrictQuery(AtQuery { at }): StrictQuery<AtQuery>,
+) -> Result<axum::Json<StateDocument>, HttpProblem> {
     let session = face.session(wanted).await?;
     let document = blocking(move || {
         let state = state_at(&session, at)?;
-        Ok::<_, Problem>(view::state(session.name(), &state)?)
+        Ok::<_, HttpProblem>(view::state(session.name(), &state)?)
     });
     Ok(axum::Json(document.await??))
 }
@@ -69,20 +69,20 @@ pub(super) async fn state(
 /// Gives a slice of the state at a position.
 #[utoipa::path(get, path = "/v1/sessions/{session}/state/{slice}", tag = "states",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
-        ("slice" = String, Path, description = "The slice's name"), At),
-    responses((status = 200, body = Value), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+        ("slice" = String, Path, description = "The slice's name"), AtQuery),
+    responses((status = 200, body = Value), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn slice(
     State(face): State<HttpFace>,
     Path((wanted, slice)): Path<(String, String)>,
-    Query(At { at }): Query<At>,
-) -> Result<axum::Json<Value>, Problem> {
+    StrictQuery(AtQuery { at }): StrictQuery<AtQuery>,
+) -> Result<axum::Json<Value>, HttpProblem> {
     let session = face.session(wanted).await?;
     let value = blocking(move || {
         let state = state_at(&session, at)?;
         let Some(name) = view::slice_named(&state, &slice) else {
             let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
             let shown: String = slice.chars().take(100).collect();
-            let problem = Problem::new(Kind::NotFound, format!("there is no slice {shown:?}"));
+            let problem = HttpProblem::new(ProblemKind::NotFound, format!("there is no slice {shown:?}"));
             return Err(problem.with_hint(format!("there are {}", names.join(", "))));
         };
         Ok(view::slice(&state, name)?)
@@ -92,7 +92,7 @@ pub(super) async fn slice(
 
 /// What differs in the files between two positions.
 #[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
-pub(super) struct Diff {
+pub(super) struct DiffQuery {
     /// The position to start from.
     from: Seq,
     /// The position to come to.
@@ -104,17 +104,17 @@ pub(super) struct Diff {
 /// Tells what differs in the files between two positions, as patches.
 #[utoipa::path(get, path = "/v1/sessions/{session}/diff", tag = "states",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), Between),
-    responses((status = 200, body = Diff), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = DiffQuery), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn diff(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-    Query(Between { from, to }): Query<Between>,
-) -> Result<axum::Json<Diff>, Problem> {
+    StrictQuery(Between { from, to }): StrictQuery<Between>,
+) -> Result<axum::Json<DiffQuery>, HttpProblem> {
     let session = face.session(wanted).await?;
     let diff = blocking(move || {
         let from = from.map_or(Ok(0), |from| from.resolve(&session))?;
         let to = to.unwrap_or(Position::Back(0)).resolve(&session)?;
-        Ok::<_, Problem>(Diff { from, to, changes: view::changes_between(&session, from, to)? })
+        Ok::<_, HttpProblem>(DiffQuery { from, to, changes: view::changes_between(&session, from, to)? })
     });
     Ok(axum::Json(diff.await??))
 }
@@ -146,11 +146,11 @@ impl From<VerifyReport> for Verification {
 /// Folds a session again from its events, and compares with everything that is stored.
 #[utoipa::path(post, path = "/v1/sessions/{session}/verify", tag = "states",
     params(("session" = String, Path, description = "The session, by name or by the beginning of its id")),
-    responses((status = 200, body = Verification), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
+    responses((status = 200, body = Verification), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn verify(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-) -> Result<axum::Json<Verification>, Problem> {
+) -> Result<axum::Json<Verification>, HttpProblem> {
     let id = face.session(wanted).await?.id();
     let report = blocking(move || face.hub().sessions().verify(Some(id))).await??;
     Ok(axum::Json(report.into()))

@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::HttpFace;
 use super::approvals::OverStream;
-use super::calls::{CallOutcome, CallRequest, call_noted};
-use super::frames::{self, ALIVE, Frames, Gone, PIECE, STILL_HERE};
-use super::problem::{Kind, Problem};
+use super::calls::{CallRequest, CallResponse, call_noted};
+use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
+use super::problem::{HttpProblem, ProblemKind};
 use crate::engine::recorded::Seq;
 use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
 use crate::hub::{HubError, OpenSession};
@@ -27,7 +27,7 @@ pub(super) fn make(
     open: OpenSession,
     request: &CallRequest,
     call: ToolCall,
-) -> Result<Response, Problem> {
+) -> Result<Response, HttpProblem> {
     let (frames, response) = frames::open();
     let (questions, asked) = mpsc::unbounded_channel();
     let session = open.session().clone();
@@ -45,14 +45,14 @@ pub(super) fn make(
         // Until it ends nobody closes the workspace.
         call_noted(&face, &open, call, begun).await
     });
-    let show = Show { frames, cancel, told, asked, output: None, halves: Halves::default(), missed: 0 };
+    let show = StreamItem { frames, cancel, told, asked, output: None, halves: Halves::default(), missed: 0 };
     tokio::spawn(show.run(ending));
     Ok(response)
 }
 
 /// What is shown to one client.
-struct Show {
-    frames: Frames,
+struct StreamItem {
+    frames: EventFrames,
     /// Takes the call back.
     cancel: CancellationToken,
     /// That the call has begun, under which name, and what its commands print.
@@ -65,7 +65,7 @@ struct Show {
     missed: u64,
 }
 
-impl Show {
+impl StreamItem {
     async fn run(mut self, mut ending: Ending) {
         let ended = loop {
             let shown = tokio::select! {
@@ -118,10 +118,10 @@ impl Show {
         let mut text = Vec::new();
         self.halves.end(&mut text);
         match ended {
-            Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &CallOutcome::from(outcome)),
-            Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &Problem::from(error)),
+            Ok(Ok(outcome)) => frames::write(&mut text, Some("outcome"), None, &CallResponse::from(outcome)),
+            Ok(Err(error)) => frames::write(&mut text, Some("problem"), None, &HttpProblem::from(error)),
             Err(_) => {
-                let problem = Problem::new(Kind::Broken, "the call's task was stopped");
+                let problem = HttpProblem::new(ProblemKind::Broken, "the call's task was stopped");
                 frames::write(&mut text, Some("problem"), None, &problem);
             }
         }

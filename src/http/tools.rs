@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{HttpFace, Problem};
+use super::{HttpFace, HttpProblem};
 
 /// A tool, for who wants to call it.
 #[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
-pub(super) struct Tool {
+pub(super) struct ToolBody {
     /// Its name.
     name: &'static str,
     /// What it does, for a model.
@@ -27,10 +27,10 @@ pub(super) struct Tool {
 
 /// Lists the tools that sessions offer, with JSON Schemas of their parameters and results.
 #[utoipa::path(get, path = "/v1/tools", tag = "tools",
-    responses((status = 200, body = Vec<Tool>), (status = "4XX", body = Problem, content_type = "application/problem+json")))]
-pub(super) async fn list(State(face): State<HttpFace>) -> axum::Json<Vec<Tool>> {
+    responses((status = 200, body = Vec<ToolBody>), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
+pub(super) async fn list(State(face): State<HttpFace>) -> axum::Json<Vec<ToolBody>> {
     let described = face.hub().options().tools.describe();
-    let tools = described.into_iter().map(|tool| Tool {
+    let tools = described.into_iter().map(|tool| ToolBody {
         name: tool.name,
         description: tool.description,
         effect: serde_json::to_value(tool.effect).unwrap_or_default(),

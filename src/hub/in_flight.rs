@@ -13,15 +13,15 @@ use crate::tools::Tools;
 
 /// Calls, rewinds and merges that are under way.
 #[derive(Default)]
-pub(super) struct UnderWay {
-    work: Mutex<Work>,
+pub(super) struct InFlight {
+    work: Mutex<InFlightWork>,
     ended: Notify,
     /// Of the calls that have ended.
     pub(super) figures: Figures,
 }
 
 #[derive(Default)]
-struct Work {
+struct InFlightWork {
     is_ending: bool,
     /// The number of the one that began last.
     last: u64,
@@ -31,11 +31,11 @@ struct Work {
 
 /// Something that is under way, until this is dropped.
 pub(super) struct Going {
-    under_way: Arc<UnderWay>,
+    under_way: Arc<InFlight>,
     number: u64,
 }
 
-impl UnderWay {
+impl InFlight {
     /// Notes something that begins.
     pub(super) fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
         let mut work = self.lock();
@@ -76,7 +76,7 @@ impl UnderWay {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Work> {
+    fn lock(&self) -> MutexGuard<'_, InFlightWork> {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -19,21 +19,21 @@ use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::children::NewChild;
+use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{NewSession, SessionError, Sessions};
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    AllowedRoots, Dispatcher, MergeReport, MountSpec, Nursery, RewindOptions, Rewound, ShellRules, Tools, hydrate,
+    AllowedRoots, Forker, MergeReport, MountSpec, RewindOptions, Rewound, ShellRules, ToolRunner, Tools, hydrate,
     preview_merge,
 };
 
 pub use error::HubError;
 pub use figures::CallFigures;
 pub use forward::{Forward, ForwardError, Forwarding};
-use in_flight::UnderWay;
+use in_flight::InFlight;
 pub use open::OpenSession;
-use open::{Kept, User};
+use open::{KeptWorkspace, User};
 
 /// What a [`Hub`] works with.
 #[derive(Clone)]
@@ -89,27 +89,27 @@ impl HubOptions {
 /// ```
 #[derive(Clone)]
 pub struct Hub {
-    shared: Arc<Shared>,
+    shared: Arc<HubInner>,
 }
 
-struct Shared {
+struct HubInner {
     sessions: Sessions,
     options: HubOptions,
-    places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<Place>>>>,
-    under_way: Arc<UnderWay>,
+    places: Mutex<BTreeMap<SessionId, Arc<AsyncMutex<WorkspaceSlot>>>>,
+    under_way: Arc<InFlight>,
 }
 
 /// Where a session's workspace is while it is open. Who opens or closes it has the lock.
 #[derive(Default)]
-struct Place {
-    kept: Option<Arc<Kept>>,
+struct WorkspaceSlot {
+    kept: Option<Arc<KeptWorkspace>>,
 }
 
 impl Hub {
     /// A hub with no workspace open yet.
     pub fn new(sessions: Sessions, options: HubOptions) -> Self {
         let (places, under_way) = (Mutex::default(), Arc::default());
-        Self { shared: Arc::new(Shared { sessions, options, places, under_way }) }
+        Self { shared: Arc::new(HubInner { sessions, options, places, under_way }) }
     }
 
     /// The sessions.
@@ -154,7 +154,7 @@ impl Hub {
         // Whoever does not wait for it any more leaves it whole for the next.
         blocking(move || {
             let dispatcher = hub.dispatcher_of(&hub.sessions().session(id)?)?;
-            Ok(User::of(place.kept.insert(Arc::new(Kept::new(dispatcher, &hub.shared.under_way)))))
+            Ok(User::of(place.kept.insert(Arc::new(KeptWorkspace::new(dispatcher, &hub.shared.under_way)))))
         })
         .await?
     }
@@ -201,16 +201,16 @@ impl Hub {
     ///
     /// # Errors
     /// [`HubError`].
-    pub async fn start_child(&self, parent: SessionId, new: NewChild) -> Result<OpenSession, HubError> {
+    pub async fn start_child(&self, parent: SessionId, new: ForkOptions) -> Result<OpenSession, HubError> {
         let parent = self.open(parent).await?;
         let hub = self.clone();
         // Nobody finds half of it, whether its creator waits for it or not.
         joined(tokio::spawn(async move { hub.start_child_of(parent, new).await }).await)?
     }
 
-    async fn start_child_of(&self, parent: OpenSession, new: NewChild) -> Result<OpenSession, HubError> {
+    async fn start_child_of(&self, parent: OpenSession, new: ForkOptions) -> Result<OpenSession, HubError> {
         let is_shared = new.isolation == Isolation::Shared;
-        let nursery = Nursery {
+        let nursery = Forker {
             sessions: self.sessions().clone(),
             home: self.options().home.clone(),
             roots: self.options().roots.clone(),
@@ -230,7 +230,7 @@ impl Hub {
             return Ok(parent.through(child));
         }
         let mut place = self.place(child.session().id()).lock_owned().await;
-        let kept = || Arc::new(Kept::new(child, &self.shared.under_way));
+        let kept = || Arc::new(KeptWorkspace::new(child, &self.shared.under_way));
         if let Err(error) = self.still_going() {
             close_now(kept(), place).await;
             return Err(error);
@@ -292,7 +292,7 @@ impl Hub {
         .await?
     }
 
-    fn remove_now(&self, session: &Session, kept: Option<Arc<Kept>>) -> Result<(), HubError> {
+    fn remove_now(&self, session: &Session, kept: Option<Arc<KeptWorkspace>>) -> Result<(), HubError> {
         let _lease = session.lease()?;
         if let Some(kept) = kept {
             kept.close();
@@ -371,11 +371,11 @@ impl Hub {
         self.shared.under_way.still_going()
     }
 
-    fn place(&self, id: SessionId) -> Arc<AsyncMutex<Place>> {
+    fn place(&self, id: SessionId) -> Arc<AsyncMutex<WorkspaceSlot>> {
         Arc::clone(lock(&self.shared.places).entry(id).or_default())
     }
 
-    fn dispatcher_of(&self, session: &Session) -> Result<Dispatcher, HubError> {
+    fn dispatcher_of(&self, session: &Session) -> Result<ToolRunner, HubError> {
         let Some(started) = session.started() else {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
         };
@@ -384,7 +384,7 @@ impl Hub {
         let _lease = session.lease()?;
         let spec = WorkspaceSpec::of_session(started)?;
         let workspace = spec.open_ready(session.id(), &options.home, options.progress.clone())?;
-        let opened = Dispatcher::with_rules(
+        let opened = ToolRunner::with_rules(
             session.clone(),
             Arc::clone(&options.tools),
             Arc::clone(&workspace),
@@ -405,7 +405,7 @@ fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
 }
 
 /// Closes a workspace. Nobody opens it anew meanwhile, though who asked for this may be gone.
-async fn close_now(kept: Arc<Kept>, place: OwnedMutexGuard<Place>) {
+async fn close_now(kept: Arc<KeptWorkspace>, place: OwnedMutexGuard<WorkspaceSlot>) {
     let closing = move || {
         kept.close();
         drop(place);

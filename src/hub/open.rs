@@ -9,29 +9,29 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::forward::{Forward, ForwardError};
-use super::in_flight::{Going, UnderWay};
-use super::span::Noted;
+use super::in_flight::{Going, InFlight};
+use super::span::CallSpan;
 use super::{Hub, HubError, blocking};
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    Dispatcher, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, Tools, merge_child,
+    MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, merge_child,
 };
 
 /// A workspace that is kept open.
-pub(super) struct Kept {
-    dispatcher: Dispatcher,
+pub(super) struct KeptWorkspace {
+    dispatcher: ToolRunner,
     /// What goes on in the hub.
-    under_way: Arc<UnderWay>,
+    under_way: Arc<InFlight>,
     users: AtomicUsize,
     /// When it was last used.
     since: Mutex<Instant>,
 }
 
-impl Kept {
-    pub(super) fn new(dispatcher: Dispatcher, under_way: &Arc<UnderWay>) -> Self {
+impl KeptWorkspace {
+    pub(super) fn new(dispatcher: ToolRunner, under_way: &Arc<InFlight>) -> Self {
         let (users, since) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
         Self { dispatcher, under_way: Arc::clone(under_way), users, since }
     }
@@ -53,16 +53,16 @@ impl Kept {
 }
 
 /// One who uses a workspace, until this is dropped.
-pub(super) struct User(Arc<Kept>);
+pub(super) struct User(Arc<KeptWorkspace>);
 
 impl User {
     /// The caller has the lock of the place, so that nobody closes it meanwhile.
-    pub(super) fn of(kept: &Arc<Kept>) -> Self {
+    pub(super) fn of(kept: &Arc<KeptWorkspace>) -> Self {
         kept.users.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(kept))
     }
 
-    pub(super) fn dispatcher(&self) -> &Dispatcher {
+    pub(super) fn dispatcher(&self) -> &ToolRunner {
         &self.0.dispatcher
     }
 }
@@ -86,14 +86,14 @@ impl Drop for User {
 /// opened here; what that one was doing then is recorded as interrupted.
 #[derive(Clone)]
 pub struct OpenSession {
-    place: Place,
+    place: WorkspaceOwner,
 }
 
 #[derive(Clone)]
-enum Place {
+enum WorkspaceOwner {
     /// The same as is kept, perhaps under another agent's name or other rules.
     Here {
-        dispatcher: Dispatcher,
+        dispatcher: ToolRunner,
         user: User,
     },
     There(Box<There>),
@@ -109,7 +109,7 @@ struct There {
 
 /// Who does what is asked.
 enum Doer<'a> {
-    Here(Dispatcher, User),
+    Here(ToolRunner, User),
     There(&'a There, LeaseHolder, Arc<dyn Forward>),
 }
 
@@ -140,18 +140,18 @@ impl Patience {
 
 impl OpenSession {
     pub(super) fn of(user: User) -> Self {
-        Self { place: Place::Here { dispatcher: user.dispatcher().clone(), user } }
+        Self { place: WorkspaceOwner::Here { dispatcher: user.dispatcher().clone(), user } }
     }
 
     pub(super) fn elsewhere(hub: &Hub, session: Session) -> Self {
         let rules = hub.options().rules.clone();
-        Self { place: Place::There(Box::new(There { hub: hub.clone(), session, rules })) }
+        Self { place: WorkspaceOwner::There(Box::new(There { hub: hub.clone(), session, rules })) }
     }
 
     /// The same workspace through another dispatcher of it.
-    pub(super) fn through(&self, dispatcher: Dispatcher) -> Self {
+    pub(super) fn through(&self, dispatcher: ToolRunner) -> Self {
         let mut other = self.clone();
-        if let Place::Here { dispatcher: own, .. } = &mut other.place {
+        if let WorkspaceOwner::Here { dispatcher: own, .. } = &mut other.place {
             *own = dispatcher;
         }
         other
@@ -160,8 +160,8 @@ impl OpenSession {
     /// The session.
     pub fn session(&self) -> &Session {
         match &self.place {
-            Place::Here { dispatcher, .. } => dispatcher.session(),
-            Place::There(there) => &there.session,
+            WorkspaceOwner::Here { dispatcher, .. } => dispatcher.session(),
+            WorkspaceOwner::There(there) => &there.session,
         }
     }
 
@@ -169,16 +169,16 @@ impl OpenSession {
     /// refuse some.
     pub fn tools(&self) -> &Tools {
         match &self.place {
-            Place::Here { dispatcher, .. } => dispatcher.tools(),
-            Place::There(there) => &there.hub.options().tools,
+            WorkspaceOwner::Here { dispatcher, .. } => dispatcher.tools(),
+            WorkspaceOwner::There(there) => &there.hub.options().tools,
         }
     }
 
     /// What makes the calls; none where another process does.
-    pub fn dispatcher(&self) -> Option<&Dispatcher> {
+    pub fn dispatcher(&self) -> Option<&ToolRunner> {
         match &self.place {
-            Place::Here { dispatcher, .. } => Some(dispatcher),
-            Place::There(_) => None,
+            WorkspaceOwner::Here { dispatcher, .. } => Some(dispatcher),
+            WorkspaceOwner::There(_) => None,
         }
     }
 
@@ -187,8 +187,8 @@ impl OpenSession {
     pub fn by(&self, agent: &str) -> Self {
         let mut other = self.clone();
         match &mut other.place {
-            Place::Here { dispatcher, .. } => *dispatcher = dispatcher.as_agent(agent),
-            Place::There(there) => there.session = there.session.as_agent(agent),
+            WorkspaceOwner::Here { dispatcher, .. } => *dispatcher = dispatcher.as_agent(agent),
+            WorkspaceOwner::There(there) => there.session = there.session.as_agent(agent),
         }
         other
     }
@@ -200,13 +200,13 @@ impl OpenSession {
     pub fn ruled(&self, rules: ShellRules) -> Result<Self, HubError> {
         let mut other = self.clone();
         match &mut other.place {
-            Place::Here { dispatcher, .. } => *dispatcher = dispatcher.ruled(rules)?,
-            Place::There(there) => there.rules = rules,
+            WorkspaceOwner::Here { dispatcher, .. } => *dispatcher = dispatcher.ruled(rules)?,
+            WorkspaceOwner::There(there) => there.rules = rules,
         }
         Ok(other)
     }
 
-    /// Makes a call, as [`Dispatcher::call`].
+    /// Makes a call, as [`ToolRunner::call`].
     ///
     /// # Errors
     /// [`HubError`].
@@ -224,7 +224,7 @@ impl OpenSession {
         begun: impl FnOnce(Seq) + Send,
     ) -> Result<ToolOutcome, HubError> {
         let going = self.begin(call.cancel.clone())?;
-        let noted = Noted::begin(self.session(), self.tools(), going, &mut call);
+        let noted = CallSpan::begin(self.session(), self.tools(), going, &mut call);
         let begun = |seq| {
             noted.begun(seq);
             begun(seq);
@@ -312,16 +312,16 @@ impl OpenSession {
     /// Notes something that begins, which the hub's end refuses.
     fn begin(&self, cancel: CancellationToken) -> Result<Going, HubError> {
         match &self.place {
-            Place::Here { user, .. } => user.0.under_way.begin(cancel),
-            Place::There(there) => there.hub.shared.under_way.begin(cancel),
+            WorkspaceOwner::Here { user, .. } => user.0.under_way.begin(cancel),
+            WorkspaceOwner::There(there) => there.hub.shared.under_way.begin(cancel),
         }
     }
 
     /// Who does the work now: this process, also where another one has let go of the workspace, or that one.
     async fn doer(&self) -> Result<Doer<'_>, HubError> {
         let there = match &self.place {
-            Place::Here { dispatcher, user } => return Ok(Doer::Here(dispatcher.clone(), user.clone())),
-            Place::There(there) => there,
+            WorkspaceOwner::Here { dispatcher, user } => return Ok(Doer::Here(dispatcher.clone(), user.clone())),
+            WorkspaceOwner::There(there) => there,
         };
         there.hub.still_going()?;
         let elsewhere = |holder: LeaseHolder| {

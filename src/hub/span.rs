@@ -14,7 +14,7 @@ use crate::engine::session::Session;
 use crate::tools::{ToolCall, ToolOutcome, Tools, TraceContext};
 
 /// A call that is made. Dropped before its outcome is there, it is noted as interrupted, once it has begun.
-pub(super) struct Noted<'a> {
+pub(super) struct CallSpan<'a> {
     span: Span,
     going: Going,
     tool: String,
@@ -24,7 +24,7 @@ pub(super) struct Noted<'a> {
     has_ended: bool,
 }
 
-impl<'a> Noted<'a> {
+impl<'a> CallSpan<'a> {
     /// Begins the span of a call, in the trace that the call belongs to. The call goes on in it: what another process
     /// does for it there is a child of this span, where somebody traces here.
     pub(super) fn begin(session: &Session, tools: &'a Tools, going: Going, call: &mut ToolCall) -> Self {
@@ -63,7 +63,7 @@ impl<'a> Noted<'a> {
     }
 }
 
-impl Drop for Noted<'_> {
+impl Drop for CallSpan<'_> {
     fn drop(&mut self) {
         if let (false, Some(call)) = (self.has_ended, self.call.get()) {
             let micros = u64::try_from(self.since.elapsed().as_micros()).unwrap_or(u64::MAX);

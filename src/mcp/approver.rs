@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::names::shown;
-use crate::tools::{Answer, Asker, Asking, CommandQuestion};
+use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::view;
 
 /// What the one question of a round is called.
@@ -22,7 +22,7 @@ const KEY: &str = "allow";
 /// A question on its way to a person.
 pub(super) struct Question {
     question: CommandQuestion,
-    reply: oneshot::Sender<Answer>,
+    reply: oneshot::Sender<ApprovalAnswer>,
 }
 
 /// Hands questions to who speaks with the client.
@@ -37,7 +37,7 @@ impl Asker for AsksClient {
         let (to_client, cancelled) = (self.to_client.clone(), self.cancelled.clone());
         Box::pin(async move {
             let (reply, answer) = oneshot::channel();
-            let unasked = || Answer::Refuse("the client that was to be asked is gone".to_owned());
+            let unasked = || ApprovalAnswer::Refuse("the client that was to be asked is gone".to_owned());
             if to_client.send(Question { question, reply }).await.is_err() {
                 return unasked();
             }
@@ -60,9 +60,9 @@ impl Asker for AsksAtOnce {
         Box::pin(async move {
             let (reply, _waits) = oneshot::channel();
             match (Question { question, reply }).ask(&peer).await {
-                Some(Answer::Session) => Answer::Refuse("the person gave no clear answer".to_owned()),
+                Some(ApprovalAnswer::Session) => ApprovalAnswer::Refuse("the person gave no clear answer".to_owned()),
                 Some(answer) => answer,
-                None => Answer::Refuse("the person could not be asked".to_owned()),
+                None => ApprovalAnswer::Refuse("the person could not be asked".to_owned()),
             }
         })
     }
@@ -76,17 +76,17 @@ pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
 
 impl Question {
     /// Asks by a request of its own; none when the call does not wait any more.
-    pub(super) async fn ask(&mut self, peer: &Peer<RoleServer>) -> Option<Answer> {
+    pub(super) async fn ask(&mut self, peer: &Peer<RoleServer>) -> Option<ApprovalAnswer> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(self.form()));
         let asked = tokio::select! {
             asked = ask(peer, request) => asked,
             () = self.reply.closed() => return None,
         };
-        Some(asked.unwrap_or_else(|error| Answer::Refuse(format!("the person could not be asked: {error}"))))
+        Some(asked.unwrap_or_else(|error| ApprovalAnswer::Refuse(format!("the person could not be asked: {error}"))))
     }
 
     /// Tells the call what was said. It may have ended meanwhile.
-    pub(super) fn answer(self, answer: Answer) {
+    pub(super) fn answer(self, answer: ApprovalAnswer) {
         drop(self.reply.send(answer));
     }
 
@@ -100,8 +100,8 @@ impl Question {
         let given = responses.and_then(|mut responses| responses.remove(KEY));
         let answer = match given.map(serde_json::from_value::<ElicitResult>) {
             Some(Ok(result)) => answer_of(&result),
-            Some(Err(error)) => Answer::Refuse(format!("the answer could not be read: {error}")),
-            None => Answer::Refuse("the client gave no answer".to_owned()),
+            Some(Err(error)) => ApprovalAnswer::Refuse(format!("the answer could not be read: {error}")),
+            None => ApprovalAnswer::Refuse("the client gave no answer".to_owned()),
         };
         self.answer(answer);
     }
@@ -138,7 +138,7 @@ impl Drop for Withdrawn {
     }
 }
 
-async fn ask(peer: &Peer<RoleServer>, request: ServerRequest) -> Result<Answer, String> {
+async fn ask(peer: &Peer<RoleServer>, request: ServerRequest) -> Result<ApprovalAnswer, String> {
     let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
     let mut open = Withdrawn(Some(sent.map_err(|error| error.to_string())?));
     let answered = match &mut open.0 {
@@ -154,15 +154,15 @@ async fn ask(peer: &Peer<RoleServer>, request: ServerRequest) -> Result<Answer, 
     }
 }
 
-fn answer_of(result: &ElicitResult) -> Answer {
+fn answer_of(result: &ElicitResult) -> ApprovalAnswer {
     let chosen = result.content.as_ref().and_then(|content| content.get("answer")?.as_str());
     match (&result.action, chosen) {
-        (ElicitationAction::Accept, Some("once")) => Answer::Once,
-        (ElicitationAction::Accept, Some("session")) => Answer::Session,
+        (ElicitationAction::Accept, Some("once")) => ApprovalAnswer::Once,
+        (ElicitationAction::Accept, Some("session")) => ApprovalAnswer::Session,
         (ElicitationAction::Accept, Some("deny")) | (ElicitationAction::Decline, _) => {
-            Answer::Refuse("the person said no".to_owned())
+            ApprovalAnswer::Refuse("the person said no".to_owned())
         }
-        (ElicitationAction::Accept, _) => Answer::Refuse("the person gave no clear answer".to_owned()),
-        _ => Answer::Refuse("the person did not answer".to_owned()),
+        (ElicitationAction::Accept, _) => ApprovalAnswer::Refuse("the person gave no clear answer".to_owned()),
+        _ => ApprovalAnswer::Refuse("the person did not answer".to_owned()),
     }
 }

@@ -11,16 +11,16 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
-use super::client::Shared;
-use super::connect_query::Asked;
+use super::client::ServerState;
+use super::connect_query::ConnectQuery;
 use super::{MESSAGE_MAX, names};
 
 /// How long a body may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
 /// Passes a request on once its body is there: who stops in the middle of one does not hold a connection for good.
-pub(super) async fn whole(State(shared): State<Arc<Shared>>, request: Request, next: Next) -> Response {
-    if let Err(what) = Asked::read(request.uri(), &shared.options) {
+pub(super) async fn whole(State(shared): State<Arc<ServerState>>, request: Request, next: Next) -> Response {
+    if let Err(what) = ConnectQuery::read(request.uri(), &shared.options) {
         return (StatusCode::BAD_REQUEST, format!("{}\n", names::shown(&what, 500))).into_response();
     }
     let (parts, body) = request.into_parts();

@@ -16,18 +16,18 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::ToolGroup;
 use super::approver::{AsksClient, Question, can_ask};
-use super::client::{Client, Joined};
-use super::pending_questions::{PARKED_MAX, Waiting};
-use super::progress::Progress;
+use super::client::{Joined, McpClient};
+use super::pending_questions::{PARKED_MAX, PendingQuestion};
+use super::progress::ProgressReporter;
 use crate::engine::recorded::Seq;
 use crate::hub::{HubError, OpenSession};
-use crate::tools::{Answer, ShellRules, ToolCall, ToolOutcome, TraceContext};
+use crate::tools::{ApprovalAnswer, ShellRules, ToolCall, ToolOutcome, TraceContext};
 
 /// How long a call may take whose command a person may have to allow first. The command has a limit of its own.
 const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A call on its way. Dropped, it is taken back.
-pub(super) struct Running {
+pub(super) struct RunningCall {
     pub(super) tool: String,
     outcome: JoinHandle<Result<ToolOutcome, HubError>>,
     questions: mpsc::Receiver<Question>,
@@ -37,7 +37,7 @@ pub(super) struct Running {
     position: Arc<OnceLock<Seq>>,
 }
 
-impl Running {
+impl RunningCall {
     /// Begins a call that asks nobody.
     fn begin(cancel: CancellationToken, open: OpenSession, mut call: ToolCall) -> Self {
         call.cancel = cancel.clone();
@@ -62,7 +62,7 @@ impl Running {
 
 /// Calls a workspace's tool, or goes on with a call that waited for an answer.
 pub(super) async fn call(
-    client: &Client,
+    client: &McpClient,
     request: CallToolRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
@@ -110,23 +110,23 @@ async fn look(
 }
 
 fn begin(
-    client: &Client,
+    client: &McpClient,
     joined: &Joined,
     tool: &str,
     params: Value,
     context: &RequestContext<RoleServer>,
-) -> Result<Running, HubError> {
+) -> Result<RunningCall, HubError> {
     let (rules, cancel) = (&client.options().rules, client.gone.child_token());
     let call = call_of(tool, params, context);
     if !can_ask(context) {
         let open = joined.open.ruled(rules.clone())?;
-        return Ok(Running::begin(cancel, open, call));
+        return Ok(RunningCall::begin(cancel, open, call));
     }
     let (asks, questions) = mpsc::channel(1);
     let asker = AsksClient { to_client: asks, cancelled: cancel.clone() };
     let rules = ShellRules { asker: Some(Arc::new(asker)), ..rules.clone() };
-    let running = Running::begin(cancel, joined.open.ruled(rules)?, call);
-    Ok(Running { questions, ..running })
+    let running = RunningCall::begin(cancel, joined.open.ruled(rules)?, call);
+    Ok(RunningCall { questions, ..running })
 }
 
 /// A call in the trace that the request belongs to.
@@ -139,8 +139,8 @@ fn call_of(tool: &str, params: Value, context: &RequestContext<RoleServer>) -> T
 
 /// Goes on with a call whose question is answered now.
 async fn resume(
-    client: &Client,
-    waiting: Waiting,
+    client: &McpClient,
+    waiting: PendingQuestion,
     responses: Option<InputResponses>,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
@@ -150,12 +150,12 @@ async fn resume(
 
 /// Follows a call to its end, or to a question that the client has to come back with.
 async fn follow(
-    client: &Client,
-    mut running: Running,
+    client: &McpClient,
+    mut running: RunningCall,
     context: &RequestContext<RoleServer>,
 ) -> Result<CallToolResponse, ErrorData> {
     let mut progress = match (context.meta.get_progress_token(), client.known()) {
-        (Some(token), Some(session)) => Some(Progress::new(&context.peer, token, &session, &running.position)),
+        (Some(token), Some(session)) => Some(ProgressReporter::new(&context.peer, token, &session, &running.position)),
         _ => None,
     };
     let outcome = loop {
@@ -191,7 +191,7 @@ async fn follow(
 }
 
 /// Asks the person. Where the question is taken back so is the call.
-async fn put(client: &Client, running: &Running, mut question: Question, context: &RequestContext<RoleServer>) {
+async fn put(client: &McpClient, running: &RunningCall, mut question: Question, context: &RequestContext<RoleServer>) {
     let answer = tokio::select! {
         answer = question.ask(&context.peer) => answer,
         () = context.ct.cancelled() => None,
@@ -203,7 +203,7 @@ async fn put(client: &Client, running: &Running, mut question: Question, context
     }
 }
 
-async fn go_on(progress: &mut Option<Progress>) {
+async fn go_on(progress: &mut Option<ProgressReporter>) {
     match progress {
         Some(progress) => progress.go_on().await,
         None => std::future::pending().await,
@@ -218,14 +218,15 @@ pub(super) fn comes_back(context: &RequestContext<RoleServer>) -> bool {
 }
 
 /// Keeps a call until its client comes back with the answer. Where too many wait, the answer is no.
-fn park(client: &Client, running: Running, question: Question) -> Result<InputRequiredResult, Box<Running>> {
+fn park(client: &McpClient, running: RunningCall, question: Question) -> Result<InputRequiredResult, Box<RunningCall>> {
     let requests = question.as_input();
     let clock = client.hub().sessions().clock();
-    match client.parked.keep(Waiting { running, question }, clock.as_ref()) {
+    match client.parked.keep(PendingQuestion { running, question }, clock.as_ref()) {
         Ok(handle) => Ok(InputRequiredResult::new(Some(requests), Some(handle))),
         Err(waiting) => {
-            let Waiting { running, question } = *waiting;
-            question.answer(Answer::Refuse(format!("{PARKED_MAX} calls of the client wait for an answer already")));
+            let PendingQuestion { running, question } = *waiting;
+            question
+                .answer(ApprovalAnswer::Refuse(format!("{PARKED_MAX} calls of the client wait for an answer already")));
             Err(Box::new(running))
         }
     }

@@ -7,7 +7,7 @@ use rmcp::service::RequestContext;
 use tokio::sync::{Notify, OnceCell};
 use tokio_util::sync::CancellationToken;
 
-use super::connect_query::Asked;
+use super::connect_query::ConnectQuery;
 use super::names::{self, AgentName, Agents};
 use super::pending_questions::Parked;
 use super::tool_list::Offered;
@@ -17,7 +17,7 @@ use crate::backends::WorkspaceSpec;
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::session::Session;
-use crate::engine::session::children::NewChild;
+use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{SessionError, name_of};
 use crate::hub::{Hub, HubError, OpenSession};
 
@@ -25,7 +25,7 @@ use crate::hub::{Hub, HubError, OpenSession};
 const ID_DIGITS: usize = 8;
 
 /// What the clients of a server have in common.
-pub(super) struct Shared {
+pub(super) struct ServerState {
     pub(super) hub: Hub,
     pub(super) options: McpOptions,
     pub(super) agents: Arc<Agents>,
@@ -33,10 +33,10 @@ pub(super) struct Shared {
 }
 
 /// A client.
-pub(super) struct Client {
-    pub(super) shared: Arc<Shared>,
+pub(super) struct McpClient {
+    pub(super) shared: Arc<ServerState>,
     /// Options from the client's own address.
-    asked: OnceLock<Asked>,
+    asked: OnceLock<ConnectQuery>,
     joined: OnceCell<Joined>,
     /// What it is told of when it changes.
     pub(super) watching: Watching,
@@ -87,9 +87,9 @@ impl From<SessionError> for JoinError {
     }
 }
 
-impl Client {
+impl McpClient {
     /// A client that is gone when the server ends, if not before.
-    pub(super) fn new(shared: &Arc<Shared>, end: &CancellationToken) -> Arc<Self> {
+    pub(super) fn new(shared: &Arc<ServerState>, end: &CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             shared: Arc::clone(shared),
             asked: OnceLock::new(),
@@ -115,7 +115,7 @@ impl Client {
     }
 
     /// Asks for a session and others. What was asked for first counts.
-    pub(super) fn ask_for(&self, asked: Asked) {
+    pub(super) fn ask_for(&self, asked: ConnectQuery) {
         drop(self.asked.set(asked));
     }
 
@@ -174,7 +174,7 @@ impl Client {
                 self.check_same(&self.hub().sessions().session(id)?)?;
                 Ok(self.hub().open(id).await?)
             }
-            Some(isolation) => Ok(self.hub().start_child(id, NewChild::new(isolation)).await?),
+            Some(isolation) => Ok(self.hub().start_child(id, ForkOptions::new(isolation)).await?),
         }
     }
 
@@ -290,7 +290,7 @@ fn name_in(context: &RequestContext<RoleServer>) -> String {
     context.client_info().map_or_else(|| "mcp".to_owned(), |info| info.name)
 }
 
-impl Drop for Client {
+impl Drop for McpClient {
     fn drop(&mut self) {
         self.gone.cancel();
     }

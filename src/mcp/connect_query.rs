@@ -10,14 +10,14 @@ use crate::engine::commit::MAX_AGENT_BYTES;
 
 /// The wishes of a client: `?session=NAME&agent=NAME&tools=GROUPS`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Asked {
+pub(super) struct ConnectQuery {
     pub(super) session: Option<String>,
     pub(super) agent: Option<String>,
     /// The only groups that it wants of those that are offered.
     pub(super) groups: Option<BTreeSet<ToolGroup>>,
 }
 
-impl Asked {
+impl ConnectQuery {
     /// Reads them; the error says what can't be had.
     pub(super) fn read(uri: &Uri, options: &McpOptions) -> Result<Self, String> {
         let Ok(Query(pairs)) = Query::<Vec<(String, String)>>::try_from_uri(uri) else {
@@ -84,7 +84,8 @@ mod tests {
     #[test]
     fn asked_query_is_read_or_refused() {
         let options = McpOptions { session: Some("team".to_owned()), ..McpOptions::default() };
-        let read = |query: &str, options: &McpOptions| Asked::read(&format!("/mcp?{query}").parse().unwrap(), options);
+        let read =
+            |query: &str, options: &McpOptions| ConnectQuery::read(&format!("/mcp?{query}").parse().unwrap(), options);
         let asked = read("session=a%20b&agent=bob&tools=files,shell", &McpOptions::default()).unwrap();
         assert_eq!((asked.session.as_deref(), asked.agent.as_deref()), (Some("a b"), Some("bob")));
         assert_eq!(asked.groups.unwrap(), BTreeSet::from([ToolGroup::Files, ToolGroup::Shell]));

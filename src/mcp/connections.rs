@@ -16,7 +16,7 @@ use rmcp::transport::streamable_http_server::{SessionId, SessionManager};
 use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock, mpsc};
 use tokio_util::sync::CancellationToken;
 
-use super::client::Shared;
+use super::client::ServerState;
 use super::order::Order;
 use super::{UNUSED_MAX, calls};
 
@@ -26,13 +26,13 @@ use super::{UNUSED_MAX, calls};
 /// answered, so that its client does not come back for the rest of the stream.
 pub(super) struct Connections {
     local: Arc<LocalSessionManager>,
-    shared: Arc<Shared>,
-    known: Mutex<BTreeMap<SessionId, Connection>>,
+    shared: Arc<ServerState>,
+    known: Mutex<BTreeMap<SessionId, ClientConnection>>,
 }
 
 /// A client's connection.
 #[derive(Default)]
-struct Connection {
+struct ClientConnection {
     turns: Arc<RwLock<()>>,
     /// Requests that are not answered yet; few, and in no order.
     open: Vec<(RequestId, CancellationToken)>,
@@ -40,9 +40,9 @@ struct Connection {
 
 /// A place among the calls of a connection. The last clone gives it to the next call.
 #[derive(Clone)]
-struct Turn(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Held>);
+struct CallTurn(#[expect(dead_code, reason = "it is there to be dropped")] Arc<ConnectionCount>);
 
-enum Held {
+enum ConnectionCount {
     #[expect(dead_code, reason = "it is there to be dropped")]
     Beside(OwnedRwLockReadGuard<()>),
     #[expect(dead_code, reason = "it is there to be dropped")]
@@ -51,18 +51,18 @@ enum Held {
     Free,
 }
 
-impl Turn {
+impl CallTurn {
     async fn take(turns: Arc<RwLock<()>>, order: Order) -> Self {
         Self(Arc::new(match order {
-            Order::Reads => Held::Beside(turns.read_owned().await),
-            Order::Changes => Held::Alone(turns.write_owned().await),
-            Order::Free | Order::Resumes => Held::Free,
+            Order::Reads => ConnectionCount::Beside(turns.read_owned().await),
+            Order::Changes => ConnectionCount::Alone(turns.write_owned().await),
+            Order::Free | Order::Resumes => ConnectionCount::Free,
         }))
     }
 }
 
 impl Connections {
-    pub(super) fn new(shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(shared: &Arc<ServerState>) -> Self {
         let mut local = LocalSessionManager::default();
         local.session_config.keep_alive = Some(UNUSED_MAX);
         // Only streams of cancelled requests are kept, and nothing of them is to be told again.
@@ -70,7 +70,7 @@ impl Connections {
         Self { local: Arc::new(local), shared: Arc::clone(shared), known: Mutex::default() }
     }
 
-    fn known(&self) -> MutexGuard<'_, BTreeMap<SessionId, Connection>> {
+    fn known(&self) -> MutexGuard<'_, BTreeMap<SessionId, ClientConnection>> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -96,7 +96,7 @@ impl SessionManager for Connections {
 
     async fn create_session(&self) -> Result<(SessionId, Self::Transport), Self::Error> {
         let (id, transport) = self.local.create_session().await?;
-        self.known().insert(Arc::clone(&id), Connection::default());
+        self.known().insert(Arc::clone(&id), ClientConnection::default());
         Ok((id, transport))
     }
 
@@ -126,14 +126,15 @@ impl SessionManager for Connections {
         if let JsonRpcMessage::Request(request) = message {
             let cancelled = CancellationToken::new();
             let turns = self.begin(id, &request.id, &cancelled);
-            let mut turn = Turn::take(turns, Order::of(&self.shared, &request.request)).boxed();
+            let mut turn = CallTurn::take(turns, Order::of(&self.shared, &request.request)).boxed();
             // Asked for once, it has its place in the queue.
             let turn = match future::poll_immediate(&mut turn).await {
                 Some(turn) => future::ready(turn).boxed(),
                 None => turn,
             };
             let local = Arc::clone(&self.local);
-            let open = Open { local, id: Arc::clone(id), cancelled, tell, is_answered: AtomicBool::new(false) };
+            let open =
+                OpenConnections { local, id: Arc::clone(id), cancelled, tell, is_answered: AtomicBool::new(false) };
             tokio::spawn(open.answer(turn, request));
         }
         Ok(stream::unfold(told, |mut told| async move { told.recv().await.map(|message| (message, told)) }))
@@ -171,7 +172,7 @@ impl SessionManager for Connections {
 }
 
 /// A request whose client waits on a stream.
-struct Open {
+struct OpenConnections {
     local: Arc<LocalSessionManager>,
     id: SessionId,
     cancelled: CancellationToken,
@@ -179,10 +180,10 @@ struct Open {
     is_answered: AtomicBool,
 }
 
-impl Open {
+impl OpenConnections {
     /// Passes a request on when its turn comes, and passes back what it is told. A request that waits ends with its
     /// client's stream.
-    async fn answer(self, turn: future::BoxFuture<'static, Turn>, request: JsonRpcRequest<ClientRequest>) {
+    async fn answer(self, turn: future::BoxFuture<'static, CallTurn>, request: JsonRpcRequest<ClientRequest>) {
         let _ended = self.cancelled.clone().drop_guard();
         let cancelled = cancelled(&request);
         tokio::select! {
@@ -198,7 +199,7 @@ impl Open {
         }
     }
 
-    async fn pass(&self, turn: future::BoxFuture<'static, Turn>, mut request: JsonRpcRequest<ClientRequest>) {
+    async fn pass(&self, turn: future::BoxFuture<'static, CallTurn>, mut request: JsonRpcRequest<ClientRequest>) {
         // It goes with the request, so it lasts as long as the call, whether its client waits or not.
         request.request.extensions_mut().insert(turn.await);
         let id = request.id.clone();

@@ -12,11 +12,11 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, SubscriptionContext};
 use rmcp::{RoleServer, ServerHandler};
 
-use super::client::Client;
+use super::client::McpClient;
 use super::names::shown;
-use super::resources::{self, Address};
+use super::resources::{self, ResourceUri};
 use super::sessionless::Stateless;
-use super::watching::{Told, WatchError, Watching};
+use super::watching::{ResourceSubscriber, WatchError, Watching};
 use super::{calls, instructions, orchestrate, tool_list};
 
 /// The prompt that describes the workspace.
@@ -25,7 +25,7 @@ const WORKSPACE: &str = "workspace";
 /// Answers a client.
 pub(super) struct Handler {
     /// The client that speaks here, unless each request brings its own name.
-    own: Arc<Client>,
+    own: Arc<McpClient>,
     stateless: Option<(Arc<Stateless>, Counted)>,
 }
 
@@ -33,11 +33,11 @@ pub(super) struct Handler {
 type Counted = Arc<()>;
 
 impl Handler {
-    pub(super) fn new(own: Arc<Client>, stateless: Option<(Arc<Stateless>, Counted)>) -> Self {
+    pub(super) fn new(own: Arc<McpClient>, stateless: Option<(Arc<Stateless>, Counted)>) -> Self {
         Self { own, stateless }
     }
 
-    fn client(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Client>, ErrorData> {
+    fn client(&self, context: &RequestContext<RoleServer>) -> Result<Arc<McpClient>, ErrorData> {
         match &self.stateless {
             Some((stateless, _)) => stateless.client(context, &self.own),
             None => Ok(Arc::clone(&self.own)),
@@ -119,7 +119,7 @@ impl ServerHandler for Handler {
     ) -> Result<ListResourcesResult, ErrorData> {
         let client = self.client(&context)?;
         if is_connected(&context) {
-            let told = Told::Peer(context.peer.clone());
+            let told = ResourceSubscriber::Peer(context.peer.clone());
             client.watching.has_listed(client.known().as_ref(), &told).map_err(refused)?;
         }
         resources::list(&client, request).await
@@ -155,7 +155,7 @@ impl ServerHandler for Handler {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let client = self.client(&context)?;
-        let told = Told::Peer(context.peer.clone());
+        let told = ResourceSubscriber::Peer(context.peer.clone());
         watch(&client, &client.watching, &request.uri, &told, &context).await
     }
 
@@ -173,14 +173,14 @@ impl ServerHandler for Handler {
         accepted.resource_subscriptions = requested
             .resource_subscriptions
             .as_ref()
-            .map(|uris| uris.iter().filter(|uri| Address::parse(uri).is_ok()).cloned().collect());
+            .map(|uris| uris.iter().filter(|uri| ResourceUri::parse(uri).is_ok()).cloned().collect());
         Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
         let request = context.request_context();
         let client = self.client(request)?;
-        let (watching, told) = (Watching::default(), Told::Sink(context.sink().clone()));
+        let (watching, told) = (Watching::default(), ResourceSubscriber::Sink(context.sink().clone()));
         for uri in context.accepted().resource_subscriptions.iter().flatten() {
             watch(&client, &watching, uri, &told, request).await?;
         }
@@ -268,10 +268,10 @@ const KNOWN: [&str; 15] = [
 ];
 
 async fn watch(
-    client: &Client,
+    client: &McpClient,
     watching: &Watching,
     uri: &str,
-    told: &Told,
+    told: &ResourceSubscriber,
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
     let (session, address) = resources::find(client, uri, context).await?;

@@ -1,11 +1,11 @@
 //! What a client is told of the server before anything is begun.
 
 use super::ToolGroup;
-use super::client::Client;
+use super::client::McpClient;
 use crate::backends::WorkspaceSpec;
 
 /// A few words for the model. What is there already is not known by then: the prompt has that.
-pub(super) fn of(client: &Client) -> String {
+pub(super) fn of(client: &McpClient) -> String {
     let mut text =
         "The tools work on the files of one workspace; paths are relative to its root. Calls that are sent together run \
          in order; only reads run side by side. Every call is recorded, with what it changed."

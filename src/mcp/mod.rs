@@ -34,13 +34,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::hub::Hub;
 use crate::tools::ASK_THE_PERSON;
-use client::{Client, Shared};
+use client::{McpClient, ServerState};
 use connections::Connections;
 use handler::Handler;
 pub use options::{McpOptions, ToolGroup, UnknownGroup};
 use order::Order;
 use sessionless::Stateless;
-use stdio::Lines;
+use stdio::LineTransport;
 
 /// Bytes of one message; a call's parameters have a limit of their own below that.
 const MESSAGE_MAX: usize = 8 << 20;
@@ -82,7 +82,7 @@ const CONNECTIONS_MAX: usize = 4096;
 /// ```
 #[derive(Clone)]
 pub struct McpServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
 }
 
 /// Why a client could not be served to its end.
@@ -94,7 +94,7 @@ impl McpServer {
     /// A server with no client yet.
     pub fn new(hub: Hub, mut options: McpOptions) -> Self {
         options.rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
-        Self { shared: Arc::new(Shared { hub, options, agents: Arc::default(), offered: OnceLock::new() }) }
+        Self { shared: Arc::new(ServerState { hub, options, agents: Arc::default(), offered: OnceLock::new() }) }
     }
 
     /// The same over this process's standard input and output.
@@ -117,11 +117,11 @@ impl McpServer {
         R: AsyncRead + Send + Unpin + 'static,
         W: AsyncWrite + Send + Unpin + 'static,
     {
-        let client = Client::new(&self.shared, &end);
+        let client = McpClient::new(&self.shared, &end);
         let gone = client.gone.clone();
         let shared = Arc::clone(&self.shared);
         let order = move |request: &ClientRequest| Order::of(&shared, request);
-        let lines = Lines::new(input, output, gone.clone(), Box::new(order));
+        let lines = LineTransport::new(input, output, gone.clone(), Box::new(order));
         let handler = Handler::new(client, None);
         // Calls under way are told of the end by their client, so that they are answered before the connection ends.
         let served = serve_server_with_ct(handler, lines, CancellationToken::new()).await;
@@ -148,7 +148,7 @@ impl McpServer {
             if Arc::strong_count(&counted) > CONNECTIONS_MAX {
                 return Err(std::io::Error::other(format!("there are {CONNECTIONS_MAX} connections already")));
             }
-            Ok(Handler::new(Client::new(&shared, &ending), Some((Arc::clone(&stateless), Arc::clone(&counted)))))
+            Ok(Handler::new(McpClient::new(&shared, &ending), Some((Arc::clone(&stateless), Arc::clone(&counted)))))
         };
         let config = StreamableHttpServerConfig::default()
             .disable_allowed_hosts()

@@ -2,7 +2,7 @@
 
 use rmcp::model::ClientRequest;
 
-use super::client::Shared;
+use super::client::ServerState;
 use super::tool_list;
 
 /// Which requests a request may run beside.
@@ -20,7 +20,7 @@ pub(super) enum Order {
 
 impl Order {
     /// Returns the order of a request. What a tool's hints do not call read-only may change files.
-    pub(super) fn of(shared: &Shared, request: &ClientRequest) -> Self {
+    pub(super) fn of(shared: &ServerState, request: &ClientRequest) -> Self {
         match request {
             ClientRequest::CallToolRequest(call) if call.params.request_state.is_some() => Self::Resumes,
             ClientRequest::CallToolRequest(call) => match tool_list::only_reads(shared, &call.params.name) {

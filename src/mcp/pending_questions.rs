@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::approver::Question;
-use super::calls::Running;
+use super::calls::RunningCall;
 use crate::engine::clock::Clock;
 use crate::engine::id::SessionId;
 
@@ -14,12 +14,12 @@ pub(super) const PARKED_MAX: usize = 8;
 const PARKED_FOR: Duration = Duration::from_secs(2 * 60);
 
 /// A call that waits, with what is asked.
-pub(super) struct Waiting {
-    pub(super) running: Running,
+pub(super) struct PendingQuestion {
+    pub(super) running: RunningCall,
     pub(super) question: Question,
 }
 
-type Calls = Vec<(String, Waiting)>;
+type Calls = Vec<(String, PendingQuestion)>;
 
 /// A client's calls that wait, by the handles that it was given. One that is dropped is taken back.
 #[derive(Clone, Default)]
@@ -31,7 +31,7 @@ impl Parked {
     }
 
     /// Keeps a call for a while; gives the handle, which nobody can guess. Where too many wait it is given back.
-    pub(super) fn keep(&self, waiting: Waiting, clock: &dyn Clock) -> Result<String, Box<Waiting>> {
+    pub(super) fn keep(&self, waiting: PendingQuestion, clock: &dyn Clock) -> Result<String, Box<PendingQuestion>> {
         let handle = SessionId::from_bytes(clock.fresh_id()).to_string();
         let mut calls = self.calls();
         calls.retain(|(_, waiting)| !waiting.running.has_ended());
@@ -51,11 +51,11 @@ impl Parked {
     }
 
     /// The call of that handle, if it is of that tool.
-    pub(super) fn take(&self, handle: &str, tool: &str) -> Option<Waiting> {
+    pub(super) fn take(&self, handle: &str, tool: &str) -> Option<PendingQuestion> {
         self.remove(|known, waiting| known == handle && waiting.running.tool == tool)
     }
 
-    fn remove(&self, is_it: impl Fn(&str, &Waiting) -> bool) -> Option<Waiting> {
+    fn remove(&self, is_it: impl Fn(&str, &PendingQuestion) -> bool) -> Option<PendingQuestion> {
         let mut calls = self.calls();
         let at = calls.iter().position(|(handle, waiting)| is_it(handle, waiting))?;
         Some(calls.remove(at).1)

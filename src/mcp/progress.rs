@@ -24,7 +24,7 @@ const WAITING_MAX: usize = 4 * MESSAGE_MAX;
 const ALL_MAX: usize = 1 << 20;
 
 /// Tells a client what its command prints.
-pub(super) struct Progress {
+pub(super) struct ProgressReporter {
     peer: Peer<RoleServer>,
     token: ProgressToken,
     output: OutputSubscription,
@@ -41,7 +41,7 @@ pub(super) struct Progress {
     told: usize,
 }
 
-impl Progress {
+impl ProgressReporter {
     /// It must be called before the call begins.
     pub(super) fn new(
         peer: &Peer<RoleServer>,

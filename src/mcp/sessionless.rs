@@ -12,8 +12,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::UNUSED_MAX;
-use super::client::{Client, Shared};
-use super::connect_query::Asked;
+use super::client::{McpClient, ServerState};
+use super::connect_query::ConnectQuery;
 
 /// Clients that are known at once; for one more that is forgotten which was longest away.
 const CLIENTS_MAX: usize = 1024;
@@ -21,25 +21,25 @@ const CLIENTS_MAX: usize = 1024;
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Name and options of a client.
-type Key = (String, Asked);
+type Key = (String, ConnectQuery);
 
 /// The clients by what they call themselves and what they ask for. One is known for as long as a request of
 /// it is open, and if it has a session for a while after that.
 pub(super) struct Stateless {
-    shared: Arc<Shared>,
+    shared: Arc<ServerState>,
     end: CancellationToken,
-    known: Mutex<Known>,
+    known: Mutex<KnownClients>,
 }
 
 #[derive(Default)]
-struct Known {
-    clients: BTreeMap<Key, (Arc<Client>, Instant)>,
+struct KnownClients {
+    clients: BTreeMap<Key, (Arc<McpClient>, Instant)>,
     /// Whether somebody looks who has been away for too long.
     is_swept: bool,
 }
 
 impl Stateless {
-    pub(super) fn new(shared: &Arc<Shared>, end: &CancellationToken) -> Arc<Self> {
+    pub(super) fn new(shared: &Arc<ServerState>, end: &CancellationToken) -> Arc<Self> {
         Arc::new(Self { shared: Arc::clone(shared), end: end.clone(), known: Mutex::default() })
     }
 
@@ -47,9 +47,9 @@ impl Stateless {
     pub(super) fn client(
         self: &Arc<Self>,
         context: &RequestContext<RoleServer>,
-        own: &Arc<Client>,
-    ) -> Result<Arc<Client>, ErrorData> {
-        let asked = context.extensions.get::<Parts>().map(|parts| Asked::read(&parts.uri, &self.shared.options));
+        own: &Arc<McpClient>,
+    ) -> Result<Arc<McpClient>, ErrorData> {
+        let asked = context.extensions.get::<Parts>().map(|parts| ConnectQuery::read(&parts.uri, &self.shared.options));
         let asked = asked.transpose().map_err(|what| ErrorData::invalid_request(what, None))?.unwrap_or_default();
         if context.protocol_version().is_none_or(|version| version.has_initialize()) {
             own.ask_for(asked);
@@ -63,7 +63,7 @@ impl Stateless {
             return Ok(Arc::clone(client));
         }
         known.make_room()?;
-        let client = Client::new(&self.shared, &self.end);
+        let client = McpClient::new(&self.shared, &self.end);
         client.ask_for(key.1.clone());
         known.clients.insert(key, (Arc::clone(&client), Instant::now()));
         if !std::mem::replace(&mut known.is_swept, true) {
@@ -72,12 +72,12 @@ impl Stateless {
         Ok(client)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, KnownClients> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl KnownClients {
     /// Forgets who has been away for too long, and who asked something once and has no session.
     fn sweep(&mut self) {
         self.clients
@@ -103,7 +103,7 @@ impl Known {
 }
 
 /// Whether a request of the client is open.
-fn is_here(client: &Arc<Client>) -> bool {
+fn is_here(client: &Arc<McpClient>) -> bool {
     Arc::strong_count(client) > 1
 }
 

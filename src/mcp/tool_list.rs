@@ -8,7 +8,7 @@ use schemars::Schema;
 use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::Value;
 
-use super::client::{Client, Shared};
+use super::client::{McpClient, ServerState};
 use super::{ToolGroup, orchestrate};
 use crate::backends::WorkspaceSpec;
 use crate::tools::{Effect, ToolDescription};
@@ -20,7 +20,7 @@ pub(super) struct Offered {
 }
 
 impl Offered {
-    fn new(shared: &Shared) -> Self {
+    fn new(shared: &ServerState) -> Self {
         let groups = &shared.options.groups;
         let known = shared.hub.options().tools.describe().into_iter();
         let workspace = known
@@ -31,14 +31,14 @@ impl Offered {
         Self { workspace, sessions }
     }
 
-    fn of(shared: &Shared) -> &Self {
+    fn of(shared: &ServerState) -> &Self {
         shared.offered.get_or_init(|| Self::new(shared))
     }
 }
 
 /// What a client may call: of the workspace's tools those that are offered and that its session may use, and those for
 /// sessions.
-pub(super) fn tools(client: &Client) -> Vec<Tool> {
+pub(super) fn tools(client: &McpClient) -> Vec<Tool> {
     let (limited, offered, workspace) = (limited(client), Offered::of(&client.shared), client.workspace());
     let may_use = |tool: &&Tool| limited.as_ref().is_none_or(|names| names.contains(&*tool.name));
     let can_work = |tool: &&Tool| client.offers(&tool.name) && can_work(&workspace, &tool.name);
@@ -64,30 +64,30 @@ fn can_work(spec: &WorkspaceSpec, tool: &str) -> bool {
 }
 
 /// The tool of that name, if it is offered.
-pub(super) fn tool(client: &Client, name: &str) -> Option<Tool> {
+pub(super) fn tool(client: &McpClient, name: &str) -> Option<Tool> {
     let offered = Offered::of(&client.shared);
     offered.workspace.iter().chain(&offered.sessions).find(|tool| tool.name == name).cloned()
 }
 
 /// Tells whether the tool of that name only reads; none where it is not offered.
-pub(super) fn only_reads(shared: &Shared, name: &str) -> Option<bool> {
+pub(super) fn only_reads(shared: &ServerState, name: &str) -> Option<bool> {
     let offered = Offered::of(shared);
     let tool = offered.workspace.iter().chain(&offered.sessions).find(|tool| tool.name == name)?;
     Some(tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true)))
 }
 
 /// Whether a workspace's tool of that name is there and offered.
-pub(super) fn has(client: &Client, name: &str) -> bool {
+pub(super) fn has(client: &McpClient, name: &str) -> bool {
     client.offers(name) && client.hub().options().tools.names().any(|known| known == name)
 }
 
 /// Whether the client may use the tool of that name for sessions, if there is one.
-pub(super) fn has_session_tool(client: &Client, name: &str) -> bool {
+pub(super) fn has_session_tool(client: &McpClient, name: &str) -> bool {
     client.reaches_all() && limited(client).is_none_or(|names| names.contains(name))
 }
 
 /// The only tools that the client's session may use, where that is limited.
-fn limited(client: &Client) -> Option<BTreeSet<String>> {
+fn limited(client: &McpClient) -> Option<BTreeSet<String>> {
     client.known()?.limits().tools.clone()
 }
 

@@ -10,7 +10,7 @@ use rmcp::service::{Peer, SubscriptionSink};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::resources::{Address, What};
+use super::resources::{ResourceUri, What};
 use crate::engine::bus::{Filter, Subscription};
 use crate::engine::event::{DeleteEntry, Event, WriteFile, WriteMode};
 use crate::engine::id::{Digest, SessionId};
@@ -31,14 +31,14 @@ const LOOK: Duration = Duration::from_millis(500);
 
 /// Who is told.
 #[derive(Clone)]
-pub(super) enum Told {
+pub(super) enum ResourceSubscriber {
     /// The client, at any time.
     Peer(Peer<RoleServer>),
     /// A request of the client's that is open for this.
     Sink(SubscriptionSink),
 }
 
-impl Told {
+impl ResourceSubscriber {
     async fn updated(&self, uri: String) -> bool {
         match self {
             Self::Peer(peer) => peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(uri)).await.is_ok(),
@@ -65,18 +65,18 @@ pub(super) enum WatchError {
 
 /// What somebody watches.
 #[derive(Default)]
-pub(super) struct Watching(Mutex<Inner>);
+pub(super) struct Watching(Mutex<WatchingInner>);
 
 #[derive(Default)]
-struct Inner {
-    sessions: BTreeMap<SessionId, Watched>,
+struct WatchingInner {
+    sessions: BTreeMap<SessionId, WatchedResource>,
     /// Whether the list of resources was asked for, so that its changes are worth telling.
     has_listed: bool,
     /// The task that tells; it ends with this.
     telling: Option<(Arc<Changes>, DropGuard)>,
 }
 
-struct Watched {
+struct WatchedResource {
     wishes: Arc<Mutex<Wishes>>,
     /// The task that follows the session; it ends with this.
     _following: DropGuard,
@@ -112,9 +112,9 @@ impl Watching {
     pub(super) async fn watch(
         &self,
         session: &Session,
-        address: &Address,
+        address: &ResourceUri,
         uri: &str,
-        told: &Told,
+        told: &ResourceSubscriber,
     ) -> Result<(), WatchError> {
         if address.is_settled(session.now()) {
             return Ok(());
@@ -158,7 +158,7 @@ impl Watching {
     }
 
     /// Tells from now on when files of the client's session come or go.
-    pub(super) fn has_listed(&self, session: Option<&Session>, told: &Told) -> Result<(), WatchError> {
+    pub(super) fn has_listed(&self, session: Option<&Session>, told: &ResourceSubscriber) -> Result<(), WatchError> {
         let mut inner = lock(&self.0);
         inner.has_listed = true;
         if let Some(session) = session {
@@ -173,7 +173,7 @@ impl Watching {
         if !inner.has_listed {
             return;
         }
-        let told = Told::Peer(peer.clone());
+        let told = ResourceSubscriber::Peer(peer.clone());
         match inner.of(session, &told) {
             Ok(wishes) => lock(&wishes).list = true,
             Err(error) => tracing::warn!(%error, "a client can't be told of new resources"),
@@ -182,9 +182,9 @@ impl Watching {
     }
 }
 
-impl Inner {
+impl WatchingInner {
     /// What is to be told of a session, watching it from now on.
-    fn of(&mut self, session: &Session, told: &Told) -> Result<Arc<Mutex<Wishes>>, WatchError> {
+    fn of(&mut self, session: &Session, told: &ResourceSubscriber) -> Result<Arc<Mutex<Wishes>>, WatchError> {
         if let Some(watched) = self.sessions.get(&session.id()) {
             return Ok(Arc::clone(&watched.wishes));
         }
@@ -192,16 +192,17 @@ impl Inner {
             return Err(WatchError::TooMany);
         }
         let wishes = Arc::new(Mutex::new(Wishes::default()));
-        let follow = Follow { session: session.clone(), wishes: Arc::clone(&wishes), changes: self.changes(told) };
+        let follow =
+            SessionWatch { session: session.clone(), wishes: Arc::clone(&wishes), changes: self.changes(told) };
         let (subscription, ended) = (session.subscribe(session.head()? + 1, Filter::all()), CancellationToken::new());
         let stop = ended.clone();
         tokio::spawn(async move { stop.run_until_cancelled(follow.run(subscription)).await });
-        let watched = Watched { wishes: Arc::clone(&wishes), _following: ended.drop_guard() };
+        let watched = WatchedResource { wishes: Arc::clone(&wishes), _following: ended.drop_guard() };
         self.sessions.insert(session.id(), watched);
         Ok(wishes)
     }
 
-    fn changes(&mut self, told: &Told) -> Arc<Changes> {
+    fn changes(&mut self, told: &ResourceSubscriber) -> Arc<Changes> {
         let telling = self.telling.get_or_insert_with(|| {
             let (changes, ended) = (Arc::new(Changes::default()), CancellationToken::new());
             tokio::spawn(tell(Arc::clone(&changes), told.clone(), ended.clone()));
@@ -236,13 +237,13 @@ impl Wishes {
 
 /// Follows a session's events.
 #[derive(Clone)]
-struct Follow {
+struct SessionWatch {
     session: Session,
     wishes: Arc<Mutex<Wishes>>,
     changes: Arc<Changes>,
 }
 
-impl Follow {
+impl SessionWatch {
     async fn run(self, mut subscription: Subscription) {
         loop {
             while let Some(event) = subscription.next_at_hand() {
@@ -353,7 +354,7 @@ async fn digest_of(session: &Session, name: &str) -> Option<Digest> {
 }
 
 /// Tells what has changed, a moment after the first change, until nobody is there to be told.
-async fn tell(changes: Arc<Changes>, told: Told, ended: CancellationToken) {
+async fn tell(changes: Arc<Changes>, told: ResourceSubscriber, ended: CancellationToken) {
     loop {
         tokio::select! {
             () = changes.some.notified() => {}

@@ -142,9 +142,9 @@ impl Slice for Children {
     }
 }
 
-struct Fold(Children);
+struct ChildrenFold(Children);
 
-impl Folding<Children> for Fold {
+impl Folding<Children> for ChildrenFold {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         let children = &mut self.0;
         match event.common {
@@ -179,7 +179,7 @@ impl Folding<Children> for Fold {
 
 pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
     let kinds = [ChildStarted::KIND, SessionStarted::KIND, CallStarted::KIND, CallFinished::KIND, WriteFile::KIND];
-    let open = |children: Children, _| Box::new(Fold(children)) as Box<dyn Folding<Children>>;
+    let open = |children: Children, _| Box::new(ChildrenFold(children)) as Box<dyn Folding<Children>>;
     registry.folded_slice::<Children>(Some(&kinds), open)
 }
 
@@ -192,7 +192,7 @@ mod tests {
     fn told<E: Event>(slice: Children, seq: Seq, agent: &str, event: &E) -> Children {
         let mut payload = Vec::new();
         event.encode(&mut payload).unwrap();
-        let mut fold = Box::new(Fold(slice));
+        let mut fold = Box::new(ChildrenFold(slice));
         let event = EventRef {
             session: SessionId::from_bytes([1; 16]),
             seq,

@@ -37,13 +37,13 @@ impl Slice for Usage {
 }
 
 pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
-    let open = |usage: Usage, _| Box::new(Fold(usage)) as Box<dyn Folding<Usage>>;
+    let open = |usage: Usage, _| Box::new(UsageFold(usage)) as Box<dyn Folding<Usage>>;
     registry.folded_slice::<Usage>(None, open)
 }
 
-struct Fold(Usage);
+struct UsageFold(Usage);
 
-impl Folding<Usage> for Fold {
+impl Folding<Usage> for UsageFold {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         let usage = &mut self.0;
         usage.events += 1;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::random::Random;
-use crate::engine::store::disk::{Disk, DiskFile};
+use crate::engine::store::disk::{DiskFile, JournalDisk};
 
 /// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
@@ -321,7 +321,7 @@ impl SimulatedDisk {
     }
 }
 
-impl Disk for SimulatedDisk {
+impl JournalDisk for SimulatedDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         let mut state = self.state();
         state.read_step()?;

@@ -12,11 +12,11 @@ use crate::engine::event::{DeleteEntry, Isolation, Node, WriteFile, WriteMode};
 use crate::engine::id::CommitId;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::children::NewChild;
+use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::NewSession;
 use crate::engine::store::EventStore;
 use crate::reducers::MergeChoices;
-use crate::tools::{CaptureBudget, Dispatcher, RewindOptions, ToolCall, Tools, merge_child, rewind};
+use crate::tools::{CaptureBudget, RewindOptions, ToolCall, ToolRunner, Tools, merge_child, rewind};
 
 /// An operation that the store refused.
 type Refused = Box<dyn std::error::Error>;
@@ -51,7 +51,7 @@ impl Run {
             10 => Ok(witness.sync_all()?),
             11 => self.begin(live),
             12 | 13 => {
-                let new = NewChild { name: Some(self.name()), ..NewChild::new(Isolation::Fork) };
+                let new = ForkOptions { name: Some(self.name()), ..ForkOptions::new(Isolation::Fork) };
                 live.sessions.child_of(&session, new)?;
                 Ok(())
             }
@@ -136,8 +136,8 @@ impl Run {
         Ok(())
     }
 
-    fn dispatcher(session: &Session) -> Result<Dispatcher, Refused> {
-        Ok(Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?)
+    fn dispatcher(session: &Session) -> Result<ToolRunner, Refused> {
+        Ok(ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?)
     }
 
     fn call(&mut self, session: &Session) -> Result<(), Refused> {

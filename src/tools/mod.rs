@@ -25,25 +25,25 @@ pub use builtin::podman_shell::PodmanShellTool;
 pub use builtin::shell_execute::ShellTool;
 pub use call::approval::ASK_THE_PERSON;
 pub(crate) use call::approval::{Decided, nobody as nobody_to_ask};
-pub use call::approver::{Answer, Asker, Asking, CommandQuestion};
+pub use call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 pub use call::content_params::{lift, lower};
 pub use call::context::ToolContext;
-pub use call::dispatcher::{Dispatcher, ToolCall, ToolOutcome};
+pub use call::dispatcher::{ToolCall, ToolOutcome, ToolRunner};
 pub use call::error::ToolError;
 pub use call::filesystem::Filesystem;
 pub use call::shell::ToolShell;
 pub use call::tool::{Effect, Tool, ToolDescription};
 pub use call::toolset::{Tools, ToolsError};
 pub use call::trace::TraceContext;
-pub use children::forker::{ChildError, Nursery, mounts_of};
+pub use children::forker::{ChildError, Forker, mounts_of};
 pub use children::merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
 pub use predicate::{Predicate, PredicateError};
 pub use rerun::{
-    CallReport, CallVerdict, CallWatch, Divergence, Expectation, Fresh, NormalRules, Rerun, RerunError, RerunReport,
-    RulesError, Scratch, ScriptedCall, WhatIf,
+    CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunError, RerunReport,
+    RerunWorkspace, RulesError, Scratch, ScriptedCall, WhatIf,
 };
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;

@@ -3,26 +3,28 @@
 use std::sync::Arc;
 
 use foldspace::{
-    CallLink, CommandLine, CommandResult, Content, DeleteEntry, Dispatcher, EntryPath, MemoryStore, MemoryWorkspace,
-    NewSession, Node, RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall,
+    CallLink, CommandLine, CommandResult, Content, DeleteEntry, EntryPath, MemoryStore, MemoryWorkspace, NewSession,
+    Node, RecordedOutput, Registry, Session, Sessions, SnapshotPolicy, StepClock, Timestamp, ToolCall, ToolRunner,
     Tools, WriteFile, WriteMode,
 };
 use serde_json::{Value, json};
 
-use super::model::{IsHeld, Model, Past, Predicate};
+use super::model::{IsHeld, Model, SessionHistory, StopPredicate};
 
 /// A predicate for tests: `calls N`, which holds from N calls on.
 struct Calls(u64);
 
-impl Predicate for Calls {
+impl StopPredicate for Calls {
     fn holds(&self, state: &foldspace::State) -> bool {
         state.slice::<foldspace::Usage>().is_some_and(|usage| usage.calls >= self.0)
     }
 }
 
-pub(crate) fn read_predicate(text: &str) -> Result<Box<dyn Predicate>, String> {
+pub(crate) fn read_predicate(text: &str) -> Result<Box<dyn StopPredicate>, String> {
     let count = text.strip_prefix("calls ").and_then(|count| count.parse().ok());
-    count.map(|count| Box::new(Calls(count)) as Box<dyn Predicate>).ok_or_else(|| format!("{text:?} is no condition"))
+    count
+        .map(|count| Box::new(Calls(count)) as Box<dyn StopPredicate>)
+        .ok_or_else(|| format!("{text:?} is no condition"))
 }
 
 pub(crate) fn sessions() -> Sessions {
@@ -35,7 +37,7 @@ pub(crate) fn session(sessions: &Sessions, name: &str, calls: &[(&str, &str, Val
     let session = sessions.create(NewSession::named(name)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     for (agent, tool, params) in calls {
-        let tools = Dispatcher::new(session.as_agent(*agent), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
+        let tools = ToolRunner::new(session.as_agent(*agent), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
         runtime.block_on(tools.call(ToolCall::new(*tool, params.clone()))).unwrap();
     }
     session
@@ -66,7 +68,7 @@ pub(crate) fn model(sessions: &Sessions, session: &Session, at: u64) -> Model {
 
 /// The same before it has looked.
 pub(crate) fn unsettled(sessions: &Sessions, session: &Session, at: u64, is_held: IsHeld) -> Model {
-    let past = Past::new(sessions, session, is_held).unwrap();
+    let past = SessionHistory::new(sessions, session, is_held).unwrap();
     Model::new(Arc::new(past), at, read_predicate)
 }
 
@@ -119,7 +121,7 @@ pub(crate) fn command(session: &Session, stdout: &str, stderr: &str, exit_code: 
 /// Makes one more call that writes; gives its position.
 pub(crate) fn write(session: &Session, params: &Value) -> u64 {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-    let tools = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
+    let tools = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
     runtime.block_on(tools.call(ToolCall::new("write_file", params.clone()))).unwrap().call
 }
 

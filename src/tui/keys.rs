@@ -3,7 +3,7 @@
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use tui_input::InputRequest;
 
-use super::model::{Action, Ask, Direction, Model, Tab};
+use super::model::{Ask, DebuggerAction, Direction, Model, Tab};
 
 use Direction::{Back, Forward};
 
@@ -52,81 +52,85 @@ pub(crate) const HELP: &[(&str, &str)] = &[
 ];
 
 /// What a key asks for; none when it means nothing.
-pub(crate) fn action(key: KeyEvent, model: &Model) -> Option<Action> {
+pub(crate) fn action(key: KeyEvent, model: &Model) -> Option<DebuggerAction> {
     if key.kind == KeyEventKind::Release {
         return None;
     }
     if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
         // Whoever presses it in a prompt wants out of the prompt.
-        return Some(if model.prompt.is_some() || model.seeking().is_some() { Action::Escape } else { Action::Quit });
+        return Some(if model.prompt.is_some() || model.seeking().is_some() {
+            DebuggerAction::Escape
+        } else {
+            DebuggerAction::Quit
+        });
     }
     if let Some(prompt) = &model.prompt {
         return typed(key, prompt.ask);
     }
     if model.help.is_some() && matches!(key.code, KeyCode::Char('q' | '?') | KeyCode::Enter) {
-        return Some(Action::Escape);
+        return Some(DebuggerAction::Escape);
     }
     if key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) {
         return match key.code {
-            KeyCode::Char('f' | 'd') => Some(Action::Page(Forward)),
-            KeyCode::Char('b' | 'u') => Some(Action::Page(Back)),
+            KeyCode::Char('f' | 'd') => Some(DebuggerAction::Page(Forward)),
+            KeyCode::Char('b' | 'u') => Some(DebuggerAction::Page(Back)),
             _ => None,
         };
     }
     pressed(key.code)
 }
 
-fn pressed(code: KeyCode) -> Option<Action> {
+fn pressed(code: KeyCode) -> Option<DebuggerAction> {
     Some(match code {
         KeyCode::Char(c) => return letter(c),
-        KeyCode::Down => Action::Line(Forward),
-        KeyCode::Up => Action::Line(Back),
-        KeyCode::Right => Action::Event(Forward),
-        KeyCode::Left => Action::Event(Back),
-        KeyCode::PageDown => Action::Page(Forward),
-        KeyCode::PageUp => Action::Page(Back),
-        KeyCode::Home => Action::First,
-        KeyCode::End => Action::Last,
-        KeyCode::Enter => Action::Enter,
-        KeyCode::Backspace => Action::Leave,
-        KeyCode::Tab => Action::NextFocus(Forward),
-        KeyCode::BackTab => Action::NextFocus(Back),
-        KeyCode::Esc => Action::Escape,
+        KeyCode::Down => DebuggerAction::Line(Forward),
+        KeyCode::Up => DebuggerAction::Line(Back),
+        KeyCode::Right => DebuggerAction::Event(Forward),
+        KeyCode::Left => DebuggerAction::Event(Back),
+        KeyCode::PageDown => DebuggerAction::Page(Forward),
+        KeyCode::PageUp => DebuggerAction::Page(Back),
+        KeyCode::Home => DebuggerAction::First,
+        KeyCode::End => DebuggerAction::Last,
+        KeyCode::Enter => DebuggerAction::Enter,
+        KeyCode::Backspace => DebuggerAction::Leave,
+        KeyCode::Tab => DebuggerAction::NextFocus(Forward),
+        KeyCode::BackTab => DebuggerAction::NextFocus(Back),
+        KeyCode::Esc => DebuggerAction::Escape,
         _ => return None,
     })
 }
 
-fn letter(c: char) -> Option<Action> {
-    let tab = |number: usize| Tab::ALL.get(number).copied().map(Action::Tab);
+fn letter(c: char) -> Option<DebuggerAction> {
+    let tab = |number: usize| Tab::ALL.get(number).copied().map(DebuggerAction::Tab);
     Some(match c {
-        'j' => Action::Line(Forward),
-        'k' => Action::Line(Back),
-        'l' => Action::Event(Forward),
-        'h' => Action::Event(Back),
-        'J' => Action::Call(Forward),
-        'K' => Action::Call(Back),
-        'g' => Action::First,
-        'G' => Action::Last,
-        ']' => Action::Change(Forward),
-        '[' => Action::Change(Back),
-        'n' => Action::Again(Forward),
-        'N' => Action::Again(Back),
-        'c' => Action::Continue(Forward),
-        'C' => Action::Continue(Back),
-        'B' => Action::ClearBreakpoints,
-        ' ' => Action::Enter,
-        'z' => Action::FoldAll,
-        'w' => Action::WholeFile,
-        '>' => Action::Sideways(Forward),
-        '<' => Action::Sideways(Back),
-        '+' => Action::Zoom,
-        '!' => Action::Shell,
-        'y' => Action::Copy,
-        'r' => Action::Refresh,
-        '?' => Action::Help,
-        'q' => Action::Quit,
+        'j' => DebuggerAction::Line(Forward),
+        'k' => DebuggerAction::Line(Back),
+        'l' => DebuggerAction::Event(Forward),
+        'h' => DebuggerAction::Event(Back),
+        'J' => DebuggerAction::Call(Forward),
+        'K' => DebuggerAction::Call(Back),
+        'g' => DebuggerAction::First,
+        'G' => DebuggerAction::Last,
+        ']' => DebuggerAction::Change(Forward),
+        '[' => DebuggerAction::Change(Back),
+        'n' => DebuggerAction::Again(Forward),
+        'N' => DebuggerAction::Again(Back),
+        'c' => DebuggerAction::Continue(Forward),
+        'C' => DebuggerAction::Continue(Back),
+        'B' => DebuggerAction::ClearBreakpoints,
+        ' ' => DebuggerAction::Enter,
+        'z' => DebuggerAction::FoldAll,
+        'w' => DebuggerAction::WholeFile,
+        '>' => DebuggerAction::Sideways(Forward),
+        '<' => DebuggerAction::Sideways(Back),
+        '+' => DebuggerAction::Zoom,
+        '!' => DebuggerAction::Shell,
+        'y' => DebuggerAction::Copy,
+        'r' => DebuggerAction::Refresh,
+        '?' => DebuggerAction::Help,
+        'q' => DebuggerAction::Quit,
         '1'..='6' => return tab(usize::try_from(u32::from(c) - u32::from('1')).ok()?),
-        other => return asking(other).map(Action::Ask),
+        other => return asking(other).map(DebuggerAction::Ask),
     })
 }
 
@@ -149,23 +153,23 @@ fn asking(c: char) -> Option<Ask> {
 }
 
 /// A key in a prompt.
-fn typed(key: KeyEvent, ask: Ask) -> Option<Action> {
+fn typed(key: KeyEvent, ask: Ask) -> Option<DebuggerAction> {
     let control = key.modifiers.contains(KeyModifiers::CONTROL);
     Some(match key.code {
-        KeyCode::Esc => Action::Escape,
-        KeyCode::Enter => Action::Submit,
-        KeyCode::Char(c) if ask.is_letter() => Action::Answer(ask, c.to_string()),
-        KeyCode::Char('u') if control => Action::Type(InputRequest::DeleteLine),
-        KeyCode::Char('w') if control => Action::Type(InputRequest::DeletePrevWord),
-        KeyCode::Char('a') if control => Action::Type(InputRequest::GoToStart),
-        KeyCode::Char('e') if control => Action::Type(InputRequest::GoToEnd),
-        KeyCode::Char(c) if !control => Action::Type(InputRequest::InsertChar(c)),
-        KeyCode::Backspace => Action::Type(InputRequest::DeletePrevChar),
-        KeyCode::Delete => Action::Type(InputRequest::DeleteNextChar),
-        KeyCode::Left => Action::Type(InputRequest::GoToPrevChar),
-        KeyCode::Right => Action::Type(InputRequest::GoToNextChar),
-        KeyCode::Home => Action::Type(InputRequest::GoToStart),
-        KeyCode::End => Action::Type(InputRequest::GoToEnd),
+        KeyCode::Esc => DebuggerAction::Escape,
+        KeyCode::Enter => DebuggerAction::Submit,
+        KeyCode::Char(c) if ask.is_letter() => DebuggerAction::Answer(ask, c.to_string()),
+        KeyCode::Char('u') if control => DebuggerAction::Type(InputRequest::DeleteLine),
+        KeyCode::Char('w') if control => DebuggerAction::Type(InputRequest::DeletePrevWord),
+        KeyCode::Char('a') if control => DebuggerAction::Type(InputRequest::GoToStart),
+        KeyCode::Char('e') if control => DebuggerAction::Type(InputRequest::GoToEnd),
+        KeyCode::Char(c) if !control => DebuggerAction::Type(InputRequest::InsertChar(c)),
+        KeyCode::Backspace => DebuggerAction::Type(InputRequest::DeletePrevChar),
+        KeyCode::Delete => DebuggerAction::Type(InputRequest::DeleteNextChar),
+        KeyCode::Left => DebuggerAction::Type(InputRequest::GoToPrevChar),
+        KeyCode::Right => DebuggerAction::Type(InputRequest::GoToNextChar),
+        KeyCode::Home => DebuggerAction::Type(InputRequest::GoToStart),
+        KeyCode::End => DebuggerAction::Type(InputRequest::GoToEnd),
         _ => return None,
     })
 }

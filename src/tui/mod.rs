@@ -13,4 +13,4 @@ mod screen;
 mod worker;
 
 pub(crate) use clean::clean;
-pub(crate) use screen::{Ending, Outside, run};
+pub(crate) use screen::{DebuggerHost, ScreenEnd, run};

@@ -20,7 +20,7 @@ use tui_input::InputRequest;
 
 use super::draw::{Styles, draw, heights};
 use super::keys;
-use super::model::{Action, Model, Tone, Wish};
+use super::model::{DebuggerAction, Model, OutsideRequest, Tone};
 use super::worker::Worker;
 
 /// How long to wait for a key while something is under way, and while nothing is.
@@ -30,7 +30,7 @@ const IDLE: Duration = Duration::from_millis(200);
 const KEYS_MAX: usize = 64;
 
 /// What the debugger wants done that is more than looking. Whoever implements it acts outside of the debugger.
-pub(crate) trait Outside {
+pub(crate) trait DebuggerHost {
     /// Forks a session at a position; gives words for the person.
     fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, String>;
 
@@ -41,18 +41,18 @@ pub(crate) trait Outside {
 
 /// How the debugger ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ScreenEnd {
     Quit,
     /// It was told to end.
     Told,
 }
 
 /// A terminal that is the debugger's until this is dropped.
-struct Held {
+struct RawTerminal {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
-impl Held {
+impl RawTerminal {
     fn new() -> io::Result<Self> {
         restore_at_panic();
         enter()?;
@@ -66,7 +66,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for RawTerminal {
     fn drop(&mut self) {
         restore();
     }
@@ -100,10 +100,15 @@ fn restore_at_panic() {
 ///
 /// # Errors
 /// What the terminal says. It is restored in any case.
-pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, told: &AtomicBool) -> io::Result<Ending> {
+pub(crate) fn run(
+    mut model: Model,
+    colour: bool,
+    outside: &mut dyn DebuggerHost,
+    told: &AtomicBool,
+) -> io::Result<ScreenEnd> {
     let worker = Worker::start()?;
     let styles = Styles { colour };
-    let mut held = Held::new()?;
+    let mut held = RawTerminal::new()?;
     let mut has_more = false;
     loop {
         fit(&mut model, &held.terminal)?;
@@ -113,7 +118,7 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
         held.terminal.draw(|frame| draw(frame, &model, styles))?;
         let patience = if model.is_busy() { BUSY } else { IDLE };
         has_more = match Input::wait_for(if has_more { Duration::ZERO } else { patience })? {
-            Input::Gone => return Ok(Ending::Told),
+            Input::Gone => return Ok(ScreenEnd::Told),
             Input::Silent if !has_more => false,
             Input::Silent | Input::Waiting => take_keys(&mut model)?,
         };
@@ -121,13 +126,13 @@ pub(crate) fn run(mut model: Model, colour: bool, outside: &mut dyn Outside, tol
             model.take(done);
         }
         while let Some(wish) = model.take_wish() {
-            if wish == Wish::Quit {
-                return Ok(Ending::Quit);
+            if wish == OutsideRequest::Quit {
+                return Ok(ScreenEnd::Quit);
             }
             fulfil(wish, &mut model, &mut held, outside)?;
         }
         if told.load(Ordering::Relaxed) {
-            return Ok(Ending::Told);
+            return Ok(ScreenEnd::Told);
         }
     }
 }
@@ -161,7 +166,7 @@ fn fit(model: &mut Model, terminal: &Terminal<CrosstermBackend<Stdout>>) -> io::
     let size = terminal.size()?;
     let heights = heights(model, size.width, size.height);
     if heights != model.heights {
-        model.apply(Action::Resize(heights));
+        model.apply(DebuggerAction::Resize(heights));
     }
     Ok(())
 }
@@ -181,7 +186,7 @@ fn take_keys(model: &mut Model) -> io::Result<bool> {
             // What is pasted is no keys: it can only be an answer.
             Event::Paste(text) => {
                 let printable = text.chars().filter(|c| !c.is_control()).take(1000);
-                printable.for_each(|c| model.apply(Action::Type(InputRequest::InsertChar(c))));
+                printable.for_each(|c| model.apply(DebuggerAction::Type(InputRequest::InsertChar(c))));
             }
             Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) => {}
         }
@@ -189,16 +194,21 @@ fn take_keys(model: &mut Model) -> io::Result<bool> {
     Ok(true)
 }
 
-fn fulfil(wish: Wish, model: &mut Model, held: &mut Held, outside: &mut dyn Outside) -> io::Result<()> {
+fn fulfil(
+    wish: OutsideRequest,
+    model: &mut Model,
+    held: &mut RawTerminal,
+    outside: &mut dyn DebuggerHost,
+) -> io::Result<()> {
     let done = match wish {
-        Wish::Quit => return Ok(()),
-        Wish::Copy(text) => {
+        OutsideRequest::Quit => return Ok(()),
+        OutsideRequest::Copy(text) => {
             // Terminals that know no clipboard ignore it; the message has it too.
             execute!(io::stdout(), CopyToClipboard::to_clipboard_from(&text))?;
             Ok(format!("copied: {text}"))
         }
-        Wish::Fork { session, at, name } => outside.fork_here(&session, at, name.as_deref()),
-        Wish::Shell { session, at } => {
+        OutsideRequest::Fork { session, at, name } => outside.fork_here(&session, at, name.as_deref()),
+        OutsideRequest::Shell { session, at } => {
             restore();
             let done = outside.shell_here(&session, at);
             enter()?;
@@ -233,7 +243,7 @@ mod tests {
 
     struct Panics;
 
-    impl Outside for Panics {
+    impl DebuggerHost for Panics {
         fn fork_here(&mut self, _: &str, _: Seq, _: Option<&str>) -> Result<String, String> {
             panic!("as this test wants it");
         }

@@ -13,7 +13,7 @@ use crate::engine::clock::Timestamp;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
-use crate::tools::bisection::algorithm::Verdict;
+use crate::tools::bisection::algorithm::BisectVerdict;
 use crate::tools::{BisectFound, BisectReport, Predicate, ProbeRecord};
 
 /// Bytes of what a probe printed that are given.
@@ -120,9 +120,9 @@ impl From<&ProbeRecord> for ProbeDocument {
         Self {
             seq: record.seq,
             verdict: match record.verdict {
-                Verdict::Good => "good",
-                Verdict::Bad => "bad",
-                Verdict::Skip => "skip",
+                BisectVerdict::Good => "good",
+                BisectVerdict::Bad => "bad",
+                BisectVerdict::Skip => "skip",
             },
             exit_code: record.exit_code,
             timed_out: record.timed_out,

@@ -37,12 +37,12 @@ pub struct Call {
     /// What it changed, in order.
     pub paths: Vec<EntryPath>,
     /// Changes by path.
-    pub changes: BTreeMap<EntryPath, PathChange>,
+    pub changes: BTreeMap<EntryPath, CallPathChange>,
 }
 
 /// Change of a path by a whole call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PathChange {
+pub enum CallPathChange {
     /// Something is there that was not.
     Added,
     /// The entry there is another.
@@ -119,16 +119,16 @@ impl Call {
         let write = event.typed::<WriteFile>().and_then(Result::ok);
         let delete = event.typed::<DeleteEntry>().and_then(Result::ok);
         let (path, now) = match (write, delete) {
-            (Some(write), _) if write.event.mode == WriteMode::Create => (write.event.path, PathChange::Added),
-            (Some(write), _) => (write.event.path, PathChange::Changed),
-            (None, Some(delete)) => (delete.event.path, PathChange::Removed),
+            (Some(write), _) if write.event.mode == WriteMode::Create => (write.event.path, CallPathChange::Added),
+            (Some(write), _) => (write.event.path, CallPathChange::Changed),
+            (None, Some(delete)) => (delete.event.path, CallPathChange::Removed),
             (None, None) => return,
         };
         let all_in_all = match (self.changes.remove(&path), now) {
             // What came and went again is no change.
-            (Some(PathChange::Added), PathChange::Removed) => return,
-            (Some(PathChange::Added), _) => PathChange::Added,
-            (Some(PathChange::Removed), PathChange::Added) => PathChange::Changed,
+            (Some(CallPathChange::Added), CallPathChange::Removed) => return,
+            (Some(CallPathChange::Added), _) => CallPathChange::Added,
+            (Some(CallPathChange::Removed), CallPathChange::Added) => CallPathChange::Changed,
             (_, now) => now,
         };
         self.changes.insert(path, all_in_all);
@@ -163,11 +163,11 @@ pub fn whole(session: &Session, value: &Value) -> Value {
 
 /// Puts calls together from events in order.
 #[derive(Debug, Default)]
-pub struct Calls {
+pub struct CallViews {
     open: VecDeque<Call>,
 }
 
-impl Calls {
+impl CallViews {
     /// Takes an event into account. Only what it says of calls matters.
     pub fn take(&mut self, event: &EventRef<'_>) {
         if let Some(Ok(started)) = event.typed::<CallStarted>() {
@@ -214,7 +214,7 @@ impl Calls {
 /// # Errors
 /// What the session says.
 pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, SessionError> {
-    let mut calls = Calls::default();
+    let mut calls = CallViews::default();
     let mut events = Vec::new();
     let mut ended = None;
     session.visit(call, &mut |event| {

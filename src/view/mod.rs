@@ -14,7 +14,7 @@ mod state;
 mod text;
 
 pub use bisect::{BadChange, BisectDocument, BisectEnds, ProbeDocument, SliceLook, bisected, bisected_by_slice};
-pub use call::{Call, CallDocument, CallOutcome, Calls, PathChange, call_at, path_of, whole};
+pub use call::{Call, CallDocument, CallOutcome, CallPathChange, CallViews, call_at, path_of, whole};
 pub use child::{ChildDocument, MergeDocument, child, merged};
 pub use entry::{EntryDocument, EntryShape, entry};
 pub use event::{EventDocument, event};
@@ -23,7 +23,7 @@ pub use patch::{
 };
 pub use position::{BadPosition, Position, PositionError};
 pub use question::{allowed_by_session, question};
-pub use rewound::{PositionRange, RewoundDocument, rewound};
+pub use rewound::{RewoundDocument, RewoundRange, rewound};
 pub use session::{SessionDocument, listed, session, sessions};
 pub use state::{SliceDocument, StateDocument, slice, slice_named, state, state_with};
 pub use text::{misleads, visible, visible_lines};

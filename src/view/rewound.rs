@@ -28,7 +28,7 @@ pub struct RewoundDocument {
     /// Why it was refused; null when it was not.
     pub refused: Option<String>,
     /// The positions of what was recorded; null when nothing was.
-    pub recorded: Option<PositionRange>,
+    pub recorded: Option<RewoundRange>,
     /// What changed in the files, without patches.
     #[schemars(with = "Vec<Map<String, Value>>")]
     #[schema(value_type = Vec<Object>)]
@@ -43,7 +43,7 @@ pub struct RewoundDocument {
 
 /// From one position to another, both included.
 #[derive(Debug, Clone, Copy, Serialize, JsonSchema, ToSchema)]
-pub struct PositionRange {
+pub struct RewoundRange {
     /// The first.
     pub first: Seq,
     /// The last.
@@ -58,7 +58,7 @@ pub fn rewound(session: &Session, rewound: &Rewound, dry_run: bool) -> RewoundDo
         from: rewound.from,
         dry_run,
         refused: None,
-        recorded: rewound.recorded.map(|(first, last)| PositionRange { first, last }),
+        recorded: rewound.recorded.map(|(first, last)| RewoundRange { first, last }),
         changes: rewound.changes.iter().map(|change| serde_json::to_value(change).unwrap_or_default()).collect(),
         slices: rewound.slices.clone(),
         drift: rewound.drift.iter().map(ToString::to_string).collect(),

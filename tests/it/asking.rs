@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use foldspace::{
-    Allowances, Answer, Asker, Asking, CallStatus, CommandDecided, CommandLine, CommandQuestion, CommandResult,
+    Allowances, ApprovalAnswer, Asker, Asking, CallStatus, CommandDecided, CommandLine, CommandQuestion, CommandResult,
     DecidedBy, PolicyDecision, SessionAllow, ShellRules, ToolCall,
 };
 use serde_json::json;
@@ -15,7 +15,7 @@ use crate::rig::{Kind, Rig, Step, eventually};
 /// Gives prepared answers, then refuses, and keeps what it was asked.
 #[derive(Default)]
 struct Person {
-    answers: Mutex<VecDeque<Answer>>,
+    answers: Mutex<VecDeque<ApprovalAnswer>>,
     asked: Mutex<Vec<CommandQuestion>>,
 }
 
@@ -24,7 +24,7 @@ impl Person {
         std::mem::take(&mut self.asked.lock().unwrap())
     }
 
-    fn says(&self, answer: Answer) {
+    fn says(&self, answer: ApprovalAnswer) {
         self.answers.lock().unwrap().push_back(answer);
     }
 }
@@ -32,7 +32,8 @@ impl Person {
 impl Asker for Person {
     fn ask(&self, question: CommandQuestion) -> Asking {
         self.asked.lock().unwrap().push(question);
-        let answer = self.answers.lock().unwrap().pop_front().unwrap_or(Answer::Refuse("not prepared".to_owned()));
+        let answer =
+            self.answers.lock().unwrap().pop_front().unwrap_or(ApprovalAnswer::Refuse("not prepared".to_owned()));
         Box::pin(async move { answer })
     }
 }
@@ -65,7 +66,7 @@ fn assert_refused(rig: &Rig, step: &Step, by: DecidedBy, why: &str) {
 #[test]
 fn once_is_for_one_command() {
     let (rig, person) = asked_about();
-    person.says(Answer::Once);
+    person.says(ApprovalAnswer::Once);
     let step = rig.ok("touch a");
     assert_eq!(decided(&step), (PolicyDecision::Allow, DecidedBy::Answer, String::new()));
     assert_eq!((step.paths().0, step.of::<SessionAllow>().len()), (vec!["a".to_owned()], 0));
@@ -88,11 +89,11 @@ fn once_is_for_one_command() {
 #[test]
 fn no_is_recorded_with_its_reason_and_nothing_runs() {
     let (rig, person) = asked_about();
-    person.says(Answer::Refuse("not on a Friday".to_owned()));
+    person.says(ApprovalAnswer::Refuse("not on a Friday".to_owned()));
     assert_refused(&rig, &rig.sh("touch a && echo x > b"), DecidedBy::Answer, "not on a Friday");
     assert_eq!(rig.known().len(), 0);
     // Python is a program as any other.
-    person.says(Answer::Refuse("no snakes".to_owned()));
+    person.says(ApprovalAnswer::Refuse("no snakes".to_owned()));
     let step = rig.call("evaluate_python", json!({ "code": "open('c', 'w')" }));
     assert_refused(&rig, &step, DecidedBy::Answer, "no snakes");
     assert_eq!(person.asked().len(), 2);
@@ -102,7 +103,7 @@ fn no_is_recorded_with_its_reason_and_nothing_runs() {
 fn for_the_session_is_for_its_rest() {
     let (mut rig, person) = asked_about();
     let before = rig.session().head().unwrap();
-    person.says(Answer::Session);
+    person.says(ApprovalAnswer::Session);
     let step = rig.ok("mkdir d && touch d/a");
     assert_eq!(decided(&step), (PolicyDecision::Allow, DecidedBy::Answer, "for the session".to_owned()));
     let allowed = step.of::<SessionAllow>();

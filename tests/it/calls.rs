@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use foldspace::{
-    BackendError, Below, CallFinished, CallStatus, Capture, CaptureBudget, CommandPolicy, CommandResult, DeleteEntry,
-    Dispatcher, DriftFound, Effect, EntryPath, Event, FileChange, HostOptions, HostWorkspace, NewSession, Node,
-    Observed, Recorded, Registry, Session, Sessions, Shell, ShellCommand, ShellRules, Tool, ToolCall, ToolContext,
-    ToolError, Tools, Touched, VirtualFileSystem, Workspace, WriteFile,
+    BackendError, Below, CallFinished, CallStatus, CaptureBudget, ChangeDetector, CommandPolicy, CommandResult,
+    DeleteEntry, DirtyPath, DriftFound, Effect, EntryPath, Event, FileChange, HostOptions, HostWorkspace, NewSession,
+    Node, Observed, Recorded, Registry, Session, Sessions, Shell, ShellCommand, ShellRules, Tool, ToolCall,
+    ToolContext, ToolError, ToolRunner, Tools, VirtualFileSystem, Workspace, WriteFile,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -30,7 +30,7 @@ impl Wrapped {
         Self { inner, capture_fails: false.into(), disk_is_full: false.into(), closed: None }
     }
 
-    fn disk(&self) -> &dyn Capture {
+    fn disk(&self) -> &dyn ChangeDetector {
         self.inner.capture().unwrap()
     }
 }
@@ -55,7 +55,7 @@ impl Workspace for Wrapped {
         self.inner.shell()
     }
 
-    fn capture(&self) -> Option<&dyn Capture> {
+    fn capture(&self) -> Option<&dyn ChangeDetector> {
         Some(self)
     }
 
@@ -68,8 +68,8 @@ impl Workspace for Wrapped {
     }
 }
 
-impl Capture for Wrapped {
-    fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+impl ChangeDetector for Wrapped {
+    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
         match self.capture_fails.load(Ordering::Acquire) {
             true => Err(failed("the disk can't be read")),
             false => self.disk().touched(),
@@ -175,11 +175,11 @@ impl World {
         Wrapped::open(&self.files())
     }
 
-    fn dispatcher(&self, workspace: Arc<Wrapped>) -> Dispatcher {
+    fn dispatcher(&self, workspace: Arc<Wrapped>) -> ToolRunner {
         let tools = Tools::standard().with(Twice).unwrap().with(Looks).unwrap();
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
-        Dispatcher::with_rules(self.session.clone(), tools, workspace, rules).unwrap()
+        ToolRunner::with_rules(self.session.clone(), tools, workspace, rules).unwrap()
     }
 
     fn events<E: Event>(&self) -> Vec<E> {
@@ -390,7 +390,7 @@ fn a_file_of_holes_is_noted_by_its_size() {
         ..ShellRules::default()
     };
     let workspace = Arc::new(world.workspace());
-    let dispatcher = Dispatcher::with_rules(world.session.clone(), Tools::standard(), workspace, rules).unwrap();
+    let dispatcher = ToolRunner::with_rules(world.session.clone(), Tools::standard(), workspace, rules).unwrap();
     let command = "truncate -s 8T huge && truncate -s 1000 large && echo x > small";
     assert!(runtime().block_on(dispatcher.call(sh(command))).unwrap().is_ok());
     let written = world.events::<WriteFile>();

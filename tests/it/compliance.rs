@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use foldspace::compliance::{Means, Outcome, Report, canned_answers, check_shell, check_workspace};
+use foldspace::compliance::{CheckOutcome, ComplianceReport, Means, canned_answers, check_shell, check_workspace};
 use foldspace::{
     HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanOptions, PodmanSandbox, Registry,
     RunnerUse, Sessions, Workspace,
@@ -26,8 +26,8 @@ fn check_all(workspace: Arc<dyn Workspace>) {
     assert_eq!((not_applicable(&files), not_applicable(&commands)), (vec![], vec!["unavailable"]));
 }
 
-fn not_applicable(report: &Report) -> Vec<&'static str> {
-    let is_not = |outcome: &Outcome| matches!(outcome, Outcome::NotApplicable { .. });
+fn not_applicable(report: &ComplianceReport) -> Vec<&'static str> {
+    let is_not = |outcome: &CheckOutcome| matches!(outcome, CheckOutcome::NotApplicable { .. });
     report.checks.iter().filter(|check| is_not(&check.outcome)).map(|check| check.name).collect()
 }
 
@@ -35,7 +35,7 @@ fn not_applicable(report: &Report) -> Vec<&'static str> {
 fn memory() {
     let report = block_on(check_workspace(Arc::new(MemoryWorkspace), Means::Processes));
     assert!(report.passed(), "{report}");
-    assert_eq!(report.check("accepts").unwrap().outcome, Outcome::Passed);
+    assert_eq!(report.check("accepts").unwrap().outcome, CheckOutcome::Passed);
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn mock() {
     for name in
         ["lists", "scripts", "exit-codes", "no-program", "output-bounded", "timeout", "cancelled", "unavailable"]
     {
-        assert_eq!(report.check(name).unwrap().outcome, Outcome::Passed, "{name}");
+        assert_eq!(report.check(name).unwrap().outcome, CheckOutcome::Passed, "{name}");
     }
     let report = block_on(check_workspace(Arc::new(mock), Means::Canned));
     assert!(report.passed(), "{report}");

@@ -73,7 +73,7 @@ fn sled_and_im_are_named_in_one_place_each() {
 #[test]
 fn replay_holds_no_executor() {
     let replay = text(&root().join("src/engine/replay.rs"));
-    for word in ["record(", "submit(", "Dispatcher", "Workspace"] {
+    for word in ["record(", "submit(", "ToolRunner", "Workspace"] {
         assert!(!replay.contains(word), "replay names {word}");
     }
 }
@@ -96,7 +96,7 @@ fn debugger() -> impl Iterator<Item = (PathBuf, String)> {
 #[test]
 fn the_debugger_holds_no_executor() {
     for (file, text) in debugger() {
-        for word in ["Dispatcher", "Nursery", "Workspace", "WorkspaceSpec", "Probe", "NewSession", "NewChild"] {
+        for word in ["ToolRunner", "Forker", "Workspace", "WorkspaceSpec", "Probe", "NewSession", "ForkOptions"] {
             assert!(!words(&text).any(|named| named == word), "{} names {word}", file.display());
         }
         assert!(!text.contains("std::process"), "{} starts programs", file.display());

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use foldspace::{
-    Hub, HubError, HubOptions, Isolation, LocalStore, MergeChoices, MergeOutcome, NewChild, Registry, RewindOptions,
+    ForkOptions, Hub, HubError, HubOptions, Isolation, LocalStore, MergeChoices, MergeOutcome, Registry, RewindOptions,
     Sessions, SnapshotPolicy, SystemClock, ToolCall, VirtualFileSystem, WorkspaceSpec,
 };
 use serde_json::json;
@@ -53,7 +53,7 @@ async fn many_open_one_workspace_and_it_closes_when_nobody_uses_it() {
 async fn children_begin_merge_and_go() {
     let (_directory, hub) = hub();
     let parent = hub.create(None, &WorkspaceSpec::Memory, &[]).await.unwrap();
-    let child = hub.start_child(parent.session().id(), NewChild::new(Isolation::Fork)).await.unwrap();
+    let child = hub.start_child(parent.session().id(), ForkOptions::new(Isolation::Fork)).await.unwrap();
     assert!(child.call(write("new.txt")).await.unwrap().is_ok());
     let id = child.session().id();
     let choices = MergeChoices::default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use foldspace::{Dispatcher, Durability, MemoryWorkspace, NewSession, SnapshotPolicy, ToolCall, Tools};
+use foldspace::{Durability, MemoryWorkspace, NewSession, SnapshotPolicy, ToolCall, ToolRunner, Tools};
 use serde_json::json;
 
 use super::Size;
@@ -15,7 +15,7 @@ use crate::table::{Table, against, number};
 
 /// A session on which calls can be made.
 pub struct Bench {
-    dispatcher: Dispatcher,
+    dispatcher: ToolRunner,
     runtime: tokio::runtime::Runtime,
     made: u64,
     _scratch: Scratch,
@@ -30,7 +30,7 @@ impl Bench {
         let scratch = Scratch::new("calls")?;
         let sessions = journal::open(scratch.path(), durability, true, SnapshotPolicy::default())?;
         let session = sessions.create(NewSession::default())?.as_agent("agent-1");
-        let dispatcher = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+        let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(Self { dispatcher, runtime, made: 0, _scratch: scratch })
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use foldspace::{
-    BackendError, Capture, EntryPath, FileChange, HostOptions, HostWorkspace, MachineNews, Node, PodmanSandbox,
-    SessionId, Shell, Touched, Workspace,
+    BackendError, ChangeDetector, DirtyPath, EntryPath, FileChange, HostOptions, HostWorkspace, MachineNews, Node,
+    PodmanSandbox, SessionId, Shell, Workspace,
 };
 
 use super::Size;
@@ -44,7 +44,7 @@ fn settle(workspace: &dyn Workspace) -> Result<usize> {
     let disk = workspace.capture().context("the workspace can't tell what has changed")?;
     let touched = disk.touched()?;
     for touched in &touched {
-        let (Touched::Entry(path) | Touched::Subtree(path)) = touched;
+        let (DirtyPath::Entry(path) | DirtyPath::Subtree(path)) = touched;
         if let Some(foldspace::Observed::File { .. }) = disk.observe(path)? {
             let mut bytes = Vec::new();
             disk.open(path)?.context("a file can't be read")?.read_to_end(&mut bytes)?;
@@ -158,7 +158,7 @@ pub fn report(size: Size) -> Result<Vec<Table>> {
 pub fn overlay(files: u64) -> Result<Files> {
     let session = SessionId::from_bytes(u128::from(std::process::id()).wrapping_add(u128::from(files)).to_be_bytes());
     let sandbox = Sandbox(Some(PodmanSandbox::open(session, &options()?)?));
-    let is_overlay = sandbox.capture().is_some_and(Capture::is_quick);
+    let is_overlay = sandbox.capture().is_some_and(ChangeDetector::is_quick);
     ensure!(is_overlay, "no overlay can be mounted here; `foldspace doctor` says why");
     let shell = sandbox.shell().context("a sandbox has a shell")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
@@ -215,7 +215,7 @@ impl Workspace for Sandbox {
         self.0.as_ref()?.shell()
     }
 
-    fn capture(&self) -> Option<&dyn Capture> {
+    fn capture(&self) -> Option<&dyn ChangeDetector> {
         self.0.as_ref()?.capture()
     }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use foldspace::{Dispatcher, Durability, Isolation, NewChild, Session, Sessions, SnapshotPolicy, WorkspaceSpec};
+use foldspace::{Durability, ForkOptions, Isolation, Session, Sessions, SnapshotPolicy, ToolRunner, WorkspaceSpec};
 
 use super::Size;
 use super::commands::options;
@@ -50,7 +50,7 @@ impl Parent {
     /// What the store says.
     pub fn fork(&self) -> Result<Duration> {
         let start = Instant::now();
-        let child = self.sessions.child_of(&self.session, NewChild::new(Isolation::Fork))?;
+        let child = self.sessions.child_of(&self.session, ForkOptions::new(Isolation::Fork))?;
         let took = start.elapsed();
         drop(child);
         Ok(took)
@@ -62,7 +62,7 @@ impl Parent {
     /// What the store says.
     pub fn fork_and_look(&self) -> Result<Duration> {
         let start = Instant::now();
-        let child = self.sessions.child_of(&self.session, NewChild::new(Isolation::Fork))?;
+        let child = self.sessions.child_of(&self.session, ForkOptions::new(Isolation::Fork))?;
         let state = child.state()?;
         let took = start.elapsed();
         ensure!(state.seq() == child.head()?, "another position");
@@ -177,7 +177,7 @@ pub fn child(store: &Path) -> Result<String> {
     let sessions = journal::open(store, Durability::Synced, true, SnapshotPolicy::default())?;
     let parent = sessions.session(sessions.find("parent")?.id)?;
     parent.state()?;
-    let fork = || sessions.child_of(&parent, NewChild::new(Isolation::Fork));
+    let fork = || sessions.child_of(&parent, ForkOptions::new(Isolation::Fork));
     // What the first ones need, the others find.
     let first = (0..50).map(|_| fork()).collect::<Result<Vec<_>, _>>()?;
     let before = resident()?;
@@ -227,9 +227,9 @@ fn overlays(size: Size) -> Result<Table> {
     for (name, spec) in specs {
         let is_podman = matches!(spec, WorkspaceSpec::Podman(_));
         let parent = Grown::of(spec, 10_000)?;
-        let new = || NewChild::new(Isolation::Fork);
+        let new = || ForkOptions::new(Isolation::Fork);
         let fork = || parent.block_on(parent.nursery.start(&parent.dispatcher, new()));
-        let mut children: Vec<Dispatcher> = (0..10).map(|_| fork()).collect::<Result<_, _>>()?;
+        let mut children: Vec<ToolRunner> = (0..10).map(|_| fork()).collect::<Result<_, _>>()?;
         let count = size.of(100, 1_000);
         let places = || -> Result<(u64, u64)> {
             parent.nursery.sessions.store().sync()?;

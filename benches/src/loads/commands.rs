@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use foldspace::{
-    CommandPolicy, Dispatcher, Durability, HostOptions, NewSession, PodmanOptions, ShellRules, SnapshotPolicy,
-    ToolCall, Tools, WorkspaceSpec,
+    CommandPolicy, Durability, HostOptions, NewSession, PodmanOptions, ShellRules, SnapshotPolicy, ToolCall,
+    ToolRunner, Tools, WorkspaceSpec,
 };
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ pub fn options() -> Result<PodmanOptions> {
 
 /// A session with a workspace on which calls can be made. With it the workspace goes.
 pub struct Bench {
-    dispatcher: Dispatcher,
+    dispatcher: ToolRunner,
     runtime: tokio::runtime::Runtime,
     spec: WorkspaceSpec,
     scratch: Scratch,
@@ -46,7 +46,7 @@ impl Bench {
         let workspace = spec.open(session.id(), scratch.path())?;
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
-        let dispatcher = Dispatcher::with_rules(session, Tools::standard(), workspace, rules)?;
+        let dispatcher = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         Ok(Self { dispatcher, runtime, spec, scratch })
     }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use foldspace::{Isolation, NewChild, WarmContainers, WorkspaceSpec};
+use foldspace::{ForkOptions, Isolation, WarmContainers, WorkspaceSpec};
 use serde_json::json;
 
 use super::Size;
@@ -62,7 +62,7 @@ impl Forks {
         // What was removed before is still being taken off the disk.
         std::thread::sleep(Duration::from_millis(200));
         let start = Instant::now();
-        let new = NewChild::new(Isolation::Fork);
+        let new = ForkOptions::new(Isolation::Fork);
         let child = self.parent.block_on(self.parent.nursery.start(&self.parent.dispatcher, new))?;
         let begun = start.elapsed();
         child.workspace().container().context("a sandbox has a container")?.start()?;

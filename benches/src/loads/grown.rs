@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use foldspace::{
-    AllowedRoots, CommandPolicy, Dispatcher, Durability, NewSession, Nursery, SessionId, ShellRules, SnapshotPolicy,
-    ToolCall, Tools, WorkspaceSpec, materialise,
+    AllowedRoots, CommandPolicy, Durability, Forker, NewSession, SessionId, ShellRules, SnapshotPolicy, ToolCall,
+    ToolRunner, Tools, WorkspaceSpec, materialise,
 };
 use serde_json::{Value, json};
 
@@ -33,9 +33,9 @@ fn first_line(number: u64) -> String {
 /// A session whose commits are on the disk when they count as made, and its workspace.
 pub struct Grown {
     /// Where its children begin.
-    pub nursery: Nursery,
+    pub nursery: Forker,
     /// Makes its calls.
-    pub dispatcher: Dispatcher,
+    pub dispatcher: ToolRunner,
     runtime: tokio::runtime::Runtime,
     spec: WorkspaceSpec,
     noise: Noise,
@@ -60,9 +60,9 @@ impl Grown {
         let workspace = spec.open(session.id(), &home)?;
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
-        let dispatcher = Dispatcher::with_rules(session, Tools::standard(), workspace, rules)?;
+        let dispatcher = ToolRunner::with_rules(session, Tools::standard(), workspace, rules)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let nursery = Nursery { sessions, home, roots: AllowedRoots::default() };
+        let nursery = Forker { sessions, home, roots: AllowedRoots::default() };
         let mut grown = Self { nursery, dispatcher, runtime, spec, noise: Noise::new(files), scratch };
         grown.fill(files)?;
         Ok(grown)
@@ -103,7 +103,7 @@ impl Grown {
     ///
     /// # Errors
     /// When it fails.
-    pub fn call_of(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> Result<()> {
+    pub fn call_of(&self, dispatcher: &ToolRunner, tool: &str, params: Value) -> Result<()> {
         let outcome = self.block_on(dispatcher.call(ToolCall::new(tool, params)))?;
         ensure!(outcome.is_ok(), "{tool}: {}", outcome.text);
         Ok(())
@@ -132,7 +132,7 @@ impl Grown {
     ///
     /// # Errors
     /// When something of it can't be removed.
-    pub fn remove(&self, child: Dispatcher) -> Result<()> {
+    pub fn remove(&self, child: ToolRunner) -> Result<()> {
         let id = child.session().id();
         child.close()?;
         drop(child);

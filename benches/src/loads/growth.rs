@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Result, ensure};
-use foldspace::{Dispatcher, Durability, MemoryWorkspace, NewSession, Sessions, SnapshotPolicy, ToolCall, Tools};
+use foldspace::{Durability, MemoryWorkspace, NewSession, Sessions, SnapshotPolicy, ToolCall, ToolRunner, Tools};
 use serde_json::{Value, json};
 
 use super::Size;
@@ -46,7 +46,7 @@ impl Agent {
 /// Makes calls in the session until there are so many, beside a log with a line of JSON per call.
 fn make_calls(sessions: &Sessions, agent: &mut Agent, lines: &mut impl Write, count: u64) -> Result<()> {
     let session = sessions.session(sessions.find("growing")?.id)?;
-    let dispatcher = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+    let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     for _ in 0..count {
         let (tool, params) = agent.next();

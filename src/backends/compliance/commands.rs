@@ -1,6 +1,6 @@
 //! How commands are run: texts, lists, scripts; where programs are; how commands end by themselves.
 
-use super::rig::{Found, Rig, Suite, ensure, ensure_printed, seen, shown};
+use super::rig::{CheckFinding, Rig, Suite, ensure, ensure_printed, seen, shown};
 use crate::backends::{MAX_TIMEOUT, MIN_TIMEOUT, ShellCommand};
 use crate::engine::event::CommandLine;
 
@@ -54,26 +54,26 @@ pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("signals", "a signal that ended a command is told; the exit code is 128 more", signals).await;
 }
 
-async fn properties(rig: Rig) -> Found {
+async fn properties(rig: Rig) -> CheckFinding {
     let properties = rig.shell().properties();
     ensure(!properties.backend_name.is_empty(), || "no name".to_owned())?;
     let limits = MIN_TIMEOUT..=MAX_TIMEOUT;
     ensure(limits.contains(&properties.default_timeout), || format!("{:?}", properties.default_timeout))
 }
 
-async fn texts(rig: Rig) -> Found {
+async fn texts(rig: Rig) -> CheckFinding {
     ensure_printed(&rig.run(ShellCommand::shell(TEXT.0)).await?, TEXT.1, "")
 }
 
-async fn lists(rig: Rig) -> Found {
+async fn lists(rig: Rig) -> CheckFinding {
     ensure_printed(&rig.run(ShellCommand::args(LITERAL)).await?, LITERAL_PRINTED, "")
 }
 
-async fn scripts(rig: Rig) -> Found {
+async fn scripts(rig: Rig) -> CheckFinding {
     ensure_printed(&rig.run(script()).await?, SCRIPT.1, "")
 }
 
-async fn scripts_vanish(rig: Rig) -> Found {
+async fn scripts_vanish(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let text = "if test -f \"$0\"; then printf '%s' \"$0\"; else exit 9; fi";
     let result = rig.run(ShellCommand::script(SH, text)).await?;
@@ -85,7 +85,7 @@ async fn scripts_vanish(rig: Rig) -> Found {
     ensure(looked.exit_code == 1, || format!("{file} is still there"))
 }
 
-async fn as_given(rig: Rig) -> Found {
+async fn as_given(rig: Rig) -> CheckFinding {
     for command in [ShellCommand::shell(TEXT.0), ShellCommand::args(LITERAL), script()] {
         let result = rig.run(command.clone()).await?;
         let told = (&result.command, &result.cwd);
@@ -94,7 +94,7 @@ async fn as_given(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn which(rig: Rig) -> Found {
+async fn which(rig: Rig) -> CheckFinding {
     let which = match rig.shell().which("cat").await {
         Ok(which) => which,
         Err(error) => return seen(format!("an error: {error}")),
@@ -108,7 +108,7 @@ async fn which(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn which_nothing(rig: Rig) -> Found {
+async fn which_nothing(rig: Rig) -> CheckFinding {
     for program in [NO_PROGRAM, "/nowhere/cat", "", "a\0b"] {
         match rig.shell().which(program).await {
             Ok(which) => ensure(which.path.is_none() && which.command == program, || format!("{which:?}"))?,
@@ -118,7 +118,7 @@ async fn which_nothing(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn exit_codes(rig: Rig) -> Found {
+async fn exit_codes(rig: Rig) -> CheckFinding {
     for code in CODES {
         let result = rig.run(ShellCommand::shell(exiting(code))).await?;
         let is_so = result.exit_code == code && result.success() == (code == 0) && result.signal.is_none();
@@ -127,7 +127,7 @@ async fn exit_codes(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn no_program(rig: Rig) -> Found {
+async fn no_program(rig: Rig) -> CheckFinding {
     for line in not_there() {
         let result = rig.run(ShellCommand::new(line.clone())).await?;
         ensure(result.exit_code == 127 && !result.success(), || format!("`{line}` ended with {}", shown(&result)))?;
@@ -135,7 +135,7 @@ async fn no_program(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn signals(rig: Rig) -> Found {
+async fn signals(rig: Rig) -> CheckFinding {
     rig.processes()?;
     for (name, number) in [("KILL", 9), ("TERM", 15), ("HUP", 1)] {
         let result = rig.run(ShellCommand::shell(format!("kill -{name} $$; sleep 60"))).await?;

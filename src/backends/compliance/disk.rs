@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use super::files::{FileRig, at, file};
-use super::rig::{Found, PLACE, Suite, ensure, path};
-use crate::backends::{Observed, Touched};
+use super::rig::{CheckFinding, PLACE, Suite, ensure, path};
+use crate::backends::{DirtyPath, Observed};
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
@@ -45,12 +45,12 @@ pub(super) async fn check(suite: &mut Suite<FileRig>) {
     suite.check("projected", "a command's change of what was projected is named", projected).await;
 }
 
-async fn ready(rig: &FileRig) -> Found {
+async fn ready(rig: &FileRig) -> CheckFinding {
     rig.visible()?;
     rig.shell().map(drop)
 }
 
-async fn observes(rig: FileRig) -> Found {
+async fn observes(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.sh("mkdir -p o/d && printf abc > o/f && printf '' > o/x && chmod 755 o/x && ln -s ../nowhere o/l").await?;
     let expected = [
@@ -76,7 +76,7 @@ async fn observes(rig: FileRig) -> Found {
     Ok(())
 }
 
-async fn special(rig: FileRig) -> Found {
+async fn special(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.settle().await?;
     rig.sh("mkdir -p s && mkfifo s/pipe").await?;
@@ -89,7 +89,7 @@ async fn special(rig: FileRig) -> Found {
     rig.ensure_file("s/pipe", b"a file", false).await
 }
 
-async fn odd_names(rig: FileRig) -> Found {
+async fn odd_names(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.settle().await?;
     let text = "mkdir -p odd && cd odd && echo x > \"$(printf 'not \\377 text')\" && echo x > \"$(printf 'new\\nline')\" \
@@ -110,10 +110,10 @@ async fn odd_names(rig: FileRig) -> Found {
 }
 
 /// What is in the suite's directory, files with their contents.
-type World = BTreeMap<EntryPath, (Observed, Vec<u8>)>;
+type DiskWorld = BTreeMap<EntryPath, (Observed, Vec<u8>)>;
 
-async fn world(rig: &FileRig) -> Found<World> {
-    let mut world = World::new();
+async fn world(rig: &FileRig) -> CheckFinding<DiskWorld> {
+    let mut world = DiskWorld::new();
     for (path, observed) in rig.below(path(PLACE)?).await? {
         let bytes = match observed {
             Observed::File { .. } => rig.read(path.clone()).await?.unwrap_or_default(),
@@ -125,15 +125,15 @@ async fn world(rig: &FileRig) -> Found<World> {
 }
 
 /// Whether a place that was named stands for a path. What a directory holds now, an entry does not stand for.
-fn covers(touched: &[Touched], path: &EntryPath, now: &World) -> bool {
+fn covers(touched: &[DirtyPath], path: &EntryPath, now: &DiskWorld) -> bool {
     let is_directory = |path: &EntryPath| now.get(path).is_some_and(|(observed, _)| *observed == Observed::Directory);
     touched.iter().any(|touched| match touched {
-        Touched::Entry(named) => named == path || path.is_below(named) && !is_directory(named),
-        Touched::Subtree(named) => named == path || path.is_below(named),
+        DirtyPath::Entry(named) => named == path || path.is_below(named) && !is_directory(named),
+        DirtyPath::Subtree(named) => named == path || path.is_below(named),
     })
 }
 
-async fn touched(rig: FileRig) -> Found {
+async fn touched(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     for (what, text) in DEEDS {
         rig.settle().await?;
@@ -151,14 +151,14 @@ async fn touched(rig: FileRig) -> Found {
     Ok(())
 }
 
-async fn ensure_named(rig: &FileRig, what: &str, paths: &[EntryPath]) -> Found {
+async fn ensure_named(rig: &FileRig, what: &str, paths: &[EntryPath]) -> CheckFinding {
     let touched = rig.touched().await?;
     let now = world(rig).await?;
     let missed = paths.iter().find(|path| !covers(&touched, path, &now));
     ensure(missed.is_none(), || format!("when {what}, {missed:?} is not named, only {touched:?}"))
 }
 
-async fn again(rig: FileRig) -> Found {
+async fn again(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.settle().await?;
     rig.sh("echo again > again").await?;
@@ -168,7 +168,7 @@ async fn again(rig: FileRig) -> Found {
     Ok(())
 }
 
-async fn later(rig: FileRig) -> Found {
+async fn later(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.sh("mkdir -p later && echo 1 > later/a").await?;
     rig.touched().await?;
@@ -178,7 +178,7 @@ async fn later(rig: FileRig) -> Found {
     ensure_named(&rig, "files are written between a look and its settling", &[at("later/a")?, at("later/b")?]).await
 }
 
-async fn projected(rig: FileRig) -> Found {
+async fn projected(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.project(vec![file("projected/a", "1\n", false)?, file("projected/b", "1\n", false)?]).await?;
     rig.settle().await?;

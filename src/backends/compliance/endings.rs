@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::output::cancelling;
-use super::rig::{Found, Rig, Suite, ensure, shown};
+use super::rig::{CheckFinding, Rig, Suite, ensure, shown};
 use crate::backends::{MIN_TIMEOUT, ShellCommand, ShellResult, unwatched};
 
 /// Prints something and does not end for long.
@@ -25,7 +25,7 @@ pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("afterwards", "a shell works on after a command was ended", afterwards).await;
 }
 
-fn ensure_timed_out(result: &ShellResult, stdout: &str) -> Found {
+fn ensure_timed_out(result: &ShellResult, stdout: &str) -> CheckFinding {
     let is_so = result.timed_out && !result.cancelled && !result.success();
     let by_signal = matches!(result.signal, Some(SIGKILL | SIGTERM));
     ensure(is_so && by_signal, || format!("{} instead of a time-out by signal 9 or 15", shown(result)))?;
@@ -36,16 +36,16 @@ fn slow(timeout: Duration) -> ShellCommand {
     ShellCommand { timeout: Some(timeout), ..ShellCommand::shell(SLOW.0) }
 }
 
-async fn timeout(rig: Rig) -> Found {
+async fn timeout(rig: Rig) -> CheckFinding {
     ensure_timed_out(&rig.run(slow(SOON)).await?, SLOW.1)
 }
 
-async fn shortest(rig: Rig) -> Found {
+async fn shortest(rig: Rig) -> CheckFinding {
     let result = rig.run(slow(MIN_TIMEOUT)).await?;
     ensure(result.timed_out && !result.success(), || shown(&result))
 }
 
-async fn polite(rig: Rig) -> Found {
+async fn polite(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let text = "trap 'echo asked; exit 0' TERM; echo begun; while :; do sleep 0.05; done";
     let result = rig.run(ShellCommand { timeout: Some(SOON), ..ShellCommand::shell(text) }).await?;
@@ -54,7 +54,7 @@ async fn polite(rig: Rig) -> Found {
     ensure(result.stdout.kept == b"begun\nasked\n".as_slice(), || shown(&result))
 }
 
-async fn stubborn(rig: Rig) -> Found {
+async fn stubborn(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let text = "trap '' TERM; echo begun; while :; do sleep 0.05; done";
     let result = rig.run(ShellCommand { timeout: Some(SOON), ..ShellCommand::shell(text) }).await?;
@@ -62,7 +62,7 @@ async fn stubborn(rig: Rig) -> Found {
     ensure(result.signal == Some(SIGKILL), || format!("{} instead of signal 9", shown(&result)))
 }
 
-async fn cancelled(rig: Rig) -> Found {
+async fn cancelled(rig: Rig) -> CheckFinding {
     let cancel = CancellationToken::new();
     let result = match rig.processes() {
         Ok(()) => rig.run_watched(slow(super::rig::LONG), cancelling(&cancel), cancel).await?,
@@ -76,7 +76,7 @@ async fn cancelled(rig: Rig) -> Found {
     ensure(result.stdout.kept == SLOW.1.as_bytes(), || format!("{} instead of {:?}", shown(&result), SLOW.1))
 }
 
-async fn before(rig: Rig) -> Found {
+async fn before(rig: Rig) -> CheckFinding {
     let cancel = CancellationToken::new();
     cancel.cancel();
     let result = rig.run_watched(slow(super::rig::LONG), unwatched(), cancel).await?;
@@ -84,7 +84,7 @@ async fn before(rig: Rig) -> Found {
     ensure(result.cancelled && !result.success() && !has_run, || shown(&result))
 }
 
-async fn afterwards(rig: Rig) -> Found {
+async fn afterwards(rig: Rig) -> CheckFinding {
     rig.run(slow(MIN_TIMEOUT)).await?;
     let result = rig.run(ShellCommand::shell(super::output::BOTH)).await?;
     super::rig::ensure_printed(&result, "out\n", "err\n")

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
-use super::rig::{Found, PLACE, Rig, Suite, ensure, ensure_printed, path, seen, shown};
+use super::rig::{CheckFinding, PLACE, Rig, Suite, ensure, ensure_printed, path, seen, shown};
 use crate::backends::{EnvMode, MAX_STDIN_BYTES, MAX_VARIABLES, ShellCommand, ShellEnv};
 use crate::engine::path::EntryPath;
 
@@ -23,11 +23,11 @@ pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("cwd-through-links", "no link leads a command's directory out of the workspace", cwd_links).await;
 }
 
-async fn env_of(rig: &Rig) -> Found<ShellEnv> {
+async fn env_of(rig: &Rig) -> CheckFinding<ShellEnv> {
     rig.shell().env().await.or_else(|error| seen(format!("an error: {error}")))
 }
 
-async fn told(rig: Rig) -> Found {
+async fn told(rig: Rig) -> CheckFinding {
     let env = env_of(&rig).await?;
     let is_whole = env.cwd.starts_with('/') && env.shell.starts_with('/') && env.variables.contains_key("PATH");
     ensure(is_whole, || format!("{env:?}"))?;
@@ -45,14 +45,14 @@ fn with(command: ShellCommand, variables: &[(&str, &str)], env_mode: EnvMode) ->
 }
 
 /// What the program `env` prints, which no shell has added to.
-async fn variables(rig: &Rig, given: &[(&str, &str)], mode: EnvMode) -> Found<BTreeMap<String, String>> {
+async fn variables(rig: &Rig, given: &[(&str, &str)], mode: EnvMode) -> CheckFinding<BTreeMap<String, String>> {
     let result = rig.run(with(ShellCommand::args(["env"]), given, mode)).await?;
     ensure(result.success(), || format!("`env` ended with {}", shown(&result)))?;
     let text = String::from_utf8_lossy(&result.stdout.kept).into_owned();
     Ok(text.lines().filter_map(|line| line.split_once('=')).map(|(n, v)| (n.to_owned(), v.to_owned())).collect())
 }
 
-async fn extend(rig: Rig) -> Found {
+async fn extend(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let before = variables(&rig, &[], EnvMode::Extend).await?;
     let given = [("FOLDSPACE_OWN", "own"), ("LANG", "xx_XX")];
@@ -62,7 +62,7 @@ async fn extend(rig: Rig) -> Found {
     ensure(after == expected, || format!("{after:?} instead of {expected:?}"))
 }
 
-async fn replace(rig: Rig) -> Found {
+async fn replace(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let found = variables(&rig, &[("FOLDSPACE_OWN", "own")], EnvMode::Replace).await?;
     let names: Vec<&str> = found.keys().map(String::as_str).collect();
@@ -72,14 +72,14 @@ async fn replace(rig: Rig) -> Found {
     ensure_printed(&rig.run(own).await?, "/own:/bin\n", "")
 }
 
-async fn any_text(rig: Rig) -> Found {
+async fn any_text(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let value = "two words\n'\"$HOME\\ = \u{e4}\u{1f980}";
     let command = with(ShellCommand::args(["printenv", "FOLDSPACE_OWN"]), &[("FOLDSPACE_OWN", value)], EnvMode::Extend);
     ensure_printed(&rig.run(command).await?, &format!("{value}\n"), "")
 }
 
-async fn many(rig: Rig) -> Found {
+async fn many(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let names: BTreeSet<String> = (0..MAX_VARIABLES).map(|at| format!("FOLDSPACE_{at}")).collect();
     let mut command = ShellCommand::args(["env"]);
@@ -90,7 +90,7 @@ async fn many(rig: Rig) -> Found {
     ensure(arrived == MAX_VARIABLES, || format!("{arrived} of {MAX_VARIABLES} arrived"))
 }
 
-async fn stdin(rig: Rig) -> Found {
+async fn stdin(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let given: Vec<u8> = (0..=255).collect();
     let mut command = ShellCommand::args(["cat"]);
@@ -99,12 +99,12 @@ async fn stdin(rig: Rig) -> Found {
     ensure(result.success() && result.stdout.kept == given, || format!("`cat` ended with {}", shown(&result)))
 }
 
-async fn stdin_nothing(rig: Rig) -> Found {
+async fn stdin_nothing(rig: Rig) -> CheckFinding {
     rig.processes()?;
     ensure_printed(&rig.run(ShellCommand::args(["cat"])).await?, "", "")
 }
 
-async fn stdin_large(rig: Rig) -> Found {
+async fn stdin_large(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let given = Bytes::from("0123456789abcde\n".repeat(MAX_STDIN_BYTES / 16));
     // A reader that comes late: a pipe holds not all of it on every machine.
@@ -116,7 +116,7 @@ async fn stdin_large(rig: Rig) -> Found {
     })
 }
 
-async fn stdin_unread(rig: Rig) -> Found {
+async fn stdin_unread(rig: Rig) -> CheckFinding {
     rig.processes()?;
     for (text, code) in [("true", 0), ("exec <&-; echo closed >&2; exit 3", 3)] {
         let mut command = ShellCommand::shell(text);
@@ -129,7 +129,7 @@ async fn stdin_unread(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn cwd(rig: Rig) -> Found {
+async fn cwd(rig: Rig) -> CheckFinding {
     let directory = rig.directory("cwd").await?;
     let root = rig.sh("pwd -P").await?;
     let expected = format!("{}/{PLACE}/cwd\n", root.trim_end().trim_end_matches('/'));
@@ -144,7 +144,7 @@ fn at(directory: EntryPath) -> ShellCommand {
     ShellCommand { cwd: directory, ..ShellCommand::shell("pwd") }
 }
 
-async fn cwd_missing(rig: Rig) -> Found {
+async fn cwd_missing(rig: Rig) -> CheckFinding {
     rig.directory("cwd-missing").await?;
     rig.sh(&format!("echo file > {PLACE}/cwd-missing/file")).await?;
     for name in ["nothing", "nothing/below", "file", "file/below"] {
@@ -154,7 +154,7 @@ async fn cwd_missing(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn cwd_links(rig: Rig) -> Found {
+async fn cwd_links(rig: Rig) -> CheckFinding {
     rig.directory("cwd-links").await?;
     let links = "mkdir inside && ln -s / slash && ln -s /tmp out && ln -s ../../.. up && ln -s inside/../../../.. round \
                  && ln -s slash twice";

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Means;
-use super::rig::{Fault, Found, PLACE, Rig, ensure, path, seen};
-use crate::backends::{BackendError, Capture, FileChange, Observed, Touched, Workspace};
+use super::rig::{CheckFinding, Fault, PLACE, Rig, ensure, path, seen};
+use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -19,18 +19,18 @@ pub(super) struct FileRig {
 }
 
 /// A path in the suite's directory.
-pub(super) fn at(name: &str) -> Found<EntryPath> {
+pub(super) fn at(name: &str) -> CheckFinding<EntryPath> {
     path(&format!("{PLACE}/{name}"))
 }
 
 /// A file is put somewhere.
-pub(super) fn file(name: &str, bytes: impl Into<Bytes>, executable: bool) -> Found<FileChange> {
+pub(super) fn file(name: &str, bytes: impl Into<Bytes>, executable: bool) -> CheckFinding<FileChange> {
     let bytes = bytes.into();
     Ok(FileChange::Write { path: at(name)?, node: Node::file(&bytes, executable), bytes, modified: None })
 }
 
 /// A link is put somewhere.
-pub(super) fn link(name: &str, target: &[u8]) -> Found<FileChange> {
+pub(super) fn link(name: &str, target: &[u8]) -> CheckFinding<FileChange> {
     Ok(FileChange::Write {
         path: at(name)?,
         node: Node::Symlink { target: target.to_vec() },
@@ -40,12 +40,12 @@ pub(super) fn link(name: &str, target: &[u8]) -> Found<FileChange> {
 }
 
 /// A directory is made somewhere.
-pub(super) fn directory(name: &str) -> Found<FileChange> {
+pub(super) fn directory(name: &str) -> CheckFinding<FileChange> {
     Ok(FileChange::Write { path: at(name)?, node: Node::Directory, bytes: Bytes::new(), modified: None })
 }
 
 /// Something is removed.
-pub(super) fn delete(name: &str) -> Found<FileChange> {
+pub(super) fn delete(name: &str) -> CheckFinding<FileChange> {
     Ok(FileChange::Delete { path: at(name)? })
 }
 
@@ -59,7 +59,7 @@ impl FileRig {
     }
 
     /// For checks that look at files.
-    pub(super) fn visible(&self) -> Found {
+    pub(super) fn visible(&self) -> CheckFinding {
         match self.workspace.capture() {
             Some(_) => Ok(()),
             None => Err(Fault::NotApplicable("it has no files but those in the journal".to_owned())),
@@ -67,7 +67,7 @@ impl FileRig {
     }
 
     /// For checks in which commands look at files, and change them.
-    pub(super) fn shell(&self) -> Found<Rig> {
+    pub(super) fn shell(&self) -> CheckFinding<Rig> {
         match self.workspace.shell() {
             None => Err(Fault::NotApplicable("it has no shell".to_owned())),
             Some(shell) => {
@@ -78,14 +78,14 @@ impl FileRig {
     }
 
     /// Runs a text in the suite's directory, which must succeed, and gives what it printed.
-    pub(super) async fn sh(&self, text: &str) -> Found<String> {
+    pub(super) async fn sh(&self, text: &str) -> CheckFinding<String> {
         self.shell()?.sh(&format!("mkdir -p {PLACE} && cd {PLACE} && {text}")).await
     }
 
     pub(super) async fn blocking<T: Send + 'static>(
         &self,
         work: impl FnOnce(&dyn Workspace) -> Result<T, BackendError> + Send + 'static,
-    ) -> Found<Result<T, BackendError>> {
+    ) -> CheckFinding<Result<T, BackendError>> {
         let workspace = Arc::clone(&self.workspace);
         let done = tokio::task::spawn_blocking(move || work(&*workspace)).await;
         done.or_else(|error| seen(format!("it panicked: {error}")))
@@ -94,8 +94,8 @@ impl FileRig {
     async fn looking<T: Send + 'static>(
         &self,
         action: &str,
-        work: impl FnOnce(&dyn Capture) -> Result<T, BackendError> + Send + 'static,
-    ) -> Found<T> {
+        work: impl FnOnce(&dyn ChangeDetector) -> Result<T, BackendError> + Send + 'static,
+    ) -> CheckFinding<T> {
         self.visible()?;
         let looked = self.blocking(move |workspace| workspace.capture().map(work).transpose()).await?;
         match looked {
@@ -106,45 +106,45 @@ impl FileRig {
     }
 
     /// Makes changes, which must be possible.
-    pub(super) async fn project(&self, changes: Vec<FileChange>) -> Found {
+    pub(super) async fn project(&self, changes: Vec<FileChange>) -> CheckFinding {
         let projected = self.blocking(move |workspace| workspace.project(&changes)).await?;
         projected.or_else(|error| seen(format!("changes were not made: {error}")))
     }
 
     /// Makes changes, which must be refused.
-    pub(super) async fn refuse(&self, what: &str, changes: Vec<FileChange>) -> Found {
+    pub(super) async fn refuse(&self, what: &str, changes: Vec<FileChange>) -> CheckFinding {
         let projected = self.blocking(move |workspace| workspace.project(&changes)).await?;
         ensure(projected.is_err(), || format!("{what} was no error"))
     }
 
-    pub(super) async fn touched(&self) -> Found<Vec<Touched>> {
+    pub(super) async fn touched(&self) -> CheckFinding<Vec<DirtyPath>> {
         self.looking("looking for changes", |disk| disk.touched()).await
     }
 
     /// What is there now is known.
-    pub(super) async fn settle(&self) -> Found {
+    pub(super) async fn settle(&self) -> CheckFinding {
         self.touched().await?;
         self.settle_only().await
     }
 
     /// What the last look saw is known.
-    pub(super) async fn settle_only(&self) -> Found {
+    pub(super) async fn settle_only(&self) -> CheckFinding {
         self.looking("settling", |disk| disk.settle()).await
     }
 
-    pub(super) async fn observe(&self, path: EntryPath) -> Found<Option<Observed>> {
+    pub(super) async fn observe(&self, path: EntryPath) -> CheckFinding<Option<Observed>> {
         self.looking("looking at an entry", move |disk| disk.observe(&path)).await
     }
 
     /// The entries below a directory, in order.
-    pub(super) async fn below(&self, path: EntryPath) -> Found<Vec<(EntryPath, Observed)>> {
+    pub(super) async fn below(&self, path: EntryPath) -> CheckFinding<Vec<(EntryPath, Observed)>> {
         let mut below = self.looking("looking below", move |disk| disk.below(&path)).await?;
         below.entries.sort_by(|a, b| a.0.cmp(&b.0));
         Ok(below.entries)
     }
 
     /// A file's bytes; why not, where it can't be opened or read.
-    pub(super) async fn read(&self, path: EntryPath) -> Found<Result<Vec<u8>, String>> {
+    pub(super) async fn read(&self, path: EntryPath) -> CheckFinding<Result<Vec<u8>, String>> {
         self.looking("reading", move |disk| {
             let mut bytes = Vec::new();
             let read = disk.open(&path).map_err(|error| error.to_string()).and_then(|file| {
@@ -158,7 +158,7 @@ impl FileRig {
     }
 
     /// A file must be there, with these bytes.
-    pub(super) async fn ensure_file(&self, name: &str, bytes: &[u8], executable: bool) -> Found {
+    pub(super) async fn ensure_file(&self, name: &str, bytes: &[u8], executable: bool) -> CheckFinding {
         let expected = Observed::File { size: bytes.len() as u64, executable };
         self.ensure_observed(name, Some(expected)).await?;
         match self.read(at(name)?).await? {
@@ -171,7 +171,7 @@ impl FileRig {
     }
 
     /// This must be there; nothing where that is expected.
-    pub(super) async fn ensure_observed(&self, name: &str, expected: Option<Observed>) -> Found {
+    pub(super) async fn ensure_observed(&self, name: &str, expected: Option<Observed>) -> CheckFinding {
         let found = self.observe(at(name)?).await?;
         ensure(found == expected, || format!("at {name} there is {found:?} instead of {expected:?}"))
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Means;
 use super::files::{FileRig, delete, file, link};
-use super::rig::{Fault, Found, ensure, seen};
+use super::rig::{CheckFinding, Fault, ensure, seen};
 use crate::backends::{BackendError, Observed, Workspace};
 
 /// Looks after which nothing may be touched any more, and the pause between two.
@@ -24,7 +24,7 @@ pub(super) struct ForkRig {
 
 impl ForkRig {
     /// The workspace of a child of this one.
-    async fn child(&self, of: &FileRig) -> Found<FileRig> {
+    async fn child(&self, of: &FileRig) -> CheckFinding<FileRig> {
         rest(of).await?;
         let fork = Arc::clone(&self.fork);
         match of.blocking(move |workspace| fork(workspace)).await? {
@@ -36,7 +36,7 @@ impl ForkRig {
 }
 
 /// Looks until nothing is touched any more.
-async fn rest(files: &FileRig) -> Found {
+async fn rest(files: &FileRig) -> CheckFinding {
     for _ in 0..LOOKS.0 {
         let touched = files.touched().await?;
         files.settle_only().await?;
@@ -48,7 +48,7 @@ async fn rest(files: &FileRig) -> Found {
     seen("there is always something that may have changed")
 }
 
-async fn close(child: FileRig) -> Found {
+async fn close(child: FileRig) -> CheckFinding {
     child
         .blocking(|workspace| {
             workspace.close();
@@ -58,7 +58,7 @@ async fn close(child: FileRig) -> Found {
         .or_else(|error| seen(error.to_string()))
 }
 
-pub(super) async fn files(rig: ForkRig) -> Found {
+pub(super) async fn files(rig: ForkRig) -> CheckFinding {
     let parent = &rig.files;
     parent.visible()?;
     let changes = vec![file("f/a", "a", false)?, file("f/x", "x", true)?, file("f/gone", "", false)?];
@@ -75,7 +75,7 @@ pub(super) async fn files(rig: ForkRig) -> Found {
     close(child).await
 }
 
-pub(super) async fn apart(rig: ForkRig) -> Found {
+pub(super) async fn apart(rig: ForkRig) -> CheckFinding {
     let parent = &rig.files;
     parent.visible()?;
     parent.project(vec![file("g/a", "a", false)?, file("g/b", "b", false)?]).await?;
@@ -96,7 +96,7 @@ pub(super) async fn apart(rig: ForkRig) -> Found {
     close(child).await
 }
 
-pub(super) async fn nested(rig: ForkRig) -> Found {
+pub(super) async fn nested(rig: ForkRig) -> CheckFinding {
     rig.files.visible()?;
     rig.files.project(vec![file("h/depth", "0", false)?, file("h/kept", "kept", false)?]).await?;
     let child = rig.child(&rig.files).await?;

@@ -1,7 +1,7 @@
 //! What every backend keeps true, as checks that anybody may run against a backend of their own.
 //!
 //! [`check_shell`] tries a [`Shell`], [`check_workspace`] the files of a [`Workspace`] and, where it has
-//! one, its [`Capture`](crate::Capture). Both give a [`Report`] with one [`Check`] per promise; neither
+//! one, its [`ChangeDetector`](crate::ChangeDetector). Both give a [`ComplianceReport`] with one [`ComplianceCheck`] per promise; neither
 //! panics, whatever the backend does. They run on any tokio runtime with time enabled, take a minute at
 //! most with a backend that keeps its promises, and work in the directory `foldspace-compliance` of the
 //! workspace, which they remove before and afterwards. A shell needs `/bin/sh` and the usual small
@@ -46,7 +46,7 @@ use super::{Shell, Workspace};
 
 pub use canned::canned_answers;
 pub use forking::Fork;
-pub use report::{Check, Outcome, Report};
+pub use report::{CheckOutcome, ComplianceCheck, ComplianceReport};
 
 use files::FileRig;
 use forking::ForkRig;
@@ -65,7 +65,7 @@ pub enum Means {
 ///
 /// A shell that answers from a list, as a mock does, is given [`canned_answers`] before; what only real
 /// processes can show does then not apply.
-pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> Report {
+pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> ComplianceReport {
     let backend = shell.properties().backend_name;
     let mut suite = Suite::new(backend, Rig::new(shell, means));
     suite.rig().clear().await;
@@ -80,11 +80,11 @@ pub async fn check_shell(shell: Arc<dyn Shell>, means: Means) -> Report {
 }
 
 /// Checks a workspace's files: what is projected onto them and, where there is a
-/// [`Capture`](crate::Capture), what is found of changes that commands made.
+/// [`ChangeDetector`](crate::ChangeDetector), what is found of changes that commands made.
 ///
 /// `means` says what is behind the workspace's shell; it matters not where there is none. Nobody else may
 /// use the workspace meanwhile.
-pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> Report {
+pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> ComplianceReport {
     let backend = workspace.backend_name();
     let mut suite = Suite::new(backend, FileRig::new(workspace, means));
     suite.rig().clear().await;
@@ -98,7 +98,7 @@ pub async fn check_workspace(workspace: Arc<dyn Workspace>, means: Means) -> Rep
 ///
 /// `fork` makes a child each time it is asked: of the given workspace, or of an earlier child. Whoever gives it
 /// removes what they leave. Where a workspace can't share its files the checks do not apply.
-pub async fn check_forks(workspace: Arc<dyn Workspace>, fork: Fork, means: Means) -> Report {
+pub async fn check_forks(workspace: Arc<dyn Workspace>, fork: Fork, means: Means) -> ComplianceReport {
     let backend = workspace.backend_name();
     let mut suite = Suite::new(backend, ForkRig { files: FileRig::new(workspace, means), fork, means });
     suite.rig().files.clear().await;

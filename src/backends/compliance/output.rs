@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Found, Rig, Suite, ensure, ensure_printed, shown};
+use super::rig::{CheckFinding, Rig, Suite, ensure, ensure_printed, shown};
 use crate::backends::{OutputWatch, ShellCommand};
 use crate::engine::session::output_stream::OutputStream;
 
@@ -30,11 +30,11 @@ pub(super) async fn check(suite: &mut Suite<Rig>) {
     suite.check("output-live", "it is shown before the command ends", live).await;
 }
 
-async fn streams(rig: Rig) -> Found {
+async fn streams(rig: Rig) -> CheckFinding {
     ensure_printed(&rig.run(ShellCommand::shell(BOTH)).await?, "out\n", "err\n")
 }
 
-async fn bounded(rig: Rig) -> Found {
+async fn bounded(rig: Rig) -> CheckFinding {
     let command = ShellCommand { keep: KEEP, ..ShellCommand::shell(LONG.0) };
     let result = rig.run(command).await?;
     let stdout = &result.stdout;
@@ -48,7 +48,7 @@ async fn bounded(rig: Rig) -> Found {
     ensure(cut && text.len() <= 500 && text.contains("left out"), || format!("as text it is {text:?}"))
 }
 
-async fn whole(rig: Rig) -> Found {
+async fn whole(rig: Rig) -> CheckFinding {
     let command = ShellCommand { keep: LONG.1, ..ShellCommand::shell(LONG.0) };
     let result = rig.run(command).await?;
     let is_whole = result.stdout.kept.len() == LONG.1 && !result.truncated();
@@ -57,14 +57,14 @@ async fn whole(rig: Rig) -> Found {
     ensure(middle.iter().all(|byte| *byte == b'x'), || "the middle is not what was printed".to_owned())
 }
 
-async fn binary(rig: Rig) -> Found {
+async fn binary(rig: Rig) -> CheckFinding {
     let result = rig.run(ShellCommand::shell(BINARY.0)).await?;
     ensure_printed(&result, BINARY.1, "")?;
     let (text, cut) = result.stdout.text(100);
     ensure(cut && result.stdout.is_binary() && text.contains("binary"), || format!("as text it is {text:?}"))
 }
 
-async fn invalid(rig: Rig) -> Found {
+async fn invalid(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let result = rig.run(ShellCommand::shell("printf 'before \\377 after \\303\\244'")).await?;
     ensure(result.stdout.kept == b"before \xff after \xc3\xa4".as_slice(), || shown(&result))?;
@@ -72,7 +72,7 @@ async fn invalid(rig: Rig) -> Found {
     ensure(text == "before \u{fffd} after \u{e4}", || format!("as text it is {text:?}"))
 }
 
-async fn disregarded(rig: Rig) -> Found {
+async fn disregarded(rig: Rig) -> CheckFinding {
     let command = ShellCommand { capture_output: false, ..ShellCommand::shell(BOTH) };
     let (watch, seen) = watching();
     let result = rig.run_watched(command, watch, CancellationToken::new()).await?;
@@ -85,14 +85,14 @@ async fn disregarded(rig: Rig) -> Found {
 
 /// What a watcher has seen.
 #[derive(Default)]
-struct Watched {
+struct WatchedOutput {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
 /// A watcher, and what it has seen.
-fn watching() -> (OutputWatch, Arc<Mutex<Watched>>) {
-    let seen = Arc::new(Mutex::new(Watched::default()));
+fn watching() -> (OutputWatch, Arc<Mutex<WatchedOutput>>) {
+    let seen = Arc::new(Mutex::new(WatchedOutput::default()));
     let noted = Arc::clone(&seen);
     let watch: OutputWatch = Arc::new(move |stream, bytes| {
         let mut seen = noted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +104,7 @@ fn watching() -> (OutputWatch, Arc<Mutex<Watched>>) {
     (watch, seen)
 }
 
-async fn watched(rig: Rig) -> Found {
+async fn watched(rig: Rig) -> CheckFinding {
     let (watch, seen) = watching();
     rig.run_watched(ShellCommand::shell(BOTH), watch, CancellationToken::new()).await?;
     let seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -124,7 +124,7 @@ pub(super) fn cancelling(cancel: &CancellationToken) -> OutputWatch {
     })
 }
 
-async fn live(rig: Rig) -> Found {
+async fn live(rig: Rig) -> CheckFinding {
     rig.processes()?;
     // It ends early only when somebody has seen what it prints, and says so.
     let cancel = CancellationToken::new();

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use bytes::Bytes;
 
 use super::files::{FileRig, at, delete, directory, file, link};
-use super::rig::{Found, PLACE, Suite, ensure, seen};
+use super::rig::{CheckFinding, PLACE, Suite, ensure, seen};
 use crate::backends::{FileChange, Observed};
 use crate::engine::event::{Node, Special};
 use crate::engine::path::EntryPath;
@@ -28,11 +28,11 @@ pub(super) async fn check(suite: &mut Suite<FileRig>) {
     suite.check("seen-by-commands", "commands see what was projected, and may change it", seen_by_commands).await;
 }
 
-async fn named(rig: FileRig) -> Found {
+async fn named(rig: FileRig) -> CheckFinding {
     ensure(!rig.workspace().backend_name().is_empty(), || "no name".to_owned())
 }
 
-async fn accepts(rig: FileRig) -> Found {
+async fn accepts(rig: FileRig) -> CheckFinding {
     rig.project(Vec::new()).await?;
     rig.project(vec![file("accepts/a.txt", "a", false)?, directory("accepts/d")?, link("accepts/l", b"a.txt")?])
         .await?;
@@ -41,7 +41,7 @@ async fn accepts(rig: FileRig) -> Found {
     rig.project(vec![delete("accepts")?]).await
 }
 
-async fn creates(rig: FileRig) -> Found {
+async fn creates(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     rig.project(vec![file("creates/deep/er/a.txt", "hello\n", false)?, file("creates/empty", "", false)?]).await?;
     rig.ensure_observed("creates/deep/er", Some(Observed::Directory)).await?;
@@ -49,7 +49,7 @@ async fn creates(rig: FileRig) -> Found {
     rig.ensure_file("creates/deep/er/a.txt", b"hello\n", false).await
 }
 
-async fn overwrites(rig: FileRig) -> Found {
+async fn overwrites(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     for text in ["first\n", "a second, longer text\n", "short", "short, and appended to\n"] {
         rig.project(vec![file("overwrites.txt", text, false)?]).await?;
@@ -58,7 +58,7 @@ async fn overwrites(rig: FileRig) -> Found {
     Ok(())
 }
 
-async fn executable(rig: FileRig) -> Found {
+async fn executable(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     for executable in [true, false, true] {
         rig.project(vec![file("tool", "#!/bin/sh\n", executable)?]).await?;
@@ -67,10 +67,10 @@ async fn executable(rig: FileRig) -> Found {
     Ok(())
 }
 
-async fn deletes(rig: FileRig) -> Found {
+async fn deletes(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let changes = [file("deletes/a", "a", false), file("deletes/d/e/b", "b", false), link("deletes/d/l", b"/")];
-    rig.project(changes.into_iter().collect::<Found<_>>()?).await?;
+    rig.project(changes.into_iter().collect::<CheckFinding<_>>()?).await?;
     rig.project(vec![delete("deletes/d")?]).await?;
     rig.ensure_observed("deletes/d", None).await?;
     rig.ensure_file("deletes/a", b"a", false).await?;
@@ -78,7 +78,7 @@ async fn deletes(rig: FileRig) -> Found {
     rig.ensure_observed("deletes/a", None).await
 }
 
-async fn links(rig: FileRig) -> Found {
+async fn links(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     for target in [&b"nowhere/at all"[..], b"../../..", b"/etc/passwd", b"\xff\n", b"links"] {
         rig.project(vec![link("links", target)?]).await?;
@@ -87,7 +87,7 @@ async fn links(rig: FileRig) -> Found {
     Ok(())
 }
 
-async fn replaces(rig: FileRig) -> Found {
+async fn replaces(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     rig.project(vec![file("replaces/in/a", "a", false)?]).await?;
     rig.project(vec![file("replaces", "a file", false)?]).await?;
@@ -101,7 +101,7 @@ async fn replaces(rig: FileRig) -> Found {
     rig.ensure_file("replaces/b", b"b", true).await
 }
 
-async fn any_name(rig: FileRig) -> Found {
+async fn any_name(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let names = [&b"two words"[..], b"-rf", b"*", b"new\nline", b"\xff\xfe", b"\xc3\xa4", b".hidden", &[b'x'; 255]];
     let parent = at("names")?;
@@ -121,30 +121,30 @@ async fn any_name(rig: FileRig) -> Found {
     ensure(found == names.len(), || format!("{found} entries instead of {}", names.len()))
 }
 
-async fn large(rig: FileRig) -> Found {
+async fn large(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let bytes: Vec<u8> = (0..u32::MAX).flat_map(u32::to_le_bytes).take(3 << 20).collect();
     rig.project(vec![file("large", bytes.clone(), false)?]).await?;
     rig.ensure_file("large", &bytes, false).await
 }
 
-async fn in_order(rig: FileRig) -> Found {
+async fn in_order(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let first =
         [file("order/a", "1", false), delete("order"), file("order/b", "2", false), file("order/b", "3", false)];
     let then = [file("order/c", "4", false), delete("order/c"), directory("order/c"), file("order/c/d", "5", false)];
-    rig.project(first.into_iter().chain(then).collect::<Found<_>>()?).await?;
+    rig.project(first.into_iter().chain(then).collect::<CheckFinding<_>>()?).await?;
     rig.ensure_observed("order/a", None).await?;
     rig.ensure_file("order/b", b"3", false).await?;
     rig.ensure_file("order/c/d", b"5", false).await
 }
 
-async fn all_or_none(rig: FileRig) -> Found {
+async fn all_or_none(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let before = [file("none/kept", "old", true), file("none/gone/deep/a", "a", false), link("none/link", b"kept")];
-    rig.project(before.into_iter().collect::<Found<_>>()?).await?;
+    rig.project(before.into_iter().collect::<CheckFinding<_>>()?).await?;
     let below = rig.below(at("none")?).await?;
-    let good = || -> Found<Vec<FileChange>> {
+    let good = || -> CheckFinding<Vec<FileChange>> {
         let changes = [
             file("none/new/file", "new", false),
             file("none/kept", "changed", false),
@@ -173,7 +173,7 @@ async fn all_or_none(rig: FileRig) -> Found {
     Ok(())
 }
 
-async fn root_stays(rig: FileRig) -> Found {
+async fn root_stays(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     rig.project(vec![file("root/a", "a", false)?]).await?;
     let path = EntryPath::root();
@@ -184,7 +184,7 @@ async fn root_stays(rig: FileRig) -> Found {
     rig.ensure_file("root/a", b"a", false).await
 }
 
-async fn stays_inside(rig: FileRig) -> Found {
+async fn stays_inside(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     let Ok(outside) = tempfile::Builder::new().prefix("foldspace-outside-").tempdir() else {
         return seen("no directory could be made outside of the workspace");
@@ -210,7 +210,7 @@ async fn stays_inside(rig: FileRig) -> Found {
     ensure(secret.path().exists(), || "removing a link has removed what it points to".to_owned())
 }
 
-async fn seen_by_commands(rig: FileRig) -> Found {
+async fn seen_by_commands(rig: FileRig) -> CheckFinding {
     rig.visible()?;
     rig.shell()?;
     let tool = "#!/bin/sh\necho tool in $(cat seen/a.txt)\n";

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
-use super::rig::{Found, PLACE, Rig, Suite, ensure, seen, shown};
+use super::rig::{CheckFinding, PLACE, Rig, Suite, ensure, seen, shown};
 use crate::backends::{
     MAX_COMMAND_CHARS, MAX_STDIN_BYTES, MAX_TIMEOUT, MAX_VARIABLES, MIN_TIMEOUT, ShellCommand, ShellError, unwatched,
 };
@@ -30,7 +30,7 @@ fn named(what: &str) -> String {
     format!("a command with {what}")
 }
 
-async fn long(rig: Rig) -> Found {
+async fn long(rig: Rig) -> CheckFinding {
     let over = MAX_COMMAND_CHARS + 1;
     rig.invalid(&named("a long text"), ShellCommand::shell("x".repeat(over))).await?;
     rig.invalid(&named("a long argument"), ShellCommand::args(["true".to_owned(), "x".repeat(over)])).await?;
@@ -38,7 +38,7 @@ async fn long(rig: Rig) -> Found {
     rig.invalid(&named("many arguments"), ShellCommand::args(many)).await
 }
 
-async fn no_command(rig: Rig) -> Found {
+async fn no_command(rig: Rig) -> CheckFinding {
     rig.invalid("an empty text", ShellCommand::shell("")).await?;
     rig.invalid("a blank text", ShellCommand::shell(" \t\n")).await?;
     rig.invalid("an empty list", ShellCommand::args(Vec::<String>::new())).await?;
@@ -46,12 +46,12 @@ async fn no_command(rig: Rig) -> Found {
     rig.invalid("a script without an interpreter", ShellCommand::script("", "echo no")).await
 }
 
-async fn nul(rig: Rig) -> Found {
+async fn nul(rig: Rig) -> CheckFinding {
     rig.invalid("a text with NUL", ShellCommand::shell("true \0")).await?;
     rig.invalid("a list with NUL", ShellCommand::args(["true", "a\0b"])).await
 }
 
-async fn timeouts(rig: Rig) -> Found {
+async fn timeouts(rig: Rig) -> CheckFinding {
     for timeout in
         [Duration::ZERO, MIN_TIMEOUT - Duration::from_millis(1), MAX_TIMEOUT + Duration::from_millis(1), Duration::MAX]
     {
@@ -67,7 +67,7 @@ fn with_variable(name: &str, value: &str) -> ShellCommand {
     command
 }
 
-async fn variables(rig: Rig) -> Found {
+async fn variables(rig: Rig) -> CheckFinding {
     let mut many = ShellCommand::shell("true");
     many.env = (0..=MAX_VARIABLES).map(|at| (format!("V{at}"), String::new())).collect();
     rig.invalid(&named("too many variables"), many).await?;
@@ -77,12 +77,12 @@ async fn variables(rig: Rig) -> Found {
     Ok(())
 }
 
-async fn stdin(rig: Rig) -> Found {
+async fn stdin(rig: Rig) -> CheckFinding {
     let stdin = Bytes::from(vec![b'x'; MAX_STDIN_BYTES + 1]);
     rig.invalid(&named("much standard input"), ShellCommand { stdin, ..ShellCommand::shell("true") }).await
 }
 
-async fn not_run(rig: Rig) -> Found {
+async fn not_run(rig: Rig) -> CheckFinding {
     let directory = rig.directory("refused").await?;
     let mut command = ShellCommand { cwd: directory, ..ShellCommand::shell("touch ran") };
     command.env.insert("A=B".to_owned(), String::new());
@@ -99,7 +99,7 @@ pub(super) fn longest() -> String {
     format!("echo {}", "\u{e4}".repeat(MAX_COMMAND_CHARS - "echo ".len()))
 }
 
-async fn just_allowed(rig: Rig) -> Found {
+async fn just_allowed(rig: Rig) -> CheckFinding {
     for timeout in [None, Some(MAX_TIMEOUT)] {
         let result = rig.run(ShellCommand { timeout, ..ShellCommand::shell(longest()) }).await?;
         ensure(result.success(), || format!("the longest text ended with {}", shown(&result)))?;
@@ -109,7 +109,7 @@ async fn just_allowed(rig: Rig) -> Found {
     rig.run(command).await.map(drop)
 }
 
-async fn code(rig: Rig) -> Found {
+async fn code(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let text = format!("{}\necho done", "# a comment\n".repeat(MAX_COMMAND_CHARS / 8));
     let command = ShellCommand { is_code: true, ..ShellCommand::args(["/bin/sh", "-c", &text]) };
@@ -117,7 +117,7 @@ async fn code(rig: Rig) -> Found {
     ensure(result.success() && result.stdout.kept == b"done\n".as_slice(), || shown(&result))
 }
 
-async fn unavailable(rig: Rig) -> Found {
+async fn unavailable(rig: Rig) -> CheckFinding {
     rig.canned()?;
     let answer = rig.shell().execute(ShellCommand::shell(BROKEN), unwatched(), CancellationToken::new()).await;
     match answer {

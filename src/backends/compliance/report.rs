@@ -6,27 +6,27 @@ use std::fmt;
 ///
 /// Printed, it is a list with a line for each check and, of a failed one, what was expected and seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Report {
+pub struct ComplianceReport {
     /// The backend's name.
     pub backend: &'static str,
     /// The checks, in the order in which they were made.
-    pub checks: Vec<Check>,
+    pub checks: Vec<ComplianceCheck>,
 }
 
 /// One promise of a backend, and whether it is kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
+pub struct ComplianceCheck {
     /// A short name, which no other check has.
     pub name: &'static str,
     /// What a backend must do.
     pub expects: &'static str,
     /// What it did.
-    pub outcome: Outcome,
+    pub outcome: CheckOutcome,
 }
 
 /// What became of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CheckOutcome {
     /// The promise is kept.
     Passed,
     /// It is not.
@@ -41,48 +41,48 @@ pub enum Outcome {
     },
 }
 
-impl Report {
+impl ComplianceReport {
     /// Whether every promise that is the backend's is kept, and it has made one at all.
     pub fn passed(&self) -> bool {
-        self.failed().next().is_none() && self.checks.iter().any(|check| check.outcome == Outcome::Passed)
+        self.failed().next().is_none() && self.checks.iter().any(|check| check.outcome == CheckOutcome::Passed)
     }
 
     /// The promises that are not kept.
-    pub fn failed(&self) -> impl Iterator<Item = &Check> {
-        self.checks.iter().filter(|check| matches!(check.outcome, Outcome::Failed { .. }))
+    pub fn failed(&self) -> impl Iterator<Item = &ComplianceCheck> {
+        self.checks.iter().filter(|check| matches!(check.outcome, CheckOutcome::Failed { .. }))
     }
 
     /// The check of that name; none when there is none.
-    pub fn check(&self, name: &str) -> Option<&Check> {
+    pub fn check(&self, name: &str) -> Option<&ComplianceCheck> {
         self.checks.iter().find(|check| check.name == name)
     }
 
-    fn count(&self, of: impl Fn(&Outcome) -> bool) -> usize {
+    fn count(&self, of: impl Fn(&CheckOutcome) -> bool) -> usize {
         self.checks.iter().filter(|check| of(&check.outcome)).count()
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for ComplianceReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(
             f,
             "{}: {} passed, {} failed, {} not applicable",
             self.backend,
-            self.count(|outcome| *outcome == Outcome::Passed),
-            self.count(|outcome| matches!(outcome, Outcome::Failed { .. })),
-            self.count(|outcome| matches!(outcome, Outcome::NotApplicable { .. })),
+            self.count(|outcome| *outcome == CheckOutcome::Passed),
+            self.count(|outcome| matches!(outcome, CheckOutcome::Failed { .. })),
+            self.count(|outcome| matches!(outcome, CheckOutcome::NotApplicable { .. })),
         )?;
         self.checks.iter().try_for_each(|check| check.fmt(f))
     }
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for ComplianceCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, expects, outcome } = self;
         match outcome {
-            Outcome::Passed => writeln!(f, "  passed  {name}: {expects}"),
-            Outcome::Failed { seen } => writeln!(f, "  FAILED  {name}: {expects}\n          seen: {seen}"),
-            Outcome::NotApplicable { reason } => writeln!(f, "  -       {name}: not applicable: {reason}"),
+            CheckOutcome::Passed => writeln!(f, "  passed  {name}: {expects}"),
+            CheckOutcome::Failed { seen } => writeln!(f, "  FAILED  {name}: {expects}\n          seen: {seen}"),
+            CheckOutcome::NotApplicable { reason } => writeln!(f, "  -       {name}: not applicable: {reason}"),
         }
     }
 }
@@ -91,16 +91,17 @@ impl fmt::Display for Check {
 mod tests {
     use super::*;
 
-    fn report(outcomes: impl IntoIterator<Item = Outcome>) -> Report {
+    fn report(outcomes: impl IntoIterator<Item = CheckOutcome>) -> ComplianceReport {
         let names = ["one", "two", "three"];
-        let check = |(name, outcome)| Check { name, expects: "it is so", outcome };
-        Report { backend: "own", checks: names.into_iter().zip(outcomes).map(check).collect() }
+        let check = |(name, outcome)| ComplianceCheck { name, expects: "it is so", outcome };
+        ComplianceReport { backend: "own", checks: names.into_iter().zip(outcomes).map(check).collect() }
     }
 
     #[test]
     fn it_prints_as_a_list() {
-        let failed = Outcome::Failed { seen: "it is not".to_owned() };
-        let report = report([Outcome::Passed, failed, Outcome::NotApplicable { reason: "no shell".to_owned() }]);
+        let failed = CheckOutcome::Failed { seen: "it is not".to_owned() };
+        let report =
+            report([CheckOutcome::Passed, failed, CheckOutcome::NotApplicable { reason: "no shell".to_owned() }]);
         let text = "own: 1 passed, 1 failed, 1 not applicable\n  passed  one: it is so\n  FAILED  two: it is so\n          \
                     seen: it is not\n  -       three: not applicable: no shell\n";
         assert_eq!(report.to_string(), text);
@@ -110,10 +111,10 @@ mod tests {
 
     #[test]
     fn what_promises_nothing_has_not_passed() {
-        let not_applicable = || Outcome::NotApplicable { reason: String::new() };
-        assert!(report([Outcome::Passed, not_applicable()]).passed());
+        let not_applicable = || CheckOutcome::NotApplicable { reason: String::new() };
+        assert!(report([CheckOutcome::Passed, not_applicable()]).passed());
         assert!(!report([not_applicable(), not_applicable()]).passed());
-        assert!(!report([Outcome::Passed, Outcome::Failed { seen: String::new() }]).passed());
+        assert!(!report([CheckOutcome::Passed, CheckOutcome::Failed { seen: String::new() }]).passed());
         assert!(!report([]).passed());
     }
 }

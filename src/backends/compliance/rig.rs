@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::Means;
-use super::report::{Check, Outcome, Report};
+use super::report::{CheckOutcome, ComplianceCheck, ComplianceReport};
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellError, ShellResult, unwatched};
 use crate::engine::path::EntryPath;
 
@@ -29,15 +29,15 @@ pub(super) enum Fault {
 }
 
 /// What a check has found.
-pub(super) type Found<T = ()> = Result<T, Fault>;
+pub(super) type CheckFinding<T = ()> = Result<T, Fault>;
 
 /// A check fails unless something is so.
-pub(super) fn ensure(is_so: bool, seen: impl FnOnce() -> String) -> Found {
+pub(super) fn ensure(is_so: bool, seen: impl FnOnce() -> String) -> CheckFinding {
     if is_so { Ok(()) } else { Err(Fault::Seen(seen())) }
 }
 
 /// Something that was seen and should not have been.
-pub(super) fn seen<T>(what: impl Into<String>) -> Found<T> {
+pub(super) fn seen<T>(what: impl Into<String>) -> CheckFinding<T> {
     Err(Fault::Seen(what.into()))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn seen<T>(what: impl Into<String>) -> Found<T> {
 pub(super) struct Suite<R> {
     backend: &'static str,
     rig: R,
-    checks: Vec<Check>,
+    checks: Vec<ComplianceCheck>,
 }
 
 impl<R: Clone> Suite<R> {
@@ -57,26 +57,26 @@ impl<R: Clone> Suite<R> {
         &self.rig
     }
 
-    pub(super) fn finish(self) -> Report {
-        Report { backend: self.backend, checks: self.checks }
+    pub(super) fn finish(self) -> ComplianceReport {
+        ComplianceReport { backend: self.backend, checks: self.checks }
     }
 
     /// Makes one check. One that panics has failed, and so has one that does not come to an end.
     pub(super) async fn check<F>(&mut self, name: &'static str, expects: &'static str, run: impl FnOnce(R) -> F)
     where
-        F: Future<Output = Found> + Send + 'static,
+        F: Future<Output = CheckFinding> + Send + 'static,
     {
         let mut task = JoinSet::new();
         task.spawn(run(self.rig.clone()));
         let outcome = match tokio::time::timeout(PATIENCE, task.join_next()).await {
-            Ok(Some(Ok(Ok(())))) => Outcome::Passed,
-            Ok(Some(Ok(Err(Fault::Seen(seen))))) => Outcome::Failed { seen },
-            Ok(Some(Ok(Err(Fault::NotApplicable(reason))))) => Outcome::NotApplicable { reason },
-            Ok(Some(Err(error))) => Outcome::Failed { seen: format!("it panicked: {error}") },
-            Ok(None) => Outcome::Failed { seen: "it came to no end".to_owned() },
-            Err(_) => Outcome::Failed { seen: format!("no end after {} s", PATIENCE.as_secs()) },
+            Ok(Some(Ok(Ok(())))) => CheckOutcome::Passed,
+            Ok(Some(Ok(Err(Fault::Seen(seen))))) => CheckOutcome::Failed { seen },
+            Ok(Some(Ok(Err(Fault::NotApplicable(reason))))) => CheckOutcome::NotApplicable { reason },
+            Ok(Some(Err(error))) => CheckOutcome::Failed { seen: format!("it panicked: {error}") },
+            Ok(None) => CheckOutcome::Failed { seen: "it came to no end".to_owned() },
+            Err(_) => CheckOutcome::Failed { seen: format!("no end after {} s", PATIENCE.as_secs()) },
         };
-        self.checks.push(Check { name, expects, outcome });
+        self.checks.push(ComplianceCheck { name, expects, outcome });
     }
 }
 
@@ -97,7 +97,7 @@ impl Rig {
     }
 
     /// For checks that only real processes pass.
-    pub(super) fn processes(&self) -> Found {
+    pub(super) fn processes(&self) -> CheckFinding {
         match self.means {
             Means::Processes => Ok(()),
             Means::Canned => Err(Fault::NotApplicable("nothing is really run".to_owned())),
@@ -105,7 +105,7 @@ impl Rig {
     }
 
     /// For checks of what only canned answers can say.
-    pub(super) fn canned(&self) -> Found {
+    pub(super) fn canned(&self) -> CheckFinding {
         match self.means {
             Means::Canned => Ok(()),
             Means::Processes => Err(Fault::NotApplicable("there is nothing to make it fail with".to_owned())),
@@ -113,7 +113,7 @@ impl Rig {
     }
 
     /// Runs a command, which must give a result.
-    pub(super) async fn run(&self, command: ShellCommand) -> Found<ShellResult> {
+    pub(super) async fn run(&self, command: ShellCommand) -> CheckFinding<ShellResult> {
         self.run_watched(command, unwatched(), CancellationToken::new()).await
     }
 
@@ -122,7 +122,7 @@ impl Rig {
         mut command: ShellCommand,
         watch: OutputWatch,
         cancel: CancellationToken,
-    ) -> Found<ShellResult> {
+    ) -> CheckFinding<ShellResult> {
         command.timeout.get_or_insert(LONG);
         let text = command.command.to_string();
         match self.shell.execute(command, watch, cancel).await {
@@ -132,21 +132,21 @@ impl Rig {
     }
 
     /// Runs a text that must succeed, and gives what it printed.
-    pub(super) async fn sh(&self, text: &str) -> Found<String> {
+    pub(super) async fn sh(&self, text: &str) -> CheckFinding<String> {
         let result = self.run(ShellCommand::shell(text)).await?;
         ensure(result.success(), || format!("`{text}` ended with {}", shown(&result)))?;
         Ok(String::from_utf8_lossy(&result.stdout.kept).into_owned())
     }
 
     /// Makes an empty directory, and gives it as a `cwd`.
-    pub(super) async fn directory(&self, name: &str) -> Found<EntryPath> {
+    pub(super) async fn directory(&self, name: &str) -> CheckFinding<EntryPath> {
         self.processes()?;
         self.sh(&format!("mkdir -p {PLACE} && rm -rf {PLACE}/{name} && mkdir {PLACE}/{name}")).await?;
         path(&format!("{PLACE}/{name}"))
     }
 
     /// A command must be refused as not right.
-    pub(super) async fn invalid(&self, what: &str, command: ShellCommand) -> Found {
+    pub(super) async fn invalid(&self, what: &str, command: ShellCommand) -> CheckFinding {
         match self.shell.execute(command, unwatched(), CancellationToken::new()).await {
             Err(ShellError::Invalid(_)) => Ok(()),
             Err(other) => seen(format!("{what} gave another error: {other}")),
@@ -164,7 +164,7 @@ impl Rig {
 }
 
 /// A path of the suite's own.
-pub(super) fn path(text: &str) -> Found<EntryPath> {
+pub(super) fn path(text: &str) -> CheckFinding<EntryPath> {
     EntryPath::lookup(text).or_else(|error| seen(format!("{text} is no path: {error}")))
 }
 
@@ -196,7 +196,7 @@ pub(super) fn short(text: &str) -> String {
 }
 
 /// A result must have these outputs and end well.
-pub(super) fn ensure_printed(result: &ShellResult, stdout: &str, stderr: &str) -> Found {
+pub(super) fn ensure_printed(result: &ShellResult, stdout: &str, stderr: &str) -> CheckFinding {
     let is_so = result.success()
         && result.signal.is_none()
         && result.stdout.kept == stdout.as_bytes()

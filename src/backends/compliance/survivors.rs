@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::endings::SOON;
 use super::output::cancelling;
-use super::rig::{Fault, Found, LONG, PLACE, Rig, Suite, ensure, seen, shown};
+use super::rig::{CheckFinding, Fault, LONG, PLACE, Rig, Suite, ensure, seen, shown};
 use crate::backends::{OutputWatch, ShellCommand};
 use crate::engine::path::EntryPath;
 
@@ -41,7 +41,7 @@ fn in_background() -> String {
 }
 
 /// A program whose parent is gone and whose session is its own.
-async fn escaped(rig: &Rig) -> Found<String> {
+async fn escaped(rig: &Rig) -> CheckFinding<String> {
     let program = format!("({}) &", LIVING.replace('\'', "\""));
     let find = "command -v setsid || command -v python3 || true";
     let escaping = match rig.sh(find).await?.trim() {
@@ -52,18 +52,18 @@ async fn escaped(rig: &Rig) -> Found<String> {
     Ok(format!("({escaping} '{program}' >/dev/null 2>&1 </dev/null &); {SEEN}"))
 }
 
-async fn signs(rig: &Rig, name: &str) -> Found<u64> {
+async fn signs(rig: &Rig, name: &str) -> CheckFinding<u64> {
     let text = rig.sh(&format!("cat {PLACE}/{name}/signs 2>/dev/null | wc -c")).await?;
     text.trim().parse().or_else(|_| seen(format!("signs of life can't be counted: {text:?}")))
 }
 
-async fn is_silent(rig: &Rig, name: &str) -> Found<bool> {
+async fn is_silent(rig: &Rig, name: &str) -> CheckFinding<bool> {
     let before = signs(rig, name).await?;
     tokio::time::sleep(SILENCE).await;
     Ok(signs(rig, name).await? == before)
 }
 
-async fn ensure_silent(rig: &Rig, name: &str) -> Found {
+async fn ensure_silent(rig: &Rig, name: &str) -> CheckFinding {
     ensure(is_silent(rig, name).await?, || "something lives on and writes files".to_owned())
 }
 
@@ -71,37 +71,37 @@ fn at(directory: EntryPath, text: String) -> ShellCommand {
     ShellCommand { cwd: directory, timeout: Some(LONG), ..ShellCommand::shell(text) }
 }
 
-async fn background(rig: Rig) -> Found {
+async fn background(rig: Rig) -> CheckFinding {
     let directory = rig.directory("background").await?;
     let result = rig.run(at(directory, format!("{}; echo done", in_background()))).await?;
     super::rig::ensure_printed(&result, "done\n", "")?;
     ensure_silent(&rig, "background").await
 }
 
-async fn held(rig: Rig) -> Found {
+async fn held(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let result = rig.run(ShellCommand::shell("sleep 600 & echo done")).await?;
     super::rig::ensure_printed(&result, "done\n", "")
 }
 
-async fn setsid(rig: Rig) -> Found {
+async fn setsid(rig: Rig) -> CheckFinding {
     let directory = rig.directory("setsid").await?;
     let result = rig.run(at(directory, format!("{}; echo done", escaped(&rig).await?))).await?;
     super::rig::ensure_printed(&result, "done\n", "")?;
     ensure_silent(&rig, "setsid").await
 }
 
-async fn timeout(rig: Rig) -> Found {
+async fn timeout(rig: Rig) -> CheckFinding {
     ensure_ended_in_time(&rig, "timeout", in_background()).await
 }
 
-async fn timeout_setsid(rig: Rig) -> Found {
+async fn timeout_setsid(rig: Rig) -> CheckFinding {
     rig.processes()?;
     let escaped = escaped(&rig).await?;
     ensure_ended_in_time(&rig, "timeout-setsid", escaped).await
 }
 
-async fn ensure_ended_in_time(rig: &Rig, name: &str, survivor: String) -> Found {
+async fn ensure_ended_in_time(rig: &Rig, name: &str, survivor: String) -> CheckFinding {
     let directory = rig.directory(name).await?;
     // What is to survive ignores the signal, too: so it inherits it.
     let mut command = at(directory, format!("trap '' TERM; {survivor}; while :; do sleep 0.05; done"));
@@ -111,7 +111,7 @@ async fn ensure_ended_in_time(rig: &Rig, name: &str, survivor: String) -> Found 
     ensure_silent(rig, name).await
 }
 
-async fn cancelled(rig: Rig) -> Found {
+async fn cancelled(rig: Rig) -> CheckFinding {
     let directory = rig.directory("cancelled").await?;
     let cancel = CancellationToken::new();
     let command = at(directory, format!("{}; echo begun; sleep 60", in_background()));
@@ -120,7 +120,7 @@ async fn cancelled(rig: Rig) -> Found {
     ensure_silent(&rig, "cancelled").await
 }
 
-async fn dropped(rig: Rig) -> Found {
+async fn dropped(rig: Rig) -> CheckFinding {
     let directory = rig.directory("dropped").await?;
     let begun = Arc::new(Notify::new());
     let announced = Arc::clone(&begun);

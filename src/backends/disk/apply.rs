@@ -12,10 +12,10 @@ use super::PATH_BYTES_MAX;
 use super::beneath::{open_directory, open_in};
 use super::copying::copy_file;
 use super::entries::{kind_of, make_directory, remove_all};
-use super::file_stat::Made;
+use super::file_stat::MadeStat;
 use super::listing::{Lister, look, look_at};
-use super::making::{Failure, Parent, times};
-use super::tree::{Tree, read_again};
+use super::making::{MakingError, ParentDir, times};
+use super::tree::{DirTree, read_again};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -25,15 +25,15 @@ const RACES_MAX: usize = 16;
 /// Files that a batch keeps open which it has put others over.
 const COVERED_MAX: usize = 128;
 
-impl Tree {
+impl DirTree {
     /// Makes the changes in order, all or none. Readers see each file's old contents or the new ones. Gives what is
     /// then at each change's path, if nobody else has changed it since.
     ///
     /// # Errors
     /// [`BackendError`]; the entries are then as before, though some may be copies of what they were, or the error says
     /// that they could not be put back.
-    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<Made>, BackendError> {
-        let mut batch = Batch::of(self);
+    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<Vec<MadeStat>, BackendError> {
+        let mut batch = ApplyBatch::of(self);
         let mut made = Vec::with_capacity(changes.len());
         for change in changes {
             let failure = match batch.make(change) {
@@ -56,7 +56,7 @@ impl Tree {
 }
 
 /// What was done, so that it can be undone.
-enum Step {
+enum UndoStep {
     /// Something was put where nothing was.
     Placed { path: EntryPath },
     /// Something was put, and what was there is aside.
@@ -69,40 +69,40 @@ enum Step {
     Emptied { path: EntryPath, mode: u32, owner: (u32, u32) },
 }
 
-struct Batch<'a> {
-    tree: &'a Tree,
-    steps: Vec<Step>,
+struct ApplyBatch<'a> {
+    tree: &'a DirTree,
+    steps: Vec<UndoStep>,
     /// Names aside that nobody needs.
     leftovers: Vec<String>,
     covered: usize,
-    parent: Parent,
+    parent: ParentDir,
 }
 
-impl<'a> Batch<'a> {
-    fn of(tree: &'a Tree) -> Self {
-        Self { tree, steps: Vec::new(), leftovers: Vec::new(), covered: 0, parent: Parent::default() }
+impl<'a> ApplyBatch<'a> {
+    fn of(tree: &'a DirTree) -> Self {
+        Self { tree, steps: Vec::new(), leftovers: Vec::new(), covered: 0, parent: ParentDir::default() }
     }
 
-    fn make(&mut self, change: &FileChange) -> Result<Made, Failure> {
+    fn make(&mut self, change: &FileChange) -> Result<MadeStat, MakingError> {
         change.check(self.tree)?;
         match change {
             FileChange::Write { path, node, bytes, modified } => {
                 let Self { tree, steps, parent, .. } = self;
-                parent.lead_to(tree, path, |path| steps.push(Step::Placed { path }))?;
-                self.write(path, node, bytes, times(*modified)).map_err(Failure::at("write", path))
+                parent.lead_to(tree, path, |path| steps.push(UndoStep::Placed { path }))?;
+                self.write(path, node, bytes, times(*modified)).map_err(MakingError::at("write", path))
             }
             FileChange::Delete { path } => {
                 self.parent.forget();
-                self.take(path).map(|()| Made::Nothing).map_err(Failure::at("delete", path))
+                self.take(path).map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
             }
         }
     }
 
-    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8], times: Timestamps) -> Result<Made, Errno> {
+    fn write(&mut self, path: &EntryPath, node: &Node, bytes: &[u8], times: Timestamps) -> Result<MadeStat, Errno> {
         let present = self.present(path)?;
         let is_directory = present.as_ref().is_some_and(|stat| kind_of(stat) == FileType::Directory);
         if is_directory && *node == Node::Directory {
-            return Ok(Made::Directory);
+            return Ok(MadeStat::Directory);
         }
         let aside = self.tree.next_aside();
         self.leftovers.push(aside.clone());
@@ -131,7 +131,7 @@ impl<'a> Batch<'a> {
             Ok(()) => {
                 self.leftovers.pop_if(|last| last == aside);
                 self.covered += 1;
-                self.steps.push(Step::Covered { path: path.clone(), old });
+                self.steps.push(UndoStep::Covered { path: path.clone(), old });
                 Ok(true)
             }
             Err(Errno::ISDIR) => Ok(false),
@@ -155,12 +155,12 @@ impl<'a> Batch<'a> {
             let rename = |flags| renameat_with(&self.tree.aside, aside.as_str(), parent, path.name(), flags);
             match rename(if present { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE }) {
                 Ok(()) if present => {
-                    self.steps.push(Step::Swapped { path: path.clone(), aside });
+                    self.steps.push(UndoStep::Swapped { path: path.clone(), aside });
                     return Ok(());
                 }
                 Ok(()) => {
                     self.leftovers.pop_if(|last| *last == aside);
-                    self.steps.push(Step::Placed { path: path.clone() });
+                    self.steps.push(UndoStep::Placed { path: path.clone() });
                     return Ok(());
                 }
                 Err(Errno::NOENT | Errno::EXIST) => {}
@@ -170,7 +170,7 @@ impl<'a> Batch<'a> {
                 }
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     renameat(&self.tree.aside, aside.as_str(), parent, path.name())?;
-                    self.steps.push(Step::Placed { path: path.clone() });
+                    self.steps.push(UndoStep::Placed { path: path.clone() });
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -190,7 +190,7 @@ impl<'a> Batch<'a> {
         match renameat(&parent, path.name(), &self.tree.aside, aside.as_str()) {
             Ok(()) => {
                 self.leftovers.push(aside.clone());
-                self.steps.push(Step::Taken { path: path.clone(), aside });
+                self.steps.push(UndoStep::Taken { path: path.clone(), aside });
                 Ok(())
             }
             Err(Errno::NOENT) => Ok(()),
@@ -227,19 +227,19 @@ impl<'a> Batch<'a> {
         for (path, stat) in directories.into_iter().rev() {
             unlinkat(self.tree.parent(&path)?, path.name(), AtFlags::REMOVEDIR)?;
             let (mode, owner) = (u32::from(stat.stx_mode) & 0o7777, (stat.stx_uid, stat.stx_gid));
-            self.steps.push(Step::Emptied { path, mode, owner });
+            self.steps.push(UndoStep::Emptied { path, mode, owner });
         }
         Ok(())
     }
 
     /// Puts everything back, the last step first. A step that fails does not stop the others.
-    fn undo(&mut self) -> Result<(), Failure> {
+    fn undo(&mut self) -> Result<(), MakingError> {
         self.parent.forget();
         let mut first = None;
         while let Some(step) = self.steps.pop() {
             if let Err(mut failure) = self.undo_step(&step) {
                 // What could not be put back is at least not thrown away.
-                if let Step::Taken { aside, .. } | Step::Swapped { aside, .. } = &step {
+                if let UndoStep::Taken { aside, .. } | UndoStep::Swapped { aside, .. } = &step {
                     self.leftovers.retain(|name| name != aside);
                     failure.kept = Some(self.tree.keep_aside(aside));
                 }
@@ -249,29 +249,29 @@ impl<'a> Batch<'a> {
         first.map_or(Ok(()), Err)
     }
 
-    fn undo_step(&mut self, step: &Step) -> Result<(), Failure> {
-        let (Step::Placed { path }
-        | Step::Swapped { path, .. }
-        | Step::Covered { path, .. }
-        | Step::Taken { path, .. }
-        | Step::Emptied { path, .. }) = step;
-        let failed = Failure::at("put back", path);
+    fn undo_step(&mut self, step: &UndoStep) -> Result<(), MakingError> {
+        let (UndoStep::Placed { path }
+        | UndoStep::Swapped { path, .. }
+        | UndoStep::Covered { path, .. }
+        | UndoStep::Taken { path, .. }
+        | UndoStep::Emptied { path, .. }) = step;
+        let failed = MakingError::at("put back", path);
         let parent = self.tree.parent(path).map_err(&failed)?;
         let name = path.name();
         let undone = match step {
             // Somebody else may have put entries below a directory that was made here; those stay.
-            Step::Placed { .. } => match unlinkat(&parent, name, AtFlags::empty()) {
+            UndoStep::Placed { .. } => match unlinkat(&parent, name, AtFlags::empty()) {
                 Err(Errno::ISDIR | Errno::PERM) => unlinkat(&parent, name, AtFlags::REMOVEDIR),
                 other => other,
             },
-            Step::Swapped { aside, .. } => {
+            UndoStep::Swapped { aside, .. } => {
                 let swap = |flags| renameat_with(&self.tree.aside, aside.as_str(), &parent, name, flags);
                 match swap(RenameFlags::EXCHANGE) {
                     Err(Errno::NOENT) => swap(RenameFlags::NOREPLACE),
                     other => other,
                 }
             }
-            Step::Covered { old, .. } => {
+            UndoStep::Covered { old, .. } => {
                 let aside = self.tree.next_aside();
                 self.leftovers.push(aside.clone());
                 let copied = copy_file(
@@ -283,10 +283,10 @@ impl<'a> Batch<'a> {
                 let copied = copied.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
                 copied.and_then(|()| renameat(&self.tree.aside, aside, &parent, name))
             }
-            Step::Taken { aside, .. } => {
+            UndoStep::Taken { aside, .. } => {
                 renameat_with(&self.tree.aside, aside.as_str(), &parent, name, RenameFlags::NOREPLACE)
             }
-            Step::Emptied { mode, owner, .. } => make_directory(&parent, name, *mode).and_then(|_| {
+            UndoStep::Emptied { mode, owner, .. } => make_directory(&parent, name, *mode).and_then(|_| {
                 let handle = open_in(&parent, name, OFlags::DIRECTORY)?;
                 fchown(&handle, Some(Uid::from_raw(owner.0)), Some(Gid::from_raw(owner.1)))?;
                 fchmod(&handle, Mode::from_raw_mode(*mode))
@@ -318,8 +318,8 @@ mod tests {
             std::fs::create_dir(at(made)).unwrap();
         }
         std::fs::write(at("files/a"), "old").unwrap();
-        let tree = Tree::beneath("host", &at("files"), &at("aside"), None).unwrap();
-        let mut batch = Batch::of(&tree);
+        let tree = DirTree::beneath("host", &at("files"), &at("aside"), None).unwrap();
+        let mut batch = ApplyBatch::of(&tree);
         let delete = FileChange::Delete { path: EntryPath::lookup("a").unwrap() };
         assert!(batch.make(&delete).is_ok());
         std::fs::write(at("files/a"), "by somebody meanwhile").unwrap();

@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, mkdirat, st
 use rustix::io::Errno;
 
 use super::beneath::{open_directory, open_in};
-use super::file_stat::Stamp;
+use super::file_stat::FileStat;
 use super::listing::{Lister, look_at};
 
 /// Removes an entry and everything below it. However deep it is, that takes two handles and no path.
@@ -30,7 +30,7 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
             handle = found;
         } else if let Some(parent) = above.pop() {
             let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
-            if !Stamp::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
+            if !FileStat::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
                 // Somebody has moved the directory, and up from there is somewhere else.
                 let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
                 up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
@@ -46,7 +46,7 @@ pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), E
 /// A directory whose files are removed.
 struct Emptying {
     name: Vec<u8>,
-    stamp: Stamp,
+    stamp: FileStat,
     /// The directories in it that are to be removed yet.
     left: Vec<CString>,
 }
@@ -66,7 +66,7 @@ impl Emptying {
                 vanished(rustix::fs::unlinkat(handle, name.as_c_str(), AtFlags::empty()))?;
             }
         }
-        Ok(Self { name: name.to_vec(), stamp: Stamp::of(&look_at(handle)?), left })
+        Ok(Self { name: name.to_vec(), stamp: FileStat::of(&look_at(handle)?), left })
     }
 }
 

@@ -12,7 +12,7 @@ const MARK_MODE: u32 = 0o020_000;
 
 /// What stat says of an entry, as far as a change of it shows there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStat {
     device: u64,
     inode: u64,
     size: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Stamp {
     mode: u32,
 }
 
-impl Stamp {
+impl FileStat {
     pub(super) fn of(stat: &Statx) -> Self {
         let mode = u32::from(stat.stx_mode);
         if mode & KIND_MASK == MARK_MODE && (stat.stx_rdev_major, stat.stx_rdev_minor) == (0, 0) {
@@ -63,11 +63,11 @@ impl Stamp {
 
     /// Whether it is what was made here, and any change of it shows. A file system that keeps coarser times than the
     /// one that was set gives back another.
-    pub(super) fn is_as_made(&self, made: Made) -> bool {
+    pub(super) fn is_as_made(&self, made: MadeStat) -> bool {
         match made {
-            Made::Nothing => false,
-            Made::Directory => self.is_directory(),
-            Made::Leaf { bytes, modified } => {
+            MadeStat::Nothing => false,
+            MadeStat::Directory => self.is_directory(),
+            MadeStat::Leaf { bytes, modified } => {
                 let modified = nanos(modified.tv_sec, modified.tv_nsec);
                 !self.is_directory() && (self.size, self.modified) == (bytes, modified)
             }
@@ -88,7 +88,7 @@ impl Stamp {
 
 /// What a change leaves at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Made {
+pub(crate) enum MadeStat {
     /// Nothing.
     Nothing,
     /// A directory, which may have been there.
@@ -120,18 +120,18 @@ mod tests {
     #[test]
     fn what_was_made_is_known_by_its_whole_time() {
         let modified = rustix::time::Timespec { tv_sec: 7, tv_nsec: 123_456_789 };
-        let stamp = |modified, size| Stamp { device: 1, inode: 1, size, modified, changed: 0, mode: 0o100_644 };
-        let made = Made::Leaf { bytes: 5, modified };
+        let stamp = |modified, size| FileStat { device: 1, inode: 1, size, modified, changed: 0, mode: 0o100_644 };
+        let made = MadeStat::Leaf { bytes: 5, modified };
         assert!(stamp(7 * SECOND + 123_456_789, 5).is_as_made(made));
         assert!(!stamp(7 * SECOND, 5).is_as_made(made), "a file system that keeps whole seconds");
         assert!(!stamp(7 * SECOND + 123_456_789, 6).is_as_made(made));
-        assert!(!stamp(7 * SECOND + 123_456_789, 5).is_as_made(Made::Directory));
-        assert!(!stamp(7 * SECOND + 123_456_789, 5).is_as_made(Made::Nothing));
+        assert!(!stamp(7 * SECOND + 123_456_789, 5).is_as_made(MadeStat::Directory));
+        assert!(!stamp(7 * SECOND + 123_456_789, 5).is_as_made(MadeStat::Nothing));
     }
 
     #[test]
     fn what_changed_in_the_tick_of_the_look_is_fresh() {
-        let stamp = |changed| Stamp { device: 1, inode: 1, size: 1, modified: 0, changed, mode: 0o100_644 };
+        let stamp = |changed| FileStat { device: 1, inode: 1, size: 1, modified: 0, changed, mode: 0o100_644 };
         let look = FileTime(10 * SECOND + 7);
         assert!(stamp(10 * SECOND + 7).is_fresh(look));
         assert!(stamp(10 * SECOND + 8).is_fresh(look));

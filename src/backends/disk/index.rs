@@ -7,7 +7,7 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory};
-use super::file_stat::{Made, Stamp};
+use super::file_stat::{FileStat, MadeStat};
 use super::listing::look;
 use super::overlay::dir_xattrs::Forms;
 use crate::backends::FileChange;
@@ -20,15 +20,15 @@ const MANY: usize = 8;
 
 /// The entries of a tree as they were when they were looked at. The first listing is the root's.
 #[derive(Debug, Default)]
-pub(super) struct Index {
-    pub(super) listings: Vec<Listing>,
+pub(super) struct StatIndex {
+    pub(super) listings: Vec<IndexedListing>,
 }
 
 /// The entries of one directory, in the order in which the file system gave them.
 #[derive(Debug, Default)]
-pub(super) struct Listing {
+pub(super) struct IndexedListing {
     pub(super) names: Vec<u8>,
-    pub(super) entries: Vec<Known>,
+    pub(super) entries: Vec<IndexedEntry>,
     /// When the directory was last changed, before it was listed; that was fresh if there is nothing.
     pub(super) changed: Option<i64>,
     /// What a directory of an overlay shows of the layers below.
@@ -43,8 +43,8 @@ pub(super) struct Listing {
 
 /// One entry.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
-    pub(super) stamp: Stamp,
+pub(super) struct IndexedEntry {
+    pub(super) stamp: FileStat,
     /// Where its name ends; it begins where the one before ends.
     name_end: u32,
     /// The listing, of a directory.
@@ -53,23 +53,23 @@ pub(super) struct Known {
     pub(super) fresh: bool,
 }
 
-impl Known {
-    pub(super) fn new(stamp: Stamp, child: u32, fresh: bool) -> Self {
+impl IndexedEntry {
+    pub(super) fn new(stamp: FileStat, child: u32, fresh: bool) -> Self {
         Self { stamp, name_end: 0, child, fresh }
     }
 }
 
-impl Listing {
+impl IndexedListing {
     pub(super) fn name(&self, at: usize) -> &[u8] {
         let from = if at == 0 { 0 } else { self.entries[at - 1].name_end as usize };
         &self.names[from..self.entries[at].name_end as usize]
     }
 
-    pub(super) fn push(&mut self, name: &[u8], known: Known) {
+    pub(super) fn push(&mut self, name: &[u8], known: IndexedEntry) {
         self.names.extend_from_slice(name);
         // A directory of 16 million entries, each with the longest name, is beyond this.
         let name_end = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
-        self.entries.push(Known { name_end, ..known });
+        self.entries.push(IndexedEntry { name_end, ..known });
     }
 
     pub(super) fn find(&self, name: &[u8]) -> Option<usize> {
@@ -93,10 +93,10 @@ impl Listing {
 #[derive(Default)]
 struct Update<'a> {
     /// What is there now, and its form; none for what is not there any more.
-    entries: BTreeMap<&'a [u8], Option<(Known, u32)>>,
+    entries: BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>,
 }
 
-impl Index {
+impl StatIndex {
     /// Takes all that is known for what this process alone has made: nobody was told to look at all of a directory, and
     /// nobody has changed a file since. Who does from now on leaves another modification time than those that were set.
     pub(super) fn trust(&mut self) {
@@ -119,13 +119,13 @@ impl Index {
     pub(super) fn learn(
         &mut self,
         root: BorrowedFd<'_>,
-        made: &[(EntryPath, Made)],
+        made: &[(EntryPath, MadeStat)],
         forms: Forms,
     ) -> Result<Vec<EntryPath>, Errno> {
         if self.listings.is_empty() {
-            self.listings.push(Listing::default());
+            self.listings.push(IndexedListing::default());
         }
-        let mut by_parent: BTreeMap<EntryPath, BTreeMap<&[u8], Made>> = BTreeMap::new();
+        let mut by_parent: BTreeMap<EntryPath, BTreeMap<&[u8], MadeStat>> = BTreeMap::new();
         for (path, made) in made {
             let Some(parent) = path.parent() else { continue };
             by_parent.entry(parent).or_default().insert(path.name(), *made);
@@ -148,7 +148,7 @@ impl Index {
                 let known = known_now(directory.as_fd(), name, made, forms)?;
                 let is_told = match known {
                     Some((known, _)) if !known.stamp.is_mark() => known.fresh || known.stamp.is_as_made(made),
-                    _ => made == Made::Nothing,
+                    _ => made == MadeStat::Nothing,
                 };
                 if !is_told {
                     missing.extend(parent.join(name));
@@ -180,7 +180,7 @@ impl Index {
                         Err(error) if leads_nowhere(error) => return Ok(None),
                         other => other?,
                     };
-                    let known = known_now(directory.as_fd(), segment, Made::Directory, forms)?;
+                    let known = known_now(directory.as_fd(), segment, MadeStat::Directory, forms)?;
                     let Some(known) = known else { return Ok(None) };
                     if !known.0.stamp.is_directory() {
                         return Ok(None);
@@ -213,12 +213,12 @@ impl Index {
         let mut removed = Vec::new();
         for (place, (name, now)) in places.into_iter().zip(update.entries) {
             let before = place.map(|at| self.listings[listing].entries[at as usize]);
-            let now = now.map(|(known, form)| Known { child: self.child(before, &known, form), ..known });
+            let now = now.map(|(known, form)| IndexedEntry { child: self.child(before, &known, form), ..known });
             let entries = &mut self.listings[listing];
             match (place, now) {
                 (Some(at), Some(known)) => {
                     let entry = &mut entries.entries[at as usize];
-                    *entry = Known { name_end: entry.name_end, ..known };
+                    *entry = IndexedEntry { name_end: entry.name_end, ..known };
                 }
                 (Some(at), None) => removed.push(at as usize),
                 (None, Some(known)) => entries.push(name, known),
@@ -232,7 +232,7 @@ impl Index {
     }
 
     /// The listing for a directory: that which it had, unless it has become another directory.
-    fn child(&mut self, before: Option<Known>, now: &Known, form: u32) -> u32 {
+    fn child(&mut self, before: Option<IndexedEntry>, now: &IndexedEntry, form: u32) -> u32 {
         if !now.stamp.is_directory() {
             return NONE;
         }
@@ -240,7 +240,7 @@ impl Index {
         let child = match kept {
             Some(before) => before.child,
             None => {
-                self.listings.push(Listing::default());
+                self.listings.push(IndexedListing::default());
                 u32::try_from(self.listings.len() - 1).unwrap_or(NONE)
             }
         };
@@ -252,7 +252,7 @@ impl Index {
 
     fn remove(&mut self, listing: usize, removed: &[usize]) {
         let old = std::mem::take(&mut self.listings[listing]);
-        let mut new = Listing { names: Vec::new(), entries: Vec::new(), gone: old.gone.clone(), ..old };
+        let mut new = IndexedListing { names: Vec::new(), entries: Vec::new(), gone: old.gone.clone(), ..old };
         for at in (0..old.entries.len()).filter(|at| removed.binary_search(at).is_err()) {
             new.push(old.name(at), old.entries[at]);
         }
@@ -261,20 +261,25 @@ impl Index {
 }
 
 /// What was made, and where.
-pub(super) fn with_paths(changes: &[FileChange], made: Vec<Made>) -> Vec<(EntryPath, Made)> {
+pub(super) fn with_paths(changes: &[FileChange], made: Vec<MadeStat>) -> Vec<(EntryPath, MadeStat)> {
     changes.iter().map(|change| change.path().clone()).zip(made).collect()
 }
 
 /// What stat says of an entry which this process has just put there. It is not fresh while it has the modification time
 /// that was set, which is another than what somebody else's change would leave.
-fn known_now(directory: BorrowedFd<'_>, name: &[u8], made: Made, forms: Forms) -> Result<Option<(Known, u32)>, Errno> {
+fn known_now(
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    made: MadeStat,
+    forms: Forms,
+) -> Result<Option<(IndexedEntry, u32)>, Errno> {
     let stamp = match look(directory, name) {
-        Ok(stat) => Stamp::of(&stat),
+        Ok(stat) => FileStat::of(&stat),
         Err(Errno::NOENT) => return Ok(None),
         Err(error) => return Err(error),
     };
     let is_leaf = !stamp.is_directory() && !stamp.is_mark();
-    let known = Known::new(stamp, NONE, is_leaf && !stamp.is_as_made(made));
+    let known = IndexedEntry::new(stamp, NONE, is_leaf && !stamp.is_as_made(made));
     if forms == Forms::Plain || !stamp.is_directory() {
         return Ok(Some((known, 0)));
     }

@@ -6,28 +6,33 @@ use rustix::fs::FileType;
 use rustix::io::Errno;
 
 use super::entries::{kind_of, remove_all};
-use super::file_stat::Made;
+use super::file_stat::MadeStat;
 use super::listing::look;
-use super::making::{Failure, Parent, times};
-use super::tree::Tree;
+use super::making::{MakingError, ParentDir, times};
+use super::tree::DirTree;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
 
-impl Tree {
+impl DirTree {
     /// Makes the changes in order, each right in its place. A file that others have a link to becomes another file. Gives
     /// whether something was removed, too.
     ///
     /// # Errors
     /// [`BackendError`]; some of the changes are made then.
-    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(Vec<Made>, bool), BackendError> {
-        let (mut parent, mut removed) = (Parent::default(), false);
+    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(Vec<MadeStat>, bool), BackendError> {
+        let (mut parent, mut removed) = (ParentDir::default(), false);
         let made = changes.iter().map(|change| self.lay_out_one(change, &mut parent, &mut removed));
-        let made = made.collect::<Result<_, Failure>>();
+        let made = made.collect::<Result<_, MakingError>>();
         made.map(|made| (made, removed))
             .map_err(|failure| BackendError { backend: self.backend, reason: failure.words() })
     }
 
-    fn lay_out_one(&self, change: &FileChange, parent: &mut Parent, removed: &mut bool) -> Result<Made, Failure> {
+    fn lay_out_one(
+        &self,
+        change: &FileChange,
+        parent: &mut ParentDir,
+        removed: &mut bool,
+    ) -> Result<MadeStat, MakingError> {
         change.check(self)?;
         match change {
             FileChange::Write { path, node, bytes, modified } => {
@@ -36,7 +41,9 @@ impl Tree {
                     let place = (parent.handle()?, path.name());
                     let make = || self.make(place, (node, bytes), None, times(*modified));
                     match make() {
-                        Err(Errno::EXIST) if *node == Node::Directory && is_directory(place)? => Ok(Made::Directory),
+                        Err(Errno::EXIST) if *node == Node::Directory && is_directory(place)? => {
+                            Ok(MadeStat::Directory)
+                        }
                         Err(Errno::EXIST) => {
                             *removed = true;
                             remove_all(place.0, place.1)?;
@@ -45,7 +52,7 @@ impl Tree {
                         other => other,
                     }
                 };
-                put().map_err(Failure::at("write", path))
+                put().map_err(MakingError::at("write", path))
             }
             FileChange::Delete { path } => {
                 *removed = true;
@@ -58,7 +65,7 @@ impl Tree {
                     Err(error) if super::beneath::leads_nowhere(error) => Ok(()),
                     Err(error) => Err(error),
                 };
-                gone.map(|()| Made::Nothing).map_err(Failure::at("delete", path))
+                gone.map(|()| MadeStat::Nothing).map_err(MakingError::at("delete", path))
             }
         }
     }

@@ -3,17 +3,17 @@
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Disk, Found};
-use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
+use super::{TreeEntry, WorkspaceDisk};
+use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange, Observed};
 use crate::engine::path::EntryPath;
 
 /// A disk behind a lock.
-pub(crate) struct OnDisk<D: ?Sized = dyn Disk> {
+pub(crate) struct OnDisk<D: ?Sized = dyn WorkspaceDisk> {
     backend: &'static str,
     disk: Mutex<Box<D>>,
 }
 
-impl<D: Disk + ?Sized> OnDisk<D> {
+impl<D: WorkspaceDisk + ?Sized> OnDisk<D> {
     pub(crate) fn new(backend: &'static str, disk: Box<D>) -> Self {
         Self { backend, disk: Mutex::new(disk) }
     }
@@ -36,8 +36,8 @@ impl<D: Disk + ?Sized> OnDisk<D> {
     }
 }
 
-impl<D: Disk + ?Sized> Capture for OnDisk<D> {
-    fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+impl<D: WorkspaceDisk + ?Sized> ChangeDetector for OnDisk<D> {
+    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
         self.lock().touched().map_err(|error| self.failed("look through", None, &error))
     }
 
@@ -60,7 +60,7 @@ impl<D: Disk + ?Sized> Capture for OnDisk<D> {
     fn below(&self, path: &EntryPath) -> Result<Below, BackendError> {
         let mut entries = Vec::new();
         let mut disk = self.lock();
-        let mut take = |path, found: Found| entries.push((path, found));
+        let mut take = |path, found: TreeEntry| entries.push((path, found));
         let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
         disk.found_below(path, &entries, &closed);

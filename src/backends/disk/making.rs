@@ -14,8 +14,8 @@ use rustix::time::{ClockId, Timespec, clock_gettime};
 
 use super::beneath::{open_directory, open_in};
 use super::entries::{kind_of, make_directory};
-use super::file_stat::Made;
-use super::tree::Tree;
+use super::file_stat::MadeStat;
+use super::tree::DirTree;
 use crate::backends::FileChange;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
@@ -26,7 +26,7 @@ const EXECUTABLE_MODE: u32 = 0o755;
 const DIRECTORY_MODE: u32 = 0o755;
 
 /// What could not be done, and where.
-pub(super) struct Failure {
+pub(super) struct MakingError {
     what: &'static str,
     path: EntryPath,
     error: Errno,
@@ -34,7 +34,7 @@ pub(super) struct Failure {
     pub(super) kept: Option<PathBuf>,
 }
 
-impl Failure {
+impl MakingError {
     pub(super) fn at<'a>(what: &'static str, path: &'a EntryPath) -> impl Fn(Errno) -> Self + use<'a> {
         move |error| Self { what, path: path.clone(), error, kept: None }
     }
@@ -53,11 +53,11 @@ impl Failure {
 
 /// The directory that entries were made in last: they mostly come directory by directory.
 #[derive(Default)]
-pub(super) struct Parent {
+pub(super) struct ParentDir {
     known: Option<(EntryPath, OwnedFd)>,
 }
 
-impl Parent {
+impl ParentDir {
     pub(super) fn handle(&self) -> Result<BorrowedFd<'_>, Errno> {
         self.known.as_ref().map(|(_, handle)| handle.as_fd()).ok_or(Errno::BADF)
     }
@@ -69,10 +69,10 @@ impl Parent {
     /// Opens the directory that an entry is in; `made` is told of each one that had to be made.
     pub(super) fn lead_to(
         &mut self,
-        tree: &Tree,
+        tree: &DirTree,
         path: &EntryPath,
         mut made: impl FnMut(EntryPath),
-    ) -> Result<(), Failure> {
+    ) -> Result<(), MakingError> {
         let Some(parent) = path.parent() else { return Ok(()) };
         if self.known.as_ref().is_some_and(|(known, _)| *known == parent) {
             return Ok(());
@@ -82,13 +82,13 @@ impl Parent {
                 self.known = Some((parent, handle));
                 return Ok(());
             }
-            Err(Errno::NOENT) => open_in(&tree.root, ".", OFlags::PATH).map_err(Failure::at("open", &parent))?,
-            Err(error) => return Err(Failure::at("write", path)(error)),
+            Err(Errno::NOENT) => open_in(&tree.root, ".", OFlags::PATH).map_err(MakingError::at("open", &parent))?,
+            Err(error) => return Err(MakingError::at("write", path)(error)),
         };
         let mut at = EntryPath::root();
         for segment in parent.segments() {
-            at = at.join(segment).map_err(|_| Failure::at("write", path)(Errno::INVAL))?;
-            let failed = Failure::at("make the directory", &at);
+            at = at.join(segment).map_err(|_| MakingError::at("write", path)(Errno::INVAL))?;
+            let failed = MakingError::at("make the directory", &at);
             let is_new = make_directory(&handle, segment, DIRECTORY_MODE).map_err(&failed)?;
             if is_new {
                 made(at.clone());
@@ -107,20 +107,20 @@ impl Parent {
 
 impl FileChange {
     /// Checks what needs no look at the disk.
-    pub(super) fn check(&self, tree: &Tree) -> Result<(), Failure> {
+    pub(super) fn check(&self, tree: &DirTree) -> Result<(), MakingError> {
         let (what, path) = match self {
             Self::Write { path, .. } => ("write", path),
             Self::Delete { path } => ("delete", path),
         };
         match () {
-            () if path.is_root() => Err(Failure::at(what, path)(Errno::INVAL)),
-            () if tree.is_hidden(path) => Err(Failure::at(what, path)(Errno::PERM)),
+            () if path.is_root() => Err(MakingError::at(what, path)(Errno::INVAL)),
+            () if tree.is_hidden(path) => Err(MakingError::at(what, path)(Errno::PERM)),
             () => Ok(()),
         }
     }
 }
 
-impl Tree {
+impl DirTree {
     /// Makes an entry where nothing is; `present` is what it takes the place of.
     pub(super) fn make(
         &self,
@@ -128,8 +128,8 @@ impl Tree {
         (node, bytes): (&Node, &[u8]),
         present: Option<&Statx>,
         times: Timestamps,
-    ) -> Result<Made, Errno> {
-        let leaf = |bytes: &[u8]| Made::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
+    ) -> Result<MadeStat, Errno> {
+        let leaf = |bytes: &[u8]| MadeStat::Leaf { bytes: bytes.len() as u64, modified: times.last_modification };
         match node {
             Node::File { executable, .. } => {
                 let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -155,7 +155,7 @@ impl Tree {
                 let handle = open_in(directory, name, OFlags::DIRECTORY)?;
                 fchmod(&handle, Mode::from_raw_mode(DIRECTORY_MODE))?;
                 self.own(&handle)?;
-                Ok(Made::Directory)
+                Ok(MadeStat::Directory)
             }
             // What a command left is noted; it is not made again.
             Node::Special { .. } => Err(Errno::OPNOTSUPP),

@@ -24,15 +24,15 @@ mod tree;
 
 use std::io;
 
-use crate::backends::{BackendError, FileChange, Touched};
+use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 
-pub(crate) use file_stat::Stamp;
-pub(crate) use overlay::{Kin, Overlay, OverlayDisk, OverlayOptions, SealError};
+pub(crate) use file_stat::FileStat;
+pub(crate) use overlay::{LayerUser, LazyOverlay, OverlayDisk, OverlayOptions, SealError};
 pub(crate) use plain::PlainDisk;
 pub(crate) use root_check::Anchor;
-pub(crate) use staging_dir::{Aside, WITHIN};
-pub(crate) use tree::{Found, Tree};
+pub(crate) use staging_dir::{StagingDir, WITHIN};
+pub(crate) use tree::{DirTree, TreeEntry};
 
 /// Bytes of a directory's path beyond which nobody looks into it, as into one that may not be read. No program can name
 /// a path of more than 4 KiB, but steps lead further down, and a look takes time and memory with the depth's square.
@@ -49,24 +49,24 @@ fn too_much(path: &[u8]) -> io::Error {
 }
 
 /// A session's files on a disk, and what has changed there.
-pub(crate) trait Disk: Send {
+pub(crate) trait WorkspaceDisk: Send {
     /// The files.
     ///
     /// # Errors
     /// When they can't be reached.
-    fn tree(&self) -> io::Result<&Tree>;
+    fn tree(&self) -> io::Result<&DirTree>;
 
     /// What may have changed since the last `settle`; looks only, so that it may be asked again.
     ///
     /// It may name too much, never too little. Look at what it names afterwards, not before.
-    fn touched(&mut self) -> io::Result<Vec<Touched>>;
+    fn touched(&mut self) -> io::Result<Vec<DirtyPath>>;
 
     /// Takes up what was found at a path that `touched` named, or none where nothing was. What is not as that look saw
     /// it is named by the next: it may be by then as it was, and known otherwise.
-    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>);
+    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>);
 
     /// The same of everything that was found below a directory, but for what is in those that are `closed`.
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]);
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]);
 
     /// What `touched` saw is known from now on. What came after that look will be seen by the next.
     fn settle(&mut self) -> io::Result<()>;
@@ -77,12 +77,12 @@ pub(crate) trait Disk: Send {
     /// Applies changes and knows them afterwards, so that the next `touched` does not name them.
     ///
     /// # Errors
-    /// As [`Tree::apply`].
+    /// As [`DirTree::apply`].
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 
     /// The same where nobody else uses the files meanwhile.
     ///
     /// # Errors
-    /// As [`Tree::lay_out`].
+    /// As [`DirTree::lay_out`].
     fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError>;
 }

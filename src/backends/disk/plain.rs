@@ -3,24 +3,24 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::file_stat::{Made, Stamp};
-use super::index::{Index, with_paths};
+use super::file_stat::{FileStat, MadeStat};
+use super::index::{StatIndex, with_paths};
 use super::overlay::dir_xattrs::Forms;
-use super::scan::{Look, scan};
-use super::seen::{Place, Seen, Unsure};
-use super::{Disk, Found, Touched, Tree};
+use super::scan::{ScanOutcome, scan};
+use super::seen::{ScannedEntry, UnsettledScan, Unsure};
+use super::{DirTree, DirtyPath, TreeEntry, WorkspaceDisk};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 
 /// A plain directory. What changed there is found by looking at every entry, as git does.
 #[derive(Debug)]
 pub(crate) struct PlainDisk {
-    tree: Tree,
-    known: Index,
-    seen: Option<Seen>,
+    tree: DirTree,
+    known: StatIndex,
+    seen: Option<UnsettledScan>,
     unsure: Unsure,
     /// What was laid out since the last look, and is not known yet.
-    laid_out: Vec<(EntryPath, Made)>,
+    laid_out: Vec<(EntryPath, MadeStat)>,
 }
 
 impl PlainDisk {
@@ -28,15 +28,15 @@ impl PlainDisk {
     ///
     /// # Errors
     /// When what an interrupted process left aside can't be removed.
-    pub(crate) fn new(tree: Tree) -> io::Result<Self> {
+    pub(crate) fn new(tree: DirTree) -> io::Result<Self> {
         tree.empty_aside()?;
-        Ok(Self { tree, known: Index::default(), seen: None, unsure: Unsure::default(), laid_out: Vec::new() })
+        Ok(Self { tree, known: StatIndex::default(), seen: None, unsure: Unsure::default(), laid_out: Vec::new() })
     }
 
-    fn learn(&mut self, made: &[(EntryPath, Made)]) {
-        for index in std::iter::once(&mut self.known).chain(self.seen.as_mut().map(Seen::index_mut)) {
+    fn learn(&mut self, made: &[(EntryPath, MadeStat)]) {
+        for index in std::iter::once(&mut self.known).chain(self.seen.as_mut().map(UnsettledScan::index_mut)) {
             match index.learn(self.tree.root.as_fd(), made, Forms::Plain) {
-                Ok(missing) => self.unsure.add(missing.into_iter().map(Touched::Entry)),
+                Ok(missing) => self.unsure.add(missing.into_iter().map(DirtyPath::Entry)),
                 Err(error) => tracing::debug!(%error, "what was made will be looked at again"),
             }
         }
@@ -55,33 +55,33 @@ impl PlainDisk {
     }
 }
 
-impl Disk for PlainDisk {
-    fn tree(&self) -> io::Result<&Tree> {
+impl WorkspaceDisk for PlainDisk {
+    fn tree(&self) -> io::Result<&DirTree> {
         Ok(&self.tree)
     }
 
-    fn touched(&mut self) -> io::Result<Vec<Touched>> {
+    fn touched(&mut self) -> io::Result<Vec<DirtyPath>> {
         self.tree.check_anchor()?;
         self.tree.open_root()?;
         self.learn_laid_out();
         let is_first = self.known.listings.is_empty();
-        let Look { mut index, mut touched } =
+        let ScanOutcome { mut index, mut touched } =
             scan(self.tree.root.as_fd(), &self.known, Forms::Plain, self.tree.hidden)?;
         if is_first {
             index.listings.iter_mut().for_each(|listing| listing.walked = true);
         }
-        self.seen = Some(Seen::new(index, Place::Tree));
+        self.seen = Some(UnsettledScan::new(index, ScannedEntry::Tree));
         self.unsure.name(&mut touched);
         // Others may know of entries that are gone.
-        Ok(if is_first { vec![Touched::Subtree(EntryPath::root())] } else { touched })
+        Ok(if is_first { vec![DirtyPath::Subtree(EntryPath::root())] } else { touched })
     }
 
-    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>) {
         let differing = self.seen.as_mut().and_then(|seen| seen.differs(path, found, || false));
         self.unsure.add(differing);
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
         let differing = self.seen.as_mut().map(|seen| seen.differ_below(path, found, closed));
         self.unsure.add(differing.unwrap_or_default());
     }

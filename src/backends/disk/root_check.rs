@@ -8,7 +8,7 @@ use rustix::fs::CWD;
 use rustix::io::Errno;
 
 use super::beneath::context;
-use super::file_stat::Stamp;
+use super::file_stat::FileStat;
 use super::listing::{look, look_at};
 
 /// A directory, and the path by which others reach it: commands go by the path, files are read by the handle, and
@@ -16,12 +16,12 @@ use super::listing::{look, look_at};
 #[derive(Debug, Clone)]
 pub(crate) struct Anchor {
     path: PathBuf,
-    stamp: Stamp,
+    stamp: FileStat,
 }
 
 impl Anchor {
     pub(super) fn of(path: &Path, handle: impl AsFd) -> Result<Self, Errno> {
-        Ok(Self { path: path.to_owned(), stamp: Stamp::of(&look_at(handle)?) })
+        Ok(Self { path: path.to_owned(), stamp: FileStat::of(&look_at(handle)?) })
     }
 
     /// # Errors
@@ -29,7 +29,7 @@ impl Anchor {
     pub(crate) fn check(&self) -> io::Result<()> {
         let shown = self.path.display();
         let words = match look(CWD, &self.path) {
-            Ok(stat) if Stamp::of(&stat).is_same_entry(&self.stamp) => return Ok(()),
+            Ok(stat) if FileStat::of(&stat).is_same_entry(&self.stamp) => return Ok(()),
             Ok(_) => format!("{shown} is not the directory any more that was opened; put that back, or open it anew"),
             Err(Errno::NOENT) => format!("{shown} is gone; put it back, or open it anew"),
             Err(error) => return Err(context("look at", &shown.to_string())(error)),

@@ -9,11 +9,11 @@ use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory, open_in};
-use super::file_stat::{FileTime, Stamp};
-use super::index::{Index, Known, Listing, NONE};
+use super::file_stat::{FileStat, FileTime};
+use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
 use super::listing::{Lister, look_at};
 use super::overlay::dir_xattrs::Forms;
-use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Touched, too_much};
+use super::{DirtyPath, LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
 use crate::engine::path::EntryPath;
 
 /// Handles of directories that are kept open for those below them.
@@ -24,9 +24,9 @@ const MANY: usize = 4096;
 const OVER: Errno = Errno::OVERFLOW;
 
 /// A look's outcome.
-pub(super) struct Look {
-    pub(super) index: Index,
-    pub(super) touched: Vec<Touched>,
+pub(super) struct ScanOutcome {
+    pub(super) index: StatIndex,
+    pub(super) touched: Vec<DirtyPath>,
 }
 
 /// Looks at everything beneath a directory.
@@ -34,17 +34,17 @@ pub(super) struct Look {
 /// What has the name `hidden` right in it is passed over.
 pub(super) fn scan(
     root: BorrowedFd<'_>,
-    known: &Index,
+    known: &StatIndex,
     forms: Forms,
     hidden: Option<&'static str>,
-) -> io::Result<Look> {
+) -> io::Result<ScanOutcome> {
     let started = FileTime::now();
-    let stamp = Stamp::of(&look_at(root)?);
+    let stamp = FileStat::of(&look_at(root)?);
     let old = if known.listings.is_empty() { NONE } else { 0 };
-    let first = Job { parent: None, path: Vec::new(), before: Before::Same, old, id: 0, stamp, covered: false };
+    let first = ScanJob { parent: None, path: Vec::new(), before: Before::Same, old, id: 0, stamp, covered: false };
     let handles = AtomicUsize::new(0);
     let is_alone = known.len() < MANY;
-    let scan = Scan {
+    let scan = DiskScan {
         root,
         known,
         forms,
@@ -62,7 +62,7 @@ pub(super) fn scan(
         return Err(error);
     }
     let mut listings = Vec::new();
-    listings.resize_with(scan.next_id.into_inner() as usize, Listing::default);
+    listings.resize_with(scan.next_id.into_inner() as usize, IndexedListing::default);
     let mut touched = Vec::new();
     for part in parts {
         for (id, listing) in part.listings {
@@ -70,18 +70,18 @@ pub(super) fn scan(
         }
         touched.extend(part.touched);
     }
-    Ok(Look { index: Index { listings }, touched })
+    Ok(ScanOutcome { index: StatIndex { listings }, touched })
 }
 
 /// A directory that is to be read.
-struct Job<'a> {
+struct ScanJob<'a> {
     /// The directory above, where it is held open.
     parent: Option<Arc<Handle<'a>>>,
     path: Vec<u8>,
     before: Before,
     old: u32,
     id: u32,
-    stamp: Stamp,
+    stamp: FileStat,
     /// Whether a subtree was named that it is in.
     covered: bool,
 }
@@ -108,14 +108,14 @@ impl Drop for Handle<'_> {
 }
 
 struct Queue<'a> {
-    jobs: Vec<Job<'a>>,
+    jobs: Vec<ScanJob<'a>>,
     busy: usize,
     failed: Option<io::Error>,
 }
 
-struct Scan<'a> {
+struct DiskScan<'a> {
     root: BorrowedFd<'a>,
-    known: &'a Index,
+    known: &'a StatIndex,
     forms: Forms,
     hidden: Option<&'static str>,
     started: FileTime,
@@ -128,15 +128,15 @@ struct Scan<'a> {
 }
 
 #[derive(Default)]
-struct Part {
-    listings: Vec<(u32, Listing)>,
-    touched: Vec<Touched>,
+struct ScanPart {
+    listings: Vec<(u32, IndexedListing)>,
+    touched: Vec<DirtyPath>,
     /// Bytes of all paths that were made for it.
     bytes: usize,
 }
 
-impl<'a> Scan<'a> {
-    fn work_in_two(&self) -> Vec<Part> {
+impl<'a> DiskScan<'a> {
+    fn work_in_two(&self) -> Vec<ScanPart> {
         std::thread::scope(|scope| {
             let other = scope.spawn(|| self.work());
             let mine = self.work();
@@ -150,8 +150,8 @@ impl<'a> Scan<'a> {
         })
     }
 
-    fn work(&self) -> Part {
-        let mut part = Part::default();
+    fn work(&self) -> ScanPart {
+        let mut part = ScanPart::default();
         let mut lister = Lister::new();
         let mut below = Vec::new();
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -188,12 +188,12 @@ impl<'a> Scan<'a> {
 
     fn directory(
         &self,
-        job: Job<'a>,
+        job: ScanJob<'a>,
         lister: &mut Lister,
-        part: &mut Part,
-        below: &mut Vec<Job<'a>>,
+        part: &mut ScanPart,
+        below: &mut Vec<ScanJob<'a>>,
     ) -> io::Result<()> {
-        let empty = Listing::default();
+        let empty = IndexedListing::default();
         let old = self.known.listings.get(job.old as usize).unwrap_or(&empty);
         let changed = (!job.stamp.is_fresh(self.started)).then_some(job.stamp.changed_at());
         let moved = changed.is_none() || changed != old.changed;
@@ -201,7 +201,7 @@ impl<'a> Scan<'a> {
             Ok(handle) => handle,
             Err(error) if leads_nowhere(error) || matches!(error, Errno::ACCESS | Errno::PERM) => {
                 part.subtree(&job.path);
-                let listing = Listing { doubtful: true, walked: true, ..Listing::default() };
+                let listing = IndexedListing { doubtful: true, walked: true, ..IndexedListing::default() };
                 part.listings.push((job.id, listing));
                 return Ok(());
             }
@@ -217,7 +217,7 @@ impl<'a> Scan<'a> {
                 part.entry(&job.path);
             }
         }
-        let mut listing = Listing { changed, form, walked: covered, ..Listing::default() };
+        let mut listing = IndexedListing { changed, form, walked: covered, ..IndexedListing::default() };
         let count = self.handles.fetch_add(1, Ordering::Relaxed);
         let handle = Arc::new(Handle { directory: handle, handles: self.handles });
         let share = (count < HANDLES_MAX).then_some(&handle);
@@ -241,7 +241,7 @@ impl<'a> Scan<'a> {
     }
 
     /// Whether a directory of an overlay shows or hides other things of the layers below than before.
-    fn hides_anew(&self, job: &Job<'_>, old: &Listing, form: u32) -> bool {
+    fn hides_anew(&self, job: &ScanJob<'_>, old: &IndexedListing, form: u32) -> bool {
         match (self.forms, job.before) {
             (Forms::Plain, _) => false,
             (_, Before::NoDirectory) => true,
@@ -250,7 +250,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn open(&self, job: &Job<'_>) -> Result<OwnedFd, Errno> {
+    fn open(&self, job: &ScanJob<'_>) -> Result<OwnedFd, Errno> {
         match &job.parent {
             Some(parent) => {
                 let cut = job.path.iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
@@ -263,7 +263,7 @@ impl<'a> Scan<'a> {
 
 /// One directory's entries against what was known of them.
 struct Compare<'s, 'a> {
-    scan: &'s Scan<'a>,
+    scan: &'s DiskScan<'a>,
     path: &'s [u8],
     covered: bool,
     /// Whether entries may have come and gone in the directory since the last look.
@@ -274,11 +274,18 @@ struct Compare<'s, 'a> {
 }
 
 impl<'a> Compare<'_, 'a> {
-    fn entry(&mut self, name: &[u8], stat: &Statx, listing: &mut Listing, part: &mut Part, below: &mut Vec<Job<'a>>) {
+    fn entry(
+        &mut self,
+        name: &[u8],
+        stat: &Statx,
+        listing: &mut IndexedListing,
+        part: &mut ScanPart,
+        below: &mut Vec<ScanJob<'a>>,
+    ) {
         if self.path.is_empty() && self.scan.hidden.is_some_and(|hidden| hidden.as_bytes() == name) {
             return;
         }
-        let stamp = Stamp::of(stat);
+        let stamp = FileStat::of(stat);
         let before = self.old.find(name);
         if !stamp.is_directory() {
             let known = before.is_some_and(|before| before.stamp == stamp);
@@ -299,11 +306,11 @@ impl<'a> Compare<'_, 'a> {
                 Some(before) if known && (!before.fresh || stamp.is_mark()) => {}
                 _ => part.entry(&below_path(self.path, name)),
             }
-            listing.push(name, Known::new(stamp, NONE, fresh));
+            listing.push(name, IndexedEntry::new(stamp, NONE, fresh));
             return;
         }
         let id = self.scan.next_id.fetch_add(1, Ordering::Relaxed);
-        listing.push(name, Known::new(stamp, id, false));
+        listing.push(name, IndexedEntry::new(stamp, id, false));
         let path = below_path(self.path, name);
         let before_it = match before {
             None => Before::Nothing,
@@ -318,7 +325,7 @@ impl<'a> Compare<'_, 'a> {
             return;
         }
         part.bytes += path.len();
-        below.push(Job {
+        below.push(ScanJob {
             parent: self.share.cloned(),
             path,
             before: before_it,
@@ -330,7 +337,7 @@ impl<'a> Compare<'_, 'a> {
     }
 
     /// Names what is not there any more, and keeps the names until nothing can have come and gone there.
-    fn vanished(self, listing: &mut Listing, part: &mut Part) {
+    fn vanished(self, listing: &mut IndexedListing, part: &mut ScanPart) {
         let old = self.old.listing;
         for at in self.old.unmatched() {
             let path = below_path(self.path, old.name(at));
@@ -352,7 +359,7 @@ impl<'a> Compare<'_, 'a> {
 
 /// Finds names in a listing. Mostly they come in the order in which they came before.
 struct Matching<'s> {
-    listing: &'s Listing,
+    listing: &'s IndexedListing,
     /// All before this were found, in order.
     next: usize,
     by_name: Option<ByName>,
@@ -364,11 +371,11 @@ struct ByName {
 }
 
 impl<'s> Matching<'s> {
-    fn new(listing: &'s Listing) -> Self {
+    fn new(listing: &'s IndexedListing) -> Self {
         Self { listing, next: 0, by_name: None }
     }
 
-    fn find(&mut self, name: &[u8]) -> Option<Known> {
+    fn find(&mut self, name: &[u8]) -> Option<IndexedEntry> {
         if self.by_name.is_none() && self.next < self.listing.entries.len() && self.listing.name(self.next) == name {
             self.next += 1;
             return Some(self.listing.entries[self.next - 1]);
@@ -392,22 +399,22 @@ impl<'s> Matching<'s> {
 }
 
 impl ByName {
-    fn new(listing: &Listing, found_in_order: usize) -> Self {
+    fn new(listing: &IndexedListing, found_in_order: usize) -> Self {
         let found = (0..listing.entries.len()).map(|at| at < found_in_order).collect();
         Self { sorted: listing.by_name(), found }
     }
 }
 
-impl Part {
+impl ScanPart {
     fn entry(&mut self, path: &[u8]) {
         self.bytes += path.len();
         // The kernel gives no name that is not one.
-        self.touched.extend(EntryPath::from_bytes(path).map(Touched::Entry));
+        self.touched.extend(EntryPath::from_bytes(path).map(DirtyPath::Entry));
     }
 
     fn subtree(&mut self, path: &[u8]) {
         self.bytes += path.len();
-        self.touched.extend(EntryPath::from_bytes(path).map(Touched::Subtree));
+        self.touched.extend(EntryPath::from_bytes(path).map(DirtyPath::Subtree));
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::PATH_BYTES_MAX;
-use super::file_stat::Stamp;
-use super::index::{Index, Known, Listing, NONE};
-use super::tree::Found;
-use crate::backends::Touched;
+use super::file_stat::FileStat;
+use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
+use super::tree::TreeEntry;
+use crate::backends::DirtyPath;
 use crate::engine::path::EntryPath;
 
 /// Entries of one directory from which on they are put in order to find several.
@@ -14,7 +14,7 @@ const MANY: usize = 8;
 
 /// What a look was at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ScannedEntry {
     /// The tree itself.
     Tree,
     /// The upper layer of an overlay: it says other devices and inodes than the tree, has marks of what is gone, and not
@@ -24,22 +24,22 @@ pub(super) enum Place {
 
 /// What a look saw that is not settled yet.
 #[derive(Debug)]
-pub(super) struct Seen {
-    pub(super) index: Index,
-    place: Place,
+pub(super) struct UnsettledScan {
+    pub(super) index: StatIndex,
+    place: ScannedEntry,
     /// The entries of large listings, by name.
     orders: BTreeMap<u32, Vec<u32>>,
     /// The directory that was asked about last, and its listing.
     last: Option<(Vec<u8>, u32)>,
 }
 
-impl Seen {
-    pub(super) fn new(index: Index, place: Place) -> Self {
+impl UnsettledScan {
+    pub(super) fn new(index: StatIndex, place: ScannedEntry) -> Self {
         Self { index, place, orders: BTreeMap::new(), last: None }
     }
 
     /// The index, which may change.
-    pub(super) fn index_mut(&mut self) -> &mut Index {
+    pub(super) fn index_mut(&mut self) -> &mut StatIndex {
         self.orders.clear();
         self.last = None;
         &mut self.index
@@ -50,31 +50,31 @@ impl Seen {
     pub(super) fn differs(
         &mut self,
         path: &EntryPath,
-        found: Option<&Stamp>,
+        found: Option<&FileStat>,
         is_below: impl FnOnce() -> bool,
-    ) -> Option<Touched> {
+    ) -> Option<DirtyPath> {
         if path.is_root() {
             return None;
         }
         let seen = self.at(path).map(|known| known.stamp).filter(|seen| !self.is_nothing(seen));
         let agrees = match (&seen, found) {
             (None, None) => true,
-            (None, Some(_)) => self.place == Place::Upper && is_below(),
+            (None, Some(_)) => self.place == ScannedEntry::Upper && is_below(),
             (Some(_), None) => false,
             (Some(seen), Some(found)) => self.is_same(seen, found),
         };
         // With a directory goes, and comes, what is below it, and of that a look names nothing that is as it was.
-        let is_deep = [seen.as_ref(), found].into_iter().flatten().any(Stamp::is_directory);
-        (!agrees).then(|| if is_deep { Touched::Subtree(path.clone()) } else { Touched::Entry(path.clone()) })
+        let is_deep = [seen.as_ref(), found].into_iter().flatten().any(FileStat::is_directory);
+        (!agrees).then(|| if is_deep { DirtyPath::Subtree(path.clone()) } else { DirtyPath::Entry(path.clone()) })
     }
 
     /// The same for everything that was found below a directory, but for what is in those that are `closed`.
     pub(super) fn differ_below(
         &mut self,
         path: &EntryPath,
-        found: &[(EntryPath, Found)],
+        found: &[(EntryPath, TreeEntry)],
         closed: &[EntryPath],
-    ) -> Vec<Touched> {
+    ) -> Vec<DirtyPath> {
         let mut differing = Vec::new();
         let mut count = 0;
         for (path, found) in found {
@@ -86,7 +86,7 @@ impl Seen {
         for closed in closed {
             let is_closed = self.listing(closed.as_bytes()).is_none_or(|listing| listing.doubtful);
             if !is_closed && closed.as_bytes().len() <= PATH_BYTES_MAX {
-                differing.push(Touched::Subtree(closed.clone()));
+                differing.push(DirtyPath::Subtree(closed.clone()));
             }
         }
         if !closed.is_empty() || count != self.count_below(path) {
@@ -99,9 +99,9 @@ impl Seen {
     fn find_missing(
         &mut self,
         top: &EntryPath,
-        found: &[(EntryPath, Found)],
+        found: &[(EntryPath, TreeEntry)],
         closed: &[EntryPath],
-        missing: &mut Vec<Touched>,
+        missing: &mut Vec<DirtyPath>,
     ) {
         let place = self.place;
         let found: BTreeSet<&EntryPath> = found.iter().map(|(path, _)| path).collect();
@@ -115,35 +115,35 @@ impl Seen {
                 let Ok(path) = directory.join(listing.name(at)) else { continue };
                 if found.contains(&path) {
                     left.extend((known.child != NONE).then_some(path));
-                } else if place == Place::Tree || !known.stamp.is_mark() {
+                } else if place == ScannedEntry::Tree || !known.stamp.is_mark() {
                     let is_deep = known.stamp.is_directory();
-                    missing.push(if is_deep { Touched::Subtree(path) } else { Touched::Entry(path) });
+                    missing.push(if is_deep { DirtyPath::Subtree(path) } else { DirtyPath::Entry(path) });
                 }
             }
         }
     }
 
     /// Whether what was seen is a mark of something that is gone.
-    fn is_nothing(&self, seen: &Stamp) -> bool {
-        self.place == Place::Upper && seen.is_mark()
+    fn is_nothing(&self, seen: &FileStat) -> bool {
+        self.place == ScannedEntry::Upper && seen.is_mark()
     }
 
-    fn is_same(&self, seen: &Stamp, found: &Stamp) -> bool {
+    fn is_same(&self, seen: &FileStat, found: &FileStat) -> bool {
         match self.place {
-            Place::Tree if seen.is_directory() => seen.is_same_entry(found),
-            Place::Tree => seen == found,
-            Place::Upper if seen.is_directory() => found.is_directory(),
-            Place::Upper => seen.has_same_times(found),
+            ScannedEntry::Tree if seen.is_directory() => seen.is_same_entry(found),
+            ScannedEntry::Tree => seen == found,
+            ScannedEntry::Upper if seen.is_directory() => found.is_directory(),
+            ScannedEntry::Upper => seen.has_same_times(found),
         }
     }
 
-    fn at(&mut self, path: &EntryPath) -> Option<Known> {
+    fn at(&mut self, path: &EntryPath) -> Option<IndexedEntry> {
         let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
         let number = self.number(directory)?;
         self.find(number, path.name())
     }
 
-    fn listing(&mut self, directory: &[u8]) -> Option<&Listing> {
+    fn listing(&mut self, directory: &[u8]) -> Option<&IndexedListing> {
         let number = self.number(directory)?;
         self.index.listings.get(number as usize)
     }
@@ -161,7 +161,7 @@ impl Seen {
         Some(number)
     }
 
-    fn find(&mut self, number: u32, name: &[u8]) -> Option<Known> {
+    fn find(&mut self, number: u32, name: &[u8]) -> Option<IndexedEntry> {
         let listing = self.index.listings.get(number as usize)?;
         if listing.entries.len() < MANY {
             return listing.find(name).map(|at| listing.entries[at]);
@@ -185,22 +185,22 @@ impl Seen {
 /// Where the next look must name something, whatever it sees: nobody knows what is there.
 #[derive(Debug, Default)]
 pub(super) struct Unsure {
-    waiting: BTreeSet<Touched>,
+    waiting: BTreeSet<DirtyPath>,
     /// Those that the last look has named.
-    named: BTreeSet<Touched>,
+    named: BTreeSet<DirtyPath>,
 }
 
 impl Unsure {
-    pub(super) fn add(&mut self, places: impl IntoIterator<Item = Touched>) {
+    pub(super) fn add(&mut self, places: impl IntoIterator<Item = DirtyPath>) {
         self.waiting.extend(places);
     }
 
-    pub(super) fn name(&mut self, touched: &mut Vec<Touched>) {
+    pub(super) fn name(&mut self, touched: &mut Vec<DirtyPath>) {
         self.named.append(&mut self.waiting);
         touched.extend(self.named.iter().cloned());
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = Touched> {
+    pub(super) fn places(&self) -> impl Iterator<Item = DirtyPath> {
         self.waiting.iter().chain(&self.named).cloned()
     }
 

@@ -23,7 +23,7 @@ const PRIVATE: u32 = 0o700;
 /// A directory of this process alone, with one of all processes above it. What a process leaves that was killed is
 /// removed by the next, but for what could not be put back.
 #[derive(Debug)]
-pub(crate) struct Aside {
+pub(crate) struct StagingDir {
     home: PathBuf,
     all: OwnedFd,
     name: String,
@@ -32,7 +32,7 @@ pub(crate) struct Aside {
     is_within: bool,
 }
 
-impl Aside {
+impl StagingDir {
     /// Makes one for a directory.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Aside {
     }
 }
 
-impl Drop for Aside {
+impl Drop for StagingDir {
     fn drop(&mut self) {
         if let Err(error) = empty(&self.own) {
             tracing::debug!(%error, path = %self.path().display(), "what was kept aside is removed later");

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::entries::{kind_of, mount_id, vanished};
-use super::file_stat::Stamp;
+use super::file_stat::FileStat;
 use super::listing::{Lister, look, look_at};
 use super::root_check::Anchor;
 use super::staging_dir::{self, KEPT};
@@ -25,7 +25,7 @@ const OWNER_EXECUTES: u16 = 0o100;
 
 /// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
 #[derive(Debug)]
-pub(crate) struct Tree {
+pub(crate) struct DirTree {
     /// Who is named in errors.
     pub(super) backend: &'static str,
     pub(super) root: OwnedFd,
@@ -46,14 +46,14 @@ pub(crate) struct Tree {
 
 /// An entry as it was when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct TreeEntry {
     /// What it is.
     pub(crate) kind: Observed,
     /// Differs when the entry has changed; does not always when the change is some milliseconds old.
-    pub(crate) identity: Stamp,
+    pub(crate) identity: FileStat,
 }
 
-impl Tree {
+impl DirTree {
     /// Opens a directory, and another one in the same mount for what is made ready or kept for a while.
     ///
     /// # Errors
@@ -141,7 +141,7 @@ impl Tree {
     }
 
     /// What is at a path; none where nothing is, or where a parent is a link, which is not followed.
-    pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<Found>> {
+    pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<TreeEntry>> {
         if self.is_hidden(path) {
             return Ok(None);
         }
@@ -172,7 +172,7 @@ impl Tree {
     ///
     /// # Errors
     /// When nothing is there, or no regular file.
-    pub(crate) fn regular_file(&self, path: &EntryPath) -> io::Result<(Stamp, RegularFile)> {
+    pub(crate) fn regular_file(&self, path: &EntryPath) -> io::Result<(FileStat, RegularFile)> {
         let find = || {
             if self.is_hidden(path) {
                 return Err(Errno::NOENT);
@@ -183,7 +183,7 @@ impl Tree {
             if kind_of(&stat) != FileType::RegularFile {
                 return Err(Errno::INVAL);
             }
-            Ok((Stamp::of(&stat), RegularFile(handle)))
+            Ok((FileStat::of(&stat), RegularFile(handle)))
         };
         match find() {
             Ok(found) => Ok(found),
@@ -204,7 +204,7 @@ impl Tree {
     pub(crate) fn walk(
         &self,
         below: &EntryPath,
-        visit: &mut dyn FnMut(EntryPath, Found),
+        visit: &mut dyn FnMut(EntryPath, TreeEntry),
     ) -> io::Result<Vec<EntryPath>> {
         let mut unreadable = Vec::new();
         let mut lister = Lister::new();
@@ -297,7 +297,7 @@ pub(super) fn read_again(handle: &OwnedFd) -> Result<File, Errno> {
     openat(CWD, itself, flags, Mode::empty()).map(File::from)
 }
 
-fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<Found, Errno> {
+fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Result<TreeEntry, Errno> {
     let kind = match kind_of(stat) {
         FileType::RegularFile => {
             Observed::File { size: stat.stx_size, executable: stat.stx_mode & OWNER_EXECUTES != 0 }
@@ -313,5 +313,5 @@ fn observed(parent: impl AsFd, name: impl rustix::path::Arg, stat: &Statx) -> Re
         FileType::Socket => Observed::Special(Special::Socket),
         _ => Observed::Special(Special::Device),
     };
-    Ok(Found { kind, identity: Stamp::of(stat) })
+    Ok(TreeEntry { kind, identity: FileStat::of(stat) })
 }

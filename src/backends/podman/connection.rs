@@ -18,14 +18,14 @@ const LIST_MAX: u64 = 1 << 20;
 
 /// Where an engine listens, and how that was found out.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Connection {
+pub(crate) struct EngineAddress {
     /// Such as `unix:///run/podman/podman.sock`.
     pub(crate) url: String,
     /// Who said so.
     pub(crate) source: String,
 }
 
-impl Connection {
+impl EngineAddress {
     /// The user whose process listens; none when that can't be known, as over a network.
     pub(crate) fn user(&self) -> Option<u32> {
         let path = self.url.strip_prefix("unix://")?;
@@ -49,7 +49,7 @@ pub(crate) trait Surroundings {
 }
 
 #[derive(Deserialize)]
-struct Listed {
+struct ListedConnection {
     #[serde(rename = "Name")]
     name: String,
     #[serde(rename = "URI")]
@@ -62,7 +62,7 @@ struct Listed {
 ///
 /// # Errors
 /// A text for a person, when nobody says so or what is said can't be used.
-pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Result<Connection, String> {
+pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Result<EngineAddress, String> {
     if let Some(url) = explicit {
         return usable(url.to_owned(), "the configuration".to_owned());
     }
@@ -100,17 +100,17 @@ pub(crate) fn resolve(explicit: Option<&str>, around: &dyn Surroundings) -> Resu
     ))
 }
 
-fn listed(around: &dyn Surroundings) -> Result<Vec<Listed>, String> {
+fn listed(around: &dyn Surroundings) -> Result<Vec<ListedConnection>, String> {
     let Some(text) = around.connection_list()? else { return Ok(Vec::new()) };
-    let listed = serde_json::from_str::<Option<Vec<Listed>>>(&text);
+    let listed = serde_json::from_str::<Option<Vec<ListedConnection>>>(&text);
     listed.map(Option::unwrap_or_default).map_err(|error| format!("was not understood: {error}"))
 }
 
 /// The connection, when the engine's library can use it.
-fn usable(url: String, source: String) -> Result<Connection, String> {
+fn usable(url: String, source: String) -> Result<EngineAddress, String> {
     match url.split_once("://") {
-        Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(Connection { url, source }),
-        None if url.starts_with('/') => Ok(Connection { url: format!("unix://{url}"), source }),
+        Some(("unix" | "tcp" | "http", rest)) if !rest.is_empty() => Ok(EngineAddress { url, source }),
+        None if url.starts_with('/') => Ok(EngineAddress { url: format!("unix://{url}"), source }),
         Some(("ssh", _)) => Err(format!(
             "{source} names {url}; connections over ssh can't be used: the engine must be on this machine, whose \
              files its containers are shown. Name a local one, such as CONTAINER_HOST=unix:///run/podman/podman.sock"
@@ -122,9 +122,9 @@ fn usable(url: String, source: String) -> Result<Connection, String> {
 }
 
 /// This process's surroundings.
-pub(crate) struct Here;
+pub(crate) struct ProcessEnv;
 
-impl Surroundings for Here {
+impl Surroundings for ProcessEnv {
     fn variable(&self, name: &str) -> Option<String> {
         std::env::var(name).ok().filter(|value| !value.is_empty())
     }
@@ -191,13 +191,13 @@ mod tests {
     use super::*;
 
     #[derive(Default)]
-    struct Told {
+    struct ConnectionSource {
         variables: BTreeMap<&'static str, &'static str>,
         list: Option<&'static str>,
         sockets: Vec<&'static str>,
     }
 
-    impl Surroundings for Told {
+    impl Surroundings for ConnectionSource {
         fn variable(&self, name: &str) -> Option<String> {
             self.variables.get(name).map(|value| (*value).to_owned())
         }
@@ -219,9 +219,13 @@ mod tests {
 
     #[test]
     fn what_comes_first_wins() {
-        let mut told = Told { list: Some(LIST), sockets: vec!["/u/podman/podman.sock"], ..Told::default() };
+        let mut told = ConnectionSource {
+            list: Some(LIST),
+            sockets: vec!["/u/podman/podman.sock"],
+            ..ConnectionSource::default()
+        };
         told.variables.insert("XDG_RUNTIME_DIR", "/u");
-        let url = |explicit, told: &Told| resolve(explicit, told).map(|found| found.url);
+        let url = |explicit, told: &ConnectionSource| resolve(explicit, told).map(|found| found.url);
         assert_eq!(url(None, &told), Ok("unix:///b.sock".to_owned()));
         told.variables.insert("PODMAN_CONNECTION", "a");
         assert_eq!(url(None, &told), Ok("unix:///a.sock".to_owned()));
@@ -235,27 +239,37 @@ mod tests {
 
     #[test]
     fn sockets_come_last_the_user_s_before_the_system_s() {
-        let mut told = Told { sockets: vec!["/u/podman/podman.sock", "/run/podman/podman.sock"], ..Told::default() };
-        let url = |told: &Told| resolve(None, told).map(|found| found.url);
+        let mut told = ConnectionSource {
+            sockets: vec!["/u/podman/podman.sock", "/run/podman/podman.sock"],
+            ..ConnectionSource::default()
+        };
+        let url = |told: &ConnectionSource| resolve(None, told).map(|found| found.url);
         assert_eq!(url(&told), Ok("unix:///run/podman/podman.sock".to_owned()));
         told.variables.insert("XDG_RUNTIME_DIR", "/u");
         assert_eq!(url(&told), Ok("unix:///u/podman/podman.sock".to_owned()));
-        assert!(url(&Told::default()).unwrap_err().contains("podman.socket"));
+        assert!(url(&ConnectionSource::default()).unwrap_err().contains("podman.socket"));
     }
 
     #[test]
     fn what_can_t_be_used_is_said() {
-        let told =
-            Told { variables: BTreeMap::from([("PODMAN_CONNECTION", "c")]), list: Some(LIST), ..Told::default() };
+        let told = ConnectionSource {
+            variables: BTreeMap::from([("PODMAN_CONNECTION", "c")]),
+            list: Some(LIST),
+            ..ConnectionSource::default()
+        };
         assert!(resolve(None, &told).unwrap_err().contains("names \"c\""));
-        assert!(resolve(Some("ssh://host/run"), &Told::default()).unwrap_err().contains("must be on this machine"));
-        assert!(resolve(Some("nonsense"), &Told::default()).unwrap_err().contains("unix:///PATH"));
+        assert!(
+            resolve(Some("ssh://host/run"), &ConnectionSource::default())
+                .unwrap_err()
+                .contains("must be on this machine")
+        );
+        assert!(resolve(Some("nonsense"), &ConnectionSource::default()).unwrap_err().contains("unix:///PATH"));
     }
 
     #[test]
     fn a_list_that_is_no_answer_is_said_with_what_is_found_instead() {
         for (list, why) in [("{", "was not understood"), ("hangs", "gave no answer")] {
-            let mut told = Told { list: Some(list), ..Told::default() };
+            let mut told = ConnectionSource { list: Some(list), ..ConnectionSource::default() };
             assert!(resolve(None, &told).unwrap_err().contains(why));
             told.sockets = vec!["/run/podman/podman.sock"];
             let found = resolve(None, &told).unwrap();
@@ -263,7 +277,11 @@ mod tests {
             told.variables.insert("PODMAN_CONNECTION", "a");
             assert!(resolve(None, &told).unwrap_err().contains(why));
         }
-        let empty = Told { list: Some("null"), sockets: vec!["/run/podman/podman.sock"], ..Told::default() };
+        let empty = ConnectionSource {
+            list: Some("null"),
+            sockets: vec!["/run/podman/podman.sock"],
+            ..ConnectionSource::default()
+        };
         assert_eq!(resolve(None, &empty).unwrap().source, "the system's socket");
     }
 

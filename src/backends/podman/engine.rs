@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
-use super::connection::{Connection, Here, resolve};
+use super::connection::{EngineAddress, ProcessEnv, resolve};
 use super::options::PodmanOptions;
 use super::requests::Requests;
 
@@ -61,7 +61,7 @@ pub(crate) struct Engine {
     requests: Requests,
     /// Some until this is dropped.
     runtime: Option<Runtime>,
-    pub(crate) connection: Connection,
+    pub(crate) connection: EngineAddress,
     pub(crate) version: String,
     pub(crate) rootless: bool,
     /// 1 or 2.
@@ -98,7 +98,7 @@ pub(crate) enum EngineError {
 }
 
 /// What is to be made.
-pub(crate) struct Plan<'a> {
+pub(crate) struct ContainerPlan<'a> {
     pub(crate) name: &'a str,
     pub(crate) session: &'a str,
     pub(crate) owner: &'a str,
@@ -118,7 +118,7 @@ pub(crate) struct Plan<'a> {
 
 /// A container as the engine tells of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct InspectedContainer {
     pub(crate) id: String,
     pub(crate) running: bool,
     /// The process id of its first process, on the engine's machine.
@@ -154,7 +154,7 @@ impl Drop for Engine {
 impl Engine {
     /// Connects to the engine that the options, or the surroundings, name.
     pub(crate) fn connect(explicit: Option<&str>) -> Result<Self, EngineError> {
-        let connection = resolve(explicit, &Here).map_err(EngineError::Unreachable)?;
+        let connection = resolve(explicit, &ProcessEnv).map_err(EngineError::Unreachable)?;
         let unreachable = |what: &dyn std::fmt::Display| {
             EngineError::Unreachable(format!(
                 "the Podman engine at {} (from {}) does not answer: {what}; start it with `systemctl start podman.socket` \
@@ -222,11 +222,11 @@ impl Engine {
     }
 
     /// What the engine knows of a container by its name or id.
-    pub(crate) fn inspect(&self, name: &str) -> Result<Seen, EngineError> {
+    pub(crate) fn inspect(&self, name: &str) -> Result<InspectedContainer, EngineError> {
         let container = self.podman.containers().get(name);
         let inspected = self.ask("inspect the container", SHORT, container.inspect())?;
         let state = inspected.state.as_ref();
-        Ok(Seen {
+        Ok(InspectedContainer {
             id: inspected.id.clone().unwrap_or_default(),
             running: state.and_then(|state| state.running).unwrap_or(false),
             pid: state.and_then(|state| state.pid).and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0),
@@ -235,7 +235,7 @@ impl Engine {
     }
 
     /// Makes a container and gives its id.
-    pub(crate) fn create(&self, plan: &Plan<'_>) -> Result<String, EngineError> {
+    pub(crate) fn create(&self, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
         let action = "make the container";
         let options = creation(plan).serialize().map_err(|error| failure(action, &error))?;
         let mut options: Value = serde_json::from_str(&options).map_err(|error| failure(action, &error.into()))?;
@@ -387,7 +387,7 @@ fn foreign(url: &str, rootless: bool, owner: Option<u32>, me: u32) -> Option<Str
     }
 }
 
-fn creation(plan: &Plan<'_>) -> ContainerCreateOpts {
+fn creation(plan: &ContainerPlan<'_>) -> ContainerCreateOpts {
     let options = plan.options;
     let quota = (options.cpus * CPU_PERIOD as f64).round();
     let memory = i64::try_from(options.memory_bytes).unwrap_or(i64::MAX);
@@ -430,7 +430,7 @@ fn creation(plan: &Plan<'_>) -> ContainerCreateOpts {
     builder.build()
 }
 
-fn mounts(plan: &Plan<'_>) -> Vec<ContainerMount> {
+fn mounts(plan: &ContainerPlan<'_>) -> Vec<ContainerMount> {
     let bind = |source: &Path, destination: &str, options: &[&str]| ContainerMount {
         destination: Some(destination.to_owned()),
         source: Some(source.to_string_lossy().into_owned()),

@@ -22,14 +22,14 @@ pub(super) const TOKEN: &str = "socket.token";
 
 /// How commands run in a session's container.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum ExecMode {
     /// By the resident runner.
     Runner,
     /// Through the engine, and why.
     Exec(String),
 }
 
-impl Way {
+impl ExecMode {
     /// What is to be tried first. The image must be there.
     pub(super) fn choose(engine: &Engine, options: &PodmanOptions) -> Result<Self, EngineError> {
         if options.runner == RunnerUse::Never {
@@ -162,9 +162,9 @@ mod tests {
 
     #[test]
     fn why_the_runner_is_not_used_is_known() {
-        assert_eq!(Way::Runner.reason(), None);
-        assert_eq!(Way::Exec("because".to_owned()).reason(), Some("because"));
-        assert_eq!(Way::Runner.command()[1], "serve");
-        assert_eq!(Way::Exec(String::new()).command(), FIRST_PROCESS);
+        assert_eq!(ExecMode::Runner.reason(), None);
+        assert_eq!(ExecMode::Exec("because".to_owned()).reason(), Some("because"));
+        assert_eq!(ExecMode::Runner.command()[1], "serve");
+        assert_eq!(ExecMode::Exec(String::new()).command(), FIRST_PROCESS);
     }
 }

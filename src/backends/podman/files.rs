@@ -8,14 +8,14 @@ use super::options::OverlayUse;
 use super::paths::{self, Paths};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::populate_marker::Blank;
-use crate::backends::disk::{Overlay, OverlayDisk, OverlayOptions, PlainDisk, SealError, Tree};
-use crate::backends::{BackendError, Below, Capture, FileChange, Observed, Touched};
+use crate::backends::disk::{DirTree, LazyOverlay, OverlayDisk, OverlayOptions, PlainDisk, SealError};
+use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange, Observed};
 use crate::engine::path::EntryPath;
 
 /// The files of a session with a container.
 pub(crate) enum Files {
     /// What changes lies in a small upper layer.
-    Overlay(OnDisk<Overlay>),
+    Overlay(OnDisk<LazyOverlay>),
     /// What changes is found by looking at everything.
     Plain(OnDisk<PlainDisk>),
 }
@@ -30,11 +30,11 @@ impl Files {
         let possible = || owner.is_some() && !paths.files.exists() && OverlayDisk::is_supported(&paths.layers);
         if overlay == OverlayUse::Auto && possible() {
             let options = OverlayOptions { owner, ..OverlayOptions::among(NAME, paths.kin.clone()) };
-            let open = Overlay::open(options.clone()).map_err(failed)?;
+            let open = LazyOverlay::open(options.clone()).map_err(failed)?;
             let blank = blank(open.is_none());
             let disk = match open {
                 Some(disk) => disk,
-                None => Overlay::create(options)?,
+                None => LazyOverlay::create(options)?,
             };
             return Ok((Self::Overlay(OnDisk::new(NAME, Box::new(disk))), blank));
         }
@@ -43,7 +43,7 @@ impl Files {
         paths::directory(&paths.files, 0o755).map_err(failed)?;
         paths::directory(&aside, 0o700).map_err(failed)?;
         paths.give_away(&paths.files).map_err(failed)?;
-        let tree = Tree::beneath(NAME, &paths.files, &aside, owner).map_err(failed)?;
+        let tree = DirTree::beneath(NAME, &paths.files, &aside, owner).map_err(failed)?;
         let disk = PlainDisk::new(tree).map_err(failed)?;
         Ok((Self::Plain(OnDisk::new(NAME, Box::new(disk))), blank))
     }
@@ -106,7 +106,7 @@ impl Files {
         }
     }
 
-    fn inner(&self) -> &dyn Capture {
+    fn inner(&self) -> &dyn ChangeDetector {
         match self {
             Self::Overlay(disk) => disk,
             Self::Plain(disk) => disk,
@@ -114,8 +114,8 @@ impl Files {
     }
 }
 
-impl Capture for Files {
-    fn touched(&self) -> Result<Vec<Touched>, BackendError> {
+impl ChangeDetector for Files {
+    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
         self.inner().touched()
     }
 

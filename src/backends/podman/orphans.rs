@@ -45,12 +45,12 @@ enum Owner {
 
 /// Where processes are counted: numbers of others mean nothing here.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Place {
+struct PidNamespace {
     boot: String,
     pid_namespace: u64,
 }
 
-impl Place {
+impl PidNamespace {
     #[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
     fn here() -> Self {
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -77,7 +77,7 @@ impl Place {
 
 /// This process, told apart from a later one with its number, and from those of other places.
 pub(crate) fn owner_of_this_process() -> String {
-    let (pid, Place { boot, pid_namespace }) = (std::process::id(), Place::here());
+    let (pid, PidNamespace { boot, pid_namespace }) = (std::process::id(), PidNamespace::here());
     format!("{pid}:{}:{boot}:{pid_namespace}", start_of(pid).unwrap_or_default())
 }
 
@@ -117,7 +117,7 @@ pub fn remove_leftovers(connection: Option<&str>, dry_run: bool) -> Result<Lefto
             return Ok(found);
         }
     };
-    let here = Place::here();
+    let here = PidNamespace::here();
     let ours = engine.ours().map_err(|error| BackendError { backend: "podman", reason: error.to_string() })?;
     for container in ours {
         let owner = here.owner(&container.owner, container.running);
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn this_process_lives_and_others_do_not() {
-        let here = Place::here();
+        let here = PidNamespace::here();
         assert!(!here.boot.is_empty() && here.pid_namespace > 0);
         assert_eq!(here.owner(&owner_of_this_process(), true), Owner::Lives);
         for ended in [&format!("{}:1", std::process::id()), "4194305:1", "", "x:y", "x"] {
@@ -155,17 +155,17 @@ mod tests {
     #[test]
     fn a_label_without_a_place_is_of_here() {
         let (pid, start) = (std::process::id(), start_of(std::process::id()).unwrap());
-        assert_eq!(Place::here().owner(&format!("{pid}:{start}"), true), Owner::Lives);
+        assert_eq!(PidNamespace::here().owner(&format!("{pid}:{start}"), true), Owner::Lives);
     }
 
     #[test]
     fn of_processes_elsewhere_nothing_is_known() {
-        let here = Place::here();
+        let here = PidNamespace::here();
         let label = owner_of_this_process();
-        let other_container = Place { pid_namespace: here.pid_namespace + 1, ..here.clone() };
+        let other_container = PidNamespace { pid_namespace: here.pid_namespace + 1, ..here.clone() };
         assert_eq!(other_container.owner(&label, true), Owner::Elsewhere);
         assert_eq!(other_container.owner(&label, false), Owner::Elsewhere, "it may be stopped for a while");
-        let other_machine = Place { boot: "another".to_owned(), ..here };
+        let other_machine = PidNamespace { boot: "another".to_owned(), ..here };
         assert_eq!(other_machine.owner(&label, true), Owner::Elsewhere);
         assert_eq!(other_machine.owner(&label, false), Owner::Ended, "this machine may have started anew");
     }

@@ -8,14 +8,14 @@ use std::path::{Path, PathBuf};
 use super::NAME;
 use super::paths;
 use crate::backends::BackendError;
-use crate::backends::disk::Kin;
+use crate::backends::disk::LayerUser;
 use crate::engine::id::SessionId;
 
 /// Directories that are held at once, while the sessions are counted again.
 const HELD_MAX: usize = 64;
 
 /// Notes beside a session's files whose session it is. What could not be noted nobody sweeps.
-pub(super) fn note(kin: &Kin, store: &Path) {
+pub(super) fn note(kin: &LayerUser, store: &Path) {
     // A place that is not there is nobody's store.
     let Ok(name) = name_of(store) else { return };
     if let Err(error) = write(kin, &name) {
@@ -24,7 +24,7 @@ pub(super) fn note(kin: &Kin, store: &Path) {
 }
 
 /// Notes that a session is of the same store as another one: with the same file, so that forks take no space for it.
-pub(super) fn note_same(kin: &Kin, as_of: &Kin) {
+pub(super) fn note_same(kin: &LayerUser, as_of: &LayerUser) {
     let Some(name) = noted(as_of).filter(|name| !is_noted(kin, name)) else { return };
     let linked = unlink(kin).and_then(|()| std::fs::hard_link(as_of.note_of_store(), kin.note_of_store()));
     if let Err(error) = linked.or_else(|_| write(kin, &name)) {
@@ -32,7 +32,7 @@ pub(super) fn note_same(kin: &Kin, as_of: &Kin) {
     }
 }
 
-fn write(kin: &Kin, name: &[u8]) -> io::Result<()> {
+fn write(kin: &LayerUser, name: &[u8]) -> io::Result<()> {
     if is_noted(kin, name) {
         return Ok(());
     }
@@ -41,12 +41,12 @@ fn write(kin: &Kin, name: &[u8]) -> io::Result<()> {
     paths::write(&kin.note_of_store(), name, 0o600)
 }
 
-fn is_noted(kin: &Kin, name: &[u8]) -> bool {
+fn is_noted(kin: &LayerUser, name: &[u8]) -> bool {
     noted(kin).is_some_and(|noted| noted == name)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
-fn unlink(kin: &Kin) -> io::Result<()> {
+fn unlink(kin: &LayerUser) -> io::Result<()> {
     match std::fs::remove_file(kin.note_of_store()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
@@ -54,7 +54,7 @@ fn unlink(kin: &Kin) -> io::Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
-fn noted(kin: &Kin) -> Option<Vec<u8>> {
+fn noted(kin: &LayerUser) -> Option<Vec<u8>> {
     std::fs::read(kin.note_of_store()).ok()
 }
 
@@ -88,7 +88,8 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
     let known = sessions()?;
     let ids = paths::names_in(&all).filter_map(|name| name.parse::<SessionId>().ok());
     let kin = ids.filter(|id| !known.contains(id)).filter_map(|id| Some((id, paths::kin(id).ok()?)));
-    let ours: Vec<(SessionId, Kin)> = kin.filter(|(_, kin)| noted(kin).is_some_and(|noted| noted == name)).collect();
+    let ours: Vec<(SessionId, LayerUser)> =
+        kin.filter(|(_, kin)| noted(kin).is_some_and(|noted| noted == name)).collect();
     let mut found = Vec::new();
     for some in ours.chunks(HELD_MAX) {
         found.extend(sweep(some, dry_run, &sessions)?);
@@ -98,7 +99,7 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
 }
 
 fn sweep<E: From<BackendError>>(
-    some: &[(SessionId, Kin)],
+    some: &[(SessionId, LayerUser)],
     dry_run: bool,
     sessions: impl Fn() -> Result<Vec<SessionId>, E>,
 ) -> Result<Vec<PathBuf>, E> {

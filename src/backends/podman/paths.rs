@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 
 use super::engine::{DOOR, USER};
-use crate::backends::disk::Kin;
+use crate::backends::disk::LayerUser;
 use crate::backends::spread::spread;
 use crate::engine::id::SessionId;
 
@@ -28,7 +28,7 @@ pub(crate) struct Paths {
     /// The layers of an overlay.
     pub(crate) layers: PathBuf,
     /// Where among all sessions' these are.
-    pub(crate) kin: Kin,
+    pub(crate) kin: LayerUser,
     /// The files, where there is no overlay.
     pub(crate) files: PathBuf,
     /// What is bound at the workspace where there is an overlay; it stays empty below that.
@@ -58,10 +58,10 @@ impl Paths {
 
     /// Makes the directories of a container that is nobody's yet.
     pub(crate) fn spare(name: &str) -> io::Result<Self> {
-        Self::of(Kin::new(&spares()?, name, "layers/overlay"))
+        Self::of(LayerUser::new(&spares()?, name, "layers/overlay"))
     }
 
-    fn of(kin: Kin) -> io::Result<Self> {
+    fn of(kin: LayerUser) -> io::Result<Self> {
         let root = kin.home();
         let paths = Self {
             _lock: Arc::new(hold(&kin)?),
@@ -158,7 +158,7 @@ impl Paths {
 
 /// Makes a session's directory, and keeps others from it for as long as the file is open: those of this store and of a
 /// copy of it.
-pub(crate) fn hold(kin: &Kin) -> io::Result<File> {
+pub(crate) fn hold(kin: &LayerUser) -> io::Result<File> {
     let home = kin.home();
     for _ in 0..=TRIES {
         directory(&home, 0o700)?;
@@ -183,8 +183,8 @@ pub(crate) fn cache() -> io::Result<PathBuf> {
 }
 
 /// Where one session's container has its things, and the layers of its files.
-pub(crate) fn kin(session: SessionId) -> io::Result<Kin> {
-    Ok(Kin::new(&cache()?, &session.to_string(), "layers/overlay"))
+pub(crate) fn kin(session: SessionId) -> io::Result<LayerUser> {
+    Ok(LayerUser::new(&cache()?, &session.to_string(), "layers/overlay"))
 }
 
 /// Removes what a session has here, but for layers of its files that others share: those go with the last of them.
@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn who_waits_for_a_directory_that_is_removed_has_a_new_one() {
         let place = tempfile::tempdir().unwrap();
-        let kin = Kin::new(place.path(), "one", "layers");
+        let kin = LayerUser::new(place.path(), "one", "layers");
         let first = hold(&kin).unwrap();
         let theirs = kin.clone();
         let waiting = std::thread::spawn(move || hold(&theirs).unwrap());

@@ -10,10 +10,10 @@ use super::files::Files;
 use super::options::PodmanOptions;
 use super::owners;
 use super::paths::Paths;
-use crate::backends::commands::Commands;
+use crate::backends::commands::ExecutorShell;
 use crate::backends::disk::populate_marker::Blank;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
-use crate::backends::{BackendError, Capture, Container, FileChange, MachineNews, ProgressWatch, Workspace};
+use crate::backends::{BackendError, ChangeDetector, Container, FileChange, MachineNews, ProgressWatch, Workspace};
 use crate::engine::id::SessionId;
 
 /// A container of its own for a session, with the session's files at `/workspace`.
@@ -23,7 +23,7 @@ use crate::engine::id::SessionId;
 /// when somebody does, and removed when the workspace is closed or dropped. The files stay.
 pub struct PodmanSandbox {
     container: Arc<SessionContainer>,
-    shell: Arc<Commands<SessionContainer>>,
+    shell: Arc<ExecutorShell<SessionContainer>>,
     blank: Blank,
 }
 
@@ -56,7 +56,7 @@ impl PodmanSandbox {
             default_timeout: DEFAULT_TIMEOUT,
             in_container: true,
         };
-        let shell = Arc::new(Commands::new(Arc::clone(&container), properties));
+        let shell = Arc::new(ExecutorShell::new(Arc::clone(&container), properties));
         Ok(Self { container, shell, blank })
     }
 
@@ -89,7 +89,7 @@ impl Workspace for PodmanSandbox {
         Some(Arc::clone(&self.shell) as Arc<dyn Shell>)
     }
 
-    fn capture(&self) -> Option<&dyn Capture> {
+    fn capture(&self) -> Option<&dyn ChangeDetector> {
         Some(&self.container.files)
     }
 

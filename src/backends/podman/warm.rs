@@ -6,8 +6,8 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::NAME;
-use super::engine::{Engine, EngineError, Plan};
-use super::exec_mode::{TOKEN, Way};
+use super::engine::{ContainerPlan, Engine, EngineError};
+use super::exec_mode::{ExecMode, TOKEN};
 use super::files::Files;
 use super::options::{OverlayUse, PodmanOptions, RunnerUse};
 use super::orphans::owner_of_this_process;
@@ -52,12 +52,12 @@ pub struct WarmContainers {
 struct Pool {
     options: PodmanOptions,
     count: usize,
-    state: Mutex<State>,
+    state: Mutex<WarmState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct WarmState {
     ready: Vec<Warm>,
     /// Why the last one could not be made.
     failed: Option<String>,
@@ -81,11 +81,11 @@ pub(super) struct Adopted {
     pub(super) executor: Arc<dyn Executor>,
     pub(super) limits_enforced: bool,
     /// Gives it the session's name. Until that has ended nobody may ask for a container of that name.
-    pub(super) naming: Option<Naming>,
+    pub(super) naming: Option<ContainerRename>,
 }
 
 /// Gives a container its session's name in a while, or sooner when somebody waits for it.
-pub(super) struct Naming {
+pub(super) struct ContainerRename {
     thread: JoinHandle<()>,
     hurry: Sender<()>,
 }
@@ -193,7 +193,7 @@ impl Pool {
         let (mut engine, mut pause) = (None, PAUSES.0);
         loop {
             let state = locked(&self.state);
-            let enough = |state: &mut State| !state.closing && state.ready.len() >= self.count;
+            let enough = |state: &mut WarmState| !state.closing && state.ready.len() >= self.count;
             let had_enough = state.ready.len() >= self.count;
             let mut state = self.changed.wait_while(state, enough).unwrap_or_else(PoisonError::into_inner);
             if had_enough {
@@ -249,7 +249,7 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
     if !engine.has_image(&options.image)? {
         return Err(EngineError::NoImage(options.image.clone()));
     }
-    if let Way::Exec(reason) = Way::choose(&engine, options)? {
+    if let ExecMode::Exec(reason) = ExecMode::choose(&engine, options)? {
         return Err(refused(&reason));
     }
     let name = paths::spare_name().map_err(io)?;
@@ -278,7 +278,7 @@ impl Warm {
         let io =
             |error: std::io::Error| EngineError::Failed { action: "prepare the container", reason: error.to_string() };
         prepared.map_err(io)?;
-        let id = engine.create(&Plan {
+        let id = engine.create(&ContainerPlan {
             name: &self.id,
             session: WARM,
             owner: &owner_of_this_process(),
@@ -288,7 +288,7 @@ impl Warm {
             door: &paths.door,
             seccomp: &paths.seccomp,
             mapped: false,
-            command: Way::Runner.command(),
+            command: ExecMode::Runner.command(),
         })?;
         engine.start(&id)?;
         let seen = engine.inspect(&id)?;
@@ -296,7 +296,7 @@ impl Warm {
             let reason = format!("it ended at once, with exit code {}", seen.exit_code);
             return Err(EngineError::Failed { action: "start the container", reason });
         }
-        Way::Runner.reach(engine, &id, seen.pid, paths, &self.token, options)?;
+        ExecMode::Runner.reach(engine, &id, seen.pid, paths, &self.token, options)?;
         Ok((id, seen.pid))
     }
 
@@ -322,9 +322,9 @@ impl Warm {
         paths.note_container(&id).map_err(refused("note the container"))?;
         paths.take_over(&self.paths).map_err(refused("hand over the container"))?;
         // First, because only who answers is surely the process of that number.
-        let (executor, limits_enforced) = Way::Runner.reach(&engine, &id, pid, paths, &self.token, options)?;
+        let (executor, limits_enforced) = ExecMode::Runner.reach(&engine, &id, pid, paths, &self.token, options)?;
         files.attach(pid).map_err(refused("show the files in the container"))?;
-        let naming = Naming::begin(&engine, &id, (!had_one).then_some(name), &self.paths);
+        let naming = ContainerRename::begin(&engine, &id, (!had_one).then_some(name), &self.paths);
         Ok(Adopted { engine, id, pid, executor, limits_enforced, naming })
     }
 
@@ -343,7 +343,7 @@ impl std::fmt::Debug for Warm {
     }
 }
 
-impl Naming {
+impl ContainerRename {
     /// Removes what was a spare container's, too. Without a name there is nothing else to be done.
     fn begin(engine: &Arc<Engine>, id: &str, name: Option<&str>, spare: &Paths) -> Option<Self> {
         let (engine, id, name) = (Arc::clone(engine), id.to_owned(), name.map(str::to_owned));

@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::error::RunnerError;
-use super::wire::{MAX_FRAME, Reply, Request, VERSION, frame_length};
+use super::wire::{MAX_FRAME, RunnerReply, RunnerRequest, VERSION, frame_length};
 
 /// How long the runner may take beyond what a request itself takes.
 pub(super) const MARGIN: Duration = Duration::from_secs(15);
@@ -20,7 +20,7 @@ const KEPT: usize = 256 * 1024;
 
 /// A connection on which nothing is asked, or one request is answered.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct RunnerConnection {
     stream: UnixStream,
     received: Vec<u8>,
     /// Bytes of `received` that are filled.
@@ -39,21 +39,21 @@ pub(super) enum Waited {
     TimedOut,
 }
 
-impl Connection {
+impl RunnerConnection {
     /// Greets a runner. Gives its features, too.
     pub(super) fn greet(stream: UnixStream, token: &[u8], patience: Duration) -> Result<(Self, u32), RunnerError> {
         stream.set_nonblocking(true).map_err(RunnerError::Gone)?;
         let mut connection = Self { stream, received: Vec::new(), filled: 0, given: 0 };
-        connection.send(&Request::Hello { version: VERSION, token })?;
+        connection.send(&RunnerRequest::Hello { version: VERSION, token })?;
         match connection.answer(patience)? {
-            Reply::Welcome { version: VERSION, features, .. } => Ok((connection, features)),
-            Reply::Welcome { version, .. } => Err(RunnerError::Version(format!("it speaks version {version}"))),
+            RunnerReply::Welcome { version: VERSION, features, .. } => Ok((connection, features)),
+            RunnerReply::Welcome { version, .. } => Err(RunnerError::Version(format!("it speaks version {version}"))),
             _ => Err(RunnerError::Protocol("the greeting got another answer than a welcome".to_owned())),
         }
     }
 
     /// Sends a request whole.
-    pub(super) fn send(&mut self, request: &Request<'_>) -> Result<(), RunnerError> {
+    pub(super) fn send(&mut self, request: &RunnerRequest<'_>) -> Result<(), RunnerError> {
         let mut frame = Vec::new();
         request.encode(&mut frame);
         let mut left = frame.as_slice();
@@ -84,13 +84,13 @@ impl Connection {
     }
 
     /// The only answer to a request, or what the runner says it failed with.
-    pub(super) fn answer(&mut self, patience: Duration) -> Result<Reply<'_>, RunnerError> {
+    pub(super) fn answer(&mut self, patience: Duration) -> Result<RunnerReply<'_>, RunnerError> {
         match self.wait(Some(patience), None)? {
             Waited::Frame => {}
             Waited::Woken | Waited::TimedOut => return Err(RunnerError::Silent { waited: patience }),
         }
         match self.take()? {
-            Reply::Failed { kind, errno, message } => Err(RunnerError::failed(kind, errno, message)),
+            RunnerReply::Failed { kind, errno, message } => Err(RunnerError::failed(kind, errno, message)),
             reply => Ok(reply),
         }
     }
@@ -118,13 +118,13 @@ impl Connection {
         Ok(Waited::Frame)
     }
 
-    /// The frame that [`Connection::wait`] has found.
-    pub(super) fn take(&mut self) -> Result<Reply<'_>, RunnerError> {
+    /// The frame that [`RunnerConnection::wait`] has found.
+    pub(super) fn take(&mut self) -> Result<RunnerReply<'_>, RunnerError> {
         let start = self.given + 4;
         let length = self.received.get(self.given..).and_then(frame_length).unwrap_or(0);
         self.given = start + length;
         let body = self.received.get(start..start + length).unwrap_or_default();
-        Ok(Reply::decode(body)?)
+        Ok(RunnerReply::decode(body)?)
     }
 
     /// Whether the connection is as good as new: nothing came that nobody asked for.

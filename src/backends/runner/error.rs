@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::wire::{Failure, Malformed};
+use super::wire::{Malformed, RunFailure};
 
 /// Why the runner did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -82,19 +82,19 @@ pub(crate) enum RunnerError {
 }
 
 impl RunnerError {
-    pub(super) fn failed(kind: Failure, errno: i32, message: &[u8]) -> Self {
+    pub(super) fn failed(kind: RunFailure, errno: i32, message: &[u8]) -> Self {
         let message = String::from_utf8_lossy(message).into_owned();
         match kind {
-            Failure::Version => Self::Version(message),
-            Failure::Token => Self::Token(message),
-            Failure::Protocol => Self::Protocol(message),
-            Failure::Invalid => Self::Invalid(message),
-            Failure::Busy => Self::Busy(message),
-            Failure::Cwd => Self::Directory(message),
-            Failure::Spawn => Self::Spawn(message),
-            Failure::Outside => Self::Outside(message),
-            Failure::TooLarge => Self::TooLarge(message),
-            Failure::Io => Self::Io { message, kind: io::Error::from_raw_os_error(errno).kind() },
+            RunFailure::Version => Self::Version(message),
+            RunFailure::Token => Self::Token(message),
+            RunFailure::Protocol => Self::Protocol(message),
+            RunFailure::Invalid => Self::Invalid(message),
+            RunFailure::Busy => Self::Busy(message),
+            RunFailure::Cwd => Self::Directory(message),
+            RunFailure::Spawn => Self::Spawn(message),
+            RunFailure::Outside => Self::Outside(message),
+            RunFailure::TooLarge => Self::TooLarge(message),
+            RunFailure::Io => Self::Io { message, kind: io::Error::from_raw_os_error(errno).kind() },
         }
     }
 

@@ -3,11 +3,16 @@
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-use super::{Cancel, Ended, RunSpec, Runner, RunnerError, Stream};
+use super::{Cancel, Ended, OutputStreamKind, RunSpec, Runner, RunnerError};
 use crate::backends::executor::{Executor, NotRun};
 
 impl Executor for Runner {
-    fn run(&self, spec: &RunSpec, output: &mut dyn FnMut(Stream, &[u8]), cancel: &Cancel) -> Result<Ended, NotRun> {
+    fn run(
+        &self,
+        spec: &RunSpec,
+        output: &mut dyn FnMut(OutputStreamKind, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<Ended, NotRun> {
         Runner::run(self, spec, output, cancel).map_err(|error| match error {
             RunnerError::Directory(what) | RunnerError::Invalid(what) => NotRun::Invalid(what),
             RunnerError::Gone(_)

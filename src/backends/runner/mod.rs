@@ -29,12 +29,12 @@ pub(crate) use cancel::Cancel;
 pub(crate) use error::RunnerError;
 
 pub(crate) use run::{Directory, RunSpec};
-pub(crate) use wire::{Ended, Stream};
+pub(crate) use wire::{Ended, OutputStreamKind};
 
 use child::HostRunner;
-use connection::{Connection, MARGIN};
-use socket::Address;
-use wire::{FEW_SOCKETS, Reply, Request};
+use connection::{MARGIN, RunnerConnection};
+use socket::RunnerAddress;
+use wire::{FEW_SOCKETS, RunnerReply, RunnerRequest};
 
 /// The runner's program, statically linked for this machine.
 pub(crate) static RUNNER: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runner"));
@@ -45,22 +45,22 @@ const IDLE_MAX: usize = 8;
 /// A runner. Clones are the same one; with the last, a runner on the host ends.
 #[derive(Debug, Clone)]
 pub(crate) struct Runner {
-    shared: Arc<Shared>,
+    shared: Arc<RunnerInner>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct RunnerInner {
     // Before `origin`: the connections close before the runner is waited for.
-    idle: Mutex<Vec<Connection>>,
-    origin: Origin,
+    idle: Mutex<Vec<RunnerConnection>>,
+    origin: RunnerOrigin,
     features: u32,
     /// What it said of itself; that does not change while it runs.
     environment: OnceLock<Environment>,
 }
 
 #[derive(Debug)]
-enum Origin {
-    Container(Address),
+enum RunnerOrigin {
+    Container(RunnerAddress),
     Host(HostRunner),
 }
 
@@ -86,10 +86,10 @@ impl Runner {
         process: Option<u32>,
         timeout: Duration,
     ) -> Result<Self, RunnerError> {
-        let address = Address { socket: socket.to_owned(), token: token.to_vec(), process };
+        let address = RunnerAddress { socket: socket.to_owned(), token: token.to_vec(), process };
         let (connection, features) = address.connect_within(timeout)?;
-        let (idle, origin) = (Mutex::new(vec![connection]), Origin::Container(address));
-        Ok(Self { shared: Arc::new(Shared { idle, origin, features, environment: OnceLock::new() }) })
+        let (idle, origin) = (Mutex::new(vec![connection]), RunnerOrigin::Container(address));
+        Ok(Self { shared: Arc::new(RunnerInner { idle, origin, features, environment: OnceLock::new() }) })
     }
 
     /// Starts a runner on the host. Commands start, and files are, below `root`.
@@ -97,8 +97,8 @@ impl Runner {
     /// # Errors
     /// [`RunnerError::Start`] when it cannot be executed.
     pub(crate) fn spawn_on_host(root: &Path) -> Result<Self, RunnerError> {
-        let origin = Origin::Host(HostRunner::start(root)?);
-        let shared = Shared { idle: Mutex::default(), origin, features: 0, environment: OnceLock::new() };
+        let origin = RunnerOrigin::Host(HostRunner::start(root)?);
+        let shared = RunnerInner { idle: Mutex::default(), origin, features: 0, environment: OnceLock::new() };
         let runner = Self { shared: Arc::new(shared) };
         // The first call would pay for it, and a runner that cannot work is better known now.
         let connection = runner.open()?;
@@ -113,8 +113,8 @@ impl Runner {
     /// When the runner is gone or silent.
     #[cfg(test)]
     pub(crate) fn kill_all(&self, spare_running: bool) -> Result<u32, RunnerError> {
-        self.ask(&Request::KillAll { spare_running }, |reply| match reply {
-            Reply::Done { count } => Some(count),
+        self.ask(&RunnerRequest::KillAll { spare_running }, |reply| match reply {
+            RunnerReply::Done { count } => Some(count),
             _ => None,
         })
     }
@@ -124,9 +124,9 @@ impl Runner {
     /// # Errors
     /// When no program is named, or the runner is gone or silent.
     pub(crate) fn which(&self, program: &OsStr, path: &OsStr) -> Result<Option<PathBuf>, RunnerError> {
-        let request = Request::Which { program: program.as_bytes(), path: path.as_bytes() };
+        let request = RunnerRequest::Which { program: program.as_bytes(), path: path.as_bytes() };
         self.ask(&request, |reply| match reply {
-            Reply::Found { path } => Some(path.map(|path| PathBuf::from(OsString::from_vec(path.to_vec())))),
+            RunnerReply::Found { path } => Some(path.map(|path| PathBuf::from(OsString::from_vec(path.to_vec())))),
             _ => None,
         })
     }
@@ -140,8 +140,8 @@ impl Runner {
             return Ok(known);
         }
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-        let asked = self.ask(&Request::Env, |reply| match reply {
-            Reply::Env { variables, root } => Some(Environment {
+        let asked = self.ask(&RunnerRequest::Env, |reply| match reply {
+            RunnerReply::Env { variables, root } => Some(Environment {
                 variables: variables.into_iter().map(owned).collect(),
                 root: PathBuf::from(owned(root)),
             }),
@@ -160,15 +160,15 @@ impl Runner {
     /// # Errors
     /// When it is gone or silent.
     pub(crate) fn ping(&self) -> Result<(), RunnerError> {
-        self.ask(&Request::Ping, |reply| matches!(reply, Reply::Done { .. }).then_some(()))
+        self.ask(&RunnerRequest::Ping, |reply| matches!(reply, RunnerReply::Done { .. }).then_some(()))
     }
 
     /// Whether the runner lives: on the host its process, in a container by asking it.
     pub(crate) fn is_alive(&self) -> bool {
         match &self.shared.origin {
-            Origin::Host(child) => child.is_alive(),
+            RunnerOrigin::Host(child) => child.is_alive(),
             // One that has too much to do lives.
-            Origin::Container(_) => matches!(self.ping(), Ok(()) | Err(RunnerError::Busy(_))),
+            RunnerOrigin::Container(_) => matches!(self.ping(), Ok(()) | Err(RunnerError::Busy(_))),
         }
     }
 
@@ -176,13 +176,17 @@ impl Runner {
     #[cfg(test)]
     pub(crate) fn process(&self) -> Option<u32> {
         match &self.shared.origin {
-            Origin::Host(child) => Some(child.id()),
-            Origin::Container(address) => address.process,
+            RunnerOrigin::Host(child) => Some(child.id()),
+            RunnerOrigin::Container(address) => address.process,
         }
     }
 
     /// Asks something that has one answer.
-    fn ask<T>(&self, request: &Request<'_>, read: impl FnOnce(Reply<'_>) -> Option<T>) -> Result<T, RunnerError> {
+    fn ask<T>(
+        &self,
+        request: &RunnerRequest<'_>,
+        read: impl FnOnce(RunnerReply<'_>) -> Option<T>,
+    ) -> Result<T, RunnerError> {
         let mut connection = self.take()?;
         connection.send(request)?;
         let unexpected = || RunnerError::Protocol("the request got another request's answer".to_owned());
@@ -193,23 +197,23 @@ impl Runner {
         answered
     }
 
-    fn take(&self) -> Result<Connection, RunnerError> {
+    fn take(&self) -> Result<RunnerConnection, RunnerError> {
         let idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         idle.map_or_else(|| self.open(), Ok)
     }
 
-    fn open(&self) -> Result<Connection, RunnerError> {
+    fn open(&self) -> Result<RunnerConnection, RunnerError> {
         let greeted = match &self.shared.origin {
-            Origin::Container(address) => address.connect(MARGIN),
-            Origin::Host(child) => {
+            RunnerOrigin::Container(address) => address.connect(MARGIN),
+            RunnerOrigin::Host(child) => {
                 let stream = child.connect().map_err(RunnerError::Gone)?;
-                Connection::greet(stream, b"", MARGIN)
+                RunnerConnection::greet(stream, b"", MARGIN)
             }
         };
         greeted.map(|(connection, _)| connection)
     }
 
-    fn put_back(&self, connection: Connection) {
+    fn put_back(&self, connection: RunnerConnection) {
         let mut idle = self.shared.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_MAX && connection.is_quiet() {
             idle.push(connection);

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::connection::{MARGIN, Waited, now};
-use super::wire::{Cwd, MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, Reply, Request, Run};
-use super::{Cancel, Ended, Runner, RunnerError, Stream, keeps_connection};
+use super::wire::{Cwd, MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
+use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
 
 /// A command to run.
 #[derive(Debug, Clone)]
@@ -50,29 +50,29 @@ impl Runner {
     pub(crate) fn run(
         &self,
         spec: &RunSpec,
-        output: &mut dyn FnMut(Stream, &[u8]),
+        output: &mut dyn FnMut(OutputStreamKind, &[u8]),
         cancel: &Cancel,
     ) -> Result<Ended, RunnerError> {
         let variables = spec.variables()?;
         let request = spec.request(&variables)?;
         let mut connection = self.take()?;
-        connection.send(&Request::Run(request))?;
+        connection.send(&RunnerRequest::Run(request))?;
         let mut clock = OutsideClock::start(spec);
         let ended = loop {
             let waking = cancel.descriptor().filter(|_| !clock.cancelled);
             match connection.wait(Some(clock.patience()), waking)? {
                 Waited::TimedOut => return Err(RunnerError::Silent { waited: clock.passed() }),
                 Waited::Woken => {
-                    connection.send(&Request::Cancel)?;
+                    connection.send(&RunnerRequest::Cancel)?;
                     clock.cancel(spec.grace);
                     continue;
                 }
                 Waited::Frame => {}
             }
             match connection.take()? {
-                Reply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
-                Reply::Ended(ended) => break Ok(ended),
-                Reply::Failed { kind, errno, message } => break Err(RunnerError::failed(kind, errno, message)),
+                RunnerReply::Output { stream, bytes } => clock.pause(|| output(stream, bytes)),
+                RunnerReply::Ended(ended) => break Ok(ended),
+                RunnerReply::Failed { kind, errno, message } => break Err(RunnerError::failed(kind, errno, message)),
                 _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
             }
         };
@@ -96,7 +96,7 @@ impl RunSpec {
         self.env.iter().map(join).collect()
     }
 
-    fn request<'a>(&'a self, variables: &'a [Vec<u8>]) -> Result<Run<'a>, RunnerError> {
+    fn request<'a>(&'a self, variables: &'a [Vec<u8>]) -> Result<RunRequest<'a>, RunnerError> {
         let argv: Vec<&[u8]> = self.argv.iter().map(|word| word.as_bytes()).collect();
         let env: Vec<&[u8]> = variables.iter().map(Vec::as_slice).collect();
         for (words, what) in [(&argv, "arguments"), (&env, "variables")] {
@@ -117,7 +117,7 @@ impl RunSpec {
         // Zero would be no timeout at all.
         let timeout_ms = millis(self.timeout).max(1);
         let grace_ms = millis(self.grace);
-        Ok(Run { cwd, argv, env, stdin: &self.stdin, timeout_ms, grace_ms, discard_output: self.discard_output })
+        Ok(RunRequest { cwd, argv, env, stdin: &self.stdin, timeout_ms, grace_ms, discard_output: self.discard_output })
     }
 }
 

@@ -12,7 +12,7 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
-use super::connection::{Connection, MARGIN, now};
+use super::connection::{MARGIN, RunnerConnection, now};
 use super::error::RunnerError;
 
 /// The first and the longest time between attempts.
@@ -21,14 +21,14 @@ const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_m
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// Where a container's runner listens, and how to know each other.
-pub(super) struct Address {
+pub(super) struct RunnerAddress {
     pub(super) socket: PathBuf,
     pub(super) token: Vec<u8>,
     /// The container's first process, as the host sees it.
     pub(super) process: Option<u32>,
 }
 
-impl std::fmt::Debug for Address {
+impl std::fmt::Debug for RunnerAddress {
     /// Without the token, which is nobody's to read.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { socket, process, .. } = self;
@@ -36,9 +36,9 @@ impl std::fmt::Debug for Address {
     }
 }
 
-impl Address {
+impl RunnerAddress {
     /// Connects, and waits for a runner that is only starting.
-    pub(super) fn connect_within(&self, timeout: Duration) -> Result<(Connection, u32), RunnerError> {
+    pub(super) fn connect_within(&self, timeout: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
         let until = now() + timeout.min(LONGEST);
         let mut pause = PAUSES.0;
         loop {
@@ -55,7 +55,7 @@ impl Address {
     }
 
     /// Connects at once.
-    pub(super) fn connect(&self, patience: Duration) -> Result<(Connection, u32), RunnerError> {
+    pub(super) fn connect(&self, patience: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
         let stream = open_socket(&self.socket, patience).map_err(RunnerError::connect(&self.socket))?;
         if let Some(expected) = self.process {
             let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from).map_err(RunnerError::Gone)?;
@@ -64,7 +64,7 @@ impl Address {
                 return Err(RunnerError::Stranger { socket: self.socket.clone(), expected, actual });
             }
         }
-        Connection::greet(stream, &self.token, patience.min(MARGIN))
+        RunnerConnection::greet(stream, &self.token, patience.min(MARGIN))
     }
 }
 

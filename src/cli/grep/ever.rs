@@ -11,7 +11,7 @@ use crate::cli::output::{DIM, NOTED, Out};
 use crate::cli::text;
 
 /// What is searched, and how it is shown.
-pub(super) struct Asked<'a> {
+pub(super) struct EverQuery<'a> {
     pub(super) until: Seq,
     pub(super) wanted: &'a dyn Fn(&EntryPath) -> bool,
     pub(super) files_only: bool,
@@ -22,7 +22,7 @@ pub(super) struct Asked<'a> {
 pub(super) fn search_all(
     session: &Session,
     lines: &mut LineSearch,
-    asked: &Asked<'_>,
+    asked: &EverQuery<'_>,
     out: &mut Out,
 ) -> Result<Exit, Failure> {
     let (mut any, mut wrong, mut named) = (false, None, BTreeSet::new());

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::output::{BAD, NOTED, Out};
-use super::position::{self, At};
+use super::position::{self, AtArg};
 use super::{open, text, tree};
 
 /// Finds the lines that match a regular expression, now or at any moment
@@ -39,7 +39,7 @@ pub(super) struct Grep {
     #[arg(long)]
     all_history: bool,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
 }
 
 /// A line that matches.
@@ -60,7 +60,7 @@ impl Grep {
                 let is_inside = *other == path || other.is_below(&path);
                 is_inside && glob.as_ref().is_none_or(|glob| glob.fits(other))
             };
-            let asked = ever::Asked {
+            let asked = ever::EverQuery {
                 until: self.at.resolve(&found.session)?,
                 wanted: &wanted,
                 // Who names files does not ask about events.

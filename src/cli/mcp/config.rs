@@ -35,7 +35,7 @@ const PASSED_ON: [&str; 10] = [
 
 /// The clients whose configuration is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum Client {
+pub(super) enum McpClientKind {
     /// Claude Code and Claude Desktop
     Claude,
     /// Cursor
@@ -54,7 +54,7 @@ pub(super) enum Client {
     Opencode,
 }
 
-impl Client {
+impl McpClientKind {
     /// Where it belongs.
     fn place(self) -> &'static str {
         match self {
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    fn snippet(self, start: &Start) -> String {
+    fn snippet(self, start: &ServerCommand) -> String {
         let mut server = json!({ "command": start.program, "args": start.args });
         if !start.env.is_empty() {
             server["env"] = json!(start.env);
@@ -99,13 +99,13 @@ impl Client {
 }
 
 /// How the server is started.
-struct Start {
+struct ServerCommand {
     program: String,
     args: Vec<String>,
     env: Map<String, Value>,
 }
 
-impl Start {
+impl ServerCommand {
     fn as_toml(&self) -> String {
         let args: Vec<String> = self.args.iter().map(|arg| toml_text(arg)).collect();
         let mut text = format!("[mcp_servers.{NAME}]\ncommand = {}\n", toml_text(&self.program));
@@ -126,7 +126,7 @@ fn toml_text(text: &str) -> String {
 }
 
 /// Prints what to write into a client's configuration.
-pub(super) fn print(client: Client, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn print(client: McpClientKind, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
     let program = std::env::current_exe().map_err(|error| Failure::io("find", "this program", &error))?;
     let mut args = arguments(std::env::args_os().skip(1))?;
     if globals.data.is_none() {
@@ -138,7 +138,7 @@ pub(super) fn print(client: Client, globals: &Globals, out: &mut Out) -> Result<
             env.insert(name.to_owned(), json!(told(value)?));
         }
     }
-    let start = Start { program: told(program.into_os_string())?, args, env };
+    let start = ServerCommand { program: told(program.into_os_string())?, args, env };
     output::note(&format!("this belongs into {}", client.place()));
     out.line(client.snippet(&start))?;
     Ok(Exit::Ok)
@@ -188,10 +188,10 @@ fn told(text: OsString) -> Result<String, Failure> {
 mod tests {
     use super::*;
 
-    fn start() -> Start {
+    fn start() -> ServerCommand {
         let args = ["mcp", "--session", "a \"b\" \\"].map(str::to_owned).to_vec();
         let env = Map::from_iter([("CONTAINER_HOST".to_owned(), json!("unix:///x"))]);
-        Start { program: "/opt/foldspace".to_owned(), args, env }
+        ServerCommand { program: "/opt/foldspace".to_owned(), args, env }
     }
 
     #[test]
@@ -205,7 +205,7 @@ mod tests {
 
     #[test]
     fn toml_is_as_toml_is() {
-        let text = Client::Codex.snippet(&start());
+        let text = McpClientKind::Codex.snippet(&start());
         let wanted = "[mcp_servers.foldspace]\ncommand = \"/opt/foldspace\"\n\
                       args = [\"mcp\", \"--session\", \"a \\\"b\\\" \\\\\"]\n\n\
                       [mcp_servers.foldspace.env]\nCONTAINER_HOST = \"unix:///x\"";
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn every_client_has_a_snippet() {
-        for client in Client::value_variants().iter().filter(|client| **client != Client::Codex) {
+        for client in McpClientKind::value_variants().iter().filter(|client| **client != McpClientKind::Codex) {
             let document: Value = serde_json::from_str(&client.snippet(&start())).unwrap();
             let servers = document.as_object().unwrap().values().next().unwrap();
             assert!(servers[NAME].to_string().contains("/opt/foldspace"), "{document}");

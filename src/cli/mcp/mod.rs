@@ -14,12 +14,12 @@ use tokio_util::sync::CancellationToken;
 use super::Globals;
 use super::exit::{Exit, Failure};
 use super::interrupt::Signals;
-use super::local_server::Desk;
+use super::local_server::LocalServer;
 use super::output::{self, Out};
 use super::run::MountArgs;
 use super::workspace::{self, RuleArgs, WorkspaceArgs};
 use super::{open, text};
-use config::Client;
+use config::McpClientKind;
 
 /// Serves a workspace with its tools to a client of the Model Context Protocol, on standard input and output
 ///
@@ -38,7 +38,7 @@ pub(super) struct Mcp {
     offer: OfferArgs,
     /// Prints what to write into the configuration of that client, with the other options as they are given
     #[arg(long, value_name = "CLIENT")]
-    print_config: Option<Client>,
+    print_config: Option<McpClientKind>,
     #[command(flatten)]
     mounts: MountArgs,
 }
@@ -54,7 +54,7 @@ pub(super) struct OfferArgs {
     session: Option<String>,
     /// MCP: how much of that session the client has: itself, or a child of its own [default: shared]
     #[arg(long, value_name = "HOW", requires = "session")]
-    isolation: Option<How>,
+    isolation: Option<ClientIsolation>,
     /// MCP: under which name the client works [default: what it calls itself]
     #[arg(long, value_name = "NAME", value_parser = workspace::agent_name)]
     agent: Option<String>,
@@ -69,7 +69,7 @@ pub(super) struct OfferArgs {
 
 /// How much of a session a client has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum How {
+enum ClientIsolation {
     /// The session itself
     Shared,
     /// Its past, with the files as they are
@@ -109,7 +109,7 @@ impl Mcp {
             ..HubOptions::new(open::directory(globals)?)
         };
         let served = super::block_on(async {
-            let desk = Desk::open(&opened.sessions, hub_options);
+            let desk = LocalServer::open(&opened.sessions, hub_options);
             serve(&McpServer::new(desk.hub().clone(), options), &desk).await
         })?;
         served.map_err(|error| Failure::new(Exit::Failed, text::one_line(&error.to_string(), 1000)))?;
@@ -126,9 +126,9 @@ impl OfferArgs {
         Ok(McpOptions {
             session: self.session.clone(),
             isolation: self.isolation.map(|how| match how {
-                How::Shared => Isolation::Shared,
-                How::Fork => Isolation::Fork,
-                How::Full => Isolation::Full,
+                ClientIsolation::Shared => Isolation::Shared,
+                ClientIsolation::Fork => Isolation::Fork,
+                ClientIsolation::Full => Isolation::Full,
             }),
             agent: self.agent.clone(),
             workspace: self.workspace.spec()?,
@@ -156,7 +156,7 @@ pub(super) fn offered(groups: &BTreeSet<ToolGroup>) -> Result<Tools, Failure> {
 }
 
 /// Serves until the client says no more, or the program is told to end. Told once more it ends at once.
-async fn serve(server: &McpServer, desk: &Desk) -> Result<(), foldspace::McpError> {
+async fn serve(server: &McpServer, desk: &LocalServer) -> Result<(), foldspace::McpError> {
     let mut signals = Signals::listen();
     let end = CancellationToken::new();
     let mut serving = std::pin::pin!(async {

@@ -12,12 +12,12 @@ use foldspace::{Registry, Session, State};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::interrupt::{Signals, Wish};
+use super::interrupt::{Interruption, Signals};
 use super::output::Out;
-use super::position::{self, At};
+use super::position::{self, AtArg};
 use super::{block_on, open};
-use crate::tui::model::{Action, Model, Past, Predicate};
-use crate::tui::{self, Ending};
+use crate::tui::model::{DebuggerAction, Model, SessionHistory, StopPredicate};
+use crate::tui::{self, ScreenEnd};
 
 /// Debugs a session: goes through its events on the terminal, or by options in a script
 #[derive(Debug, clap::Args)]
@@ -38,11 +38,11 @@ content:REGEX and event:REGEX look only there.
 
 Going on begins before the first event, and going back after the last, unless --at or --before says where. \
 Exits with 1 when nothing is found.")]
-pub(super) struct Replay {
+pub(super) struct ReplayArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     #[command(flatten)]
-    at: At,
+    at: AtArg,
     #[command(flatten)]
     verb: Verb,
     /// Goes the other way: towards earlier events
@@ -104,7 +104,7 @@ impl Verb {
     }
 }
 
-impl Replay {
+impl ReplayArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         if (self.backward || self.all) && !self.verb.goes() {
             let option = if self.backward { "--backward" } else { "--all" };
@@ -116,7 +116,8 @@ impl Replay {
             let opened = open::reading(globals)?;
             let found = opened.find(&self.session)?;
             let is_worked_in = found.is_worked_in();
-            let past = Past::new(&opened.sessions, &found.session, Arc::new(move || is_worked_in)).map_err(failure)?;
+            let past = SessionHistory::new(&opened.sessions, &found.session, Arc::new(move || is_worked_in))
+                .map_err(failure)?;
             let past = Arc::new(past);
             return script::run(self, &found.session, past, out);
         }
@@ -132,23 +133,23 @@ impl Replay {
         let found = opened.find(&self.session)?;
         let session = found.session.clone();
         let is_worked_in = Arc::new(move || session.lease_holder().is_some());
-        let past = Arc::new(Past::new(&opened.sessions, &found.session, is_worked_in).map_err(failure)?);
+        let past = Arc::new(SessionHistory::new(&opened.sessions, &found.session, is_worked_in).map_err(failure)?);
         let at = self.position(&found.session, past.head())?;
         let colour = anstream::AutoStream::choice(&std::io::stdout()) != anstream::ColorChoice::Never;
         crossterm::style::force_color_output(colour);
         let mut model = Model::new(past, at, read_predicate);
         if !self.at.is_given() {
-            model.apply(Action::Last);
+            model.apply(DebuggerAction::Last);
         }
         let (told, away) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
         let ending = block_on(async {
             tokio::spawn(mind(Signals::listen(), Arc::clone(&told), Arc::clone(&away)));
-            let mut outside = outside::Program { globals, sessions: &opened.sessions, away: &away };
+            let mut outside = outside::PagerProgram { globals, sessions: &opened.sessions, away: &away };
             tui::run(model, colour, &mut outside, &told)
         })?;
         match ending.map_err(|error| Failure::io("use", "the terminal", &error))? {
-            Ending::Quit => Ok(Exit::Ok),
-            Ending::Told => Ok(Exit::Interrupted),
+            ScreenEnd::Quit => Ok(Exit::Ok),
+            ScreenEnd::Told => Ok(Exit::Interrupted),
         }
     }
 
@@ -166,32 +167,32 @@ impl Replay {
 /// Says when the debugger is to end.
 async fn mind(mut signals: Signals, told: Arc<AtomicBool>, away: Arc<AtomicBool>) {
     // In raw mode Ctrl-C is a key; as a signal it means the same as any other. At a prompt it is for what runs there.
-    while signals.next().await == Wish::Stop && away.load(Ordering::Relaxed) {}
+    while signals.next().await == Interruption::Stop && away.load(Ordering::Relaxed) {}
     told.store(true, Ordering::Relaxed);
 }
 
-fn failure(trouble: crate::tui::model::Trouble) -> Failure {
-    use crate::tui::model::Trouble;
+fn failure(trouble: crate::tui::model::ViewError) -> Failure {
+    use crate::tui::model::ViewError;
     match trouble {
-        Trouble::Session(error) => error.into(),
-        Trouble::Slice(error) => error.into(),
-        Trouble::Nowhere(words) => Failure::new(Exit::NotFound, words),
-        Trouble::Words(words) => Failure::new(Exit::Usage, words),
-        Trouble::Stopped => Failure::new(Exit::Interrupted, trouble.to_string()),
+        ViewError::Session(error) => error.into(),
+        ViewError::Slice(error) => error.into(),
+        ViewError::Nowhere(words) => Failure::new(Exit::NotFound, words),
+        ViewError::Words(words) => Failure::new(Exit::Usage, words),
+        ViewError::Stopped => Failure::new(Exit::Interrupted, trouble.to_string()),
     }
 }
 
 /// A predicate over slices, as the rest of the program reads it.
 struct Slices(foldspace::Predicate);
 
-impl Predicate for Slices {
+impl StopPredicate for Slices {
     fn holds(&self, state: &State) -> bool {
         // A slice without a JSON form holds nothing.
         self.0.holds(state).unwrap_or(false)
     }
 }
 
-fn read_predicate(text: &str) -> Result<Box<dyn Predicate>, String> {
+fn read_predicate(text: &str) -> Result<Box<dyn StopPredicate>, String> {
     let read = foldspace::Predicate::parse(text, &Registry::standard());
-    read.map(|predicate| Box::new(Slices(predicate)) as Box<dyn Predicate>).map_err(|error| error.to_string())
+    read.map(|predicate| Box::new(Slices(predicate)) as Box<dyn StopPredicate>).map_err(|error| error.to_string())
 }

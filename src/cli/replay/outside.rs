@@ -2,28 +2,29 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use foldspace::{AllowedRoots, Isolation, NewChild, Nursery, Seq, Sessions, view};
+use foldspace::{AllowedRoots, ForkOptions, Forker, Isolation, Seq, Sessions, view};
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Globals, external_command, open};
-use crate::tui::Outside;
+use crate::tui::DebuggerHost;
 
 /// Acts for the debugger, which only looks.
-pub(super) struct Program<'a> {
+pub(super) struct PagerProgram<'a> {
     pub(super) globals: &'a Globals,
     pub(super) sessions: &'a Sessions,
     /// Whether the terminal is a prompt's at the moment.
     pub(super) away: &'a AtomicBool,
 }
 
-impl Program<'_> {
+impl PagerProgram<'_> {
     fn fork(&self, session: &str, at: Seq, name: Option<&str>) -> Result<String, Failure> {
         let opened = open::changing(self.globals)?;
         let parent = opened.find(session)?.session;
         // A fork has no mounts copied.
         let roots = AllowedRoots::default();
-        let nursery = Nursery { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
-        let child = nursery.begin(&parent, NewChild { name: name.map(str::to_owned), ..NewChild::fork_at(at) })?;
+        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
+        let child =
+            nursery.begin(&parent, ForkOptions { name: name.map(str::to_owned), ..ForkOptions::fork_at(at) })?;
         let moved = view::child(&parent, &child, Isolation::Fork, Some(at)).moved();
         let begun = child.origin().map_or(at, |origin| origin.at);
         let moved = moved.map(|moved| format!("; {moved}")).unwrap_or_default();
@@ -45,7 +46,7 @@ impl Program<'_> {
     }
 }
 
-impl Outside for Program<'_> {
+impl DebuggerHost for PagerProgram<'_> {
     fn fork_here(&mut self, session: &str, at: Seq, name: Option<&str>) -> Result<String, String> {
         self.fork(session, at, name).map_err(told)
     }

@@ -6,13 +6,14 @@ use foldspace::view;
 use foldspace::{Change, EntryPath, Seq, Session, VirtualFileSystem};
 use serde_json::{Value, json};
 
-use super::{Replay, failure};
+use super::{ReplayArgs, failure};
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::output::{BAD, BOLD, DIM, GOOD, NOTED, ODD, Out, PLAIN};
 use crate::cli::{events, text};
 use crate::tui::clean;
 use crate::tui::model::{
-    Action, Ask, Difference, Direction, Model, Past, Place, Sheet, Step, Tab, Tone, changed_slices,
+    Ask, DebuggerAction, Direction, HistoryPosition, JsonDifference, Model, SessionHistory, Sheet, ShownStep, Tab,
+    Tone, changed_slices,
 };
 
 /// Columns of a line at most.
@@ -27,25 +28,30 @@ enum Pane<'a> {
     Slice(&'static str),
 }
 
-struct Script<'a> {
-    replay: &'a Replay,
+struct ReplayScript<'a> {
+    replay: &'a ReplayArgs,
     session: &'a Session,
     pane: Pane<'a>,
     way: Direction,
 }
 
 /// Does what the options say.
-pub(super) fn run(replay: &Replay, session: &Session, past: Arc<Past>, out: &mut Out) -> Result<Exit, Failure> {
+pub(super) fn run(
+    replay: &ReplayArgs,
+    session: &Session,
+    past: Arc<SessionHistory>,
+    out: &mut Out,
+) -> Result<Exit, Failure> {
     let pane = pane(replay, session)?;
     let backward = replay.backward != replay.verb.back.is_some();
     let way = if backward { Direction::Back } else { Direction::Forward };
-    let script = Script { replay, session, pane, way };
+    let script = ReplayScript { replay, session, pane, way };
     let from_start = script.goes() && way == Direction::Forward && !replay.at.is_given();
     let begins = if from_start { 1 } else { replay.position(session, past.head())? };
     let mut model = Model::new(past, begins, super::read_predicate);
     if replay.verb.step_call.is_none() {
         // A step is an event then, also where a call begins.
-        script.act(&mut model, Action::FoldAll)?;
+        script.act(&mut model, DebuggerAction::FoldAll)?;
     }
     if from_start {
         model.before_first();
@@ -57,7 +63,7 @@ pub(super) fn run(replay: &Replay, session: &Session, past: Arc<Past>, out: &mut
 }
 
 /// What `--show` asks for.
-fn pane<'a>(replay: &'a Replay, session: &Session) -> Result<Pane<'a>, Failure> {
+fn pane<'a>(replay: &'a ReplayArgs, session: &Session) -> Result<Pane<'a>, Failure> {
     let words: Vec<&str> = replay.show.iter().map(String::as_str).collect();
     Ok(match words[..] {
         [] if replay.verb.diff.is_some() => Pane::Tab(Tab::Diff),
@@ -79,7 +85,7 @@ fn pane<'a>(replay: &'a Replay, session: &Session) -> Result<Pane<'a>, Failure> 
 }
 
 /// A path at which nothing is, and nothing was before the step, is a mistake.
-fn check_is_there(path: &str, step: &Step) -> Result<(), Failure> {
+fn check_is_there(path: &str, step: &ShownStep) -> Result<(), Failure> {
     let path = EntryPath::lookup(path)?;
     let has =
         |state| VirtualFileSystem::of(state).get(&path).is_some() || VirtualFileSystem::of(state).is_directory(&path);
@@ -92,7 +98,7 @@ fn check_is_there(path: &str, step: &Step) -> Result<(), Failure> {
     }
 }
 
-impl Script<'_> {
+impl ReplayScript<'_> {
     /// Whether a verb leads anywhere else.
     fn goes(&self) -> bool {
         self.replay.verb.goes()
@@ -106,7 +112,7 @@ impl Script<'_> {
 
     fn run(&self, model: &mut Model, out: &mut Out) -> Result<Exit, Failure> {
         if let Some(places) = &self.replay.verb.diff {
-            self.act(model, Action::Answer(Ask::Compare, places.clone()))?;
+            self.act(model, DebuggerAction::Answer(Ask::Compare, places.clone()))?;
             self.show(model, out)?;
             return Ok(Exit::Ok);
         }
@@ -137,7 +143,7 @@ impl Script<'_> {
         Ok(if any { Exit::Ok } else { Exit::Failed })
     }
 
-    fn act(&self, model: &mut Model, action: Action) -> Result<(), Failure> {
+    fn act(&self, model: &mut Model, action: DebuggerAction) -> Result<(), Failure> {
         model.attempt(action).map_err(failure)
     }
 
@@ -150,27 +156,31 @@ impl Script<'_> {
                 Direction::Back => before.checked_sub(count).filter(|target| *target > 0),
             };
             let Some(target) = target.filter(|_| count > 0) else { return Ok(false) };
-            self.act(model, Action::Jump(target))?;
+            self.act(model, DebuggerAction::Jump(target))?;
         } else if let Some(count) = verb.step_call {
             for _ in 0..count {
                 let from = model.cursor;
-                self.act(model, Action::Call(way))?;
+                self.act(model, DebuggerAction::Call(way))?;
                 if model.cursor == from {
                     return Ok(false);
                 }
             }
         } else if let Some(pattern) = &verb.search {
-            let action = if time == 0 { Action::Answer(Ask::Search(way), pattern.clone()) } else { Action::Again(way) };
+            let action = if time == 0 {
+                DebuggerAction::Answer(Ask::Search(way), pattern.clone())
+            } else {
+                DebuggerAction::Again(way)
+            };
             self.act(model, action)?;
         } else if let Some(path) = &verb.changes {
             // What is shown may have chosen another file meanwhile.
-            self.act(model, Action::Answer(Ask::Select, path.clone()))?;
-            self.act(model, Action::Change(way))?;
+            self.act(model, DebuggerAction::Answer(Ask::Select, path.clone()))?;
+            self.act(model, DebuggerAction::Change(way))?;
         } else {
             for condition in verb.until.iter().filter(|_| time == 0) {
-                self.act(model, Action::Answer(Ask::Breakpoint, condition.clone()))?;
+                self.act(model, DebuggerAction::Answer(Ask::Breakpoint, condition.clone()))?;
             }
-            self.act(model, Action::Continue(way))?;
+            self.act(model, DebuggerAction::Continue(way))?;
         }
         Ok(model.cursor != before)
     }
@@ -178,10 +188,10 @@ impl Script<'_> {
     fn show(&self, model: &mut Model, out: &mut Out) -> Result<(), Failure> {
         let because = model.because().to_owned();
         match self.pane {
-            Pane::Nothing => self.act(model, Action::Tab(Tab::Event))?,
-            Pane::Tab(tab) => self.act(model, Action::Tab(tab))?,
-            Pane::File(path) => self.act(model, Action::Answer(Ask::Select, path.to_owned()))?,
-            Pane::Slice(_) => self.act(model, Action::Tab(Tab::Slices))?,
+            Pane::Nothing => self.act(model, DebuggerAction::Tab(Tab::Event))?,
+            Pane::Tab(tab) => self.act(model, DebuggerAction::Tab(tab))?,
+            Pane::File(path) => self.act(model, DebuggerAction::Answer(Ask::Select, path.to_owned()))?,
+            Pane::Slice(_) => self.act(model, DebuggerAction::Tab(Tab::Slices))?,
         }
         model.show_whole_file(self.replay.whole);
         let seq = model.cursor;
@@ -215,10 +225,10 @@ impl Script<'_> {
         out.line(format!("{seq:>4}  {kind}  {call}  {gist}{because}"))
     }
 
-    fn as_json(&self, model: &Model, step: &Step, because: &str) -> Result<Value, Failure> {
+    fn as_json(&self, model: &Model, step: &ShownStep, because: &str) -> Result<Value, Failure> {
         let event = self.session.event(step.cursor)?;
         let compared = model.compared();
-        let place = |at: &Place| json!({ "session": at.past.id(), "name": at.past.name(), "seq": at.seq });
+        let place = |at: &HistoryPosition| json!({ "session": at.past.id(), "name": at.past.name(), "seq": at.seq });
         Ok(json!({
             "session": self.session.id(),
             "name": self.session.name(),
@@ -233,7 +243,7 @@ impl Script<'_> {
         }))
     }
 
-    fn shown_json(&self, model: &Model, step: &Step) -> Result<Value, Failure> {
+    fn shown_json(&self, model: &Model, step: &ShownStep) -> Result<Value, Failure> {
         let changes = |list: &[Change]| -> Result<Value, Failure> {
             let list: Result<Vec<_>, _> = list.iter().map(|c| view::change(self.session, c)).collect();
             Ok(json!(list?))
@@ -266,7 +276,7 @@ impl Script<'_> {
         })
     }
 
-    fn file_json(&self, path: Option<&EntryPath>, step: &Step) -> Result<Value, Failure> {
+    fn file_json(&self, path: Option<&EntryPath>, step: &ShownStep) -> Result<Value, Failure> {
         let Some(path) = path else { return Ok(Value::Null) };
         let files = VirtualFileSystem::of(&step.new);
         let change = step.change(path).map(|change| view::change(self.session, change)).transpose()?;
@@ -275,17 +285,17 @@ impl Script<'_> {
     }
 }
 
-fn slice_changes(step: &Step, wanted: &str) -> Result<Vec<Difference>, Failure> {
+fn slice_changes(step: &ShownStep, wanted: &str) -> Result<Vec<JsonDifference>, Failure> {
     let slices = changed_slices(step).map_err(failure)?;
     Ok(slices.into_iter().find(|(name, _)| *name == wanted).map(|(_, list)| list).unwrap_or_default())
 }
 
-fn differences(list: &[Difference]) -> Value {
-    let one = |d: &Difference| json!({ "pointer": d.pointer, "before": d.before, "after": d.after });
+fn differences(list: &[JsonDifference]) -> Value {
+    let one = |d: &JsonDifference| json!({ "pointer": d.pointer, "before": d.before, "after": d.after });
     list.iter().map(one).collect()
 }
 
-fn show_slice(step: &Step, name: &str, out: &mut Out) -> Result<(), Failure> {
+fn show_slice(step: &ShownStep, name: &str, out: &mut Out) -> Result<(), Failure> {
     for difference in slice_changes(step, name)? {
         let value = |value: &Option<Value>| value.as_ref().map(ToString::to_string).unwrap_or_default();
         let (before, after) = (value(&difference.before), value(&difference.after));

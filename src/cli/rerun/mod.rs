@@ -9,19 +9,19 @@ use std::sync::Arc;
 
 use foldspace::view::Position;
 use foldspace::{
-    AllowedRoots, CallReport, CallWatch, Fresh, HostOptions, NewChild, NewSession, NormalRules, Nursery, Registry,
-    RerunError, RerunReport, RulesError, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools,
-    Workspace, WorkspaceSpec,
+    AllowedRoots, CallReport, CallWatch, ForkOptions, Forker, HostOptions, NewSession, NormalRules, Registry,
+    RerunError, RerunReport, RerunWorkspace, RulesError, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules,
+    Tools, Workspace, WorkspaceSpec,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::open::{self, Opened};
+use super::open::{self, OpenedStore};
 use super::output::Out;
 use super::workspace::{self, RuleArgs, WorkspaceArgs};
 use super::{files, interrupt, text};
-pub(super) use report::Report;
+pub(super) use report::RerunPrinter;
 
 /// Bytes of a file of rules.
 const RULES_MAX: u64 = 1 << 20;
@@ -51,7 +51,7 @@ Examples:
   foldspace rerun NAME --backend host --until 42  on the host, up to event 42
   foldspace rerun NAME --keep again               keeps what came of it")]
 #[command(mut_args(workspace::again))]
-pub(super) struct Rerun {
+pub(super) struct RerunArgs {
     /// The session, by name or by the beginning of its id
     session: String,
     /// Runs only the calls that began at POSITION or before
@@ -109,13 +109,13 @@ impl From<RulesError> for Failure {
     }
 }
 
-impl Rerun {
+impl RerunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let (rules, asked) = (self.rules.rules()?, asked(&self.workspace)?);
         let opened = opened(globals, self.keep.as_deref())?;
         let found = opened.find(&self.session)?;
         let until = self.until.as_ref().map(|until| until.resolve(&found.session)).transpose()?;
-        let place = Place::open(globals, &opened, &found.session, asked, self.keep.as_deref())?;
+        let place = RerunTarget::open(globals, &opened, &found.session, asked, self.keep.as_deref())?;
         let rules = rules.with_roots(roots_of(globals, &found.session)?);
         let mut rerun = foldspace::Rerun::of(&found.session).with_rules(rules);
         if let Some(until) = until {
@@ -149,7 +149,7 @@ pub(super) fn asked(workspace: &WorkspaceArgs) -> Result<Option<WorkspaceSpec>, 
 }
 
 /// The store: to add to it when something is to be kept, else never held.
-pub(super) fn opened(globals: &Globals, keep: Option<&str>) -> Result<Opened, Failure> {
+pub(super) fn opened(globals: &Globals, keep: Option<&str>) -> Result<OpenedStore, Failure> {
     match keep {
         Some(_) => open::changing(globals),
         None => open::following(globals),
@@ -186,16 +186,16 @@ fn root_of(home: &Path, started: &SessionStarted, id: SessionId) -> Option<Strin
 }
 
 /// Where calls run again: in a session that is thrown away, or in one that is kept.
-pub(super) enum Place {
+pub(super) enum RerunTarget {
     Scratch(Scratch),
     Kept { session: Session, workspace: Arc<dyn Workspace> },
 }
 
-impl Place {
+impl RerunTarget {
     /// On a workspace of its own, of the recorded session's kind or as it was asked for.
     pub(super) fn open(
         globals: &Globals,
-        opened: &Opened,
+        opened: &OpenedStore,
         recorded: &Session,
         asked: Option<WorkspaceSpec>,
         keep: Option<&str>,
@@ -218,15 +218,15 @@ impl Place {
     /// In a fork of the recorded session at a position, which is kept under that name.
     pub(super) fn fork(
         globals: &Globals,
-        opened: &Opened,
+        opened: &OpenedStore,
         recorded: &Session,
         asked: Option<WorkspaceSpec>,
         (name, at): (&str, Seq),
     ) -> Result<Self, Failure> {
         let roots = AllowedRoots::default();
-        let nursery = Nursery { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
+        let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(globals)?, roots };
         let workspace = asked.map(|spec| (spec.backend_name().to_owned(), spec.options()));
-        let new = NewChild { name: Some(name.to_owned()), workspace, ..NewChild::fork_at(at) };
+        let new = ForkOptions { name: Some(name.to_owned()), workspace, ..ForkOptions::fork_at(at) };
         let session = nursery.begin(recorded, new)?;
         let workspace = workspace::of_session(globals, &session)?;
         Ok(Self::Kept { session, workspace })
@@ -240,14 +240,14 @@ impl Place {
     }
 
     /// What calls need to run there. Ctrl-C ends them; it must be called within a runtime.
-    fn fresh(&self, rules: ShellRules) -> Fresh {
+    fn fresh(&self, rules: ShellRules) -> RerunWorkspace {
         let workspace = match self {
             Self::Scratch(scratch) => scratch.workspace(),
             Self::Kept { workspace, .. } => workspace,
         };
         let cancel = CancellationToken::new();
         interrupt::watch(cancel.clone(), workspace);
-        Fresh {
+        RerunWorkspace {
             session: self.session().clone(),
             workspace: Arc::clone(workspace),
             tools: Tools::standard().into(),
@@ -262,10 +262,10 @@ impl Place {
         recorded: &Session,
         rules: ShellRules,
         out: &mut Out,
-        run: impl AsyncFnOnce(Fresh, CallWatch<'_>) -> Result<RerunReport, RerunError>,
+        run: impl AsyncFnOnce(RerunWorkspace, CallWatch<'_>) -> Result<RerunReport, RerunError>,
     ) -> Result<RerunReport, Failure> {
         out.go_live_for_good()?;
-        let mut report = Report::new(recorded, self.session());
+        let mut report = RerunPrinter::new(recorded, self.session());
         let done = crate::cli::block_on(async {
             // The first failure to show is kept; the calls go on.
             let mut shown = Ok(());

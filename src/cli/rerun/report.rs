@@ -14,14 +14,14 @@ use super::super::{diffs, events, text};
 const SHOWN: usize = 50;
 
 /// Shows calls of one session as they came out in another.
-pub(in crate::cli) struct Report {
+pub(in crate::cli) struct RerunPrinter {
     was: Session,
     is: Session,
     /// The paths whose changes a call showed.
     shown: BTreeSet<EntryPath>,
 }
 
-impl Report {
+impl RerunPrinter {
     pub(in crate::cli) fn new(was: &Session, is: &Session) -> Self {
         Self { was: was.clone(), is: is.clone(), shown: BTreeSet::new() }
     }

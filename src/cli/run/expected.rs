@@ -5,11 +5,11 @@ use foldspace::{Expectation, Seq};
 
 use super::super::Globals;
 use super::super::exit::{Exit, Failure};
-use super::super::open::{Found, Opened};
+use super::super::open::{FoundSession, OpenedStore};
 use super::super::output::Out;
-use super::super::rerun::{Report, RuleFileArgs, roots_of};
+use super::super::rerun::{RerunPrinter, RuleFileArgs, roots_of};
 use super::super::text;
-use super::naming::Begun;
+use super::naming::OpenedSession;
 
 /// The options about what a run must come to.
 #[derive(Debug, Args)]
@@ -23,8 +23,8 @@ pub(super) struct ExpectArgs {
 }
 
 /// A session that is known to be right, with the rules by which another is compared.
-pub(super) struct Expected {
-    found: Found,
+pub(super) struct ExpectedRun {
+    found: FoundSession,
     expectation: Expectation,
 }
 
@@ -41,21 +41,27 @@ impl ExpectArgs {
     }
 
     /// The session that is expected, if one is; before anything is run.
-    pub(super) fn find(&self, globals: &Globals, opened: &Opened) -> Result<Option<Expected>, Failure> {
+    pub(super) fn find(&self, globals: &Globals, opened: &OpenedStore) -> Result<Option<ExpectedRun>, Failure> {
         let Some(wanted) = &self.expect else { return Ok(None) };
         let found = opened.find(wanted)?;
         let rules = self.rules.rules()?.with_roots(roots_of(globals, &found.session)?);
         let expectation = Expectation::of(&found.session).with_rules(rules);
-        Ok(Some(Expected { found, expectation }))
+        Ok(Some(ExpectedRun { found, expectation }))
     }
 }
 
-impl Expected {
+impl ExpectedRun {
     /// Shows how the session differs from what is expected since a position; gives whether it does not.
-    pub(super) fn compare(self, begun: &Begun, from: Seq, globals: &Globals, out: &mut Out) -> Result<bool, Failure> {
+    pub(super) fn compare(
+        self,
+        begun: &OpenedSession,
+        from: Seq,
+        globals: &Globals,
+        out: &mut Out,
+    ) -> Result<bool, Failure> {
         let (was, is) = (&self.found.session, &begun.session);
         let compared = self.expectation.compare(is, from, &roots_of(globals, is)?)?;
-        let mut report = Report::new(was, is);
+        let mut report = RerunPrinter::new(was, is);
         if !out.is_json() {
             out.line(format!("\ncompared with session {}:", text::one_line(&self.found.name, 80)))?;
         }

@@ -19,14 +19,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
-use super::local_server::Desk;
-use super::open::{self, Opened};
+use super::local_server::LocalServer;
+use super::open::{self, OpenedStore};
 use super::output::{self, Out};
 use super::workspace::{self, RuleArgs, WorkspaceArgs};
 use super::{interrupt, text};
-use naming::Begun;
-use report::Report;
-pub(super) use script::{Expect, Script, Step};
+use naming::OpenedSession;
+use report::RunReport;
+pub(super) use script::{CallScript, Expect, ScriptStep};
 use summary::Summary;
 
 /// Makes the tool calls of a script in a session, and records them
@@ -40,7 +40,7 @@ The whole script is checked before the first call. With \"expect\": \"error\" a 
 Examples:
   foldspace run script.jsonl --mount ./project --mount-exclude 'target/**'
   generate-calls | foldspace run - --session nightly --keep-going")]
-pub(super) struct Run {
+pub(super) struct RunArgs {
     /// The script; - is standard input
     #[arg(value_hint = clap::ValueHint::FilePath)]
     script: PathBuf,
@@ -76,10 +76,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if limit.is_zero() { Err(wrong()) } else { Ok(limit) }
 }
 
-impl Run {
+impl RunArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         self.expected.check()?;
-        let script = Script::read(&self.script)?;
+        let script = CallScript::read(&self.script)?;
         let mounts = self.mounts.chosen()?;
         let durability = if self.no_wait { Durability::Buffered } else { Durability::Synced };
         let opened = open::writing(globals, durability)?;
@@ -103,15 +103,15 @@ impl Run {
     async fn in_workspace(
         &self,
         globals: &Globals,
-        opened: &Opened,
-        begun: &Begun,
-        script: &Script,
+        opened: &OpenedStore,
+        begun: &OpenedSession,
+        script: &CallScript,
         mounts: &mounts::Chosen,
         out: &mut Out,
     ) -> Result<Summary, Failure> {
         // From now on nobody else works in a new one, so that it can be taken back.
         let _lease = if begun.is_new { Some(begun.session.lease()?) } else { None };
-        let desk = Desk::of_command(globals, &opened.sessions, ShellRules::default())?;
+        let desk = LocalServer::of_command(globals, &opened.sessions, ShellRules::default())?;
         let ready = self.ready(&desk, begun, mounts, out).await;
         let summary = match ready {
             Ok(open) => self.calls(begun, &open, script, out).await,
@@ -126,8 +126,8 @@ impl Run {
 
     async fn ready(
         &self,
-        desk: &Desk,
-        begun: &Begun,
+        desk: &LocalServer,
+        begun: &OpenedSession,
         mounts: &mounts::Chosen,
         out: &mut Out,
     ) -> Result<OpenSession, Failure> {
@@ -139,12 +139,12 @@ impl Run {
     /// Copies host directories into a workspace that is empty.
     async fn mount(
         &self,
-        begun: &Begun,
+        begun: &OpenedSession,
         open: &OpenSession,
         mounts: &mounts::Chosen,
         out: &mut Out,
     ) -> Result<(), Failure> {
-        let (is_here, workspace) = (open.dispatcher().is_some(), Desk::workspace_of(open));
+        let (is_here, workspace) = (open.dispatcher().is_some(), LocalServer::workspace_of(open));
         let hydrated = match is_here {
             true => hydrate(&begun.session, workspace.as_ref(), &mounts.specs, &mounts.roots).await?,
             false => Vec::new(),
@@ -160,14 +160,14 @@ impl Run {
 
     async fn calls(
         &self,
-        begun: &Begun,
+        begun: &OpenedSession,
         open: &OpenSession,
-        script: &Script,
+        script: &CallScript,
         out: &mut Out,
     ) -> Result<Summary, Failure> {
         let mut summary = Summary::before(begun, script)?;
-        let mut report = Report::new(out, script, open.session());
-        let workspace = Desk::workspace_of(open);
+        let mut report = RunReport::new(out, script, open.session());
+        let workspace = LocalServer::workspace_of(open);
         report.watch(workspace.as_ref());
         let open = open.ruled(self.rules.asking(report.bar()))?;
         let open = self.agent.as_ref().map_or_else(|| open.clone(), |agent| open.by(agent));
@@ -193,7 +193,12 @@ impl Run {
         Ok(summary)
     }
 
-    async fn call(&self, open: &OpenSession, step: &Step, cancel: &CancellationToken) -> Result<ToolOutcome, Failure> {
+    async fn call(
+        &self,
+        open: &OpenSession,
+        step: &ScriptStep,
+        cancel: &CancellationToken,
+    ) -> Result<ToolOutcome, Failure> {
         let mut call = ToolCall::new(step.tool.clone(), step.params.clone());
         call.limit = self.timeout;
         call.cancel = cancel.child_token();
@@ -205,7 +210,7 @@ impl Run {
 }
 
 /// Takes back a session that was begun and can't be used; gives why it can't.
-fn discarded(globals: &Globals, opened: &Opened, begun: &Begun, failure: Failure) -> Failure {
+fn discarded(globals: &Globals, opened: &OpenedStore, begun: &OpenedSession, failure: Failure) -> Failure {
     if !begun.is_new {
         return failure;
     }
@@ -223,7 +228,7 @@ fn discarded(globals: &Globals, opened: &Opened, begun: &Begun, failure: Failure
     failure
 }
 
-fn is_right(step: &Step, status: CallStatus) -> bool {
+fn is_right(step: &ScriptStep, status: CallStatus) -> bool {
     match step.expect {
         Expect::Ok => status == CallStatus::Ok,
         Expect::Error => status == CallStatus::Error,

@@ -13,7 +13,7 @@ const ROOM: usize = 8;
 const ID_DIGITS: usize = 8;
 
 /// The session that was begun or found.
-pub(super) struct Begun {
+pub(super) struct OpenedSession {
     pub(super) session: Session,
     pub(super) is_new: bool,
 }
@@ -24,20 +24,20 @@ pub(super) fn begin(
     wanted: Option<&str>,
     script: &str,
     spec: Option<WorkspaceSpec>,
-) -> Result<Begun, Failure> {
+) -> Result<OpenedSession, Failure> {
     let entries = sessions.list()?;
     let names: Vec<String> = entries.iter().map(name_of).collect();
     let Some(wanted) = wanted else {
         let session = sessions.create(new(free_name(script, &names), spec))?;
-        return Ok(Begun { session, is_new: true });
+        return Ok(OpenedSession { session, is_new: true });
     };
     if let Some(id) = existing(sessions, wanted)? {
         let session = sessions.session(id)?;
         check_same(&session, spec.as_ref())?;
-        return Ok(Begun { session, is_new: false });
+        return Ok(OpenedSession { session, is_new: false });
     }
     let session = sessions.create(new(wanted.to_owned(), spec))?;
-    Ok(Begun { session, is_new: true })
+    Ok(OpenedSession { session, is_new: true })
 }
 
 fn new(name: String, spec: Option<WorkspaceSpec>) -> NewSession {

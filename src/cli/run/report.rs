@@ -10,18 +10,18 @@ use super::super::bar::Bar;
 use super::super::exit::Failure;
 use super::super::output::{BAD, DIM, GOOD, ODD, Out};
 use super::super::{events, text};
-use super::script::{Expect, Script, Step};
+use super::script::{CallScript, Expect, ScriptStep};
 
 /// Tells of calls as they are made.
-pub(super) struct Report<'a> {
+pub(super) struct RunReport<'a> {
     out: &'a mut Out,
     bar: Option<Bar>,
     place: &'a str,
     session: Session,
 }
 
-impl<'a> Report<'a> {
-    pub(super) fn new(out: &'a mut Out, script: &'a Script, session: &Session) -> Self {
+impl<'a> RunReport<'a> {
+    pub(super) fn new(out: &'a mut Out, script: &'a CallScript, session: &Session) -> Self {
         let watched = out.is_terminal() && std::io::stderr().is_terminal() && !out.is_json();
         let bar = watched.then(|| Bar::new(script.steps.len()));
         Self { out, bar, place: &script.place, session: session.clone() }
@@ -40,7 +40,7 @@ impl<'a> Report<'a> {
     }
 
     /// A call is under way.
-    pub(super) fn begin(&self, step: &Step) {
+    pub(super) fn begin(&self, step: &ScriptStep) {
         if let Some(bar) = &self.bar {
             let (tool, subject) = (text::one_line(&step.tool, 100), events::subject(&self.session, &step.params));
             bar.tell(format!("{tool} {subject}"));
@@ -48,7 +48,13 @@ impl<'a> Report<'a> {
     }
 
     /// It has ended.
-    pub(super) fn end(&mut self, step: &Step, agent: &str, outcome: &ToolOutcome, right: bool) -> Result<(), Failure> {
+    pub(super) fn end(
+        &mut self,
+        step: &ScriptStep,
+        agent: &str,
+        outcome: &ToolOutcome,
+        right: bool,
+    ) -> Result<(), Failure> {
         if self.out.is_json() {
             return self.out.json_line(&as_json(step, agent, outcome, right));
         }
@@ -61,7 +67,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    fn show(&mut self, step: &Step, outcome: &ToolOutcome, right: bool) -> Result<(), Failure> {
+    fn show(&mut self, step: &ScriptStep, outcome: &ToolOutcome, right: bool) -> Result<(), Failure> {
         let status = events::ending(outcome.status, &outcome.result);
         let style = match (events::did_well(outcome.status, &outcome.result), right) {
             (true, true) => GOOD,
@@ -95,7 +101,7 @@ impl<'a> Report<'a> {
     }
 }
 
-fn as_json(step: &Step, agent: &str, outcome: &ToolOutcome, right: bool) -> serde_json::Value {
+fn as_json(step: &ScriptStep, agent: &str, outcome: &ToolOutcome, right: bool) -> serde_json::Value {
     let message = if outcome.is_ok() { "" } else { outcome.text.as_str() };
     json!({
         "type": "call",

@@ -15,17 +15,17 @@ const LINE_MAX: u64 = 8 << 20;
 
 /// A script, checked.
 #[derive(Debug)]
-pub(in crate::cli) struct Script {
+pub(in crate::cli) struct CallScript {
     /// What a session that runs it is called.
     pub(in crate::cli) name: String,
     /// Where it came from, for messages.
     pub(in crate::cli) place: String,
-    pub(in crate::cli) steps: Vec<Step>,
+    pub(in crate::cli) steps: Vec<ScriptStep>,
 }
 
 /// One call of a script.
 #[derive(Debug, PartialEq)]
-pub(in crate::cli) struct Step {
+pub(in crate::cli) struct ScriptStep {
     pub(in crate::cli) line: u64,
     pub(in crate::cli) tool: String,
     pub(in crate::cli) params: Value,
@@ -44,7 +44,7 @@ pub(in crate::cli) enum Expect {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Line {
+struct ScriptLine {
     tool: String,
     #[serde(default)]
     params: Value,
@@ -53,7 +53,7 @@ struct Line {
     expect: Expect,
 }
 
-impl Script {
+impl CallScript {
     /// Reads a whole script and checks every line of it.
     pub(in crate::cli) fn read(path: &Path) -> Result<Self, Failure> {
         let place = match files::is_standard(path) {
@@ -65,7 +65,7 @@ impl Script {
     }
 }
 
-fn steps(input: impl Read, place: &str) -> Result<Vec<Step>, Failure> {
+fn steps(input: impl Read, place: &str) -> Result<Vec<ScriptStep>, Failure> {
     let mut input = BufReader::new(input);
     let mut steps = Vec::new();
     for number in 1.. {
@@ -90,7 +90,7 @@ fn bad_line(place: &str, number: u64, what: &str) -> Failure {
 }
 
 /// The call of a line; none when the line is blank or a comment.
-fn step(line: &[u8], number: u64) -> Result<Option<Step>, String> {
+fn step(line: &[u8], number: u64) -> Result<Option<ScriptStep>, String> {
     let text = std::str::from_utf8(line)
         .map_err(|error| format!("it is not UTF-8: byte {} of it makes no sense", error.valid_up_to() + 1))?;
     let mark = if number == 1 { '\u{feff}' } else { '\n' };
@@ -98,15 +98,15 @@ fn step(line: &[u8], number: u64) -> Result<Option<Step>, String> {
     if text.is_empty() || text.starts_with('#') || text.starts_with("//") {
         return Ok(None);
     }
-    let line: Line = serde_json::from_str(text).map_err(|error| why(&error))?;
+    let line: ScriptLine = serde_json::from_str(text).map_err(|error| why(&error))?;
     if !line.params.is_object() && !line.params.is_null() {
         return Err("`params` must be an object".to_owned());
     }
     if line.agent.as_ref().is_some_and(|agent| agent.len() > MAX_AGENT_BYTES) {
         return Err(format!("`agent` has more than {MAX_AGENT_BYTES} bytes"));
     }
-    let Line { tool, params, agent, expect } = line;
-    Ok(Some(Step { line: number, tool, params, agent, expect }))
+    let ScriptLine { tool, params, agent, expect } = line;
+    Ok(Some(ScriptStep { line: number, tool, params, agent, expect }))
 }
 
 /// What is wrong with a line, and in which column; that it is line 1 of itself is no news.
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    fn read(text: &[u8]) -> Result<Vec<Step>, String> {
+    fn read(text: &[u8]) -> Result<Vec<ScriptStep>, String> {
         steps(text, "it").map_err(|failure| match failure {
             Failure::Told { message, .. } => message,
             Failure::Closed => String::new(),

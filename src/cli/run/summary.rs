@@ -7,8 +7,8 @@ use super::super::Globals;
 use super::super::exit::{Exit, Failure};
 use super::super::output::{BAD, BOLD, DIM, GOOD, Out};
 use super::super::{open, text};
-use super::naming::Begun;
-use super::script::{Script, Step};
+use super::naming::OpenedSession;
+use super::script::{CallScript, ScriptStep};
 
 /// What came of a run.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ pub(super) struct Summary {
 }
 
 /// How the session stands at the end.
-struct End {
+struct RunEnd {
     head: Seq,
     files: u64,
     directories: u64,
@@ -33,8 +33,8 @@ struct End {
     micros: u64,
 }
 
-impl End {
-    fn of(begun: &Begun, since: u64) -> Result<Self, Failure> {
+impl RunEnd {
+    fn of(begun: &OpenedSession, since: u64) -> Result<Self, Failure> {
         let state = begun.session.state()?;
         let tree = VirtualFileSystem::of(&state);
         let directories = tree.iter().filter(|(_, entry)| entry.is_directory()).count() as u64;
@@ -49,12 +49,12 @@ impl End {
 }
 
 impl Summary {
-    pub(super) fn before(begun: &Begun, script: &Script) -> Result<Self, Failure> {
+    pub(super) fn before(begun: &OpenedSession, script: &CallScript) -> Result<Self, Failure> {
         let (before, since) = (begun.session.head()?, begun.session.steady_micros());
         Ok(Self { before, since, total: script.steps.len() as u64, ..Self::default() })
     }
 
-    pub(super) fn count(&mut self, step: &Step, status: CallStatus, right: bool) {
+    pub(super) fn count(&mut self, step: &ScriptStep, status: CallStatus, right: bool) {
         match (right, status) {
             (true, CallStatus::Ok) => self.ok += 1,
             (true, _) => self.failed_as_expected += 1,
@@ -77,8 +77,8 @@ impl Summary {
         }
     }
 
-    pub(super) fn show(&self, begun: &Begun, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
-        let end = End::of(begun, self.since)?;
+    pub(super) fn show(&self, begun: &OpenedSession, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
+        let end = RunEnd::of(begun, self.since)?;
         if out.is_json() {
             return out.json_line(&self.as_json(begun, &end));
         }
@@ -101,7 +101,7 @@ impl Summary {
         out.line(format!("  {program} ls {name} -R --at {}", self.before))
     }
 
-    fn as_json(&self, begun: &Begun, end: &End) -> Value {
+    fn as_json(&self, begun: &OpenedSession, end: &RunEnd) -> Value {
         json!({
             "type": "summary",
             "session": begun.session.id(),

@@ -21,12 +21,12 @@ use super::interrupt::Signals;
 use super::local_server::end_calls;
 use super::logs::{self, LogFormat};
 use super::mcp::{OfferArgs, offered};
-use super::open::{self, Opened};
+use super::open::{self, OpenedStore};
 use super::output::{self, Out};
 use super::run::allowed_roots;
 use super::{Globals, text};
 use notify::Notify;
-use server_lock::Place;
+use server_lock::ServerLock;
 use traces::Traces;
 
 /// Serves sessions to other programs over HTTP, on a unix socket in the data directory and, with --http, on TCP, there
@@ -94,7 +94,7 @@ impl Serve {
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
         let opened = open::writing(globals, Durability::default())?;
         let directory = open::directory(globals)?;
-        let place = Place::take(&directory)?;
+        let place = ServerLock::take(&directory)?;
         out.go_live()?;
         let served = runtime.block_on(self.serve(&opened, &directory, &place, roots, out));
         traces.end();
@@ -115,9 +115,9 @@ impl Serve {
 
     async fn serve(
         &self,
-        opened: &Opened,
+        opened: &OpenedStore,
         directory: &Path,
-        place: &Place,
+        place: &ServerLock,
         roots: AllowedRoots,
         out: &mut Out,
     ) -> Result<(), Failure> {

@@ -18,14 +18,14 @@ const SOCKET: &str = "http.sock";
 const LOCK: &str = "http.lock";
 
 /// The place of the one server of a data directory, until it is dropped.
-pub(super) struct Place {
+pub(super) struct ServerLock {
     socket: PathBuf,
     /// Whether the socket is this server's, to be taken away with it.
     is_own: Cell<bool>,
     _lock: File,
 }
 
-impl Place {
+impl ServerLock {
     #[expect(clippy::disallowed_methods, reason = "a server makes its socket and the lock beside it")]
     pub(super) fn take(directory: &Path) -> Result<Self, Failure> {
         let path = directory.join(LOCK);
@@ -99,7 +99,7 @@ fn is_there(directory: &Path, process: &str) -> Failure {
     failure.with_hint(format!("its socket is {SOCKET} there; a directory has one server at a time"))
 }
 
-impl Drop for Place {
+impl Drop for ServerLock {
     #[expect(clippy::disallowed_methods, reason = "a server takes its socket away again")]
     fn drop(&mut self) {
         if self.is_own.get() {

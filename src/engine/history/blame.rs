@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::cause::Cause;
-use super::lineage::{DEPTH_MAX, Kin, SessionChange};
+use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
@@ -90,8 +90,13 @@ pub enum BlameError {
 /// # Errors
 /// [`BlameError`] when there is no text file, and what the session says.
 pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, BlameError> {
-    let file = File::read(session, path, at)?;
-    let mut search = Search { kin: Kin::of(session), known: BTreeMap::new(), changes: Vec::new(), coarse: file.coarse };
+    let file = BlamedFile::read(session, path, at)?;
+    let mut search = BlameSearch {
+        kin: SessionLineage::of(session),
+        known: BTreeMap::new(),
+        changes: Vec::new(),
+        coarse: file.coarse,
+    };
     for change in &file.changes {
         search.add(session, change)?;
     }
@@ -107,15 +112,15 @@ pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, Blam
 }
 
 /// Whose lines are, also in the histories that merges lead into.
-struct Search {
-    kin: Kin,
+struct BlameSearch {
+    kin: SessionLineage,
     /// Where changes are that are known.
     known: BTreeMap<(SessionId, Seq, EntryPath), usize>,
     changes: Vec<SessionChange>,
     coarse: bool,
 }
 
-impl Search {
+impl BlameSearch {
     fn add(&mut self, session: &Session, change: &PathChange) -> Result<usize, SessionError> {
         let change = self.kin.owned(session, change.clone())?;
         let key = (change.session, change.change.seq, change.change.path.clone());
@@ -130,7 +135,7 @@ impl Search {
     fn whose(
         &mut self,
         session: &Session,
-        file: &File,
+        file: &BlamedFile,
         wanted: &[usize],
         depth: usize,
     ) -> Result<Vec<usize>, BlameError> {
@@ -178,7 +183,7 @@ impl Search {
             self.changes[number].child_removed = true;
             return Ok(BTreeMap::new());
         };
-        let theirs = match File::read(&child, &change.path, *from) {
+        let theirs = match BlamedFile::read(&child, &change.path, *from) {
             Ok(theirs) => theirs,
             Err(BlameError::Session(SessionError::NoPosition { .. })) => return Ok(BTreeMap::new()),
             Err(BlameError::Session(error)) => return Err(error.into()),
@@ -218,7 +223,7 @@ fn check(path: &EntryPath, node: &Node) -> Result<(), BlameError> {
 
 /// A file that has come through its versions.
 #[derive(Default)]
-struct File {
+struct BlamedFile {
     changes: Vec<PathChange>,
     content: Option<Digest>,
     bytes: Bytes,
@@ -228,7 +233,7 @@ struct File {
     coarse: bool,
 }
 
-impl File {
+impl BlamedFile {
     /// The text file that is at a path at a position.
     fn read(session: &Session, path: &EntryPath, at: Seq) -> Result<Self, BlameError> {
         let head = session.head()?;

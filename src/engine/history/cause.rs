@@ -119,12 +119,12 @@ impl Why {
 #[derive(Default)]
 pub(super) struct Causes {
     tools: BTreeMap<Seq, Arc<str>>,
-    run: Option<Run>,
+    run: Option<EventRow>,
     runs: u64,
 }
 
 /// Events in a row of one call, or of none: what is recorded together stands in a row.
-struct Run {
+struct EventRow {
     number: u64,
     call: Option<Seq>,
     time: Timestamp,
@@ -133,7 +133,7 @@ struct Run {
 }
 
 /// What is known of an event's cause.
-pub(super) struct Place {
+pub(super) struct KnownCause {
     /// The same for events that were recorded together.
     pub(super) run: u64,
     /// What told the cause. A later event of the run may tell it, too.
@@ -143,7 +143,7 @@ pub(super) struct Place {
 }
 
 impl Causes {
-    pub(super) fn take(&mut self, event: &EventRef<'_>) -> Place {
+    pub(super) fn take(&mut self, event: &EventRef<'_>) -> KnownCause {
         if event.kind == CallStarted::KIND {
             let tool = started_tool(event.version, event.payload).unwrap_or_default();
             self.tools.insert(event.seq, Arc::from(tool));
@@ -163,12 +163,12 @@ impl Causes {
         {
             self.tools.remove(&call);
         }
-        Place { run: number, why, tells }
+        KnownCause { run: number, why, tells }
     }
 
     /// The run that the event belongs to. Without a call what was recorded at another time was recorded apart;
     /// so was what comes after a cause that has been told already.
-    fn run_of(&mut self, event: &EventRef<'_>, told: Option<&Why>) -> &mut Run {
+    fn run_of(&mut self, event: &EventRef<'_>, told: Option<&Why>) -> &mut EventRow {
         let goes_on = self.run.as_ref().is_some_and(|run| {
             let is_apart = run.time != event.time || (run.told.is_some() && told.is_some());
             run.call == event.call && !(event.call.is_none() && is_apart)
@@ -178,6 +178,6 @@ impl Causes {
             self.runs += 1;
         }
         let (number, call, time) = (self.runs, event.call, event.time);
-        self.run.get_or_insert(Run { number, call, time, told: None })
+        self.run.get_or_insert(EventRow { number, call, time, told: None })
     }
 }

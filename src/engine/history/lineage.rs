@@ -33,21 +33,21 @@ pub struct SessionChange {
 }
 
 /// The sessions that the history of one leads into.
-pub(super) struct Kin {
+pub(super) struct SessionLineage {
     asked: Session,
     open: BTreeMap<SessionId, Option<Session>>,
-    pasts: BTreeMap<SessionId, Vec<Part>>,
+    pasts: BTreeMap<SessionId, Vec<LineagePart>>,
 }
 
 /// A part of a history: what one session has recorded of it.
 #[derive(Clone)]
-struct Part {
+struct LineagePart {
     from: Seq,
     session: SessionId,
     name: Arc<str>,
 }
 
-impl Kin {
+impl SessionLineage {
     pub(super) fn of(asked: &Session) -> Self {
         Self { asked: asked.clone(), open: BTreeMap::new(), pasts: BTreeMap::new() }
     }
@@ -79,7 +79,7 @@ impl Kin {
         if session.id() == asked.id() {
             return Ok(own(change));
         }
-        let Some(Part { session, name, .. }) = self.part(session, change.seq)? else { return Ok(own(change)) };
+        let Some(LineagePart { session, name, .. }) = self.part(session, change.seq)? else { return Ok(own(change)) };
         let is_shared = self.part(&asked, change.seq)?.is_some_and(|part| part.session == session);
         match is_shared && change.seq <= asked.head()? {
             true => Ok(own(change)),
@@ -88,7 +88,7 @@ impl Kin {
     }
 
     /// The part of a session's history that an event is in.
-    fn part(&mut self, session: &Session, seq: Seq) -> Result<Option<Part>, SessionError> {
+    fn part(&mut self, session: &Session, seq: Seq) -> Result<Option<LineagePart>, SessionError> {
         let parts = match self.pasts.get(&session.id()) {
             Some(parts) => parts,
             None => self.pasts.entry(session.id()).or_insert(parts(session)?),
@@ -98,8 +98,8 @@ impl Kin {
 }
 
 /// The parts of a history: each begins with how its session began, which tells whose the one before it is.
-fn parts(session: &Session) -> Result<Vec<Part>, SessionError> {
-    let mut parts = vec![Part { from: 0, session: session.id(), name: Arc::from(session.name()) }];
+fn parts(session: &Session) -> Result<Vec<LineagePart>, SessionError> {
+    let mut parts = vec![LineagePart { from: 0, session: session.id(), name: Arc::from(session.name()) }];
     // Behind its own first event no other begins.
     let own = session.origin().map_or(1, |origin| origin.at.saturating_add(1));
     session.visit(1, &mut |event| {
@@ -113,7 +113,7 @@ fn parts(session: &Session) -> Result<Vec<Part>, SessionError> {
             if from == 0 {
                 parts.clear();
             }
-            parts.push(Part { from, session: session.id(), name });
+            parts.push(LineagePart { from, session: session.id(), name });
         }
         if event.seq < own { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::cause::Cause;
-use super::lineage::{DEPTH_MAX, Kin, SessionChange};
+use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::path::{PathChange, path_history};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
@@ -22,13 +22,13 @@ pub fn history_through_merges(
     until: Seq,
 ) -> Result<Vec<SessionChange>, SessionError> {
     let changes = path_history(session, path, until)?;
-    let mut walk = Walk { kin: Kin::of(session), seen: BTreeSet::new(), found: Vec::new() };
+    let mut walk = MergeWalk { kin: SessionLineage::of(session), seen: BTreeSet::new(), found: Vec::new() };
     walk.add(session, path, changes, 0)?;
     Ok(walk.found)
 }
 
-struct Walk {
-    kin: Kin,
+struct MergeWalk {
+    kin: SessionLineage,
     seen: BTreeSet<(SessionId, Seq, EntryPath)>,
     found: Vec<SessionChange>,
 }
@@ -41,7 +41,7 @@ struct Brought {
     root: EntryPath,
 }
 
-impl Walk {
+impl MergeWalk {
     /// Adds changes of a session, and before each merge among them what it brought.
     fn add(
         &mut self,

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::cause::{Cause, Causes};
 use super::each;
 use super::renames::{Moves, known_by, moves};
-use super::watched::{Step, Watched};
+use super::watched::{EntryStep, WatchedEntry};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -157,7 +157,7 @@ fn changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathCh
 
 fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
     let mut changes: Vec<PathChange> = Vec::new();
-    let (mut causes, mut watched) = (Causes::default(), Watched::new(path.clone()));
+    let (mut causes, mut watched) = (Causes::default(), WatchedEntry::new(path.clone()));
     // From here on the changes are of the run under way.
     let (mut run, mut since) = (0, 0);
     each(session, until, |event| {
@@ -171,7 +171,7 @@ fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<
         }
         let Some((named, steps)) = watched.take(event) else { return ControlFlow::Continue(()) };
         let cause = place.why.cause(&named);
-        for Step { path, before, after } in steps {
+        for EntryStep { path, before, after } in steps {
             changes.push(PathChange {
                 seq: event.seq,
                 time: event.time,

@@ -34,7 +34,8 @@ pub(super) fn known_by(node: &Node) -> Option<Digest> {
 
 /// Finds the moves of files with these contents up to a position.
 pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) -> Result<Moves, SessionError> {
-    let mut search = Search { contents, live: BTreeMap::new(), run: Run::default(), moves: Moves::default() };
+    let mut search =
+        RenameSearch { contents, live: BTreeMap::new(), run: RecordedTogether::default(), moves: Moves::default() };
     if contents.is_empty() {
         return Ok(search.moves);
     }
@@ -56,23 +57,23 @@ pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) 
     Ok(search.moves)
 }
 
-struct Search<'a> {
+struct RenameSearch<'a> {
     contents: &'a BTreeSet<Digest>,
     /// Where these contents are now.
     live: BTreeMap<EntryPath, Digest>,
-    run: Run,
+    run: RecordedTogether,
     moves: Moves,
 }
 
 /// What was recorded together.
 #[derive(Default)]
-struct Run {
+struct RecordedTogether {
     number: u64,
     born: Vec<(EntryPath, Seq, Digest)>,
     gone: Vec<(EntryPath, Seq, Digest)>,
 }
 
-impl Search<'_> {
+impl RenameSearch<'_> {
     fn write(&mut self, seq: Seq, path: EntryPath, node: &Node) {
         let content = known_by(node).filter(|content| self.contents.contains(content));
         if content.is_some() && self.live.get(&path) == content.as_ref() {
@@ -102,7 +103,7 @@ impl Search<'_> {
     }
 
     fn end_run(&mut self) {
-        let Run { born, gone, .. } = std::mem::take(&mut self.run);
+        let RecordedTogether { born, gone, .. } = std::mem::take(&mut self.run);
         // By content, and each of these by the path read from its end: what shares the most of that stands beside it.
         let mut left: BTreeMap<Digest, BTreeMap<(Vec<u8>, Seq), EntryPath>> = BTreeMap::new();
         for (path, seq, content) in gone {

@@ -104,7 +104,7 @@ pub fn search_history<E: From<SessionError>>(
     if until > head {
         return Err(SessionError::NoPosition { seq: until, head }.into());
     }
-    let mut search = Search { session, what, matching, without: BTreeSet::new(), live: BTreeMap::new() };
+    let mut search = SearchRun { session, what, matching, without: BTreeSet::new(), live: BTreeMap::new() };
     let (mut causes, mut outcome) = (Causes::default(), Ok(()));
     each(session, until, |event| {
         let why = causes.take(event).why;
@@ -117,21 +117,21 @@ pub fn search_history<E: From<SessionError>>(
     live.into_iter().flat_map(|(path, file)| file.ended(&path, until, true)).try_for_each(found)
 }
 
-struct Search<'a> {
+struct SearchRun<'a> {
     session: &'a Session,
     what: &'a HistorySearch<'a>,
     matching: &'a mut dyn FnMut(&[u8]) -> Matches,
     /// The contents in which nothing matches: most.
     without: BTreeSet<Digest>,
     /// The files in which something matches at the moment.
-    live: BTreeMap<EntryPath, File>,
+    live: BTreeMap<EntryPath, FileMatches>,
 }
 
 /// The lines of a file that match at the moment.
 #[derive(Default)]
-struct File(Vec<Line>);
+struct FileMatches(Vec<TextLine>);
 
-struct Line {
+struct TextLine {
     number: u64,
     text: String,
     first: Seq,
@@ -139,7 +139,7 @@ struct Line {
     agent: Arc<str>,
 }
 
-impl File {
+impl FileMatches {
     fn ended(self, path: &EntryPath, last: Seq, still: bool) -> impl Iterator<Item = HistoryHit> + use<> {
         let path = path.clone();
         self.0.into_iter().map(move |line| HistoryHit::Line {
@@ -155,7 +155,7 @@ impl File {
     }
 }
 
-impl Search<'_> {
+impl SearchRun<'_> {
     fn event(&mut self, event: &EventRef<'_>, why: &Why) -> Result<Vec<HistoryHit>, SessionError> {
         let mut hits = if self.what.events { self.said(event)? } else { Vec::new() };
         match FileEvent::of(event) {
@@ -198,20 +198,20 @@ impl Search<'_> {
         for (at, line) in before.iter().enumerate() {
             places.entry(line.text.clone()).or_default().push_back(at);
         }
-        let mut before: Vec<Option<Line>> = before.into_iter().map(Some).collect();
+        let mut before: Vec<Option<TextLine>> = before.into_iter().map(Some).collect();
         let (cause, agent): (Cause, Arc<str>) = (why.cause(path), Arc::from(event.agent));
         let mut after = Vec::with_capacity(lines.len());
         for (number, text) in lines {
             let known = places.get_mut(&text).and_then(VecDeque::pop_front);
             let known = known.and_then(|at| before.get_mut(at)?.take());
             let (first, cause, agent) = (event.seq, &cause, &agent);
-            let new = || Line { number, text, first, cause: cause.clone(), agent: Arc::clone(agent) };
+            let new = || TextLine { number, text, first, cause: cause.clone(), agent: Arc::clone(agent) };
             after.push(known.unwrap_or_else(new));
         }
         let gone = before.into_iter().flatten().collect();
-        hits.extend(File(gone).ended(path, event.seq.saturating_sub(1), false));
+        hits.extend(FileMatches(gone).ended(path, event.seq.saturating_sub(1), false));
         if !after.is_empty() {
-            self.live.insert(path.clone(), File(after));
+            self.live.insert(path.clone(), FileMatches(after));
         }
     }
 
@@ -243,8 +243,8 @@ impl Search<'_> {
         let mut found: Vec<(String, Matches)> = Vec::new();
         for (field, text) in texts(&self.session.event_json(event)) {
             match text {
-                Text::Here(text) => found.push((field, (self.matching)(text.as_bytes()))),
-                Text::Kept(content) => found.push((field, self.heard(&content)?)),
+                SearchedText::Here(text) => found.push((field, (self.matching)(text.as_bytes()))),
+                SearchedText::Kept(content) => found.push((field, self.heard(&content)?)),
             }
         }
         for (field, content) in outputs(event) {
@@ -286,27 +286,27 @@ fn outputs(event: &EventRef<'_>) -> Vec<(&'static str, Digest)> {
 }
 
 /// A text of an event.
-enum Text {
+enum SearchedText {
     Here(String),
     /// A long one, kept under its digest.
     Kept(Digest),
 }
 
 /// The texts of an event with where they stand. What only names a content is no text.
-fn texts(event: &Value) -> Vec<(String, Text)> {
+fn texts(event: &Value) -> Vec<(String, SearchedText)> {
     let mut texts = Vec::new();
     let mut waiting = vec![(String::new(), event)];
     while let Some((field, value)) = waiting.pop() {
         let at = |name: &str| if field.is_empty() { name.to_owned() } else { format!("{field}.{name}") };
         match value {
             Value::String(text) if text.parse::<Digest>().is_ok() => {}
-            Value::String(text) => texts.push((field, Text::Here(text.clone()))),
+            Value::String(text) => texts.push((field, SearchedText::Here(text.clone()))),
             Value::Array(items) => waiting.extend(items.iter().enumerate().map(|(n, item)| (at(&n.to_string()), item))),
             Value::Object(fields) => {
                 // What is in such a field only looks like a mark.
                 let literal = fields.get(LITERAL).and_then(Value::as_object);
                 match mark_of(fields).filter(|_| literal.is_none()) {
-                    Some(content) => texts.push((field, Text::Kept(content))),
+                    Some(content) => texts.push((field, SearchedText::Kept(content))),
                     None => waiting.extend(literal.unwrap_or(fields).iter().map(|(name, item)| (at(name), item))),
                 }
             }

@@ -9,25 +9,25 @@ use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 
 /// An entry with everything below it, as it is now.
-pub(super) struct Watched {
+pub(super) struct WatchedEntry {
     root: EntryPath,
     live: BTreeMap<EntryPath, Node>,
 }
 
 /// What became of one entry.
-pub(super) struct Step {
+pub(super) struct EntryStep {
     pub(super) path: EntryPath,
     pub(super) before: Option<Node>,
     pub(super) after: Option<Node>,
 }
 
-impl Watched {
+impl WatchedEntry {
     pub(super) fn new(root: EntryPath) -> Self {
         Self { root, live: BTreeMap::new() }
     }
 
     /// What an event changes here, with the path that it names.
-    pub(super) fn take(&mut self, event: &EventRef<'_>) -> Option<(EntryPath, Vec<Step>)> {
+    pub(super) fn take(&mut self, event: &EventRef<'_>) -> Option<(EntryPath, Vec<EntryStep>)> {
         match FileEvent::of(event)? {
             FileEvent::Write(WriteFile { path, node, .. }) => {
                 let steps = self.write(&path, node);
@@ -44,7 +44,7 @@ impl Watched {
         *path == self.root || path.is_below(&self.root)
     }
 
-    fn write(&mut self, path: &EntryPath, node: Node) -> Vec<Step> {
+    fn write(&mut self, path: &EntryPath, node: Node) -> Vec<EntryStep> {
         if path.is_root() {
             return Vec::new();
         }
@@ -58,12 +58,12 @@ impl Watched {
             steps.extend(self.remove_below(path));
         }
         let before = self.live.insert(path.clone(), node.clone());
-        steps.push(Step { path: path.clone(), before, after: Some(node) });
+        steps.push(EntryStep { path: path.clone(), before, after: Some(node) });
         steps
     }
 
     /// Makes what is above a directory. Only that a file became one is worth telling.
-    fn add_parents(&mut self, path: &EntryPath) -> Vec<Step> {
+    fn add_parents(&mut self, path: &EntryPath) -> Vec<EntryStep> {
         let mut steps = Vec::new();
         let mut above = path.parent();
         while let Some(directory) = above.filter(|directory| !directory.is_root() && self.is_inside(directory)) {
@@ -72,7 +72,7 @@ impl Watched {
                 Some(Node::Directory) => return steps,
                 Some(before) => {
                     let (before, after) = (Some(before), Some(Node::Directory));
-                    steps.push(Step { path: directory, before, after });
+                    steps.push(EntryStep { path: directory, before, after });
                     return steps;
                 }
                 None => above = directory.parent(),
@@ -81,7 +81,7 @@ impl Watched {
         steps
     }
 
-    fn delete(&mut self, path: &EntryPath) -> Vec<Step> {
+    fn delete(&mut self, path: &EntryPath) -> Vec<EntryStep> {
         if self.root.is_below(path) {
             return self.remove_all();
         }
@@ -90,21 +90,21 @@ impl Watched {
         }
         let Some(before) = self.live.remove(path) else { return Vec::new() };
         let mut steps = self.remove_below(path);
-        steps.push(Step { path: path.clone(), before: Some(before), after: None });
+        steps.push(EntryStep { path: path.clone(), before: Some(before), after: None });
         steps
     }
 
-    fn remove_all(&mut self) -> Vec<Step> {
+    fn remove_all(&mut self) -> Vec<EntryStep> {
         let gone = std::mem::take(&mut self.live);
-        gone.into_iter().map(|(path, before)| Step { path, before: Some(before), after: None }).collect()
+        gone.into_iter().map(|(path, before)| EntryStep { path, before: Some(before), after: None }).collect()
     }
 
     /// That a directory came or went with its files needs no words.
-    fn remove_below(&mut self, path: &EntryPath) -> Vec<Step> {
+    fn remove_below(&mut self, path: &EntryPath) -> Vec<EntryStep> {
         let below = below(&self.live, path);
         let gone = below.into_iter().filter_map(|path| self.live.remove_entry(&path));
         let gone = gone.filter(|(_, before)| *before != Node::Directory);
-        gone.map(|(path, before)| Step { path, before: Some(before), after: None }).collect()
+        gone.map(|(path, before)| EntryStep { path, before: Some(before), after: None }).collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::io::{Read, Seek};
 
 use bytes::Bytes;
 
-use super::reader::{Reader, Record, ended};
+use super::reader::{ExportReader, Record, ended};
 use super::{PortableError, PortableSummary, damaged};
 use crate::engine::commit::{ChunkList, Commit, Content, Expected};
 use crate::engine::event::SessionStarted;
@@ -54,7 +54,7 @@ pub fn import_session_if<R: Read + Seek>(
     accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
 ) -> Result<PortableSummary, PortableError> {
     let begin = input.stream_position().map_err(reading)?;
-    let checked = Checked::of(sessions, input, rename, accept)?;
+    let checked = CheckedFile::of(sessions, input, rename, accept)?;
     // Nor does a collection run meanwhile: it would take contents whose events are still to come.
     let _turn = sessions.naming()?;
     let summary = &checked.summary;
@@ -64,7 +64,7 @@ pub fn import_session_if<R: Read + Seek>(
     }
     if checked.summary.added > 0 {
         input.seek(std::io::SeekFrom::Start(begin)).map_err(reading)?;
-        let mut recording = Recording::of(sessions, &checked);
+        let mut recording = ImportRecording::of(sessions, &checked);
         if let Err(error) = recording.run(input) {
             recording.take_back();
             return Err(error);
@@ -79,7 +79,7 @@ fn reading(source: std::io::Error) -> PortableError {
 }
 
 /// A file in which everything is right.
-struct Checked {
+struct CheckedFile {
     summary: PortableSummary,
     /// Count of its events that are here.
     here: Seq,
@@ -88,14 +88,14 @@ struct Checked {
     checksum: [u8; 32],
 }
 
-impl Checked {
+impl CheckedFile {
     fn of(
         sessions: &Sessions,
         input: &mut dyn Read,
         rename: Option<&str>,
         accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
     ) -> Result<Self, PortableError> {
-        let mut reader = Reader::begin(input)?;
+        let mut reader = ExportReader::begin(input)?;
         let session = reader.session;
         let entry = sessions.store().entry(session)?;
         let mut present = Present::of(sessions.store().as_ref(), session, entry.as_ref());
@@ -130,7 +130,7 @@ impl Checked {
 
 /// The first commit as it is to be recorded, and the session's name.
 fn began(
-    reader: &Reader<'_>,
+    reader: &ExportReader<'_>,
     first: Commit,
     rename: Option<&str>,
     is_new: bool,
@@ -179,7 +179,7 @@ impl<'a> Present<'a> {
     }
 
     /// Checks the events of a commit that begins at `first`, as far as they are here.
-    fn check(&mut self, first: Seq, reader: &Reader<'_>) -> Result<(), PortableError> {
+    fn check(&mut self, first: Seq, reader: &ExportReader<'_>) -> Result<(), PortableError> {
         if first > self.here {
             return Ok(());
         }
@@ -210,9 +210,9 @@ fn content_of<'e>(event: &EventRef<'e>) -> impl PartialEq + use<'e> {
 }
 
 /// Records what is not here yet.
-struct Recording<'a> {
+struct ImportRecording<'a> {
     sessions: &'a Sessions,
-    checked: &'a Checked,
+    checked: &'a CheckedFile,
     /// Contents whose event is still to come.
     held: Commit,
     held_bytes: usize,
@@ -220,15 +220,15 @@ struct Recording<'a> {
     has_begun: bool,
 }
 
-impl<'a> Recording<'a> {
-    fn of(sessions: &'a Sessions, checked: &'a Checked) -> Self {
+impl<'a> ImportRecording<'a> {
+    fn of(sessions: &'a Sessions, checked: &'a CheckedFile) -> Self {
         let held = Commit::new(checked.summary.session, checked.first.time);
         Self { sessions, checked, held, held_bytes: 0, last: None, has_begun: false }
     }
 
     fn run(&mut self, input: &mut dyn Read) -> Result<(), PortableError> {
         let changed = || damaged("it was changed while it was read");
-        let mut reader = Reader::begin(input)?;
+        let mut reader = ExportReader::begin(input)?;
         if reader.session != self.checked.summary.session {
             return Err(changed());
         }
@@ -246,7 +246,7 @@ impl<'a> Recording<'a> {
     }
 
     /// Records a commit from position `from` on, with the contents that were held for it.
-    fn commit(&mut self, reader: &Reader<'_>, from: Seq) -> Result<(), PortableError> {
+    fn commit(&mut self, reader: &ExportReader<'_>, from: Seq) -> Result<(), PortableError> {
         let mut commit = match from {
             1 => self.checked.first.clone().expecting(Expected::NoSession),
             _ => reader.commit(from)?.expecting(Expected::Exactly(from - 1)),
@@ -263,7 +263,7 @@ impl<'a> Recording<'a> {
         std::mem::replace(&mut self.held, none)
     }
 
-    fn content(&mut self, reader: &mut Reader<'_>, length: u64) -> Result<(), PortableError> {
+    fn content(&mut self, reader: &mut ExportReader<'_>, length: u64) -> Result<(), PortableError> {
         let mut content = reader.content(length);
         if length <= LARGE {
             return self.hold(Content::of(content.whole()?));

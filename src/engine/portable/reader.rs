@@ -15,16 +15,16 @@ const WINDOW_LOG_MAX: u32 = 23;
 
 /// Next record of a file.
 pub(super) enum Record {
-    /// A content of that many bytes, which is read by [`Reader::content`] before the next record.
+    /// A content of that many bytes, which is read by [`ExportReader::content`] before the next record.
     Content(u64),
-    /// A commit, whose first event has that position: [`Reader::commit`].
+    /// A commit, whose first event has that position: [`ExportReader::commit`].
     Commit(Seq),
     /// The end, with the checksum of all before it.
     End([u8; 32]),
 }
 
 /// Reads a file. Sizes are checked before anything is unpacked, and memory grows with the bytes that come.
-pub(super) struct Reader<'a> {
+pub(super) struct ExportReader<'a> {
     input: Unpacked<'a>,
     /// The commit that was read last.
     commit: Vec<u8>,
@@ -34,7 +34,7 @@ pub(super) struct Reader<'a> {
     pub(super) contents: u64,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ExportReader<'a> {
     /// Reads the head.
     pub(super) fn begin(input: &'a mut dyn Read) -> Result<Self, PortableError> {
         let foreign = |_| damaged("it is not a foldspace export");
@@ -192,7 +192,7 @@ impl Read for Unpacked<'_> {
 
 /// The bytes of one content.
 pub(super) struct ContentReader<'r, 'a> {
-    reader: &'r mut Reader<'a>,
+    reader: &'r mut ExportReader<'a>,
     left: u64,
 }
 

@@ -13,7 +13,7 @@ use crate::engine::store::Pending;
 
 /// How a child of a session begins.
 #[derive(Debug, Clone, PartialEq)]
-pub struct NewChild {
+pub struct ForkOptions {
     /// How much of the parent it has.
     pub isolation: Isolation,
     /// Up to where a fork has the parent's history; to its end when nothing is said. Inside a commit the fork begins
@@ -26,11 +26,11 @@ pub struct NewChild {
     /// What it may do. It never may more than its parent.
     pub limits: ChildLimits,
     /// The backend of its workspace and what that is told; the parent's when nothing is said. Two sessions
-    /// must not be told the same directory: [`Nursery`](crate::Nursery) sees to that.
+    /// must not be told the same directory: [`Forker`](crate::Forker) sees to that.
     pub workspace: Option<(String, Value)>,
 }
 
-impl NewChild {
+impl ForkOptions {
     /// A child of that isolation, with nothing else said.
     pub fn new(isolation: Isolation) -> Self {
         let (limits, agent) = (ChildLimits::default(), String::new());
@@ -67,7 +67,7 @@ impl Sessions {
     /// [`SessionError::NoPosition`] where the parent has no such event, [`SessionError::NameTaken`],
     /// [`SessionError::TooDeep`] when the parent may have no children, [`SessionError::NoAgent`] for a shared child with
     /// limits and no name, and what the store says.
-    pub fn child_of(&self, parent: &Session, new: NewChild) -> Result<Session, SessionError> {
+    pub fn child_of(&self, parent: &Session, new: ForkOptions) -> Result<Session, SessionError> {
         self.child_with_id(parent, new, self.fresh_id())
     }
 
@@ -80,7 +80,7 @@ impl Sessions {
     pub(crate) fn child_with_id(
         &self,
         parent: &Session,
-        new: NewChild,
+        new: ForkOptions,
         id: SessionId,
     ) -> Result<Session, SessionError> {
         let head = parent.head()?;

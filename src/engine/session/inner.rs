@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::output_stream::Outputs;
 use super::parallel_fold::Feed;
-use super::sessions::{SessionError, Shared, name_of};
+use super::sessions::{SessionError, SessionsInner, name_of};
 use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
@@ -26,7 +26,7 @@ pub(crate) struct Core {
     pub(crate) name: String,
     /// The first event; none when the program can't read it.
     pub(crate) started: Option<SessionStarted>,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<SessionsInner>,
     pub(crate) live: Mutex<State>,
     recent: Mutex<RecentStates>,
     /// The position from which on the next snapshot is due.
@@ -52,7 +52,7 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(shared: Arc<Shared>, entry: &SessionEntry) -> Result<Self, SessionError> {
+    pub(crate) fn new(shared: Arc<SessionsInner>, entry: &SessionEntry) -> Result<Self, SessionError> {
         let snapshots = shared.store.snapshots(entry.id)?;
         // The past of a child has the parent's.
         let past = entry.origin.seq - 1;

@@ -285,22 +285,22 @@ impl Session {
     }
 
     /// Waits for the turn to change the workspace, and holds it until the guard is dropped.
-    pub(crate) async fn turn(&self) -> Turn {
+    pub(crate) async fn turn(&self) -> WorkspaceLock {
         Arc::clone(&self.core.turn).lock_owned().await
     }
 
     /// Waits until nobody looks at the workspace's disk, and keeps others from it until the guard is dropped.
-    pub(crate) async fn looking(&self) -> Turn {
+    pub(crate) async fn looking(&self) -> WorkspaceLock {
         Arc::clone(&self.core.looking).lock_owned().await
     }
 
     /// The same, when nobody looks.
-    pub(crate) fn looking_now(&self) -> Option<Turn> {
+    pub(crate) fn looking_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.looking).try_lock_owned().ok()
     }
 
     /// The turn, when nobody has it.
-    pub(crate) fn turn_now(&self) -> Option<Turn> {
+    pub(crate) fn turn_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.turn).try_lock_owned().ok()
     }
 
@@ -334,7 +334,7 @@ impl Session {
     }
 
     /// Takes the session's workspace for this process, for as long as the lease is held. Who opens a workspace by
-    /// itself, without a [`Dispatcher`](crate::Dispatcher), does so first.
+    /// itself, without a [`ToolRunner`](crate::ToolRunner), does so first.
     ///
     /// # Errors
     /// [`StoreError::InUse`] when another process has it.
@@ -364,9 +364,9 @@ impl Session {
     }
 
     /// Notes that a call is under way in this process, until the guard is dropped.
-    pub(crate) fn call_under_way(&self, call: Seq) -> UnderWay {
+    pub(crate) fn call_under_way(&self, call: Seq) -> SessionCall {
         lock(&self.core.under_way).insert(call);
-        UnderWay { core: Arc::clone(&self.core), call }
+        SessionCall { core: Arc::clone(&self.core), call }
     }
 
     /// Whether the call is under way in this process.
@@ -376,7 +376,7 @@ impl Session {
 }
 
 /// The turn to change a session's workspace, until it is dropped.
-pub(crate) type Turn = tokio::sync::OwnedMutexGuard<()>;
+pub(crate) type WorkspaceLock = tokio::sync::OwnedMutexGuard<()>;
 
 /// The session's only place for a container-backed shell, until it is dropped.
 pub(crate) struct MachineClaim {
@@ -390,12 +390,12 @@ impl Drop for MachineClaim {
 }
 
 /// A call that is under way.
-pub(crate) struct UnderWay {
+pub(crate) struct SessionCall {
     core: Arc<Core>,
     call: Seq,
 }
 
-impl Drop for UnderWay {
+impl Drop for SessionCall {
     fn drop(&mut self) {
         lock(&self.core.under_way).remove(&self.call);
     }

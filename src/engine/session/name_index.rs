@@ -9,7 +9,7 @@ use crate::engine::store::EventStore;
 /// Names in use, read from the store when first asked for. What another process, or somebody who writes to the
 /// store without asking, calls a session afterwards is not seen.
 #[derive(Default)]
-pub(crate) struct Names {
+pub(crate) struct NameIndex {
     /// Of sessions that are there.
     known: Option<BTreeMap<String, SessionId>>,
     /// Of sessions that are about to begin.
@@ -18,7 +18,7 @@ pub(crate) struct Names {
     numbers: BTreeMap<String, u64>,
 }
 
-impl Names {
+impl NameIndex {
     fn known(&mut self, store: &dyn EventStore) -> Result<&mut BTreeMap<String, SessionId>, SessionError> {
         let known = match self.known.take() {
             Some(known) => known,

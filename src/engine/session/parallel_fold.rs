@@ -19,13 +19,13 @@ pub(crate) struct Feed<R> {
     read: R,
     after: Seq,
     until: Seq,
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
     moved: Condvar,
 }
 
 type Piece = Arc<Vec<EventBatch>>;
 
-struct State {
+struct FeedState {
     /// Pieces that not both have taken; none while one is being read.
     pieces: VecDeque<Option<Piece>>,
     /// How many pieces came before those.
@@ -36,7 +36,7 @@ struct State {
 }
 
 /// One of the two.
-pub(crate) struct Reader<'a, R> {
+pub(crate) struct FeedReader<'a, R> {
     feed: &'a Feed<R>,
     number: usize,
 }
@@ -44,13 +44,13 @@ pub(crate) struct Reader<'a, R> {
 impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> Feed<R> {
     /// The history after one position, up to another.
     pub(crate) fn new(after: Seq, until: Seq, read: R) -> Self {
-        let state = State { pieces: VecDeque::new(), before: 0, taken: [0; 2], failed: None };
+        let state = FeedState { pieces: VecDeque::new(), before: 0, taken: [0; 2], failed: None };
         Self { read, after, until, state: Mutex::new(state), moved: Condvar::new() }
     }
 
     /// The two readers.
-    pub(crate) fn readers(&self) -> [Reader<'_, R>; 2] {
-        [0, 1].map(|number| Reader { feed: self, number })
+    pub(crate) fn readers(&self) -> [FeedReader<'_, R>; 2] {
+        [0, 1].map(|number| FeedReader { feed: self, number })
     }
 
     /// What went wrong while reading.
@@ -75,7 +75,7 @@ impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> Feed<R>
 }
 
 impl<R> Feed<R> {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FeedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl<R> Feed<R> {
     }
 }
 
-impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> Reader<'_, R> {
+impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> FeedReader<'_, R> {
     /// The next batches; none at the end, and when reading failed.
     pub(crate) fn next(&mut self) -> Option<Piece> {
         let mut state = self.feed.lock();
@@ -113,7 +113,7 @@ impl<R: Fn(Seq, Seq) -> Result<Option<EventBatch>, SessionError> + Sync> Reader<
     }
 }
 
-impl State {
+impl FeedState {
     fn take(&mut self, reader: usize) -> Option<Piece> {
         let number = self.taken[reader];
         let piece = self.pieces.get(number - self.before)?.clone()?;
@@ -142,7 +142,7 @@ impl State {
     }
 }
 
-impl<R> Drop for Reader<'_, R> {
+impl<R> Drop for FeedReader<'_, R> {
     /// Whoever leaves, by a panic even, is no longer waited for.
     fn drop(&mut self) {
         let mut state = self.feed.lock();

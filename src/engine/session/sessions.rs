@@ -8,7 +8,7 @@ use crossbeam_channel::Sender;
 
 use super::Session;
 use super::inner::Core;
-use super::name_index::Names;
+use super::name_index::NameIndex;
 use super::snapshot::SnapshotPolicy;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::{Commit, Expected};
@@ -126,17 +126,17 @@ impl SessionError {
 /// ```
 #[derive(Clone)]
 pub struct Sessions {
-    shared: Arc<Shared>,
+    shared: Arc<SessionsInner>,
 }
 
 /// What all sessions share.
-pub(crate) struct Shared {
+pub(crate) struct SessionsInner {
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) policy: SnapshotPolicy,
     open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
-    naming: Mutex<Names>,
+    naming: Mutex<NameIndex>,
     snapshots: Mutex<Option<Snapshotter>>,
     address: Mutex<Option<PathBuf>>,
 }
@@ -204,7 +204,7 @@ impl Sessions {
             }
         });
         let thread = thread.map_err(StoreError::io("start a thread for", Path::new("snapshots")))?;
-        let shared = Shared {
+        let shared = SessionsInner {
             store,
             registry: Arc::new(registry),
             clock,
@@ -218,7 +218,7 @@ impl Sessions {
     }
 
     /// The same sessions for who has one of them.
-    pub(crate) fn sharing(shared: &Arc<Shared>) -> Self {
+    pub(crate) fn sharing(shared: &Arc<SessionsInner>) -> Self {
         Self { shared: Arc::clone(shared) }
     }
 
@@ -384,7 +384,7 @@ impl Sessions {
     }
 }
 
-impl Shared {
+impl SessionsInner {
     /// How this process is noted where it has a session's workspace.
     pub(crate) fn holder(&self) -> LeaseHolder {
         LeaseHolder::this_process(lock(&self.address).clone())

@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::StoreError;
-use super::filtered_batch::Wanted;
+use super::filtered_batch::WantedKinds;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, declared_in};
 use crate::engine::event::Common;
@@ -165,7 +165,7 @@ impl EventBatch {
 
     /// The events in order. It may begin before the position that was asked for: a commit is whole.
     pub fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
-        static ALL: Wanted = Wanted::all();
+        static ALL: WantedKinds = WantedKinds::all();
         self.select(&ALL, 0, Seq::MAX)
     }
 
@@ -173,7 +173,7 @@ impl EventBatch {
     #[inline]
     pub(crate) fn select<'a>(
         &'a self,
-        wanted: &'a Wanted,
+        wanted: &'a WantedKinds,
         after: Seq,
         until: Seq,
     ) -> impl Iterator<Item = EventRef<'a>> + use<'a> {

@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 use super::StoreError;
 use super::decompress::decompressed;
-use super::index::Index;
-use super::journal::frame::Kind;
-use super::journal::{Place, Segments, scan};
+use super::index::SledIndex;
+use super::journal::frame::FrameKind;
+use super::journal::{FramePosition, Segments, scan};
 use super::weight::ByBytes;
 use crate::engine::commit::{ChunkList, Content};
 use crate::engine::id::Digest;
@@ -32,11 +32,11 @@ const READ_MAX: u64 = 4 << 30;
 /// A content's frame, ready to be staged.
 pub(super) struct ContentFrame {
     pub(super) digest: Digest,
-    pub(super) kind: Kind,
+    pub(super) kind: FrameKind,
     pub(super) payload: Vec<u8>,
     pub(super) crc: u32,
     /// For reads before the frame is on the disk.
-    held: Held,
+    held: DecodedFrame,
 }
 
 /// Cuts and compresses a content into frames, leaving out those whose digest is `known`.
@@ -71,8 +71,8 @@ pub(super) fn list_frame(list: &ChunkList) -> ContentFrame {
     manifest.extend_from_slice(&list.length.to_le_bytes());
     list.chunks.iter().for_each(|chunk| manifest.extend_from_slice(chunk.as_bytes()));
     let crc = crc32c::crc32c(&manifest);
-    let held = Held::Manifest(Bytes::from(manifest.clone()));
-    ContentFrame { digest: list.digest, kind: Kind::Manifest, payload: manifest, crc, held }
+    let held = DecodedFrame::Manifest(Bytes::from(manifest.clone()));
+    ContentFrame { digest: list.digest, kind: FrameKind::Manifest, payload: manifest, crc, held }
 }
 
 /// Cuts a content that is being read into chunks, as one in memory is cut.
@@ -97,7 +97,7 @@ fn piece(digest: Digest, bytes: Bytes) -> ContentFrame {
         }
     }
     let crc = crc32c::crc32c(&payload);
-    ContentFrame { digest, kind: Kind::Content, payload, crc, held: Held::Whole(bytes) }
+    ContentFrame { digest, kind: FrameKind::Content, payload, crc, held: DecodedFrame::Whole(bytes) }
 }
 
 fn compressed(bytes: &[u8]) -> Option<Vec<u8>> {
@@ -120,10 +120,10 @@ pub(super) struct ContentHead {
 }
 
 /// Reads the head of a content's or a manifest's payload.
-pub(super) fn head_of(kind: Kind, payload: &[u8]) -> Option<ContentHead> {
+pub(super) fn head_of(kind: FrameKind, payload: &[u8]) -> Option<ContentHead> {
     let (digest, rest) = payload.split_first_chunk::<32>()?;
     let raw_len = match kind {
-        Kind::Manifest => u64::from_le_bytes(*rest.first_chunk()?),
+        FrameKind::Manifest => u64::from_le_bytes(*rest.first_chunk()?),
         _ => u64::from(u32::from_le_bytes(*rest.get(1..)?.first_chunk()?)),
     };
     Some(ContentHead { digest: Digest::from_bytes(*digest), raw_len })
@@ -155,21 +155,21 @@ pub(super) fn manifest_chunks(payload: &[u8]) -> Option<(u64, Vec<Digest>)> {
 pub(super) struct Contents {
     segments: Arc<Segments>,
     /// Contents that the index does not have yet.
-    fresh: Mutex<Fresh>,
+    fresh: Mutex<FreshContents>,
     cache: quick_cache::sync::Cache<Digest, Bytes, ByBytes>,
 }
 
 #[derive(Default)]
-struct Fresh {
-    places: BTreeMap<Digest, Place>,
+struct FreshContents {
+    places: BTreeMap<Digest, FramePosition>,
     /// Staged and perhaps not yet on the disk.
-    unwritten: Vec<(Place, Digest)>,
-    held: BTreeMap<Digest, Held>,
+    unwritten: Vec<(FramePosition, Digest)>,
+    held: BTreeMap<Digest, DecodedFrame>,
 }
 
 /// What a frame says, in memory.
 #[derive(Clone)]
-enum Held {
+enum DecodedFrame {
     Whole(Bytes),
     Manifest(Bytes),
 }
@@ -180,12 +180,12 @@ impl Contents {
         Self { segments, fresh: Mutex::default(), cache }
     }
 
-    fn fresh(&self) -> MutexGuard<'_, Fresh> {
+    fn fresh(&self) -> MutexGuard<'_, FreshContents> {
         self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the content is kept already.
-    pub(super) fn known(&self, digest: &Digest, index: Option<&Index>) -> Result<bool, StoreError> {
+    pub(super) fn known(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<bool, StoreError> {
         Ok(self.place(digest, index)?.is_some())
     }
 
@@ -194,7 +194,7 @@ impl Contents {
         self.fresh().places.contains_key(digest)
     }
 
-    fn place(&self, digest: &Digest, index: Option<&Index>) -> Result<Option<Place>, StoreError> {
+    fn place(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<Option<FramePosition>, StoreError> {
         if let Some(place) = self.fresh().places.get(digest) {
             return Ok(Some(*place));
         }
@@ -202,7 +202,7 @@ impl Contents {
     }
 
     /// Remembers a content that was staged.
-    pub(super) fn staged(&self, frame: ContentFrame, place: Place) {
+    pub(super) fn staged(&self, frame: ContentFrame, place: FramePosition) {
         let mut fresh = self.fresh();
         fresh.places.insert(frame.digest, place);
         fresh.unwritten.push((place, frame.digest));
@@ -210,17 +210,17 @@ impl Contents {
     }
 
     /// Remembers a content that a scan found.
-    pub(super) fn found(&self, digest: Digest, place: Place) {
+    pub(super) fn found(&self, digest: Digest, place: FramePosition) {
         self.fresh().places.insert(digest, place);
     }
 
     /// Lets go of bytes that are on the disk now.
-    pub(super) fn written(&self, end: Place) {
+    pub(super) fn written(&self, end: FramePosition) {
         let mut fresh = self.fresh();
-        let Fresh { unwritten, held, .. } = &mut *fresh;
+        let FreshContents { unwritten, held, .. } = &mut *fresh;
         unwritten.retain(|(place, digest)| {
             let waits = *place >= end;
-            if !waits && let Some(Held::Whole(bytes)) = held.remove(digest) {
+            if !waits && let Some(DecodedFrame::Whole(bytes)) = held.remove(digest) {
                 self.cache.insert(*digest, bytes);
             }
             waits
@@ -228,12 +228,12 @@ impl Contents {
     }
 
     /// Contents before `end` that the index has not got.
-    pub(super) fn unindexed(&self, end: Place) -> Vec<(Digest, Place)> {
+    pub(super) fn unindexed(&self, end: FramePosition) -> Vec<(Digest, FramePosition)> {
         self.fresh().places.iter().filter(|(_, place)| **place < end).map(|(d, p)| (*d, *p)).collect()
     }
 
     /// Forgets what the index has now.
-    pub(super) fn indexed(&self, contents: &[(Digest, Place)]) {
+    pub(super) fn indexed(&self, contents: &[(Digest, FramePosition)]) {
         let mut fresh = self.fresh();
         contents.iter().for_each(|(digest, _)| {
             fresh.places.remove(digest);
@@ -241,16 +241,16 @@ impl Contents {
     }
 
     /// The content with that digest.
-    pub(super) fn read(&self, digest: &Digest, index: Option<&Index>) -> Result<Bytes, StoreError> {
+    pub(super) fn read(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<Bytes, StoreError> {
         match self.held(digest, index)? {
-            Held::Whole(bytes) => Ok(bytes),
-            Held::Manifest(manifest) => self.assemble(digest, &manifest, index),
+            DecodedFrame::Whole(bytes) => Ok(bytes),
+            DecodedFrame::Manifest(manifest) => self.assemble(digest, &manifest, index),
         }
     }
 
-    fn held(&self, digest: &Digest, index: Option<&Index>) -> Result<Held, StoreError> {
+    fn held(&self, digest: &Digest, index: Option<&SledIndex>) -> Result<DecodedFrame, StoreError> {
         if let Some(bytes) = self.cache.get(digest) {
-            return Ok(Held::Whole(bytes));
+            return Ok(DecodedFrame::Whole(bytes));
         }
         let staged = self.fresh().held.get(digest).cloned();
         if let Some(held) = staged {
@@ -265,20 +265,22 @@ impl Contents {
         };
         let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset))?;
         match kind {
-            Kind::Content => {
+            FrameKind::Content => {
                 let (found, bytes) = piece_bytes(&payload).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
                 if found != *digest {
                     return Err(damaged("another content stands there"));
                 }
                 self.cache.insert(*digest, bytes.clone());
-                Ok(Held::Whole(bytes))
+                Ok(DecodedFrame::Whole(bytes))
             }
-            Kind::Manifest if payload.starts_with(digest.as_bytes()) => Ok(Held::Manifest(Bytes::from(payload))),
+            FrameKind::Manifest if payload.starts_with(digest.as_bytes()) => {
+                Ok(DecodedFrame::Manifest(Bytes::from(payload)))
+            }
             _ => Err(damaged("another frame stands there")),
         }
     }
 
-    fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&Index>) -> Result<Bytes, StoreError> {
+    fn assemble(&self, digest: &Digest, manifest: &[u8], index: Option<&SledIndex>) -> Result<Bytes, StoreError> {
         let damaged =
             |what: &str| StoreError::Damaged { segment: 0, offset: 0, what: format!("content {digest}: {what}") };
         let (total, chunks) = manifest_chunks(manifest).ok_or_else(|| damaged("its bytes do not fit its digest"))?;
@@ -288,7 +290,7 @@ impl Contents {
         let mut whole = Vec::with_capacity(usize::try_from(total).unwrap_or(0));
         for chunk in &chunks {
             // Only one level: a list of chunks can't hold another list, nor itself.
-            let Held::Whole(bytes) = self.held(chunk, index)? else {
+            let DecodedFrame::Whole(bytes) = self.held(chunk, index)? else {
                 return Err(damaged("its list of chunks makes no sense"));
             };
             whole.extend_from_slice(&bytes);

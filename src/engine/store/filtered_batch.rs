@@ -6,14 +6,14 @@ use crate::engine::recorded::{EventRef, Seq};
 
 /// The kinds of events that a slice takes.
 #[derive(Debug, Clone)]
-pub(crate) struct Wanted {
+pub(crate) struct WantedKinds {
     /// A bit for each of [`Common`].
     kinds: u8,
     /// Which of [`Common::Other`]; none for all.
     others: Option<Vec<&'static str>>,
 }
 
-impl Wanted {
+impl WantedKinds {
     /// No kind yet.
     pub(crate) fn nothing() -> Self {
         Self { kinds: 0, others: Some(Vec::new()) }
@@ -57,7 +57,7 @@ impl Wanted {
 #[derive(Debug, Clone, Copy)]
 pub struct EventRun<'a> {
     pub(crate) batch: &'a EventBatch,
-    pub(crate) wanted: &'a Wanted,
+    pub(crate) wanted: &'a WantedKinds,
     /// The run begins behind this position, and ends with the other.
     pub(crate) after: Seq,
     pub(crate) until: Seq,

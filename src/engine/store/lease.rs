@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::StoreError;
-use super::journal::disk::{Disk, OsDisk};
+use super::journal::disk::{JournalDisk, OsDisk};
 use super::lock::command_line;
 use crate::engine::id::SessionId;
 

@@ -20,12 +20,12 @@ use crate::engine::recorded::{Recorded, Seq};
 /// ```
 #[derive(Debug, Default)]
 pub struct MemoryStore {
-    held: Mutex<Held>,
+    held: Mutex<StoredSession>,
     bus: Arc<Bus>,
 }
 
 #[derive(Debug, Default)]
-struct Held {
+struct StoredSession {
     sessions: BTreeMap<SessionId, Vec<Recorded>>,
     /// Which session each is, in the order in which they were begun.
     begun: BTreeMap<SessionId, u64>,
@@ -39,7 +39,7 @@ struct Held {
     buried: BTreeMap<SessionId, Vec<Recorded>>,
 }
 
-impl Held {
+impl StoredSession {
     /// Keeps the contents of a commit.
     fn keep(&mut self, commit: Commit) {
         self.contents.extend(commit.contents.into_iter().map(|content| (content.digest, content.bytes)));
@@ -67,7 +67,7 @@ impl Held {
 }
 
 impl MemoryStore {
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn held(&self) -> MutexGuard<'_, StoredSession> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -240,7 +240,7 @@ impl EventStore for MemoryStore {
     }
 }
 
-impl Held {
+impl StoredSession {
     fn entry(&self, events: &[Recorded]) -> Option<SessionEntry> {
         let (id, last) = (events.first()?.session, events.last()?);
         let past = self.bases.get(&id).map_or(0, |base| usize::try_from(base.seq).unwrap_or(usize::MAX));

@@ -36,7 +36,7 @@ pub(crate) use content::chunks_of;
 pub use error::StoreError;
 #[cfg(test)]
 pub(crate) use journal::disk;
-pub use journal::{FsckReport, Problem};
+pub use journal::{FsckReport, JournalProblem};
 pub use lease::{Lease, LeaseHolder};
 pub use local::{Durability, GcReport, LocalStore, LocalStoreOptions};
 pub use loss::{Loss, LostEvents};

@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 /// No other process names a session until this is dropped. The threads of one process have the turn together.
 #[derive(Debug)]
 pub struct NamingTurn {
-    _held: Option<Arc<Held>>,
+    _held: Option<Arc<HeldNames>>,
     others: bool,
 }
 
@@ -35,19 +35,19 @@ impl NamingTurn {
 
 /// The turns of one store's processes.
 #[derive(Debug)]
-pub(super) struct Naming {
+pub(super) struct NameLock {
     path: PathBuf,
-    last: Mutex<(Weak<Held>, u64)>,
+    last: Mutex<(Weak<HeldNames>, u64)>,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldNames {
     file: File,
     /// Whether others had the turn before: who joins it must know, too.
     others: bool,
 }
 
-impl Drop for Held {
+impl Drop for HeldNames {
     fn drop(&mut self) {
         if let Err(error) = self.file.unlock() {
             tracing::debug!(%error, "the turn to name a session goes with its file");
@@ -55,7 +55,7 @@ impl Drop for Held {
     }
 }
 
-impl Naming {
+impl NameLock {
     pub(super) fn of(directory: &Path) -> Self {
         Self { path: directory.join(NAME), last: Mutex::default() }
     }
@@ -72,7 +72,7 @@ impl Naming {
         let now = before.wrapping_add(1);
         file.write_all_at(&now.to_le_bytes(), 0).map_err(StoreError::io("write", &self.path))?;
         let others = last.1 != before;
-        let held = Arc::new(Held { file, others });
+        let held = Arc::new(HeldNames { file, others });
         *last = (Arc::downgrade(&held), now);
         Ok(NamingTurn { _held: Some(held), others })
     }
@@ -107,8 +107,8 @@ mod tests {
     #[test]
     fn a_turn_tells_whether_others_had_it() {
         let directory = tempfile::tempdir().unwrap();
-        let (one, two) = (Naming::of(directory.path()), Naming::of(directory.path()));
-        let others = |naming: &Naming| naming.turn().unwrap().others_had_it();
+        let (one, two) = (NameLock::of(directory.path()), NameLock::of(directory.path()));
+        let others = |naming: &NameLock| naming.turn().unwrap().others_had_it();
         assert!(!others(&one), "nobody was there before");
         assert!(!others(&one));
         assert!(others(&two));

@@ -47,7 +47,7 @@ pub(super) trait GroupWait: Send + Sync {
     }
     /// Where to be told of progress without blocking, after asking for it; none when there is nothing to
     /// wait for.
-    fn progress(&self) -> Option<&Progress>;
+    fn progress(&self) -> Option<&WriteProgress>;
     /// Asks that somebody write soon.
     fn nudge(&self);
     /// Whether the commit of that number was lost although what stands behind it is durable; asked once.
@@ -114,7 +114,7 @@ impl std::fmt::Debug for Pending {
 ///
 /// Nobody holds a lock to look: those that are woken by the end of a group go on side by side.
 #[derive(Default)]
-pub(super) struct Progress {
+pub(super) struct WriteProgress {
     /// Commits up to this number are durable.
     durable: AtomicU64,
     failed: OnceLock<StoreError>,
@@ -126,16 +126,16 @@ pub(super) struct Progress {
 }
 
 /// What a thread that waits should do next.
-pub(super) enum Turn {
+pub(super) enum WaiterTurn {
     /// Its commit is durable.
     Done,
-    /// Nobody writes: it writes the next group itself, and then calls [`Progress::finish`].
+    /// Nobody writes: it writes the next group itself, and then calls [`WriteProgress::finish`].
     Write,
 }
 
-impl Progress {
+impl WriteProgress {
     /// Blocks until the commit is durable or it is this thread's turn to write.
-    pub(super) fn turn(&self, number: u64) -> Result<Turn, StoreError> {
+    pub(super) fn turn(&self, number: u64) -> Result<WaiterTurn, StoreError> {
         loop {
             // Looked at first: what changes from here on makes the wait return.
             let round = self.round.load(Ordering::Acquire);
@@ -148,19 +148,19 @@ impl Progress {
     }
 
     /// The same without blocking; none while another thread writes.
-    pub(super) fn try_turn(&self, number: u64) -> Result<Option<Turn>, StoreError> {
+    pub(super) fn try_turn(&self, number: u64) -> Result<Option<WaiterTurn>, StoreError> {
         if self.is_durable(number)? {
-            return Ok(Some(Turn::Done));
+            return Ok(Some(WaiterTurn::Done));
         }
         if self.writing.swap(true, Ordering::AcqRel) {
             return Ok(None);
         }
         // The last turn may have ended since.
         match self.is_durable(number) {
-            Ok(false) => Ok(Some(Turn::Write)),
+            Ok(false) => Ok(Some(WaiterTurn::Write)),
             ended => {
                 self.end_turn();
-                ended.map(|_| Some(Turn::Done))
+                ended.map(|_| Some(WaiterTurn::Done))
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Refused, Request};
+use super::{OperationContext, OperationError};
 use crate::backends::{ShellCommand, ShellError, WorkspaceSpec};
 use crate::engine::event::{CommandDecided, PolicyDecision};
 use crate::engine::recorded::Seq;
@@ -20,7 +20,7 @@ use crate::tools::{ASK_THE_PERSON, Bisection, CommandPolicy, CommandQuestion, De
 const SHELL: &str = "shell_execute";
 
 /// A bisection whose command is to be decided about.
-pub(super) struct Wanted {
+pub(super) struct ProbeApproval {
     bisection: Bisection,
     /// At how many positions it may have to run.
     positions: usize,
@@ -29,10 +29,12 @@ pub(super) struct Wanted {
 }
 
 /// Whether the client may run commands at all.
-pub(super) fn check_offer(request: &Request<'_>) -> Result<(), Refused> {
+pub(super) fn check_offer(request: &OperationContext<'_>) -> Result<(), OperationError> {
     match tool_list::has(request.client, SHELL) {
         true => Ok(()),
-        false => Err(Refused("commands are not offered here, so none can be bisected by; give a predicate".to_owned())),
+        false => Err(OperationError(
+            "commands are not offered here, so none can be bisected by; give a predicate".to_owned(),
+        )),
     }
 }
 
@@ -44,10 +46,13 @@ pub(super) fn wanted(
     mut policy: CommandPolicy,
     ends: (Option<Seq>, Option<Seq>),
     home: std::path::PathBuf,
-) -> Result<Wanted, Refused> {
+) -> Result<ProbeApproval, OperationError> {
     let limits = limits_of(own)?;
     if limits.tools.as_ref().is_some_and(|tools| !tools.contains(SHELL)) {
-        return Err(Refused(format!("session {} may not use {SHELL}, so not bisect by a command either", own.name())));
+        return Err(OperationError(format!(
+            "session {} may not use {SHELL}, so not bisect by a command either",
+            own.name()
+        )));
     }
     policy.deny.extend(denied(&limits));
     let bisection = Bisection::of_session(session, command, policy, ends, home, 1)?;
@@ -56,11 +61,11 @@ pub(super) fn wanted(
     let is_own = own.id() == bisection.session.id();
     let state = own.state()?;
     let allowed = state.slice::<Allowances>().filter(|_| is_own).map(|known| known.programs.clone());
-    Ok(Wanted { positions: bisection.positions()?, allowed: allowed.unwrap_or_default(), bisection })
+    Ok(ProbeApproval { positions: bisection.positions()?, allowed: allowed.unwrap_or_default(), bisection })
 }
 
 /// Refuses copies that hold commands back less than the client's own workspace does.
-fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), Refused> {
+fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), OperationError> {
     let has_network = |spec: &WorkspaceSpec| matches!(spec, WorkspaceSpec::Podman(options) if options.network);
     let why = match (own, &bisection.spec) {
         (_, WorkspaceSpec::Memory) => "is in memory, where no command can be run; give a predicate",
@@ -71,13 +76,17 @@ fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), Refused
         }
         _ => return Ok(()),
     };
-    Err(Refused(format!("session {} {why}", bisection.session.name())))
+    Err(OperationError(format!("session {} {why}", bisection.session.name())))
 }
 
 /// Asks the policy, and where that does not know the person, once for all runs. What is decided is recorded in the client's
 /// own session.
-pub(super) async fn decided(request: &Request<'_>, own: &Session, wanted: Wanted) -> Result<Bisection, Refused> {
-    let Wanted { bisection, positions, allowed } = wanted;
+pub(super) async fn decided(
+    request: &OperationContext<'_>,
+    own: &Session,
+    wanted: ProbeApproval,
+) -> Result<Bisection, OperationError> {
+    let ProbeApproval { bisection, positions, allowed } = wanted;
     let decision = bisection.policy.check(&bisection.command, &allowed);
     let question = |programs| CommandQuestion {
         session: bisection.session.name().to_owned(),
@@ -92,8 +101,8 @@ pub(super) async fn decided(request: &Request<'_>, own: &Session, wanted: Wanted
     let rules = rules(request);
     let decided = tokio::select! {
         decided = Decided::of(decision, &rules, question) => decided,
-        () = request.context.ct.cancelled() => return Err(Refused("it was taken back".to_owned())),
-        () = request.client.gone.cancelled() => return Err(Refused("the client is gone".to_owned())),
+        () = request.context.ct.cancelled() => return Err(OperationError("it was taken back".to_owned())),
+        () = request.client.gone.cancelled() => return Err(OperationError("the client is gone".to_owned())),
     };
     let Decided { decision, by, reason, .. } = decided;
     let why = if decision == PolicyDecision::Allow { String::new() } else { format!(": {reason}") };
@@ -115,12 +124,12 @@ pub(super) async fn decided(request: &Request<'_>, own: &Session, wanted: Wanted
     .await?;
     match decision {
         PolicyDecision::Allow => Ok(bisection.allowed()),
-        PolicyDecision::Deny => Err(Refused(ShellError::Blocked(reason).to_string())),
+        PolicyDecision::Deny => Err(OperationError(ShellError::Blocked(reason).to_string())),
     }
 }
 
 /// The server's rules, with who can be asked by this client.
-fn rules(request: &Request<'_>) -> ShellRules {
+fn rules(request: &OperationContext<'_>) -> ShellRules {
     let rules = request.client.options().rules.clone();
     match (can_ask(request.context), comes_back(request.context)) {
         (false, _) => rules,

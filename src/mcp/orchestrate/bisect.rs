@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::shorten::Shortened;
-use super::{Done, Kind, Refused, Request, allowing};
+use super::{OperationContext, OperationEffect, OperationError, OperationOutcome, allowing};
 use crate::backends::ShellCommand;
 use crate::tools::{BisectError, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
 use crate::view::{self, BisectDocument, Position};
@@ -23,12 +23,12 @@ const TIMEOUT_MAX: f64 = 600.0;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Params {
+pub(super) struct BisectParams {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The command that succeeds at the good position and fails at the bad one: a text for /bin/sh, or a program with its
     /// arguments. 125 says that it can't tell. It is asked about as other commands are, once for all of its runs.
-    command: Option<Command>,
+    command: Option<ProbeCommand>,
     /// In place of a command: a predicate over slices, such as "count(VirtualFileSystem) > 10".
     predicate: Option<String>,
     /// A good position; by default before the first call, with a predicate before the first event.
@@ -41,7 +41,7 @@ pub(super) struct Params {
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Command {
+enum ProbeCommand {
     Text(String),
     Words(Vec<String>),
 }
@@ -49,10 +49,13 @@ enum Command {
 pub(super) fn tool() -> Tool {
     let words = "Finds the first change in a session's history after which a command fails, by running it in throw-away \
                  copies of the workspace as it was; or after which a predicate over slices holds. The session is only read.";
-    super::tool::<Params, Shortened<BisectDocument>>(NAME, words, Kind::Runs)
+    super::tool::<BisectParams, Shortened<BisectDocument>>(NAME, words, OperationEffect::Runs)
 }
 
-pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+pub(super) async fn call(
+    request: OperationContext<'_>,
+    params: BisectParams,
+) -> Result<OperationOutcome, OperationError> {
     let document = match (&params.command, &params.predicate) {
         (Some(command), None) => {
             allowing::check_offer(&request)?;
@@ -60,12 +63,17 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
             by_command(&request, &params, command).await?
         }
         (None, Some(predicate)) => by_slice(&request, &params, predicate).await?,
-        _ => return Err(Refused("give either a command or a predicate".to_owned())),
+        _ => return Err(OperationError("give either a command or a predicate".to_owned())),
     };
-    Ok(Done::new(words(&document), &document)?.shortened("session_diff shows what changed between two positions"))
+    Ok(OperationOutcome::new(words(&document), &document)?
+        .shortened("session_diff shows what changed between two positions"))
 }
 
-async fn by_slice(request: &Request<'_>, params: &Params, text: &str) -> Result<BisectDocument, Refused> {
+async fn by_slice(
+    request: &OperationContext<'_>,
+    params: &BisectParams,
+    text: &str,
+) -> Result<BisectDocument, OperationError> {
     let session = request.session(params.session.as_deref()).await?;
     let predicate = Predicate::parse(text, request.client.hub().sessions().registry())?;
     let (good, bad) = (params.good, params.bad);
@@ -78,21 +86,25 @@ async fn by_slice(request: &Request<'_>, params: &Params, text: &str) -> Result<
     .await
 }
 
-fn shell_command(command: &Command, seconds: Option<f64>) -> Result<ShellCommand, Refused> {
+fn shell_command(command: &ProbeCommand, seconds: Option<f64>) -> Result<ShellCommand, OperationError> {
     let mut shell = match command {
-        Command::Text(text) => ShellCommand::shell(text.clone()),
-        Command::Words(words) => ShellCommand::args(words.iter().cloned()),
+        ProbeCommand::Text(text) => ShellCommand::shell(text.clone()),
+        ProbeCommand::Words(words) => ShellCommand::args(words.iter().cloned()),
     };
     let seconds = seconds.unwrap_or(TIMEOUT);
     if !(0.1..=TIMEOUT_MAX).contains(&seconds) {
-        return Err(Refused("timeout_seconds is a number from 0.1 to 600".to_owned()));
+        return Err(OperationError("timeout_seconds is a number from 0.1 to 600".to_owned()));
     }
     shell.timeout = Some(Duration::try_from_secs_f64(seconds)?);
     shell.check()?;
     Ok(shell)
 }
 
-async fn by_command(request: &Request<'_>, params: &Params, command: ShellCommand) -> Result<BisectDocument, Refused> {
+async fn by_command(
+    request: &OperationContext<'_>,
+    params: &BisectParams,
+    command: ShellCommand,
+) -> Result<BisectDocument, OperationError> {
     let session = request.session(params.session.as_deref()).await?;
     let own = request.client.joined(request.context).await?.open.session().clone();
     let (policy, home) = (request.client.options().rules.policy.clone(), request.client.hub().options().home.clone());
@@ -108,7 +120,7 @@ async fn by_command(request: &Request<'_>, params: &Params, command: ShellComman
 }
 
 /// Searches and tells of each probe, until it is done or taken back.
-async fn told(request: &Request<'_>, bisection: &Bisection) -> Result<BisectReport, Refused> {
+async fn told(request: &OperationContext<'_>, bisection: &Bisection) -> Result<BisectReport, OperationError> {
     let cancel = request.client.gone.child_token();
     let (seen, records) = mpsc::unbounded_channel();
     let (search, told) = (search(bisection, seen, &cancel), tell(request, records));
@@ -138,7 +150,7 @@ async fn search(
 }
 
 /// Tells a client that wants to know of each probe.
-async fn tell(request: &Request<'_>, mut records: mpsc::UnboundedReceiver<String>) {
+async fn tell(request: &OperationContext<'_>, mut records: mpsc::UnboundedReceiver<String>) {
     let Some(token) = request.context.meta.get_progress_token() else { return };
     let probes = AtomicU64::new(0);
     while let Some(words) = records.recv().await {

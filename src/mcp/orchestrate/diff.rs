@@ -4,7 +4,7 @@ use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Done, Kind, Refused, Request};
+use super::{OperationContext, OperationEffect, OperationError, OperationOutcome};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
@@ -16,7 +16,7 @@ pub(super) const NAME: &str = "session_diff";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Params {
+pub(super) struct DiffParams {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The earlier position; by default 0, before the first event.
@@ -45,15 +45,18 @@ pub(super) struct DiffDocument {
 
 pub(super) fn tool() -> Tool {
     let words = "Shows what differs in a session's files between two positions, as patches that git apply understands.";
-    super::tool::<Params, DiffDocument>(NAME, words, Kind::Looks)
+    super::tool::<DiffParams, DiffDocument>(NAME, words, OperationEffect::Looks)
 }
 
-pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+pub(super) async fn call(
+    request: OperationContext<'_>,
+    params: DiffParams,
+) -> Result<OperationOutcome, OperationError> {
     let session = request.session(params.session.as_deref()).await?;
     super::reading(move || diff(&session, &params)).await
 }
 
-fn diff(session: &Session, params: &Params) -> Result<Done, Refused> {
+fn diff(session: &Session, params: &DiffParams) -> Result<OperationOutcome, OperationError> {
     let path = params.path.as_deref().map(EntryPath::lookup).transpose()?;
     let from = super::position(session, params.from, 0)?;
     let to = super::position(session, params.to, session.head()?)?;
@@ -73,6 +76,6 @@ fn diff(session: &Session, params: &Params) -> Result<Done, Refused> {
     let text: String = documents.iter().map(|change| change.patch.as_str()).collect();
     let text = if text.is_empty() { format!("nothing differs between {from} and {to}") } else { text };
     let (name, session) = (session.name().to_owned(), session.id());
-    let done = Done::new(text, &DiffDocument { session, name, from, to, changes: documents })?;
+    let done = OperationOutcome::new(text, &DiffDocument { session, name, from, to, changes: documents })?;
     done.fitting("ask for less with path, or for positions that are nearer to each other")
 }

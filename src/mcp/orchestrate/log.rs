@@ -8,12 +8,12 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::shorten::Shortened;
-use super::{Done, Kind, RESULT_MAX, Refused, Request};
+use super::{OperationContext, OperationEffect, OperationError, OperationOutcome, RESULT_MAX};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::mcp::resources::first_read;
-use crate::view::{self, Call, CallDocument, Calls, EventDocument, Position};
+use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};
 
 pub(super) const NAME: &str = "session_log";
 
@@ -23,7 +23,7 @@ const COUNT_MAX: usize = 1000;
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Params {
+pub(super) struct LogParams {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The first position to look at; by default so far back that the last ones are shown.
@@ -58,14 +58,14 @@ pub(super) struct LogDocument {
 pub(super) fn tool() -> Tool {
     let words = "Shows what happened in a session, in order: its calls, with who made them, how they ended and what they \
                  changed; or all of its events.";
-    super::tool::<Params, Shortened<LogDocument>>(NAME, words, Kind::Looks)
+    super::tool::<LogParams, Shortened<LogDocument>>(NAME, words, OperationEffect::Looks)
 }
 
-pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+pub(super) async fn call(request: OperationContext<'_>, params: LogParams) -> Result<OperationOutcome, OperationError> {
     let session = request.session(params.session.as_deref()).await?;
     let limit = params.limit.unwrap_or(COUNT);
     if !(1..=COUNT_MAX).contains(&limit) {
-        return Err(Refused(format!("limit is a number from 1 to {COUNT_MAX}")));
+        return Err(OperationError(format!("limit is a number from 1 to {COUNT_MAX}")));
     }
     super::reading(move || {
         let from = params.from.map(|from| first_read(&session, from)).transpose()?;
@@ -77,10 +77,10 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
     .await
 }
 
-fn events(session: &Session, from: Option<Seq>, limit: usize) -> Result<Done, Refused> {
+fn events(session: &Session, from: Option<Seq>, limit: usize) -> Result<OperationOutcome, OperationError> {
     let head = session.head()?;
     let from = from.unwrap_or_else(|| (head + 1).saturating_sub(limit as u64)).max(1);
-    let (mut page, mut next) = (Page::new(limit), None);
+    let (mut page, mut next) = (LogPage::new(limit), None);
     session.visit(from, &mut |event| match page.take(view::event(session, event)) {
         true => ControlFlow::Continue(()),
         false => {
@@ -95,7 +95,7 @@ fn events(session: &Session, from: Option<Seq>, limit: usize) -> Result<Done, Re
     told(text, &LogDocument { session, name, head, next, calls: None, events: Some(found) })
 }
 
-fn calls(session: &Session, from: Option<Seq>, limit: usize) -> Result<Done, Refused> {
+fn calls(session: &Session, from: Option<Seq>, limit: usize) -> Result<OperationOutcome, OperationError> {
     let head = session.head()?;
     let may_run = session.lease_holder().is_some();
     let (found, next) = match from {
@@ -107,8 +107,8 @@ fn calls(session: &Session, from: Option<Seq>, limit: usize) -> Result<Done, Ref
     told(text, &LogDocument { session, name, head, next, calls: Some(found), events: None })
 }
 
-fn told(text: String, document: &LogDocument) -> Result<Done, Refused> {
-    Ok(Done::new(text, document)?.shortened("limit gives less at once"))
+fn told(text: String, document: &LogDocument) -> Result<OperationOutcome, OperationError> {
+    Ok(OperationOutcome::new(text, document)?.shortened("limit gives less at once"))
 }
 
 /// The calls from a position on, and where the first stands that does not fit any more.
@@ -117,8 +117,8 @@ fn calls_from(
     from: Seq,
     limit: usize,
     may_run: bool,
-) -> Result<(Vec<CallDocument>, Option<Seq>), Refused> {
-    let (mut calls, mut page, mut next) = (Calls::default(), Page::new(limit), None);
+) -> Result<(Vec<CallDocument>, Option<Seq>), OperationError> {
+    let (mut calls, mut page, mut next) = (CallViews::default(), LogPage::new(limit), None);
     let mut take = |call: Call| {
         let begun = call.call;
         let fits = page.take(call.document(may_run));
@@ -145,8 +145,8 @@ fn calls_from(
 }
 
 /// The last calls, as many as a page has.
-fn last_calls(session: &Session, limit: usize, may_run: bool) -> Result<Vec<CallDocument>, Refused> {
-    let (mut calls, mut last) = (Calls::default(), VecDeque::new());
+fn last_calls(session: &Session, limit: usize, may_run: bool) -> Result<Vec<CallDocument>, OperationError> {
+    let (mut calls, mut last) = (CallViews::default(), VecDeque::new());
     let mut keep = |call| {
         if last.len() >= limit {
             last.pop_front();
@@ -163,7 +163,7 @@ fn last_calls(session: &Session, limit: usize, may_run: bool) -> Result<Vec<Call
     while let Some(call) = calls.next_begun() {
         keep(call);
     }
-    let mut page = Page::new(limit);
+    let mut page = LogPage::new(limit);
     while let Some(call) = last.pop_back() {
         if !page.take(call.document(may_run)) {
             break;
@@ -174,13 +174,13 @@ fn last_calls(session: &Session, limit: usize, may_run: bool) -> Result<Vec<Call
 }
 
 /// As many documents as a result has room for, one at least.
-struct Page<D> {
+struct LogPage<D> {
     found: Vec<D>,
     bytes: usize,
     limit: usize,
 }
 
-impl<D: Serialize> Page<D> {
+impl<D: Serialize> LogPage<D> {
     fn new(limit: usize) -> Self {
         Self { found: Vec::new(), bytes: 0, limit }
     }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shorten::Shortened;
-use super::{Done, Kind, Refused, Request};
+use super::{OperationContext, OperationEffect, OperationError, OperationOutcome};
 use crate::reducers::MergeChoices;
 use crate::tools::{MergeOutcome, MergeReport};
 use crate::view::{self, MergeDocument};
@@ -14,7 +14,7 @@ pub(super) const NAME: &str = "session_merge";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Params {
+pub(super) struct MergeParams {
     /// The child, by name or by the beginning of its id.
     child: String,
     /// The session to merge into: the child's parent, which is the default, or one further up.
@@ -33,10 +33,13 @@ pub(super) struct Params {
 pub(super) fn tool() -> Tool {
     let words = "Merges what a clone changed since it began, or since it was merged last, into the session that it comes \
                  from: files by paths, texts by lines. With a conflict nothing is changed, and the conflicts are told.";
-    super::tool::<Params, Shortened<MergeDocument>>(NAME, words, Kind::Changes)
+    super::tool::<MergeParams, Shortened<MergeDocument>>(NAME, words, OperationEffect::Changes)
 }
 
-pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+pub(super) async fn call(
+    request: OperationContext<'_>,
+    params: MergeParams,
+) -> Result<OperationOutcome, OperationError> {
     let child = request.session(Some(&params.child)).await?;
     let choices = MergeChoices::of_texts(&params.ours, &params.theirs)?;
     let into = match (&params.into, child.origin()) {
@@ -44,13 +47,13 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
         (None, Some(origin)) => origin.parent.to_string(),
         (None, None) => {
             let what = format!("session {} began by itself: it has no parent to be merged into", child.name());
-            return Err(Refused(what));
+            return Err(OperationError(what));
         }
     };
     let into = request.client.open(Some(&into), request.context).await?;
     let report = request.client.hub().merge(child.id(), &into, &choices, params.dry_run).await?;
     let document = view::merged(&report, into.session(), params.dry_run);
-    let mut done = Done::new(words(&report, into.session().name(), params.dry_run), &document)?;
+    let mut done = OperationOutcome::new(words(&report, into.session().name(), params.dry_run), &document)?;
     done.is_well = report.outcome != MergeOutcome::Conflicted;
     Ok(done.shortened("session_diff shows what the child changed, session_log what was merged"))
 }

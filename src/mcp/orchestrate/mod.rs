@@ -19,7 +19,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::calls::{failed, succeeded};
-use super::client::Client;
+use super::client::McpClient;
 use super::tool_list::described;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
@@ -29,23 +29,23 @@ use crate::view::Position;
 const RESULT_MAX: usize = 1 << 20;
 
 /// Why nothing was done, in words that a model can act on.
-struct Refused(String);
+struct OperationError(String);
 
-impl<E: std::error::Error> From<E> for Refused {
+impl<E: std::error::Error> From<E> for OperationError {
     fn from(error: E) -> Self {
         Self(error.to_string())
     }
 }
 
 /// What came of a call: as text and as data, and whether it did what was wanted.
-struct Done {
+struct OperationOutcome {
     text: String,
     result: Value,
     is_well: bool,
 }
 
-impl Done {
-    fn new(text: String, document: &impl Serialize) -> Result<Self, Refused> {
+impl OperationOutcome {
+    fn new(text: String, document: &impl Serialize) -> Result<Self, OperationError> {
         let result = serde_json::to_value(document)?;
         Ok(Self { text, result, is_well: true })
     }
@@ -66,44 +66,46 @@ impl Done {
     }
 
     /// Refuses what is too long, where nothing is lost by that; the hint says how to ask for less.
-    fn fitting(self, hint: &str) -> Result<Self, Refused> {
+    fn fitting(self, hint: &str) -> Result<Self, OperationError> {
         let bytes = self.result.to_string().len().max(self.text.len());
         match bytes {
             0..=RESULT_MAX => Ok(self),
-            _ => Err(Refused(format!("that has {bytes} bytes, and a result at most {RESULT_MAX}: {hint}"))),
+            _ => Err(OperationError(format!("that has {bytes} bytes, and a result at most {RESULT_MAX}: {hint}"))),
         }
     }
 }
 
 /// What a call works with.
-struct Request<'a> {
-    client: &'a Client,
+struct OperationContext<'a> {
+    client: &'a McpClient,
     context: &'a RequestContext<RoleServer>,
 }
 
-impl Request<'_> {
+impl OperationContext<'_> {
     /// A session by its name or id; the client's own when nothing is said.
-    async fn session(&self, wanted: Option<&str>) -> Result<Session, Refused> {
+    async fn session(&self, wanted: Option<&str>) -> Result<Session, OperationError> {
         Ok(self.client.session(wanted, self.context).await?)
     }
 }
 
 /// Does what only reads where it holds up nobody.
-async fn reading<T: Send + 'static>(work: impl FnOnce() -> Result<T, Refused> + Send + 'static) -> Result<T, Refused> {
+async fn reading<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
+) -> Result<T, OperationError> {
     match tokio::task::spawn_blocking(work).await {
         Ok(done) => done,
-        Err(_) => Err(Refused("foldspace is ending".to_owned())),
+        Err(_) => Err(OperationError("foldspace is ending".to_owned())),
     }
 }
 
 /// The position that is meant; another one when nothing is said.
-fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Result<Seq, Refused> {
+fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Result<Seq, OperationError> {
     Ok(given.map_or(Ok(otherwise), |given| given.resolve(session))?)
 }
 
 /// What such a tool does to sessions and the world.
 #[derive(Clone, Copy)]
-enum Kind {
+enum OperationEffect {
     /// It only looks.
     Looks,
     /// It begins something new.
@@ -114,7 +116,7 @@ enum Kind {
     Runs,
 }
 
-impl Kind {
+impl OperationEffect {
     fn hints(self) -> ToolAnnotations {
         let hints = ToolAnnotations::new();
         match self {
@@ -127,7 +129,7 @@ impl Kind {
     }
 }
 
-fn tool<P: JsonSchema, O: JsonSchema>(name: &'static str, description: &'static str, kind: Kind) -> Tool {
+fn tool<P: JsonSchema, O: JsonSchema>(name: &'static str, description: &'static str, kind: OperationEffect) -> Tool {
     let schema = SchemaGenerator::default;
     let (params, output) = (schema().into_root_schema_for::<P>(), schema().into_root_schema_for::<O>());
     described(name, description, &params, &output, kind.hints())
@@ -140,7 +142,7 @@ pub(super) fn tools() -> Vec<Tool> {
 
 /// Calls a tool of these; none where there is no such tool, or the client may not use it.
 pub(super) async fn call(
-    client: &Client,
+    client: &McpClient,
     request: &CallToolRequestParams,
     context: &RequestContext<RoleServer>,
 ) -> Option<CallToolResult> {
@@ -148,7 +150,7 @@ pub(super) async fn call(
         return None;
     }
     let params = Value::Object(request.arguments.clone().unwrap_or_default());
-    let (name, request) = (request.name.as_ref(), Request { client, context });
+    let (name, request) = (request.name.as_ref(), OperationContext { client, context });
     let done = match name {
         bisect::NAME => run(bisect::call, request, params).await,
         clone::NAME => run(clone::call, request, params).await,
@@ -165,16 +167,16 @@ pub(super) async fn call(
             told.is_error = Some(!done.is_well);
             told
         }
-        Err(Refused(why)) => failed(&why),
+        Err(OperationError(why)) => failed(&why),
     })
 }
 
 async fn run<P: DeserializeOwned>(
-    tool: impl AsyncFnOnce(Request<'_>, P) -> Result<Done, Refused>,
-    request: Request<'_>,
+    tool: impl AsyncFnOnce(OperationContext<'_>, P) -> Result<OperationOutcome, OperationError>,
+    request: OperationContext<'_>,
     params: Value,
-) -> Result<Done, Refused> {
+) -> Result<OperationOutcome, OperationError> {
     let params = serde_json::from_value(params);
-    let params = params.map_err(|error| Refused(format!("the parameters are not right: {error}")))?;
+    let params = params.map_err(|error| OperationError(format!("the parameters are not right: {error}")))?;
     tool(request, params).await
 }

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::shorten::Shortened;
-use super::{Done, Kind, Refused, Request};
+use super::{OperationContext, OperationEffect, OperationError, OperationOutcome};
 use crate::tools::RewindOptions;
 use crate::view::{self, Position, RewoundDocument};
 
@@ -13,7 +13,7 @@ pub(super) const NAME: &str = "session_rewind";
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Params {
+pub(super) struct RewindParams {
     /// The session, by name or by the beginning of its id; this client's own by default.
     session: Option<String>,
     /// The position to which it goes back.
@@ -30,10 +30,13 @@ pub(super) struct Params {
 pub(super) fn tool() -> Tool {
     let words = "Takes a session back to an earlier position, files and state together. Nothing of its history is lost: a \
                  rewind to the position before it undoes it.";
-    super::tool::<Params, Shortened<RewoundDocument>>(NAME, words, Kind::Changes)
+    super::tool::<RewindParams, Shortened<RewoundDocument>>(NAME, words, OperationEffect::Changes)
 }
 
-pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, Refused> {
+pub(super) async fn call(
+    request: OperationContext<'_>,
+    params: RewindParams,
+) -> Result<OperationOutcome, OperationError> {
     let open = request.client.open(params.session.as_deref(), request.context).await?;
     let session = open.session().clone();
     let to = super::reading(move || Ok(params.to.resolve(&session)?)).await?;
@@ -48,5 +51,5 @@ pub(super) async fn call(request: Request<'_>, params: Params) -> Result<Done, R
             format!("session {name} is as it was at {to}, with {count} entries changed; a rewind to {from} undoes that")
         }
     };
-    Ok(Done::new(text, &document)?.shortened("session_diff shows what changed where"))
+    Ok(OperationOutcome::new(text, &document)?.shortened("session_diff shows what changed where"))
 }

@@ -7,12 +7,12 @@ use rmcp::model::{CompleteRequestParams, CompletionInfo, ErrorData};
 use super::{looking, uri};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::name_of;
-use crate::mcp::client::Client;
+use crate::mcp::client::McpClient;
 use crate::reducers::VirtualFileSystem;
 
 /// What an argument of a template may be that begins so. Nothing is begun or opened for this.
 pub(in crate::mcp) async fn complete(
-    client: &Client,
+    client: &McpClient,
     request: &CompleteRequestParams,
 ) -> Result<CompletionInfo, ErrorData> {
     let argument = &request.argument;
@@ -70,7 +70,7 @@ impl Fitting {
     }
 }
 
-fn sessions(client: &Client) -> Vec<String> {
+fn sessions(client: &McpClient) -> Vec<String> {
     if !client.reaches_all() {
         return client.known().map(|session| session.name().to_owned()).into_iter().collect();
     }
@@ -78,7 +78,7 @@ fn sessions(client: &Client) -> Vec<String> {
     entries.iter().map(name_of).collect()
 }
 
-fn session(client: &Client, wanted: Option<&String>) -> Option<Session> {
+fn session(client: &McpClient, wanted: Option<&String>) -> Option<Session> {
     let own = client.known();
     let Some(wanted) = wanted else { return own };
     if own.as_ref().is_some_and(|own| own.name() == wanted) {

@@ -11,7 +11,7 @@ use rmcp::model::{
     ErrorData, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams, Resource, ResourceTemplate,
 };
 
-use super::client::Client;
+use super::client::McpClient;
 use crate::engine::event::Node;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
@@ -19,7 +19,7 @@ use crate::reducers::VirtualFileSystem;
 use crate::view::Position;
 pub(super) use complete::complete;
 pub(super) use read::{find, first_read, read};
-pub(super) use uri::{Address, What};
+pub(super) use uri::{ResourceUri, What};
 
 /// Resources of a page.
 const PAGE: usize = 200;
@@ -41,7 +41,7 @@ pub(super) fn templates() -> ListResourceTemplatesResult {
 
 /// The resources of the client's own session. Where it has none yet there are none, and none is begun for this.
 pub(super) async fn list(
-    client: &Client,
+    client: &McpClient,
     page: Option<PaginatedRequestParams>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let cursor = page.and_then(|page| page.cursor);
@@ -63,15 +63,15 @@ async fn looking<T: Send + 'static>(look: impl FnOnce() -> T + Send + 'static) -
 }
 
 /// A cursor is the address after which it goes on: what comes and goes meanwhile does not move it.
-fn read_cursor(cursor: &str) -> Option<Address> {
-    Address::parse(cursor).ok().filter(|address| matches!(address.what, What::File { .. }))
+fn read_cursor(cursor: &str) -> Option<ResourceUri> {
+    ResourceUri::parse(cursor).ok().filter(|address| matches!(address.what, What::File { .. }))
 }
 
-fn list_of(session: &Session, after: Option<&Address>) -> Result<ListResourcesResult, SessionError> {
+fn list_of(session: &Session, after: Option<&ResourceUri>) -> Result<ListResourcesResult, SessionError> {
     let state = session.state()?;
     let files = VirtualFileSystem::of(&state);
     let name = session.name().to_owned();
-    let address = |what| Address { session: name.clone(), what };
+    let address = |what| ResourceUri { session: name.clone(), what };
     let mut resources = Vec::new();
     let from = match after.map(|address| &address.what) {
         Some(What::File { path, .. }) => Bound::Excluded(path.as_bytes().to_vec()),

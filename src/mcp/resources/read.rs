@@ -10,7 +10,7 @@ use rmcp::model::{ErrorData, ReadResourceResult, ResourceContents};
 use rmcp::service::RequestContext;
 use serde_json::json;
 
-use super::uri::{Address, What};
+use super::uri::{ResourceUri, What};
 use super::{looking, types};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -18,7 +18,7 @@ use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::state::State;
-use crate::mcp::client::{Client, JoinError};
+use crate::mcp::client::{JoinError, McpClient};
 use crate::mcp::names::shown;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view::{self, Position, PositionError};
@@ -28,7 +28,7 @@ const RESOURCE_MAX: usize = 4 << 20;
 
 /// Reads what stands at an address.
 pub(in crate::mcp) async fn read(
-    client: &Client,
+    client: &McpClient,
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<ReadResourceResult, ErrorData> {
@@ -40,11 +40,11 @@ pub(in crate::mcp) async fn read(
 
 /// What an address names, and the session of which it is.
 pub(in crate::mcp) async fn find(
-    client: &Client,
+    client: &McpClient,
     uri: &str,
     context: &RequestContext<RoleServer>,
-) -> Result<(Session, Address), ErrorData> {
-    let address = Address::parse(uri).map_err(|error| not_found(uri, &error))?;
+) -> Result<(Session, ResourceUri), ErrorData> {
+    let address = ResourceUri::parse(uri).map_err(|error| not_found(uri, &error))?;
     match client.session(Some(&address.session), context).await {
         Ok(session) => Ok((session, address)),
         Err(error) if error.is_of_name() => Err(not_found(uri, &error)),

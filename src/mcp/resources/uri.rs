@@ -28,7 +28,7 @@ const ADDRESS_MAX: usize = 16 << 10;
 
 /// What an address names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::mcp) struct Address {
+pub(in crate::mcp) struct ResourceUri {
     /// The session, by name or by id.
     pub(in crate::mcp) session: String,
     pub(in crate::mcp) what: What,
@@ -56,7 +56,7 @@ impl From<BadPosition> for BadAddress {
     }
 }
 
-impl Address {
+impl ResourceUri {
     pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, BadAddress> {
         let shown = super::super::names::shown(uri, 300);
         let wrong = |what: &str| BadAddress(format!("{shown}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
@@ -67,7 +67,7 @@ impl Address {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let (session, below) = place.split_once('/').ok_or_else(|| wrong("after the session says what of it"))?;
         let session = decoded(session).filter(|name| !name.is_empty()).ok_or_else(|| wrong("it names no session"))?;
-        let query = Query::parse(query).ok_or_else(|| wrong("what follows the question mark can't be read"))?;
+        let query = UriQuery::parse(query).ok_or_else(|| wrong("what follows the question mark can't be read"))?;
         let what = match below.split_once('/').unwrap_or((below, "")) {
             ("files", path) => {
                 query.check(&["at"])?;
@@ -103,7 +103,7 @@ impl Address {
     }
 }
 
-impl fmt::Display for Address {
+impl fmt::Display for ResourceUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{SCHEME}{}/", encoded(self.session.as_bytes(), false))?;
         let at = |at: &Option<Position>| at.map_or(String::new(), |at| format!("?at={at}"));
@@ -123,9 +123,9 @@ impl fmt::Display for Address {
 }
 
 /// What stands behind the question mark.
-struct Query(Vec<(String, String)>);
+struct UriQuery(Vec<(String, String)>);
 
-impl Query {
+impl UriQuery {
     fn parse(text: &str) -> Option<Self> {
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         let pair = |pair: &str| {
@@ -202,12 +202,12 @@ mod tests {
             "foldspace://demo/files/%FF",
         ];
         for uri in uris {
-            assert_eq!(Address::parse(uri).unwrap().to_string(), uri);
+            assert_eq!(ResourceUri::parse(uri).unwrap().to_string(), uri);
         }
-        let decoded = Address::parse("foldspace://demo/files/%C3%A9/x?at=@7").unwrap();
+        let decoded = ResourceUri::parse("foldspace://demo/files/%C3%A9/x?at=@7").unwrap();
         assert_eq!(decoded.to_string(), "foldspace://demo/files/%C3%A9/x?at=7");
         let is_settled = |at: &str| {
-            Address::parse(&format!("foldspace://demo/files/x?at={at}"))
+            ResourceUri::parse(&format!("foldspace://demo/files/x?at={at}"))
                 .unwrap()
                 .is_settled(Timestamp(1_700_000_000_000))
         };
@@ -249,7 +249,7 @@ mod tests {
             &deep,
         ];
         for uri in uris {
-            let error = Address::parse(uri).err().map(|error| error.to_string());
+            let error = ResourceUri::parse(uri).err().map(|error| error.to_string());
             assert!(error.is_some_and(|error| error.len() < 2000), "{uri}");
         }
     }

@@ -9,16 +9,16 @@ use crate::mcp::order::Order;
 
 /// The requests that are under way.
 #[derive(Clone, Default)]
-pub(super) struct UnderWay(Arc<Inner>);
+pub(super) struct InFlightRequests(Arc<RequestsInner>);
 
 #[derive(Default)]
-struct Inner {
+struct RequestsInner {
     /// Few, and without an order of their own.
-    requests: Mutex<Vec<Request>>,
+    requests: Mutex<Vec<LineRequest>>,
     fewer: Notify,
 }
 
-struct Request {
+struct LineRequest {
     id: RequestId,
     order: Order,
     /// Whether somebody works on it.
@@ -29,15 +29,15 @@ struct Request {
 
 /// Goes with a request; when the last is dropped nobody works on it any more.
 #[derive(Clone)]
-pub(super) struct Slot(#[expect(dead_code, reason = "it is there to be dropped")] Arc<Work>);
+pub(super) struct RequestGuard(#[expect(dead_code, reason = "it is there to be dropped")] Arc<RequestWork>);
 
-struct Work {
+struct RequestWork {
     id: RequestId,
-    of: UnderWay,
+    of: InFlightRequests,
 }
 
-impl UnderWay {
-    fn requests(&self) -> MutexGuard<'_, Vec<Request>> {
+impl InFlightRequests {
+    fn requests(&self) -> MutexGuard<'_, Vec<LineRequest>> {
         self.0.requests.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -54,9 +54,9 @@ impl UnderWay {
         self.requests().iter().all(|known| order.fits(known.order))
     }
 
-    pub(super) fn begin(&self, id: RequestId, order: Order) -> Slot {
-        self.requests().push(Request { id: id.clone(), order, is_worked_on: true, is_cancelled: false });
-        Slot(Arc::new(Work { id, of: self.clone() }))
+    pub(super) fn begin(&self, id: RequestId, order: Order) -> RequestGuard {
+        self.requests().push(LineRequest { id: id.clone(), order, is_worked_on: true, is_cancelled: false });
+        RequestGuard(Arc::new(RequestWork { id, of: self.clone() }))
     }
 
     /// It is answered.
@@ -71,7 +71,7 @@ impl UnderWay {
         self.settle(id, |request| request.is_cancelled = true);
     }
 
-    fn settle(&self, id: &RequestId, note: impl FnOnce(&mut Request)) {
+    fn settle(&self, id: &RequestId, note: impl FnOnce(&mut LineRequest)) {
         let mut requests = self.requests();
         let Some(at) = requests.iter().position(|known| known.id == *id) else { return };
         note(&mut requests[at]);
@@ -87,7 +87,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for Work {
+impl Drop for RequestWork {
     fn drop(&mut self) {
         self.of.settle(&self.id, |request| request.is_worked_on = false);
     }
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_back_counts_while_it_is_worked_on() {
-        let (under_way, id) = (UnderWay::default(), RequestId::Number(1));
+        let (under_way, id) = (InFlightRequests::default(), RequestId::Number(1));
         let slot = under_way.begin(id.clone(), Order::Free);
         under_way.cancel(&id);
         assert_eq!(under_way.count(), 1);

@@ -29,9 +29,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::MESSAGE_MAX;
 use super::order::Order;
-use in_flight::{Slot, UnderWay};
-use queue::{Entry, Waiting};
-use reader::{Line, LineReader};
+use in_flight::{InFlightRequests, RequestGuard};
+use queue::{QueuedRequest, RequestQueue};
+use reader::{InputLine, LineReader};
 use writer::LineWriter;
 
 /// Requests that are under way at once.
@@ -46,11 +46,11 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) type Ordering = Box<dyn Fn(&ClientRequest) -> Order + Send + Sync>;
 
 /// The lines from and to one client.
-pub(super) struct Lines<R, W> {
+pub(super) struct LineTransport<R, W> {
     reader: LineReader<R>,
     writer: LineWriter<W>,
-    under_way: UnderWay,
-    waiting: Waiting,
+    under_way: InFlightRequests,
+    waiting: RequestQueue,
     order: Ordering,
     /// An answer that this gives itself. Nothing is read meanwhile, or a client could make many.
     answering: Option<BoxFuture<'static, ()>>,
@@ -62,13 +62,13 @@ pub(super) struct Lines<R, W> {
     gone: CancellationToken,
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTransport<R, W> {
     pub(super) fn new(input: R, output: W, gone: CancellationToken, order: Ordering) -> Self {
         Self {
             reader: LineReader::new(input, MESSAGE_MAX),
             writer: LineWriter::new(output, gone.clone()),
-            under_way: UnderWay::default(),
-            waiting: Waiting::default(),
+            under_way: InFlightRequests::default(),
+            waiting: RequestQueue::default(),
             order,
             answering: None,
             has_begun: false,
@@ -82,19 +82,19 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
         if self.under_way.count() >= UNDER_WAY_MAX {
             return None;
         }
-        let Entry { mut message, order, .. } = self.waiting.next(|order| self.under_way.admits(order))?;
+        let QueuedRequest { mut message, order, .. } = self.waiting.next(|order| self.under_way.admits(order))?;
         if let JsonRpcMessage::Request(request) = &mut message {
             let slot = self.under_way.begin(request.id.clone(), order);
-            request.request.extensions_mut().insert::<Slot>(slot);
+            request.request.extensions_mut().insert::<RequestGuard>(slot);
         }
         Some(message)
     }
 
     /// Takes up what a line says; gives what does not have to wait.
-    fn take(&mut self, line: Line) -> Option<ClientJsonRpcMessage> {
+    fn take(&mut self, line: InputLine) -> Option<ClientJsonRpcMessage> {
         let bytes = match line {
-            Line::Whole(bytes) => bytes,
-            Line::TooLong => {
+            InputLine::Whole(bytes) => bytes,
+            InputLine::TooLong => {
                 let what = format!("a message has at most {MESSAGE_MAX} bytes; this one was not read");
                 self.refuse(None, ErrorCode::INVALID_REQUEST, &what);
                 return None;
@@ -110,7 +110,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Lines<
                 }
                 self.has_begun |= begins(&request.request);
                 let order = (self.order)(&request.request);
-                self.waiting.push(Entry { message: JsonRpcMessage::Request(request), order, bytes: size });
+                self.waiting.push(QueuedRequest { message: JsonRpcMessage::Request(request), order, bytes: size });
                 None
             }
             Ok(_) if !self.has_begun => None,
@@ -193,7 +193,9 @@ fn begins(request: &ClientRequest) -> bool {
     matches!(request, ClientRequest::InitializeRequest(_)) || is_whole()
 }
 
-impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer> for Lines<R, W> {
+impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> Transport<RoleServer>
+    for LineTransport<R, W>
+{
     type Error = std::io::Error;
 
     fn send(

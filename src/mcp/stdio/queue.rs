@@ -10,26 +10,26 @@ use crate::mcp::order::Order;
 ///
 /// Calls begin in that order. Other requests pass them, so a ping is answered while a long command runs.
 #[derive(Default)]
-pub(super) struct Waiting {
-    calls: VecDeque<Entry>,
-    others: VecDeque<Entry>,
+pub(super) struct RequestQueue {
+    calls: VecDeque<QueuedRequest>,
+    others: VecDeque<QueuedRequest>,
     bytes: usize,
 }
 
 /// A request that waits.
-pub(super) struct Entry {
+pub(super) struct QueuedRequest {
     pub(super) message: ClientJsonRpcMessage,
     pub(super) order: Order,
     pub(super) bytes: usize,
 }
 
-impl Entry {
+impl QueuedRequest {
     fn is(&self, id: &RequestId) -> bool {
         matches!(&self.message, JsonRpcMessage::Request(request) if request.id == *id)
     }
 }
 
-impl Waiting {
+impl RequestQueue {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -42,7 +42,7 @@ impl Waiting {
         self.calls.iter().chain(&self.others).any(|entry| entry.is(id))
     }
 
-    pub(super) fn push(&mut self, entry: Entry) {
+    pub(super) fn push(&mut self, entry: QueuedRequest) {
         self.bytes += entry.bytes;
         match entry.order {
             Order::Reads | Order::Changes => self.calls.push_back(entry),
@@ -51,7 +51,7 @@ impl Waiting {
     }
 
     /// Takes the next request that may begin.
-    pub(super) fn next(&mut self, admits: impl Fn(Order) -> bool) -> Option<Entry> {
+    pub(super) fn next(&mut self, admits: impl Fn(Order) -> bool) -> Option<QueuedRequest> {
         let next = match self.others.pop_front() {
             Some(entry) => Some(entry),
             None if self.calls.front().is_some_and(|entry| admits(entry.order)) => self.calls.pop_front(),
@@ -61,8 +61,8 @@ impl Waiting {
     }
 
     /// Removes a request that is cancelled before it began.
-    pub(super) fn remove(&mut self, id: &RequestId) -> Option<Entry> {
-        let from = |queue: &mut VecDeque<Entry>| {
+    pub(super) fn remove(&mut self, id: &RequestId) -> Option<QueuedRequest> {
+        let from = |queue: &mut VecDeque<QueuedRequest>| {
             let at = queue.iter().position(|entry| entry.is(id))?;
             queue.remove(at)
         };
@@ -70,7 +70,7 @@ impl Waiting {
         self.taken(removed)
     }
 
-    fn taken(&mut self, entry: Option<Entry>) -> Option<Entry> {
+    fn taken(&mut self, entry: Option<QueuedRequest>) -> Option<QueuedRequest> {
         self.bytes -= entry.as_ref().map_or(0, |entry| entry.bytes);
         entry
     }

@@ -14,7 +14,7 @@ pub(super) struct LineReader<R> {
 
 /// A line.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Line {
+pub(super) enum InputLine {
     /// It is there, without its end.
     Whole(Vec<u8>),
     /// It has more bytes than the limit allows, and was dropped.
@@ -39,7 +39,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 
     /// The next line that is not empty; none at the end, and when reading fails. Nothing is lost when this is dropped
     /// while it waits.
-    pub(super) async fn next(&mut self) -> Option<Line> {
+    pub(super) async fn next(&mut self) -> Option<InputLine> {
         loop {
             let available = match self.input.fill_buf().await {
                 Ok(available) => available,
@@ -64,13 +64,13 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             if !self.skips && !fits {
                 self.line = Vec::new();
                 self.skips = end.is_none();
-                return Some(Line::TooLong);
+                return Some(InputLine::TooLong);
             }
             if end.is_some() && !std::mem::take(&mut self.skips) {
                 let line = std::mem::take(&mut self.line);
                 let line = line.strip_suffix(b"\r").unwrap_or(&line);
                 if !line.iter().all(u8::is_ascii_whitespace) {
-                    return Some(Line::Whole(line.to_vec()));
+                    return Some(InputLine::Whole(line.to_vec()));
                 }
             }
         }
@@ -81,7 +81,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
 mod tests {
     use super::*;
 
-    async fn lines(input: &[u8]) -> Vec<Line> {
+    async fn lines(input: &[u8]) -> Vec<InputLine> {
         let mut reader = LineReader::new(input, 8);
         let mut lines = Vec::new();
         while let Some(line) = reader.next().await {
@@ -93,11 +93,11 @@ mod tests {
 
     #[tokio::test]
     async fn lines_are_bounded() {
-        let whole = |text: &[u8]| Line::Whole(text.to_vec());
+        let whole = |text: &[u8]| InputLine::Whole(text.to_vec());
         assert_eq!(lines(b"one\r\n\n  \ntwo\n").await, [whole(b"one"), whole(b"two")]);
-        assert_eq!(lines(b"12345678\n123456789\nok\n").await, [whole(b"12345678"), Line::TooLong, whole(b"ok")]);
+        assert_eq!(lines(b"12345678\n123456789\nok\n").await, [whole(b"12345678"), InputLine::TooLong, whole(b"ok")]);
         let mut long = vec![b'x'; 1 << 20];
         long.extend_from_slice(b"\nok\nno end");
-        assert_eq!(lines(&long).await, [Line::TooLong, whole(b"ok")]);
+        assert_eq!(lines(&long).await, [InputLine::TooLong, whole(b"ok")]);
     }
 }

@@ -3,13 +3,13 @@
 use bytes::Bytes;
 
 use super::sides::{Nodes, Sides, is_leaf};
-use super::text::{self, Lines};
+use super::text::{self, MergedLines};
 use crate::engine::event::{ConflictKind, MergeSide, Node};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
 /// What becomes of a path.
-pub(super) enum Decision {
+pub(super) enum EntryDecision {
     /// It stays as the parent has it.
     Nothing,
     /// It becomes as the child has it.
@@ -26,7 +26,7 @@ pub(super) enum Decision {
 
 /// A regular file.
 #[derive(Clone, Copy)]
-struct File<'a> {
+struct MergeFile<'a> {
     content: &'a Digest,
     size: u64,
     executable: bool,
@@ -34,7 +34,7 @@ struct File<'a> {
     incomplete: bool,
 }
 
-impl<'a> File<'a> {
+impl<'a> MergeFile<'a> {
     fn of(node: Option<&'a Node>) -> Option<Self> {
         match node? {
             Node::File { content, size, executable, text, incomplete } => {
@@ -67,25 +67,25 @@ pub(super) fn decide<E>(
     path: &EntryPath,
     chosen: Option<MergeSide>,
     read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
-) -> Result<Decision, E> {
+) -> Result<EntryDecision, E> {
     let nodes = sides.nodes(path);
     let Nodes { base, ours, theirs } = nodes;
     if ours == base {
         return Ok(taken(sides, path, nodes));
     }
-    let files = [File::of(base), File::of(ours), File::of(theirs)];
+    let files = [MergeFile::of(base), MergeFile::of(ours), MergeFile::of(theirs)];
     if let [Some(base), Some(ours), Some(theirs)] = files {
         return merged(base, ours, theirs, chosen, read);
     }
     if ours == theirs {
         return Ok(match files {
             [_, Some(ours), Some(theirs)] if !ours.has_contents_of(&theirs) => {
-                Decision::Conflict(ConflictKind::Incomplete)
+                EntryDecision::Conflict(ConflictKind::Incomplete)
             }
-            _ => Decision::Nothing,
+            _ => EntryDecision::Nothing,
         });
     }
-    Ok(Decision::Conflict(match (ours, theirs) {
+    Ok(EntryDecision::Conflict(match (ours, theirs) {
         (None, _) => ConflictKind::DeletedByOurs,
         (_, None) => ConflictKind::DeletedByTheirs,
         (Some(Node::Symlink { .. }), Some(Node::Symlink { .. })) => ConflictKind::Link,
@@ -99,36 +99,36 @@ pub(super) fn decide<E>(
 }
 
 /// What only the child has changed.
-fn taken(sides: &Sides<'_>, path: &EntryPath, nodes: Nodes<'_>) -> Decision {
+fn taken(sides: &Sides<'_>, path: &EntryPath, nodes: Nodes<'_>) -> EntryDecision {
     let Nodes { base, theirs, .. } = nodes;
     if base.is_none() && sides.is_in_deleted(path) {
         // A directory comes with what is in it, and so does the conflict about it.
         return match is_leaf(sides.theirs, path) {
-            true => Decision::Conflict(ConflictKind::DirectoryDeletedByOurs),
-            false => Decision::Nothing,
+            true => EntryDecision::Conflict(ConflictKind::DirectoryDeletedByOurs),
+            false => EntryDecision::Nothing,
         };
     }
     match theirs {
-        Some(Node::File { incomplete: true, .. }) => Decision::Conflict(ConflictKind::Incomplete),
-        Some(Node::Special { .. }) if matches!(base, None | Some(Node::Special { .. })) => Decision::LeaveOut,
-        Some(Node::Special { .. }) => Decision::Conflict(ConflictKind::Kind),
-        _ => Decision::Take,
+        Some(Node::File { incomplete: true, .. }) => EntryDecision::Conflict(ConflictKind::Incomplete),
+        Some(Node::Special { .. }) if matches!(base, None | Some(Node::Special { .. })) => EntryDecision::LeaveOut,
+        Some(Node::Special { .. }) => EntryDecision::Conflict(ConflictKind::Kind),
+        _ => EntryDecision::Take,
     }
 }
 
 /// A file that both sides have changed.
 fn merged<E>(
-    base: File<'_>,
-    ours: File<'_>,
-    theirs: File<'_>,
+    base: MergeFile<'_>,
+    ours: MergeFile<'_>,
+    theirs: MergeFile<'_>,
     chosen: Option<MergeSide>,
     read: &mut impl FnMut(&Digest) -> Result<Bytes, E>,
-) -> Result<Decision, E> {
+) -> Result<EntryDecision, E> {
     // There are two values only: who changed it has the other one.
     let executable = if ours.executable == base.executable { theirs.executable } else { ours.executable };
     if ours.has_contents_of(&theirs) || theirs.has_contents_of(&base) {
         return Ok(match ours.executable == executable {
-            true => Decision::Nothing,
+            true => EntryDecision::Nothing,
             false => whole(ours, executable),
         });
     }
@@ -137,28 +137,32 @@ fn merged<E>(
     }
     let all = [base, ours, theirs];
     if all.iter().any(|file| file.incomplete) {
-        return Ok(Decision::Conflict(ConflictKind::Incomplete));
+        return Ok(EntryDecision::Conflict(ConflictKind::Incomplete));
     }
     if !all.iter().all(|file| file.text) {
-        return Ok(Decision::Conflict(ConflictKind::Binary));
+        return Ok(EntryDecision::Conflict(ConflictKind::Binary));
     }
     if all.iter().any(|file| file.size > text::MERGED_BYTES_MAX) {
-        return Ok(Decision::Conflict(ConflictKind::Large));
+        return Ok(EntryDecision::Conflict(ConflictKind::Large));
     }
     let [base, ours, theirs] = [read(base.content)?, read(ours.content)?, read(theirs.content)?];
     Ok(match text::merge(&base, &ours, &theirs, chosen) {
-        Lines::Merged(bytes) => Decision::Merge { node: Node::file(&bytes, executable), bytes: Some(bytes.into()) },
-        Lines::Conflict(None) => Decision::Conflict(ConflictKind::Text),
-        Lines::Conflict(Some(bytes)) => Decision::Decided { node: Node::file(&bytes, executable), bytes: bytes.into() },
-        Lines::TooMany => Decision::Conflict(ConflictKind::Large),
-        Lines::NoText => Decision::Conflict(ConflictKind::Binary),
+        MergedLines::Merged(bytes) => {
+            EntryDecision::Merge { node: Node::file(&bytes, executable), bytes: Some(bytes.into()) }
+        }
+        MergedLines::Conflict(None) => EntryDecision::Conflict(ConflictKind::Text),
+        MergedLines::Conflict(Some(bytes)) => {
+            EntryDecision::Decided { node: Node::file(&bytes, executable), bytes: bytes.into() }
+        }
+        MergedLines::TooMany => EntryDecision::Conflict(ConflictKind::Large),
+        MergedLines::NoText => EntryDecision::Conflict(ConflictKind::Binary),
     })
 }
 
 /// The contents of one side with the executable bit of both.
-fn whole(file: File<'_>, executable: bool) -> Decision {
+fn whole(file: MergeFile<'_>, executable: bool) -> EntryDecision {
     match file.incomplete {
-        true => Decision::Conflict(ConflictKind::Incomplete),
-        false => Decision::Merge { node: file.node(executable), bytes: None },
+        true => EntryDecision::Conflict(ConflictKind::Incomplete),
+        false => EntryDecision::Merge { node: file.node(executable), bytes: None },
     }
 }

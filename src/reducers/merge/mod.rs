@@ -19,7 +19,7 @@ use crate::engine::path::EntryPath;
 pub use choices::{ChoiceError, MergeChoices};
 pub use text::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
 
-use decide::{Decision, can_be_made};
+use decide::{EntryDecision, can_be_made};
 use sides::Sides;
 
 /// What has to happen in the parent for a merge.
@@ -93,19 +93,19 @@ pub fn plan_merge<E>(
     mut read: impl FnMut(&Digest) -> Result<Bytes, E>,
 ) -> Result<MergePlan, E> {
     let sides = Sides::new(base, ours, theirs);
-    let mut planning = Planning { sides: &sides, choices, out: Outcome::default() };
+    let mut planning = Planning { sides: &sides, choices, out: MergeDecision::default() };
     let clashes = sides.clashes();
     for path in sides.of_theirs.iter().filter(|path| !is_within(path, &clashes)) {
         let nodes = sides.nodes(path);
         match decide::decide(&sides, path, choices.side(path), &mut read)? {
-            Decision::Nothing => {}
-            Decision::Take => planning.out.take(path, nodes.theirs),
-            Decision::Merge { node, bytes } => {
+            EntryDecision::Nothing => {}
+            EntryDecision::Take => planning.out.take(path, nodes.theirs),
+            EntryDecision::Merge { node, bytes } => {
                 planning.out.writes.insert(path.clone(), (node, bytes));
             }
-            Decision::LeaveOut => planning.out.left_out.push(path.clone()),
-            Decision::Conflict(kind) => planning.conflict(path, kind),
-            Decision::Decided { node, bytes } => planning.decided(path, node, bytes),
+            EntryDecision::LeaveOut => planning.out.left_out.push(path.clone()),
+            EntryDecision::Conflict(kind) => planning.conflict(path, kind),
+            EntryDecision::Decided { node, bytes } => planning.decided(path, node, bytes),
         }
     }
     for path in sides.made_in_deleted().filter(|path| !is_within(path, &clashes)) {
@@ -130,11 +130,11 @@ fn is_within(path: &EntryPath, places: &BTreeSet<EntryPath>) -> bool {
 struct Planning<'a> {
     sides: &'a Sides<'a>,
     choices: &'a MergeChoices,
-    out: Outcome,
+    out: MergeDecision,
 }
 
 #[derive(Default)]
-struct Outcome {
+struct MergeDecision {
     writes: BTreeMap<EntryPath, (Node, Option<Bytes>)>,
     deletes: BTreeSet<EntryPath>,
     conflicts: BTreeMap<EntryPath, MergeConflict>,
@@ -143,7 +143,7 @@ struct Outcome {
     kept: BTreeSet<EntryPath>,
 }
 
-impl Outcome {
+impl MergeDecision {
     /// Makes a path as it is on the child's side.
     fn take(&mut self, path: &EntryPath, theirs: Option<&Node>) {
         match theirs {
@@ -219,7 +219,7 @@ impl Planning<'_> {
 
     /// Brings what was decided into an order in which it can be done.
     fn finish(self) -> MergePlan {
-        let Outcome { writes, deletes, conflicts, mut left_out, kept } = self.out;
+        let MergeDecision { writes, deletes, conflicts, mut left_out, kept } = self.out;
         let sides = self.sides;
         let keeps_something = |path: &EntryPath| sides::below(&kept, path).next().is_some();
         let going: BTreeSet<EntryPath> = deletes.into_iter().filter(|path| !keeps_something(path)).collect();

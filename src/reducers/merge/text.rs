@@ -11,7 +11,7 @@ pub const MERGED_LINES_MAX: usize = 50_000;
 
 /// What came of it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Lines {
+pub(super) enum MergedLines {
     Merged(Vec<u8>),
     /// The same lines, or lines next to each other, differ. With a side chosen for these, it would be this.
     Conflict(Option<Vec<u8>>),
@@ -20,17 +20,17 @@ pub(super) enum Lines {
 }
 
 /// Merges what `ours` and `theirs` changed of `base`. Line ends are part of the lines, so they stay as they were.
-pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<MergeSide>) -> Lines {
+pub(super) fn merge(base: &[u8], ours: &[u8], theirs: &[u8], chosen: Option<MergeSide>) -> MergedLines {
     let texts = [base, ours, theirs].map(|bytes| std::str::from_utf8(bytes).ok());
-    let [Some(base), Some(ours), Some(theirs)] = texts else { return Lines::NoText };
+    let [Some(base), Some(ours), Some(theirs)] = texts else { return MergedLines::NoText };
     let lines = |text: &str| text.bytes().filter(|byte| matches!(byte, b'\n' | b'\r')).count();
     if [base, ours, theirs].into_iter().any(|text| lines(text) > MERGED_LINES_MAX) {
-        return Lines::TooMany;
+        return MergedLines::TooMany;
     }
     let merge = TextMerge::from_lines(base, ours, theirs);
     match merge.is_conflicted() {
-        false => Lines::Merged(merge.to_string().into_bytes()),
-        true => Lines::Conflict(chosen.map(|side| decided(&merge, side))),
+        false => MergedLines::Merged(merge.to_string().into_bytes()),
+        true => MergedLines::Conflict(chosen.map(|side| decided(&merge, side))),
     }
 }
 
@@ -57,9 +57,9 @@ mod tests {
 
     use super::*;
 
-    fn merged(base: &str, ours: &str, theirs: &str) -> Result<String, Lines> {
+    fn merged(base: &str, ours: &str, theirs: &str) -> Result<String, MergedLines> {
         match merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), None) {
-            Lines::Merged(bytes) => Ok(String::from_utf8(bytes).unwrap()),
+            MergedLines::Merged(bytes) => Ok(String::from_utf8(bytes).unwrap()),
             other => Err(other),
         }
     }
@@ -73,10 +73,10 @@ mod tests {
 
     #[test]
     fn the_same_lines_and_those_beside_them_conflict() {
-        assert_eq!(merged("1\n2\n3\n", "1\na\n3\n", "1\nb\n3\n"), Err(Lines::Conflict(None)));
-        assert_eq!(merged("1\n2\n3\n", "1\n3\n", "1\nb\n3\n"), Err(Lines::Conflict(None)));
-        assert_eq!(merged("1\n2\n3\n4\n", "1\na\n3\n4\n", "1\n2\nb\n4\n"), Err(Lines::Conflict(None)));
-        assert_eq!(merged("", "a\n", "b\n"), Err(Lines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3\n", "1\na\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3\n", "1\n3\n", "1\nb\n3\n"), Err(MergedLines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3\n4\n", "1\na\n3\n4\n", "1\n2\nb\n4\n"), Err(MergedLines::Conflict(None)));
+        assert_eq!(merged("", "a\n", "b\n"), Err(MergedLines::Conflict(None)));
     }
 
     #[test]
@@ -84,21 +84,21 @@ mod tests {
         assert_eq!(merged("1\r\n2\r\n3\r\n", "a\r\n2\r\n3\r\n", "1\r\n2\r\nc\r\n").unwrap(), "a\r\n2\r\nc\r\n");
         assert_eq!(merged("1\n2\n3", "a\n2\n3", "1\n2\nc").unwrap(), "a\n2\nc");
         assert_eq!(merged("1\n2\n3\n", "a\n2\n3\n", "1\n2\n3").unwrap(), "a\n2\n3");
-        assert_eq!(merged("1\n2\n3", "1\n2\n3\n", "1\n2\n3\n4"), Err(Lines::Conflict(None)));
+        assert_eq!(merged("1\n2\n3", "1\n2\n3\n", "1\n2\n3\n4"), Err(MergedLines::Conflict(None)));
     }
 
     #[test]
     fn what_would_take_too_long_is_not_begun() {
         let many = "x\n".repeat(MERGED_LINES_MAX + 1);
-        assert_eq!(merged(&many, &format!("a\n{many}"), &format!("{many}b\n")), Err(Lines::TooMany));
-        assert_eq!(merge(b"\xff", b"a", b"b", None), Lines::NoText);
+        assert_eq!(merged(&many, &format!("a\n{many}"), &format!("{many}b\n")), Err(MergedLines::TooMany));
+        assert_eq!(merge(b"\xff", b"a", b"b", None), MergedLines::NoText);
     }
 
     #[test]
     fn a_choice_is_for_the_lines_in_conflict_only() {
         let (base, ours, theirs) = ("1\n2\n3\n4\n5\n", "one\n2\nours\n4\n5\n", "1\n2\ntheirs\n4\nfive\n");
         let decided = |side| merge(base.as_bytes(), ours.as_bytes(), theirs.as_bytes(), Some(side));
-        let conflict = |text: &str| Lines::Conflict(Some(text.as_bytes().to_vec()));
+        let conflict = |text: &str| MergedLines::Conflict(Some(text.as_bytes().to_vec()));
         assert_eq!(decided(MergeSide::Ours), conflict("one\n2\nours\n4\nfive\n"));
         assert_eq!(decided(MergeSide::Theirs), conflict("one\n2\ntheirs\n4\nfive\n"));
         // Line ends stay as they are on the side that is taken.
@@ -123,9 +123,9 @@ mod tests {
 
         #[test]
         fn merge_one_side_unchanged_gives_the_other(base in text(), changed in text()) {
-            let all = Lines::Merged(changed.clone());
-            prop_assert_eq!(merge(&base, &base, &changed, None), Lines::Merged(changed.clone()));
-            prop_assert_eq!(merge(&base, &changed, &base, None), Lines::Merged(changed.clone()));
+            let all = MergedLines::Merged(changed.clone());
+            prop_assert_eq!(merge(&base, &base, &changed, None), MergedLines::Merged(changed.clone()));
+            prop_assert_eq!(merge(&base, &changed, &base, None), MergedLines::Merged(changed.clone()));
             prop_assert_eq!(merge(&base, &changed, &changed, None), all);
         }
 

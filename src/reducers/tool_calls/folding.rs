@@ -14,7 +14,7 @@ use crate::engine::reducer::Folding;
 const MANY: usize = 4 * REMEMBERED;
 
 /// The rule needs only these of a sequence.
-pub(super) trait Calls: Send + Sized + 'static {
+pub(super) trait CallMap: Send + Sized + 'static {
     fn last(&self) -> Option<&CallEntry>;
     fn len(&self) -> usize;
     /// Where those are that are under way: to ask each for itself would copy all of a persistent vector.
@@ -37,7 +37,7 @@ pub(super) trait Calls: Send + Sized + 'static {
     }
 }
 
-impl Calls for Vector<CallEntry> {
+impl CallMap for Vector<CallEntry> {
     fn last(&self) -> Option<&CallEntry> {
         Self::last(self)
     }
@@ -73,7 +73,7 @@ impl Calls for Vector<CallEntry> {
     }
 }
 
-impl Calls for VecDeque<CallEntry> {
+impl CallMap for VecDeque<CallEntry> {
     fn last(&self) -> Option<&CallEntry> {
         self.back()
     }
@@ -114,21 +114,21 @@ fn where_open<'a>(calls: impl Iterator<Item = &'a CallEntry>) -> Vec<usize> {
 
 /// Begins a fold.
 pub(super) fn open(slice: ToolCalls, expected: usize) -> Box<dyn Folding<ToolCalls>> {
-    let (total, names) = (slice.total, Names::default());
+    let (total, names) = (slice.total, InternedNames::default());
     if expected < MANY {
-        return Box::new(Fold { total, calls: slice.calls, names });
+        return Box::new(ToolCallsFold { total, calls: slice.calls, names });
     }
     let calls: VecDeque<CallEntry> = slice.calls.into_iter().collect();
-    Box::new(Fold { total, calls, names })
+    Box::new(ToolCallsFold { total, calls, names })
 }
 
-struct Fold<C> {
+struct ToolCallsFold<C> {
     total: u64,
     calls: C,
-    names: Names,
+    names: InternedNames,
 }
 
-impl<C: Calls> Fold<C> {
+impl<C: CallMap> ToolCallsFold<C> {
     fn begin(&mut self, call: CallEntry) {
         if self.calls.last().is_some_and(|last| last.call >= call.call) {
             return;
@@ -142,7 +142,7 @@ impl<C: Calls> Fold<C> {
     }
 }
 
-impl<C: Calls> Fold<C> {
+impl<C: CallMap> ToolCallsFold<C> {
     /// What is under way when a child begins ends in the parent only.
     fn leave_to_parent(&mut self, seq: Seq) {
         let message = self.names.get("it was under way in the parent when this session began");
@@ -156,7 +156,7 @@ impl<C: Calls> Fold<C> {
     }
 }
 
-impl<C: Calls> Folding<ToolCalls> for Fold<C> {
+impl<C: CallMap> Folding<ToolCalls> for ToolCallsFold<C> {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
         if event.common == Common::CallStarted {
             let call = CallEntry {
@@ -198,12 +198,12 @@ impl<C: Calls> Folding<ToolCalls> for Fold<C> {
 
 /// Texts that come again and again, allocated once per fold.
 #[derive(Default)]
-pub(super) struct Names {
+pub(super) struct InternedNames {
     known: Vec<Arc<str>>,
     empty: Arc<str>,
 }
 
-impl Names {
+impl InternedNames {
     pub(super) fn get(&mut self, text: &str) -> Arc<str> {
         const KEPT: usize = 32;
         if text.is_empty() {

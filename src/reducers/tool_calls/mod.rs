@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-use folding::{Calls, Names};
+use folding::{CallMap, InternedNames};
 
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::Vector;
@@ -90,7 +90,7 @@ impl Slice for ToolCalls {
         let wrong = || SliceError::new(Self::NAME, "a record makes no sense");
         let (total, blocks) = blocks.split_first().ok_or_else(wrong)?;
         let total = <[u8; 8]>::try_from(&total[..]).map_err(|_| wrong())?;
-        let (mut calls, mut names) = (Vector::new(), Names::default());
+        let (mut calls, mut names) = (Vector::new(), InternedNames::default());
         for block in blocks {
             let mut rest = &block[..];
             while !rest.is_empty() {

@@ -1,6 +1,6 @@
 //! Calls in a snapshot.
 
-use super::folding::Names;
+use super::folding::InternedNames;
 use super::{CallEntry, CallStatus};
 use crate::engine::clock::Timestamp;
 
@@ -22,7 +22,7 @@ pub(super) fn put(block: &mut Vec<u8>, call: &CallEntry) {
     }
 }
 
-pub(super) fn take(rest: &mut &[u8], names: &mut Names) -> Option<CallEntry> {
+pub(super) fn take(rest: &mut &[u8], names: &mut InternedNames) -> Option<CallEntry> {
     let [status] = take_array(rest)?;
     let [call, finished, micros] = [take_array(rest)?, take_array(rest)?, take_array(rest)?].map(u64::from_le_bytes);
     let started_at = Timestamp(i64::from_le_bytes(take_array(rest)?));

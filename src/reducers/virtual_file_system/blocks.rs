@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::Entry;
-use super::leaf::Row;
+use super::leaf::LeafRow;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{Node, node_code};
 use crate::engine::id::Digest;
@@ -25,7 +25,7 @@ pub(super) fn is_cut(path: &[u8]) -> bool {
     crc32c::crc32c(path).is_multiple_of(CUT_EVERY)
 }
 
-pub(super) fn encode(rows: &[Row]) -> Vec<u8> {
+pub(super) fn encode(rows: &[LeafRow]) -> Vec<u8> {
     let mut block = Vec::with_capacity(rows.len() * RECORD);
     rows.iter().for_each(|(path, entry)| put(&mut block, path, entry));
     block
@@ -110,7 +110,7 @@ impl Block {
         record(&mut rest).map(|(_, entry)| entry)
     }
 
-    pub(super) fn rows(&self) -> Vec<Row> {
+    pub(super) fn rows(&self) -> Vec<LeafRow> {
         decode(&self.bytes).unwrap_or_default()
     }
 
@@ -123,7 +123,7 @@ impl Block {
     }
 }
 
-pub(super) fn decode(block: &[u8]) -> Result<Vec<Row>, &'static str> {
+pub(super) fn decode(block: &[u8]) -> Result<Vec<LeafRow>, &'static str> {
     let mut rows = Vec::with_capacity(block.len() / RECORD + 1);
     let mut rest = block;
     while !rest.is_empty() {

@@ -2,7 +2,7 @@
 //! events, through a hash table for many.
 
 use super::leaves::Leaves;
-use super::table::Table;
+use super::table::EntryTable;
 use super::{Entry, VirtualFileSystem, range_below};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CodecError, Common, DeleteEntry, Node, WriteFile, delete_path, node_code, write_view};
@@ -16,7 +16,7 @@ const MANY: usize = 512;
 const SEARCHES_MAX: usize = 32;
 
 /// The rule needs only these of a map. No order of iteration shows through them.
-trait Tree {
+trait EntryMap {
     /// None where nothing is.
     fn is_directory(&self, path: &[u8]) -> Option<bool>;
     fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry>;
@@ -26,7 +26,7 @@ trait Tree {
     fn remove_below(&mut self, path: &EntryPath);
 }
 
-impl Tree for Leaves {
+impl EntryMap for Leaves {
     fn is_directory(&self, path: &[u8]) -> Option<bool> {
         Self::is_directory(self, path)
     }
@@ -52,7 +52,7 @@ impl Tree for Leaves {
     }
 }
 
-impl Tree for Table {
+impl EntryMap for EntryTable {
     #[inline]
     fn is_directory(&self, path: &[u8]) -> Option<bool> {
         Self::get(self, path).map(Entry::is_directory)
@@ -76,7 +76,7 @@ impl Tree for Table {
 }
 
 /// Puts a node at a path. Gives whether a directory had to be searched for what was below it.
-fn write(tree: &mut impl Tree, raw: &[u8], node: Node, time: Timestamp) -> Result<bool, &'static str> {
+fn write(tree: &mut impl EntryMap, raw: &[u8], node: Node, time: Timestamp) -> Result<bool, &'static str> {
     if let Some(entry) = tree.get_mut(raw) {
         let searched = entry.is_directory() && node != Node::Directory;
         entry.node = node;
@@ -100,7 +100,7 @@ fn write(tree: &mut impl Tree, raw: &[u8], node: Node, time: Timestamp) -> Resul
 }
 
 /// Makes every ancestor a directory; one that was a file is a directory from now on.
-fn add_parents(tree: &mut impl Tree, path: &EntryPath, time: Timestamp) {
+fn add_parents(tree: &mut impl EntryMap, path: &EntryPath, time: Timestamp) {
     let mut bytes = path.as_bytes();
     while let Some(parent) = parent_bytes(bytes).filter(|parent| !parent.is_empty()) {
         if tree.is_directory(parent) == Some(true) {
@@ -120,7 +120,7 @@ fn add_parents(tree: &mut impl Tree, path: &EntryPath, time: Timestamp) {
 }
 
 /// Removes an entry and what is below it; what is not there is no matter.
-fn delete(tree: &mut impl Tree, raw: &[u8]) -> Result<bool, &'static str> {
+fn delete(tree: &mut impl EntryMap, raw: &[u8]) -> Result<bool, &'static str> {
     let removed = match tree.remove(raw) {
         Some(removed) => removed,
         None => {
@@ -138,7 +138,7 @@ fn delete(tree: &mut impl Tree, raw: &[u8]) -> Result<bool, &'static str> {
 }
 
 /// Applies an event to a tree; gives whether a whole tree had to be searched.
-fn apply(tree: &mut impl Tree, event: &EventRef<'_>) -> Result<bool, CodecError> {
+fn apply(tree: &mut impl EntryMap, event: &EventRef<'_>) -> Result<bool, CodecError> {
     let outcome = if event.common == Common::WriteFile {
         let view = write_view(event.version, event.payload)?;
         let node = match view.code() {
@@ -172,7 +172,7 @@ pub(super) fn open(slice: VirtualFileSystem, expected: usize) -> Box<dyn Folding
     if expected < MANY || expected < slice.len() * 3 / 2 {
         return Box::new(Straight { entries: slice.entries });
     }
-    let mut table = Table::with_capacity(slice.len());
+    let mut table = EntryTable::with_capacity(slice.len());
     let all_fit = slice.iter().all(|(path, entry)| {
         table.insert(path.clone(), entry.clone());
         table.has_room()
@@ -203,7 +203,7 @@ struct Detour {
 }
 
 enum Shape {
-    Hashed(Table),
+    Hashed(EntryTable),
     Ordered(Leaves),
 }
 

@@ -7,7 +7,7 @@ use super::blocks::{self, Block};
 use crate::engine::path::EntryPath;
 
 /// An entry with its path.
-pub(super) type Row = (EntryPath, Entry);
+pub(super) type LeafRow = (EntryPath, Entry);
 
 /// Changes that lie beside a block before the two become rows.
 const CHANGES_MAX: usize = 64;
@@ -16,15 +16,15 @@ const CHANGES_MAX: usize = 64;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Leaf {
     /// All rows; with a block, those that are not as the block has them.
-    rows: Vec<Row>,
+    rows: Vec<LeafRow>,
     /// What a snapshot has, or nothing.
     block: Block,
     /// The block with the rows in it, once somebody has asked; empty where there is no block.
-    read: OnceLock<Vec<Row>>,
+    read: OnceLock<Vec<LeafRow>>,
 }
 
 /// Where in a leaf an entry is.
-pub(super) enum Place {
+pub(super) enum LeafSlot {
     /// Among all rows.
     All(usize),
     /// Among those that lie beside the block.
@@ -34,7 +34,7 @@ pub(super) enum Place {
 }
 
 impl Leaf {
-    pub(super) fn from_rows(rows: Vec<Row>) -> Self {
+    pub(super) fn from_rows(rows: Vec<LeafRow>) -> Self {
         Self { rows, ..Self::default() }
     }
 
@@ -50,14 +50,14 @@ impl Leaf {
         }
     }
 
-    pub(super) fn rows(&self) -> &[Row] {
+    pub(super) fn rows(&self) -> &[LeafRow] {
         match self.block.is_empty() {
             true => &self.rows,
             false => self.read.get_or_init(|| self.merged()),
         }
     }
 
-    fn merged(&self) -> Vec<Row> {
+    fn merged(&self) -> Vec<LeafRow> {
         let mut rows = self.block.rows();
         for (path, entry) in &self.rows {
             put(&mut rows, path.clone(), entry.clone());
@@ -70,33 +70,33 @@ impl Leaf {
         position(rows, path).ok().map(|at| &rows[at].1)
     }
 
-    pub(super) fn place(&self, path: &[u8]) -> Option<Place> {
+    pub(super) fn place(&self, path: &[u8]) -> Option<LeafSlot> {
         if self.is_open() {
-            let beside = position(&self.rows, path).ok().map(Place::Beside);
-            return beside.or_else(|| self.block.find(path).map(Place::Block));
+            let beside = position(&self.rows, path).ok().map(LeafSlot::Beside);
+            return beside.or_else(|| self.block.find(path).map(LeafSlot::Block));
         }
-        position(self.rows(), path).ok().map(Place::All)
+        position(self.rows(), path).ok().map(LeafSlot::All)
     }
 
     /// What is at a place of this leaf.
-    pub(super) fn at<'a>(&'a self, place: &'a Place) -> &'a Entry {
+    pub(super) fn at<'a>(&'a self, place: &'a LeafSlot) -> &'a Entry {
         match place {
-            Place::All(at) => &self.rows()[*at].1,
-            Place::Beside(at) => &self.rows[*at].1,
-            Place::Block(entry) => entry,
+            LeafSlot::All(at) => &self.rows()[*at].1,
+            LeafSlot::Beside(at) => &self.rows[*at].1,
+            LeafSlot::Block(entry) => entry,
         }
     }
 
     /// The same to be changed; `place` is that of `path`.
-    pub(super) fn at_mut(&mut self, path: &[u8], place: Place) -> Option<&mut Entry> {
+    pub(super) fn at_mut(&mut self, path: &[u8], place: LeafSlot) -> Option<&mut Entry> {
         let (rows, at) = match place {
-            Place::All(at) => (self.all(), at),
-            Place::Beside(at) => {
+            LeafSlot::All(at) => (self.all(), at),
+            LeafSlot::Beside(at) => {
                 // Somebody with a clone may have read the leaf since the place was found.
                 self.read.take();
                 (&mut self.rows, at)
             }
-            Place::Block(entry) => {
+            LeafSlot::Block(entry) => {
                 let rows = self.some();
                 let at = put(rows, EntryPath::from_bytes(path).ok()?, entry);
                 (rows, at)
@@ -136,7 +136,7 @@ impl Leaf {
     }
 
     /// The rows into which a changed one can be put.
-    fn some(&mut self) -> &mut Vec<Row> {
+    fn some(&mut self) -> &mut Vec<LeafRow> {
         match self.is_open() {
             true => &mut self.rows,
             false => self.all(),
@@ -144,7 +144,7 @@ impl Leaf {
     }
 
     /// All rows, to be changed; the block is given up.
-    fn all(&mut self) -> &mut Vec<Row> {
+    fn all(&mut self) -> &mut Vec<LeafRow> {
         if !self.block.is_empty() {
             self.rows = self.read.take().unwrap_or_else(|| self.merged());
             self.block = Block::default();
@@ -161,12 +161,12 @@ impl PartialEq for Leaf {
 
 impl Eq for Leaf {}
 
-fn position(rows: &[Row], path: &[u8]) -> Result<usize, usize> {
+fn position(rows: &[LeafRow], path: &[u8]) -> Result<usize, usize> {
     rows.binary_search_by(|(known, _)| known.as_bytes().cmp(path))
 }
 
 /// Puts a row where it belongs, in the place of one with its path; gives where.
-fn put(rows: &mut Vec<Row>, path: EntryPath, entry: Entry) -> usize {
+fn put(rows: &mut Vec<LeafRow>, path: EntryPath, entry: Entry) -> usize {
     let place = position(rows, path.as_bytes());
     match place {
         Ok(at) => rows[at].1 = entry,

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Entry;
 use super::blocks::{self, Block};
-use super::leaf::{Leaf, Row};
+use super::leaf::{Leaf, LeafRow};
 use crate::engine::collections::{DiffItem, OrdMap};
 use crate::engine::path::EntryPath;
 
@@ -27,7 +27,7 @@ pub(super) struct Leaves {
 
 impl Leaves {
     /// Puts rows that are in order into leaves.
-    pub(super) fn from_sorted(rows: Vec<Row>) -> Self {
+    pub(super) fn from_sorted(rows: Vec<LeafRow>) -> Self {
         let mut leaves = Self { len: rows.len(), ..Self::default() };
         let mut leaf = Vec::new();
         for row in rows {
@@ -147,7 +147,7 @@ impl Leaves {
             });
             &rows[skip..]
         });
-        let within = move |(path, _): &&Row| match &until {
+        let within = move |(path, _): &&LeafRow| match &until {
             Bound::Included(until) => path.as_bytes() <= until.as_slice(),
             Bound::Excluded(until) => path.as_bytes() < until.as_slice(),
             Bound::Unbounded => true,
@@ -156,7 +156,7 @@ impl Leaves {
     }
 
     /// The rows of the leaves that are not the same in `later`, here and there.
-    pub(super) fn differing<'a>(&'a self, later: &'a Self) -> (Vec<&'a Row>, Vec<&'a Row>) {
+    pub(super) fn differing<'a>(&'a self, later: &'a Self) -> (Vec<&'a LeafRow>, Vec<&'a LeafRow>) {
         let (mut before, mut after) = (Vec::new(), Vec::new());
         for item in self.full.diff(&later.full) {
             match item {
@@ -232,7 +232,7 @@ mod tests {
         Entry { node: Node::Directory, version, created_at: Timestamp(1), updated_at: Timestamp(2) }
     }
 
-    fn rows(map: &BTreeMap<EntryPath, Entry>) -> Vec<Row> {
+    fn rows(map: &BTreeMap<EntryPath, Entry>) -> Vec<LeafRow> {
         map.iter().map(|(path, entry)| (path.clone(), entry.clone())).collect()
     }
 
@@ -298,7 +298,7 @@ mod tests {
                     map.iter().filter(|(path, entry)| other.get(*path) != Some(entry)).count()
                 };
                 prop_assert!(old.is_sorted_by(|a, b| a.0 < b.0) && new.is_sorted_by(|a, b| a.0 < b.0));
-                let seen = |rows: &[&Row], other: &BTreeMap<EntryPath, Entry>| {
+                let seen = |rows: &[&LeafRow], other: &BTreeMap<EntryPath, Entry>| {
                     rows.iter().filter(|(path, entry)| other.get(path) != Some(entry)).count()
                 };
                 prop_assert_eq!(seen(&old, &map), differs(&before_map, &map));

@@ -13,7 +13,7 @@ use crate::engine::path::EntryPath;
 /// A fold of millions of events spends most of its time waiting for memory. So what a lookup touches is
 /// packed: the index is four bytes a path, and the paths it leads to lie side by side.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct EntryTable {
     hasher: RandomState,
     /// Where in `paths` each path lies.
     index: HashTable<u32>,
@@ -34,7 +34,7 @@ fn path_at(paths: &[u8], at: u32) -> Option<(&[u8], usize)> {
     Some((rest.get(..u32::from_le_bytes(*length) as usize)?, u32::from_le_bytes(*number) as usize))
 }
 
-impl Table {
+impl EntryTable {
     /// An empty one with room for so many paths.
     pub(super) fn with_capacity(count: usize) -> Self {
         Self { index: HashTable::with_capacity(count), entries: Vec::with_capacity(count), ..Self::default() }
@@ -125,7 +125,7 @@ mod tests {
         /// Whatever is put in and taken out: it holds what a plain map holds.
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec((0_u8..4, "[ab](/[abc]){0,2}"), 1..200)) {
-            let (mut table, mut model) = (Table::default(), BTreeMap::new());
+            let (mut table, mut model) = (EntryTable::default(), BTreeMap::new());
             for ((step, path), version) in steps.into_iter().zip(1..) {
                 let path = EntryPath::lookup(&path).unwrap();
                 match step {

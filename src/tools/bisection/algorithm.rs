@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 /// What a probe says of a thing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum BisectVerdict {
     /// As it was at first.
     Good,
     /// As it is at last.
@@ -15,7 +15,7 @@ pub enum Verdict {
 
 /// What a bisection has found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
+pub enum BisectOutcome {
     /// The first bad one.
     First(usize),
     /// The first bad one is one of these: those before the last could not be probed.
@@ -39,14 +39,14 @@ pub enum Found {
 /// assert_eq!((search.found(), probes), (Some(Found::First(700)), 10));
 /// ```
 #[derive(Debug, Clone)]
-pub struct Bisect {
+pub struct BisectSearch {
     good: usize,
     bad: usize,
     skipped: BTreeSet<usize>,
     is_odd: bool,
 }
 
-impl Bisect {
+impl BisectSearch {
     /// A search among so many; among none when it is 0.
     pub fn new(last: usize) -> Self {
         Self { good: 0, bad: last, skipped: BTreeSet::new(), is_odd: false }
@@ -83,25 +83,25 @@ impl Bisect {
     }
 
     /// Takes a probe into account. One that could tell nothing more is no matter.
-    pub fn record(&mut self, at: usize, verdict: Verdict) {
+    pub fn record(&mut self, at: usize, verdict: BisectVerdict) {
         let is_within = at > self.good && at < self.bad;
         match verdict {
-            Verdict::Good if is_within => self.good = at,
-            Verdict::Bad if is_within => self.bad = at,
-            Verdict::Good => self.is_odd |= at >= self.bad,
-            Verdict::Bad => self.is_odd |= at <= self.good,
-            Verdict::Skip => drop(self.skipped.insert(at)),
+            BisectVerdict::Good if is_within => self.good = at,
+            BisectVerdict::Bad if is_within => self.bad = at,
+            BisectVerdict::Good => self.is_odd |= at >= self.bad,
+            BisectVerdict::Bad => self.is_odd |= at <= self.good,
+            BisectVerdict::Skip => drop(self.skipped.insert(at)),
         }
     }
 
     /// What was found; none while there is something to probe, and where there is nothing.
-    pub fn found(&self) -> Option<Found> {
+    pub fn found(&self) -> Option<BisectOutcome> {
         if self.bad == 0 || !self.next(1).is_empty() {
             return None;
         }
         Some(match self.bad - self.good {
-            1 => Found::First(self.bad),
-            _ => Found::Among((self.good + 1..=self.bad).collect()),
+            1 => BisectOutcome::First(self.bad),
+            _ => BisectOutcome::Among((self.good + 1..=self.bad).collect()),
         })
     }
 }
@@ -124,8 +124,8 @@ mod tests {
     use super::*;
 
     /// Searches; gives what was found and how many rounds it took.
-    fn search(last: usize, jobs: usize, verdict: impl Fn(usize) -> Verdict) -> (Option<Found>, usize) {
-        let (mut search, mut rounds) = (Bisect::new(last), 0);
+    fn search(last: usize, jobs: usize, verdict: impl Fn(usize) -> BisectVerdict) -> (Option<BisectOutcome>, usize) {
+        let (mut search, mut rounds) = (BisectSearch::new(last), 0);
         loop {
             let probes = search.next(jobs);
             if probes.is_empty() {
@@ -138,15 +138,15 @@ mod tests {
         }
     }
 
-    fn at(first: usize) -> impl Fn(usize) -> Verdict {
-        move |probe| if probe >= first { Verdict::Bad } else { Verdict::Good }
+    fn at(first: usize) -> impl Fn(usize) -> BisectVerdict {
+        move |probe| if probe >= first { BisectVerdict::Bad } else { BisectVerdict::Good }
     }
 
     #[test]
     fn a_thousand_take_ten_probes() {
         for first in 1..=1000 {
             let (found, rounds) = search(1000, 1, at(first));
-            assert_eq!(found, Some(Found::First(first)));
+            assert_eq!(found, Some(BisectOutcome::First(first)));
             assert!(rounds <= 10, "{rounds}");
         }
         for (jobs, most) in [(2, 7), (3, 5), (9, 3), (2000, 1)] {
@@ -158,24 +158,24 @@ mod tests {
     #[test]
     fn small_searches_end() {
         assert_eq!(search(0, 1, at(1)), (None, 0));
-        assert_eq!(search(1, 1, at(1)), (Some(Found::First(1)), 0));
-        assert_eq!(search(2, 5, at(2)), (Some(Found::First(2)), 1));
-        assert_eq!(search(4, 1, |_| Verdict::Skip).0, Some(Found::Among(vec![1, 2, 3, 4])));
+        assert_eq!(search(1, 1, at(1)), (Some(BisectOutcome::First(1)), 0));
+        assert_eq!(search(2, 5, at(2)), (Some(BisectOutcome::First(2)), 1));
+        assert_eq!(search(4, 1, |_| BisectVerdict::Skip).0, Some(BisectOutcome::Among(vec![1, 2, 3, 4])));
     }
 
     #[test]
     fn it_jumps_away_from_what_can_not_be_probed() {
-        let broken = |probe| if (300..700).contains(&probe) { Verdict::Skip } else { at(900)(probe) };
+        let broken = |probe| if (300..700).contains(&probe) { BisectVerdict::Skip } else { at(900)(probe) };
         let (found, rounds) = search(1000, 1, broken);
-        assert_eq!(found, Some(Found::First(900)));
+        assert_eq!(found, Some(BisectOutcome::First(900)));
         assert!(rounds <= 20, "{rounds}");
     }
 
     #[test]
     fn what_contradicts_is_noticed() {
-        let mut search = Bisect::new(8);
-        search.record(6, Verdict::Bad);
-        search.record(7, Verdict::Good);
+        let mut search = BisectSearch::new(8);
+        search.record(6, BisectVerdict::Bad);
+        search.record(7, BisectVerdict::Good);
         assert!(search.is_odd());
         assert_eq!(search.next(1), [3]);
     }
@@ -190,12 +190,12 @@ mod tests {
         ) {
             let first = 1 + (place * last as f64) as usize;
             let skips: BTreeSet<usize> = skips.into_iter().filter(|skip| *skip != last).collect();
-            let verdict = |probe| if skips.contains(&probe) { Verdict::Skip } else { at(first)(probe) };
+            let verdict = |probe| if skips.contains(&probe) { BisectVerdict::Skip } else { at(first)(probe) };
             // One after the other: the last good one, and the first bad one after it.
             let known = |wanted| (1..=last).filter(move |probe| verdict(*probe) == wanted);
-            let good = known(Verdict::Good).next_back().unwrap_or(0);
-            let bad = known(Verdict::Bad).next().unwrap_or(last);
-            let expected = if bad - good == 1 { Found::First(bad) } else { Found::Among((good + 1..=bad).collect()) };
+            let good = known(BisectVerdict::Good).next_back().unwrap_or(0);
+            let bad = known(BisectVerdict::Bad).next().unwrap_or(last);
+            let expected = if bad - good == 1 { BisectOutcome::First(bad) } else { BisectOutcome::Among((good + 1..=bad).collect()) };
             prop_assert_eq!(search(last, jobs, verdict).0, Some(expected));
         }
     }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::backends::{
-    BackendError, Capture, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway, Workspace,
-    WorkspaceSpec,
+    BackendError, ChangeDetector, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway,
+    Workspace, WorkspaceSpec,
 };
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
@@ -186,7 +186,7 @@ impl Probe {
         workspace.lay_out(&changes)?;
         let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
         write_all(&self.session, entries.collect(), |piece| workspace.lay_out(piece))?;
-        Ok(workspace.capture().map_or(Ok(()), Capture::adopt)?)
+        Ok(workspace.capture().map_or(Ok(()), ChangeDetector::adopt)?)
     }
 
     /// Where the disk may be otherwise than it was made.

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::algorithm::{Bisect, Found, Verdict};
+use super::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 use super::probe::Probe;
 use crate::backends::{Output, ShellCommand, ShellError, ShellResult, WorkspaceSpec, unwatched};
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
@@ -98,7 +98,7 @@ pub struct ProbeRecord {
     /// The position.
     pub seq: Seq,
     /// What it says.
-    pub verdict: Verdict,
+    pub verdict: BisectVerdict,
     /// How the command ended.
     pub exit_code: i32,
     /// Whether it took too long.
@@ -198,10 +198,10 @@ pub enum BisectError {
 impl ProbeRecord {
     fn of(probe: &Probe, result: ShellResult) -> Self {
         let verdict = match (result.timed_out, result.exit_code) {
-            (true, _) => Verdict::Bad,
-            (false, 0) => Verdict::Good,
-            (false, SKIP) => Verdict::Skip,
-            (false, _) => Verdict::Bad,
+            (true, _) => BisectVerdict::Bad,
+            (false, 0) => BisectVerdict::Good,
+            (false, SKIP) => BisectVerdict::Skip,
+            (false, _) => BisectVerdict::Bad,
         };
         Self {
             seq: probe.seq(),
@@ -299,7 +299,7 @@ pub async fn bisect(
         records.iter().try_for_each(|record| check_end(record, good))?;
         checks.extend(records);
     }
-    let (mut search, mut probes) = (Bisect::new(changes.len()), Vec::new());
+    let (mut search, mut probes) = (BisectSearch::new(changes.len()), Vec::new());
     loop {
         let next = search.next(*jobs);
         if next.is_empty() {
@@ -328,10 +328,10 @@ fn positions_between(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>,
     if changes.is_empty() { Err(BisectError::NothingChanged { good, bad }) } else { Ok(changes) }
 }
 
-fn positions_of(search: &Bisect, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
+fn positions_of(search: &BisectSearch, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
     match search.found() {
-        Some(Found::Among(numbers)) => numbers.into_iter().map(at).collect(),
-        Some(Found::First(number)) => vec![at(number)],
+        Some(BisectOutcome::Among(numbers)) => numbers.into_iter().map(at).collect(),
+        Some(BisectOutcome::First(number)) => vec![at(number)],
         None => vec![at(search.bad())],
     }
 }
@@ -340,8 +340,8 @@ fn positions_of(search: &Bisect, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
 fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), BisectError> {
     let is_good_end = record.seq == good;
     match record.verdict {
-        Verdict::Good if is_good_end => Ok(()),
-        Verdict::Bad if !is_good_end => Ok(()),
+        BisectVerdict::Good if is_good_end => Ok(()),
+        BisectVerdict::Bad if !is_good_end => Ok(()),
         _ if NOT_RUN.contains(&record.exit_code) && !record.timed_out => {
             Err(BisectError::NotRun(Box::new(record.clone())))
         }

@@ -25,7 +25,7 @@ pub struct PythonTool;
 /// What `evaluate_python` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Params {
+pub struct EvaluatePythonParams {
     /// The code, run by `python3 -c` in the workspace root for at most 5 seconds.
     code: String,
     /// Must be empty on this backend.
@@ -59,10 +59,10 @@ impl Tool for PythonTool {
     const DESCRIPTION: &'static str =
         "Runs Python code in the workspace root with python3 -c, for at most 5 seconds, and gives what it printed.";
     const EFFECT: Effect = Effect::Destructive;
-    type Params = Params;
+    type Params = EvaluatePythonParams;
     type Output = Evaluated;
 
-    async fn call(&self, context: &mut ToolContext, params: Params) -> Result<Evaluated, ToolError> {
+    async fn call(&self, context: &mut ToolContext, params: EvaluatePythonParams) -> Result<Evaluated, ToolError> {
         if !(params.globals.is_empty() && params.reads.is_empty() && params.writes.is_empty()) {
             return Err(ToolError::new(
                 "globals, reads and writes must be empty here: the code runs in the workspace and reads its files itself",

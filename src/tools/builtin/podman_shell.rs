@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shell_execute::{LONGEST, Ran, timeout};
+use super::shell_execute::{LONGEST, ShellRun, timeout};
 use crate::backends::{Container, ShellCommand, ShellError};
 use crate::tools::call::context::ToolContext;
 use crate::tools::call::error::ToolError;
@@ -19,9 +19,9 @@ pub struct PodmanShellTool;
 /// What `podman_shell` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Params {
+pub struct PodmanShellParams {
     /// Starts the container, runs a command in it, or stops it.
-    action: Action,
+    action: PodmanShellAction,
     /// The text for `/bin/sh -c`; only for exec. At most 4,096 characters.
     #[serde(default)]
     command: Option<String>,
@@ -33,7 +33,7 @@ pub struct Params {
 /// What is to be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-enum Action {
+enum PodmanShellAction {
     /// Makes the container, or starts it, when it does not run.
     Start,
     /// Runs a command in it.
@@ -44,9 +44,9 @@ enum Action {
 
 /// What came of it.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Done {
+pub struct PodmanShellOutcome {
     /// What was done.
-    action: Action,
+    action: PodmanShellAction,
     /// The container.
     container_name: String,
     /// What the command printed, at most 32 KiB.
@@ -62,10 +62,14 @@ impl Tool for PodmanShellTool {
     const DESCRIPTION: &'static str = "Starts the session's container, runs a shell command in it for at most 120 \
         seconds, or stops it. Stopping a container that is not there is no error; files stay.";
     const EFFECT: Effect = Effect::Destructive;
-    type Params = Params;
-    type Output = Done;
+    type Params = PodmanShellParams;
+    type Output = PodmanShellOutcome;
 
-    async fn call(&self, context: &mut ToolContext, params: Params) -> Result<Done, ToolError> {
+    async fn call(
+        &self,
+        context: &mut ToolContext,
+        params: PodmanShellParams,
+    ) -> Result<PodmanShellOutcome, ToolError> {
         let Some(container) = context.workspace().container() else {
             let backend = context.workspace().backend_name();
             return Err(ToolError::new(format!(
@@ -73,18 +77,23 @@ impl Tool for PodmanShellTool {
             )));
         };
         let container_name = container.name();
-        let done =
-            |stdout, stderr, exit_code| Done { action: params.action, container_name, stdout, stderr, exit_code };
+        let done = |stdout, stderr, exit_code| PodmanShellOutcome {
+            action: params.action,
+            container_name,
+            stdout,
+            stderr,
+            exit_code,
+        };
         match (params.action, params.command) {
-            (Action::Start, None) => {
+            (PodmanShellAction::Start, None) => {
                 apart(container, |container| container.start()).await?;
                 Ok(done(String::new(), String::new(), 0))
             }
-            (Action::Stop, None) => {
+            (PodmanShellAction::Stop, None) => {
                 apart(container, |container| container.stop()).await?;
                 Ok(done(String::new(), String::new(), 0))
             }
-            (Action::Exec, Some(command)) => {
+            (PodmanShellAction::Exec, Some(command)) => {
                 let mut command = ShellCommand::shell(command);
                 command.timeout = params.timeout_seconds.map(timeout).transpose()?;
                 let Some(mut shell) = context.shell() else { return Err(ToolError::new("the container has no shell")) };
@@ -92,11 +101,13 @@ impl Tool for PodmanShellTool {
                 if result.cancelled {
                     return Err(ToolError::Cancelled);
                 }
-                let Ran { exit_code, stdout, stderr, .. } = Ran::of(&result, true);
+                let ShellRun { exit_code, stdout, stderr, .. } = ShellRun::of(&result, true);
                 Ok(done(stdout, stderr, exit_code))
             }
-            (Action::Exec, None) => Err(ToolError::new("exec needs a command")),
-            (Action::Start | Action::Stop, Some(_)) => Err(ToolError::new("only exec takes a command")),
+            (PodmanShellAction::Exec, None) => Err(ToolError::new("exec needs a command")),
+            (PodmanShellAction::Start | PodmanShellAction::Stop, Some(_)) => {
+                Err(ToolError::new("only exec takes a command"))
+            }
         }
     }
 

@@ -37,9 +37,9 @@ pub struct ShellTool;
 /// What `shell_execute` takes.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Params {
+pub struct ShellExecuteParams {
     /// A text for `/bin/sh -c`, or a program with its arguments as a list. At most 4,096 characters.
-    command: Command,
+    command: CommandParam,
     /// The directory to run it in, relative to the workspace root.
     #[serde(default)]
     cwd: String,
@@ -61,7 +61,7 @@ pub struct Params {
 /// A text, or a list.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(untagged)]
-enum Command {
+enum CommandParam {
     Text(String),
     List(Vec<String>),
 }
@@ -72,7 +72,7 @@ fn yes() -> bool {
 
 /// What came of a command.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Ran {
+pub struct ShellRun {
     /// 0 for success; 124 when it took too long, 127 when there is no such program.
     pub(crate) exit_code: i32,
     /// What it printed, at most 32 KiB; of more the beginning and the end.
@@ -98,10 +98,10 @@ impl Tool for ShellTool {
         A text is run by /bin/sh, a list is a program with its arguments. At most 120 seconds; nothing that it starts \
         lives on after it. Files that it changes are seen by all other tools.";
     const EFFECT: Effect = Effect::Destructive;
-    type Params = Params;
-    type Output = Ran;
+    type Params = ShellExecuteParams;
+    type Output = ShellRun;
 
-    async fn call(&self, context: &mut ToolContext, params: Params) -> Result<Ran, ToolError> {
+    async fn call(&self, context: &mut ToolContext, params: ShellExecuteParams) -> Result<ShellRun, ToolError> {
         let capture_output = params.capture_output;
         let cwd = context.path(&params.cwd)?;
         let command = command(params, cwd)?;
@@ -110,14 +110,14 @@ impl Tool for ShellTool {
         if result.cancelled {
             return Err(ToolError::Cancelled);
         }
-        Ok(Ran::of(&result, capture_output))
+        Ok(ShellRun::of(&result, capture_output))
     }
 
     fn limit(&self) -> Option<Duration> {
         Some(LONGEST)
     }
 
-    fn render(&self, output: &Ran) -> String {
+    fn render(&self, output: &ShellRun) -> String {
         let mut text = output.stdout.clone();
         if !output.stderr.is_empty() {
             let gap = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
@@ -135,10 +135,10 @@ pub(crate) fn no_shell(context: &ToolContext, tool: &str) -> ToolError {
     ToolError::new(format!("{tool} needs a shell, and the {backend} workspace has none; use the file tools"))
 }
 
-fn command(params: Params, cwd: EntryPath) -> Result<ShellCommand, ToolError> {
+fn command(params: ShellExecuteParams, cwd: EntryPath) -> Result<ShellCommand, ToolError> {
     let line = match params.command {
-        Command::Text(text) => CommandLine::Shell(text),
-        Command::List(list) => CommandLine::Args(list),
+        CommandParam::Text(text) => CommandLine::Shell(text),
+        CommandParam::List(list) => CommandLine::Args(list),
     };
     let mut command = ShellCommand::new(line);
     command.cwd = cwd;
@@ -181,7 +181,7 @@ fn check_env(env: &BTreeMap<String, String>) -> Result<(), ToolError> {
     Ok(())
 }
 
-impl Ran {
+impl ShellRun {
     pub(crate) fn of(result: &ShellResult, capture_output: bool) -> Self {
         let text = |output: &Output| match capture_output {
             true => output.text(RETURNED_MAX),
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn limits_of_variables_are_in_the_schema() {
-        let schema = serde_json::to_value(schemars::schema_for!(Params)).unwrap();
+        let schema = serde_json::to_value(schemars::schema_for!(ShellExecuteParams)).unwrap();
         let told = schema["properties"]["env"]["description"].as_str().unwrap().replace('\n', " ");
         for limit in ["64", "80 ASCII", "48,000"] {
             assert!(told.contains(limit), "{limit} is not in {told}");

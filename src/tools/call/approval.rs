@@ -1,6 +1,6 @@
 //! What is decided about a command: by the policy, or by whoever is asked where that does not know.
 
-use super::approver::{Answer, CommandQuestion};
+use super::approver::{ApprovalAnswer, CommandQuestion};
 use crate::engine::event::{DecidedBy, PolicyDecision};
 use crate::tools::policy::{AllowedBy, Decision};
 use crate::tools::words;
@@ -37,12 +37,12 @@ impl Decided {
             return Self::new(PolicyDecision::Deny, DecidedBy::Nobody, reason);
         };
         match asker.ask(question(programs.clone())).await {
-            Answer::Once => Self::new(PolicyDecision::Allow, DecidedBy::Answer, String::new()),
-            Answer::Session => {
+            ApprovalAnswer::Once => Self::new(PolicyDecision::Allow, DecidedBy::Answer, String::new()),
+            ApprovalAnswer::Session => {
                 let reason = "for the session".to_owned();
                 Self { programs, ..Self::new(PolicyDecision::Allow, DecidedBy::Answer, reason) }
             }
-            Answer::Refuse(why) => Self::new(PolicyDecision::Deny, DecidedBy::Answer, why),
+            ApprovalAnswer::Refuse(why) => Self::new(PolicyDecision::Deny, DecidedBy::Answer, why),
         }
     }
 }

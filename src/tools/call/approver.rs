@@ -30,7 +30,7 @@ pub trait Asker: Send + Sync + 'static {
 }
 
 /// An answer to come.
-pub type Asking = Pin<Box<dyn Future<Output = Answer> + Send>>;
+pub type Asking = Pin<Box<dyn Future<Output = ApprovalAnswer> + Send>>;
 
 /// Whether a command may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct CommandQuestion {
 
 /// What somebody says to a [`CommandQuestion`].
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum ApprovalAnswer {
     /// This once.
     Once,
     /// Its programs may run for the rest of the session.

@@ -20,8 +20,8 @@ use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
-use crate::tools::workspace::managed::{Machine, ShellRules};
-use crate::tools::workspace::recording::Recording;
+use crate::tools::workspace::managed::{ManagedWorkspace, ShellRules};
+use crate::tools::workspace::recording::EventBuffer;
 
 /// What a tool's handler works with: the session, the workspace's files, and how long it may take.
 ///
@@ -38,7 +38,7 @@ pub struct ToolContext {
     pub(crate) allowed: Vec<String>,
     call: Seq,
     files: Filesystem,
-    machine: Machine,
+    machine: ManagedWorkspace,
     deadline: Instant,
     limit: Duration,
     cancel: CancellationToken,
@@ -77,7 +77,7 @@ impl ToolContext {
     pub(crate) fn new(
         session: &Session,
         call: Seq,
-        machine: &Machine,
+        machine: &ManagedWorkspace,
         effect: Effect,
         limit: Duration,
         cancel: CancellationToken,
@@ -251,7 +251,7 @@ impl ToolContext {
 
     /// Begins what a call records with what has happened, whatever became of it. It is kept here until
     /// [`recorded`](ToolContext::recorded), so that a recording that fails loses nothing.
-    pub(crate) fn record_facts(&mut self, mut recording: Recording) -> Result<Recording, CommitError> {
+    pub(crate) fn record_facts(&mut self, mut recording: EventBuffer) -> Result<EventBuffer, CommitError> {
         if self.files.has_landed() {
             recording = recording.splitting();
         }
@@ -271,7 +271,7 @@ impl ToolContext {
     }
 
     /// Records what the tool did, and gives what is still to be put onto the disk.
-    pub(crate) fn record_work(&mut self, recording: &mut Recording) -> Result<Vec<FileChange>, ToolError> {
+    pub(crate) fn record_work(&mut self, recording: &mut EventBuffer) -> Result<Vec<FileChange>, ToolError> {
         let too_much = |e: CommitError| ToolError::new(e.to_string());
         let changes = if self.files.is_changed() { self.files.changes()? } else { Vec::new() };
         self.files.record_into(recording).map_err(too_much)?;
@@ -280,7 +280,7 @@ impl ToolContext {
     }
 
     /// Records of a failed call what is on the disk all the same.
-    pub(crate) fn record_landed(&mut self, recording: &mut Recording) -> Result<(), CommitError> {
+    pub(crate) fn record_landed(&mut self, recording: &mut EventBuffer) -> Result<(), CommitError> {
         self.files.record_landed(recording)
     }
 }

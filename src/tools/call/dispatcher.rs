@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::context::ToolContext;
 use super::error::ToolError;
 use super::open_call::{OpenCall, PARAMS_MAX, interrupted};
-use super::tool::{Answer, Answering, Effect};
+use super::tool::{Answering, Effect, ToolAnswer};
 use super::toolset::Tools;
 use super::trace::TraceContext;
 use crate::backends::Workspace;
@@ -23,7 +23,7 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::ToolCalls;
 use crate::tools::workspace::capture::CaptureBudget;
-use crate::tools::workspace::managed::{DispatchError, Machine, ShellRules};
+use crate::tools::workspace::managed::{DispatchError, ManagedWorkspace, ShellRules};
 
 /// How long a call may take when nothing else is said.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -94,13 +94,13 @@ impl ToolOutcome {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone)]
-pub struct Dispatcher {
+pub struct ToolRunner {
     session: Session,
     tools: Arc<Tools>,
-    machine: Machine,
+    machine: ManagedWorkspace,
 }
 
-impl Dispatcher {
+impl ToolRunner {
     /// Prepares to make calls. Calls that an ended process left open are recorded as interrupted.
     ///
     /// A workspace whose disk has nothing of the session is filled from its history; what else is found
@@ -119,7 +119,7 @@ impl Dispatcher {
     /// The same with other rules for commands: which may run, who is asked, how much is kept.
     ///
     /// # Errors
-    /// As [`new`](Dispatcher::new).
+    /// As [`new`](ToolRunner::new).
     pub fn with_rules(
         session: Session,
         tools: impl Into<Arc<Tools>>,
@@ -136,7 +136,7 @@ impl Dispatcher {
                 session.record(commit)?;
             }
         }
-        let machine = Machine::new(&session, workspace, rules)?;
+        let machine = ManagedWorkspace::new(&session, workspace, rules)?;
         machine.prepare(&session)?;
         let tools = machine.allowed(&session, tools.into())?;
         Ok(Self { session, tools, machine })
@@ -174,7 +174,7 @@ impl Dispatcher {
     }
 
     /// The workspace with its rules.
-    pub(crate) fn machine(&self) -> &Machine {
+    pub(crate) fn machine(&self) -> &ManagedWorkspace {
         &self.machine
     }
 
@@ -220,7 +220,7 @@ impl Dispatcher {
     /// The same, and tells the call's position, its name, as soon as it has one.
     ///
     /// # Errors
-    /// As [`call`](Dispatcher::call).
+    /// As [`call`](ToolRunner::call).
     pub async fn call_telling(
         &self,
         call: ToolCall,
@@ -243,7 +243,7 @@ impl Dispatcher {
     }
 
     /// The parameters have that size as JSON.
-    async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<Answer, ToolError> {
+    async fn perform(&self, open: &mut OpenCall, call: ToolCall, size: usize) -> Result<ToolAnswer, ToolError> {
         let time_left = match &self.machine.limits {
             Some(limits) => limits.admit(&self.session, open.call, &call.tool)?,
             None => None,
@@ -292,9 +292,9 @@ impl Dispatcher {
 
 /// How long a value is as JSON.
 fn json_bytes(value: &Value) -> usize {
-    struct Count(usize);
+    struct CallCounter(usize);
 
-    impl std::io::Write for Count {
+    impl std::io::Write for CallCounter {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
             self.0 += bytes.len();
             Ok(bytes.len())
@@ -305,7 +305,7 @@ fn json_bytes(value: &Value) -> usize {
         }
     }
 
-    let mut count = Count(0);
+    let mut count = CallCounter(0);
     match serde_json::to_writer(&mut count, value) {
         Ok(()) => count.0,
         // A value can be written, and a count does not fail.
@@ -314,7 +314,7 @@ fn json_bytes(value: &Value) -> usize {
 }
 
 /// Turns a panic of a tool into its failure.
-async fn unpanicked(mut work: Answering<'_>) -> Result<Answer, ToolError> {
+async fn unpanicked(mut work: Answering<'_>) -> Result<ToolAnswer, ToolError> {
     std::future::poll_fn(|context| {
         let polled = std::panic::catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context)));
         polled.unwrap_or_else(|_| Poll::Ready(Err(ToolError::new("the tool failed: it panicked"))))
@@ -322,7 +322,7 @@ async fn unpanicked(mut work: Answering<'_>) -> Result<Answer, ToolError> {
     .await
 }
 
-impl std::fmt::Debug for Dispatcher {
+impl std::fmt::Debug for ToolRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dispatcher").field("session", &self.session).field("tools", &self.tools).finish_non_exhaustive()
     }

@@ -13,7 +13,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::tools::workspace::capture::Captured;
-use crate::tools::workspace::recording::Recording;
+use crate::tools::workspace::recording::EventBuffer;
 
 /// Links followed on the way to one entry.
 const LINKS_MAX: usize = 40;
@@ -25,13 +25,13 @@ const LINKS_MAX: usize = 40;
 pub struct Filesystem {
     session: Session,
     tree: VirtualFileSystem,
-    staged: Vec<Staged>,
+    staged: Vec<StagedFile>,
     /// How many of them are on the disk already, for good.
     landed: usize,
     fresh: BTreeMap<Digest, Bytes>,
 }
 
-enum Staged {
+enum StagedFile {
     Write(WriteFile),
     Delete(DeleteEntry),
 }
@@ -201,7 +201,7 @@ impl Filesystem {
         }
         let event = DeleteEntry { path };
         self.tree.delete(&event);
-        self.staged.push(Staged::Delete(event));
+        self.staged.push(StagedFile::Delete(event));
         Ok(())
     }
 
@@ -257,14 +257,14 @@ impl Filesystem {
 
     fn stage(&mut self, event: WriteFile) {
         self.tree.write(&event, self.session.now());
-        self.staged.push(Staged::Write(event));
+        self.staged.push(StagedFile::Write(event));
     }
 
     /// What a backend still has to do.
     pub(crate) fn changes(&self) -> Result<Vec<FileChange>, ToolError> {
-        let change = |staged: &Staged| match staged {
-            Staged::Delete(event) => Ok(FileChange::Delete { path: event.path.clone() }),
-            Staged::Write(event) => {
+        let change = |staged: &StagedFile| match staged {
+            StagedFile::Delete(event) => Ok(FileChange::Delete { path: event.path.clone() }),
+            StagedFile::Write(event) => {
                 let bytes = match &event.node {
                     Node::File { content, .. } => self.content(content)?,
                     Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Bytes::new(),
@@ -277,9 +277,9 @@ impl Filesystem {
 
     /// Bytes of the files that are staged and not on the disk.
     pub(crate) fn staged_bytes(&self) -> u64 {
-        let bytes = |staged: &Staged| match staged {
-            Staged::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
-            Staged::Write(_) | Staged::Delete(_) => 0,
+        let bytes = |staged: &StagedFile| match staged {
+            StagedFile::Write(WriteFile { node: Node::File { size, .. }, .. }) => *size,
+            StagedFile::Write(_) | StagedFile::Delete(_) => 0,
         };
         self.staged[self.landed..].iter().map(bytes).sum()
     }
@@ -304,31 +304,31 @@ impl Filesystem {
         let now = self.session.now();
         for event in captured.deleted {
             self.tree.delete(&event);
-            self.staged.push(Staged::Delete(event));
+            self.staged.push(StagedFile::Delete(event));
         }
         for event in captured.written {
             self.tree.write(&event, now);
-            self.staged.push(Staged::Write(event));
+            self.staged.push(StagedFile::Write(event));
         }
         self.fresh.extend(captured.contents);
         self.land();
     }
 
     /// Records the staged changes, in order, with the contents that they need.
-    pub(crate) fn record_into(&self, recording: &mut Recording) -> Result<(), CommitError> {
+    pub(crate) fn record_into(&self, recording: &mut EventBuffer) -> Result<(), CommitError> {
         self.record(&self.staged, recording)
     }
 
     /// Records those that are on the disk.
-    pub(crate) fn record_landed(&self, recording: &mut Recording) -> Result<(), CommitError> {
+    pub(crate) fn record_landed(&self, recording: &mut EventBuffer) -> Result<(), CommitError> {
         self.record(&self.staged[..self.landed], recording)
     }
 
-    fn record(&self, staged: &[Staged], recording: &mut Recording) -> Result<(), CommitError> {
+    fn record(&self, staged: &[StagedFile], recording: &mut EventBuffer) -> Result<(), CommitError> {
         for staged in staged {
             match staged {
-                Staged::Delete(event) => recording.push(event)?,
-                Staged::Write(event) => {
+                StagedFile::Delete(event) => recording.push(event)?,
+                StagedFile::Write(event) => {
                     recording.push(event)?;
                     if let Node::File { content, .. } = &event.node
                         && let Some(bytes) = self.fresh.get(content)

@@ -6,14 +6,14 @@ use super::content_params::lift;
 use super::context::ToolContext;
 use super::dispatcher::{ToolCall, ToolOutcome};
 use super::error::ToolError;
-use super::tool::Answer;
+use super::tool::ToolAnswer;
 use crate::engine::commit::{CallLink, CommitError};
 use crate::engine::event::{CallFinished, CallStarted, CallStatus};
 use crate::engine::recorded::Seq;
 use crate::engine::session::sessions::SessionError;
-use crate::engine::session::{Session, Turn, UnderWay};
+use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::store::Pending;
-use crate::tools::workspace::recording::Recording;
+use crate::tools::workspace::recording::EventBuffer;
 
 /// Bytes of a call's parameters as JSON.
 pub(crate) const PARAMS_MAX: usize = 1 << 20;
@@ -30,10 +30,10 @@ pub(crate) struct OpenCall {
     /// What the tool works with, once it does.
     pub(crate) context: Option<ToolContext>,
     /// Nobody else changes files until the outcome is recorded.
-    pub(crate) turn: Option<Turn>,
+    pub(crate) turn: Option<WorkspaceLock>,
     /// The outcome, on its way to the disk.
     settling: Option<Pending>,
-    under_way: Option<UnderWay>,
+    under_way: Option<SessionCall>,
 }
 
 impl OpenCall {
@@ -67,9 +67,9 @@ impl OpenCall {
     }
 
     /// Records a success with everything that belongs to it. On an error the call is still open.
-    pub(crate) fn succeed(&mut self, answer: Answer) -> Result<(ToolOutcome, Pending), ToolError> {
+    pub(crate) fn succeed(&mut self, answer: ToolAnswer) -> Result<(ToolOutcome, Pending), ToolError> {
         let too_much = |e: CommitError| ToolError::new(e.to_string());
-        let mut recording = Recording::of_call(&self.session, self.call);
+        let mut recording = EventBuffer::of_call(&self.session, self.call);
         let mut changes = Vec::new();
         if let Some(context) = &mut self.context {
             recording = context.record_facts(recording).map_err(too_much)?;
@@ -121,7 +121,7 @@ impl OpenCall {
     }
 
     fn record_failure(&mut self, finished: &CallFinished) -> Result<Pending, SessionError> {
-        let mut recording = Recording::of_call(&self.session, self.call);
+        let mut recording = EventBuffer::of_call(&self.session, self.call);
         if let Some(context) = &mut self.context {
             recording = context.record_facts(recording)?;
             context.record_landed(&mut recording)?;
@@ -195,7 +195,7 @@ impl Drop for OpenCall {
 
 /// Keeps the turn of a call that nobody waits for any more, and that it is under way, until others can see what it
 /// recorded.
-fn keep_until_settled(pending: Pending, turn: Option<Turn>, under_way: Option<UnderWay>) {
+fn keep_until_settled(pending: Pending, turn: Option<WorkspaceLock>, under_way: Option<SessionCall>) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         runtime.spawn(async move {
             if let Err(error) = pending.settled().await {

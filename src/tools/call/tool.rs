@@ -108,13 +108,13 @@ pub struct ToolDescription {
 }
 
 /// A result as data and as text.
-pub(crate) struct Answer {
+pub(crate) struct ToolAnswer {
     pub(crate) result: Value,
     pub(crate) text: String,
 }
 
 /// The future of an erased tool.
-pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<Answer, ToolError>> + Send + 'a>>;
+pub(crate) type Answering<'a> = Pin<Box<dyn Future<Output = Result<ToolAnswer, ToolError>> + Send + 'a>>;
 
 /// A tool whose types are not known.
 pub(crate) trait ErasedTool: Send + Sync {
@@ -149,7 +149,7 @@ impl<T: Tool> ErasedTool for T {
             let params = serde_json::from_value(params).map_err(|e| ToolError::params(T::NAME, e))?;
             let output = Tool::call(self, context, params).await?;
             let result = serde_json::to_value(&output).map_err(|e| ToolError::new(e.to_string()))?;
-            Ok(Answer { result, text: self.render(&output) })
+            Ok(ToolAnswer { result, text: self.render(&output) })
         })
     }
 }

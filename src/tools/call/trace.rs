@@ -37,7 +37,7 @@ impl TraceContext {
         // Else no header could have it.
         let is_header = |state: &&str| state.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
         let tracestate = tracestate.filter(|state| state.len() <= STATE_MAX).filter(is_header);
-        let told = Told { traceparent, tracestate };
+        let told = TraceFields { traceparent, tracestate };
         let context = TraceContextPropagator::new().extract_with_context(&opentelemetry::Context::new(), &told);
         Self::of(&context)
     }
@@ -75,12 +75,12 @@ fn is_parent(text: &str) -> bool {
     lengths.eq([2, 32, 16, 2]) && parts[..4].iter().all(|part| is_hex(part)) && (parts.len() == 4 || parts[0] != "00")
 }
 
-struct Told<'a> {
+struct TraceFields<'a> {
     traceparent: &'a str,
     tracestate: Option<&'a str>,
 }
 
-impl Extractor for Told<'_> {
+impl Extractor for TraceFields<'_> {
     fn get(&self, key: &str) -> Option<&str> {
         match key {
             PARENT => Some(self.traceparent),

@@ -8,12 +8,12 @@ use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::children::NewChild;
+use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{SessionError, Sessions};
 use crate::reducers::{Mounts, VirtualFileSystem};
-use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::mounts::{AllowedRoots, MountError, MountSpec, hydrate};
-use crate::tools::rewind::{Plan, RewindError};
+use crate::tools::rewind::{ChangePlan, RewindError};
 use crate::tools::workspace::limits;
 use crate::tools::workspace::managed::DispatchError;
 
@@ -49,7 +49,7 @@ impl From<BackendError> for ChildError {
 
 /// Where children begin.
 #[derive(Debug, Clone)]
-pub struct Nursery {
+pub struct Forker {
     /// The sessions, among them the parent.
     pub sessions: Sessions,
     /// Below it are the workspaces that were not given a directory.
@@ -58,13 +58,13 @@ pub struct Nursery {
     pub roots: AllowedRoots,
 }
 
-impl Nursery {
+impl Forker {
     /// Begins a child of a session that has no workspace open. A workspace that is opened for the child is
     /// filled from its history.
     ///
     /// # Errors
     /// What the session's store says, and [`BackendError`] when the parent's workspace makes no sense.
-    pub fn begin(&self, parent: &Session, new: NewChild) -> Result<Session, DispatchError> {
+    pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, DispatchError> {
         let new = within_what_is_left(parent, new)?;
         Ok(self.sessions.child_of(parent, with_workspace(parent, new)?.0)?)
     }
@@ -82,7 +82,7 @@ impl Nursery {
     ///
     /// # Errors
     /// [`ChildError`]. Unless it says otherwise, there is no child.
-    pub async fn start(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
+    pub async fn start(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, ChildError> {
         let new = within_what_is_left(parent.session(), new)?;
         match new.isolation {
             Isolation::Shared => {
@@ -94,7 +94,7 @@ impl Nursery {
         }
     }
 
-    async fn fork(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
+    async fn fork(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, ChildError> {
         let session = parent.session();
         // Never waited for: whoever begins a child may do so in a call that has it.
         let turn = session.turn_now();
@@ -110,7 +110,7 @@ impl Nursery {
             Some(at) => at,
             None => session.head()?,
         };
-        let (new, spec) = with_workspace(session, NewChild { at: Some(at), ..new })?;
+        let (new, spec) = with_workspace(session, ForkOptions { at: Some(at), ..new })?;
         let id = self.sessions.fresh_id();
         let (parent, nursery) = (parent.clone(), self.clone());
         let begun = tokio::task::spawn_blocking(move || {
@@ -128,12 +128,12 @@ impl Nursery {
     /// Files first: until the child's first event is recorded there is none, and `foldspace gc` sweeps what was made.
     fn fork_now(
         &self,
-        parent: &Dispatcher,
-        new: NewChild,
+        parent: &ToolRunner,
+        new: ForkOptions,
         (id, at): (SessionId, Seq),
         spec: &WorkspaceSpec,
         may_share: bool,
-    ) -> Result<Dispatcher, ChildError> {
+    ) -> Result<ToolRunner, ChildError> {
         let workspace = match may_share {
             true => share(parent, id, at, spec, &self.home),
             false => None,
@@ -143,7 +143,7 @@ impl Nursery {
         self.ready(parent, child, workspace)
     }
 
-    async fn afresh(&self, parent: &Dispatcher, new: NewChild) -> Result<Dispatcher, ChildError> {
+    async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, ChildError> {
         let id = self.sessions.fresh_id();
         let (new, spec) = with_workspace(parent.session(), new)?;
         let mounts = mounts_of(parent.session())?;
@@ -165,10 +165,10 @@ impl Nursery {
     /// Makes a child that has begun ready for calls; one that can't be goes again.
     fn ready(
         &self,
-        parent: &Dispatcher,
+        parent: &ToolRunner,
         child: Session,
         workspace: Arc<dyn Workspace>,
-    ) -> Result<Dispatcher, ChildError> {
+    ) -> Result<ToolRunner, ChildError> {
         let id = child.id();
         let ready = parent.for_child(child, workspace);
         if ready.is_err()
@@ -203,7 +203,7 @@ fn stopped() -> ChildError {
 
 /// The child with limits that are no wider than what its parent may still do. A shared child's calls are its parent's,
 /// too, and are counted there.
-fn within_what_is_left(parent: &Session, new: NewChild) -> Result<NewChild, SessionError> {
+fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions, SessionError> {
     let mut left = limits::left(parent)?;
     if left.depth == Some(0) {
         return Err(SessionError::TooDeep { name: parent.name().to_owned() });
@@ -211,11 +211,11 @@ fn within_what_is_left(parent: &Session, new: NewChild) -> Result<NewChild, Sess
     if new.isolation == Isolation::Shared {
         left = ChildLimits { calls: None, wall_millis: None, bytes_written: None, ..left };
     }
-    Ok(NewChild { limits: new.limits.within(&left), ..new })
+    Ok(ForkOptions { limits: new.limits.within(&left), ..new })
 }
 
 /// The child with its own workspace's options, and what they are.
-fn with_workspace(parent: &Session, new: NewChild) -> Result<(NewChild, WorkspaceSpec), DispatchError> {
+fn with_workspace(parent: &Session, new: ForkOptions) -> Result<(ForkOptions, WorkspaceSpec), DispatchError> {
     let spec = match (&new.workspace, parent.started()) {
         (Some((backend, options)), _) => WorkspaceSpec::parse(backend, options)?,
         (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked(),
@@ -228,12 +228,12 @@ fn with_workspace(parent: &Session, new: NewChild) -> Result<(NewChild, Workspac
         return Err(BackendError { backend: "host", reason }.into());
     }
     let workspace = Some((spec.backend_name().to_owned(), spec.options()));
-    Ok((NewChild { workspace, ..new }, spec))
+    Ok((ForkOptions { workspace, ..new }, spec))
 }
 
 /// A workspace that has the parent's files as they were at a position, without a copy of them; none where
 /// that can't be done.
-fn share(parent: &Dispatcher, id: SessionId, at: Seq, spec: &WorkspaceSpec, home: &Path) -> Option<Arc<dyn Workspace>> {
+fn share(parent: &ToolRunner, id: SessionId, at: Seq, spec: &WorkspaceSpec, home: &Path) -> Option<Arc<dyn Workspace>> {
     let shared = try_share(parent, id, at, spec, home);
     shared.unwrap_or_else(|error| {
         tracing::warn!(%error, "a fork's files could not be shared; they are copied");
@@ -245,7 +245,7 @@ fn share(parent: &Dispatcher, id: SessionId, at: Seq, spec: &WorkspaceSpec, home
 }
 
 fn try_share(
-    parent: &Dispatcher,
+    parent: &ToolRunner,
     id: SessionId,
     at: Seq,
     spec: &WorkspaceSpec,
@@ -253,10 +253,11 @@ fn try_share(
 ) -> Result<Option<Arc<dyn Workspace>>, RewindError> {
     let session = parent.session();
     let plan = match at == session.head()? {
-        true => Plan::default(),
-        false => {
-            Plan::between(&VirtualFileSystem::of(&session.state()?), &VirtualFileSystem::of(&session.state_at(at)?))
-        }
+        true => ChangePlan::default(),
+        false => ChangePlan::between(
+            &VirtualFileSystem::of(&session.state()?),
+            &VirtualFileSystem::of(&session.state_at(at)?),
+        ),
     };
     // Files that can't be made again: the child must not have what the parent has instead.
     if !plan.is_whole() || !parent.workspace().fork_to(id)? {

@@ -18,9 +18,9 @@ use crate::engine::recorded::{EventRef, Seq};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
-use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::error::ToolError;
-use crate::tools::rewind::{self, Fresh, Landing, RewindError};
+use crate::tools::rewind::{self, Landing, NewContents, RewindError};
 use crate::tools::workspace::limits::began;
 
 /// Why a child can't be merged.
@@ -99,7 +99,7 @@ pub struct MergedChange {
 }
 
 /// A merge that is thought out and not done.
-struct Planned {
+struct MergePlanned {
     report: MergeReport,
     plan: MergePlan,
 }
@@ -131,7 +131,7 @@ pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) 
 /// # Errors
 /// [`MergeError`]; no file is changed then.
 pub async fn merge_child(
-    parent: &Dispatcher,
+    parent: &ToolRunner,
     child: &Session,
     choices: &MergeChoices,
 ) -> Result<MergeReport, MergeError> {
@@ -151,12 +151,12 @@ pub async fn merge_child(
 
 /// Merges while nobody else has the parent's workspace.
 fn merge_now(
-    parent: &Dispatcher,
+    parent: &ToolRunner,
     child: &Session,
     base: Seq,
     choices: &MergeChoices,
 ) -> Result<MergeReport, MergeError> {
-    let Planned { mut report, plan } = planned(parent.session(), child, base, choices)?;
+    let MergePlanned { mut report, plan } = planned(parent.session(), child, base, choices)?;
     report.seq = match report.outcome {
         MergeOutcome::Nothing => None,
         MergeOutcome::Conflicted => note_conflicts(parent.session(), &report)?,
@@ -204,7 +204,7 @@ fn common_past(above: &Session, session: &Session) -> Result<Option<Seq>, Sessio
     Ok(last.filter(|_| is_same))
 }
 
-fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices) -> Result<Planned, MergeError> {
+fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices) -> Result<MergePlanned, MergeError> {
     let (state, theirs) = (parent.state()?, child.state()?);
     let last = state.slice::<Merges>().and_then(|merges| merges.last_merge(child.id()));
     let base = last.map_or(base, |last| base.max(last.child_at));
@@ -230,7 +230,7 @@ fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices)
         left_out: plan.left_out.clone(),
         unused: choices.unused(&plan.conflicts).cloned().collect(),
     };
-    Ok(Planned { report, plan })
+    Ok(MergePlanned { report, plan })
 }
 
 /// What the steps change, each with the child's event that it comes from.
@@ -312,7 +312,7 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
 }
 
 /// Puts a merge onto the disk and records it. Gives the position of its first event.
-fn apply(parent: &Dispatcher, report: &MergeReport, plan: MergePlan) -> Result<Seq, MergeError> {
+fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<Seq, MergeError> {
     let session = parent.session();
     let sizes = plan.steps.iter().map(|step| match step {
         MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
@@ -333,7 +333,7 @@ fn apply(parent: &Dispatcher, report: &MergeReport, plan: MergePlan) -> Result<S
     };
     let mut commit = session.commit();
     commit.push(&event).map_err(SessionError::from)?;
-    let (mut steps, mut fresh) = (Vec::with_capacity(plan.steps.len()), Fresh::new());
+    let (mut steps, mut fresh) = (Vec::with_capacity(plan.steps.len()), NewContents::new());
     for step in plan.steps {
         steps.push(record_step(step, &mut commit, &mut fresh)?);
     }
@@ -343,12 +343,16 @@ fn apply(parent: &Dispatcher, report: &MergeReport, plan: MergePlan) -> Result<S
 }
 
 /// Adds a step's event to the commit, and gives what the workspace has to do for it.
-fn record_step(step: MergeStep, commit: &mut Commit, fresh: &mut Fresh) -> Result<rewind::Planned, SessionError> {
+fn record_step(
+    step: MergeStep,
+    commit: &mut Commit,
+    fresh: &mut NewContents,
+) -> Result<rewind::PlannedChange, SessionError> {
     Ok(match step {
         MergeStep::Delete { path } => {
             let event = DeleteEntry { path };
             commit.push(&event)?;
-            rewind::Planned::Delete(event)
+            rewind::PlannedChange::Delete(event)
         }
         MergeStep::Write { path, mode, node, merged } => {
             if let (Node::File { content: digest, .. }, Some(bytes)) = (&node, merged) {
@@ -357,7 +361,7 @@ fn record_step(step: MergeStep, commit: &mut Commit, fresh: &mut Fresh) -> Resul
             }
             let event = WriteFile { path, mode, node };
             commit.push(&event)?;
-            rewind::Planned::Write(event, None)
+            rewind::PlannedChange::Write(event, None)
         }
     })
 }

@@ -11,13 +11,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::forker::{ChildError, Nursery};
+use super::forker::{ChildError, Forker};
 use super::merge::{MergeReport, merge_child};
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
-use crate::engine::session::children::NewChild;
+use crate::engine::session::children::ForkOptions;
 use crate::reducers::MergeChoices;
-use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::call::dispatcher::ToolRunner;
 
 /// Children that work at once when nothing else is said.
 const PARALLEL: usize = 4;
@@ -26,7 +26,7 @@ const PARALLEL: usize = 4;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subagent {
     /// How it begins: its isolation, its name, its agent, its limits.
-    pub child: NewChild,
+    pub child: ForkOptions,
     /// What it is to do, in whatever words the callback understands.
     pub task: Value,
 }
@@ -54,7 +54,7 @@ impl Default for Subagents {
 #[derive(Debug)]
 pub struct ChildContext {
     /// Makes calls in the child.
-    pub dispatcher: Dispatcher,
+    pub dispatcher: ToolRunner,
     /// What the child is to do.
     pub task: Value,
     /// Its place in the batch, from 0.
@@ -151,8 +151,8 @@ impl SubagentOutcome {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub async fn dispatch_subagents<F, W>(
-    parent: &Dispatcher,
-    nursery: &Nursery,
+    parent: &ToolRunner,
+    nursery: &Forker,
     batch: Vec<Subagent>,
     options: Subagents,
     work: F,
@@ -177,7 +177,7 @@ where
     let mut running = Vec::with_capacity(children.len());
     for (number, (begun, task, isolation)) in children.into_iter().enumerate() {
         running.push(match begun {
-            Err(result) => Running::Never(Box::new(result)),
+            Err(result) => RunningChild::Never(Box::new(result)),
             Ok(dispatcher) => {
                 let context = ChildContext { dispatcher: dispatcher.clone(), task, number, cancel: cancel.clone() };
                 let working = worked(Arc::clone(&work), context, Arc::clone(&places));
@@ -190,7 +190,7 @@ where
                     drop(place);
                     outcome
                 });
-                Running::Begun { dispatcher, is_own, ended }
+                RunningChild::Begun { dispatcher, is_own, ended }
             }
         });
     }
@@ -205,20 +205,20 @@ where
 }
 
 /// A child that may be at work.
-enum Running {
+enum RunningChild {
     /// It never began.
     Never(Box<SubagentResult>),
     Begun {
-        dispatcher: Dispatcher,
+        dispatcher: ToolRunner,
         /// Whether it has a session of its own.
         is_own: bool,
         ended: JoinHandle<SubagentOutcome>,
     },
 }
 
-impl Running {
+impl RunningChild {
     /// Waits for its end; gives the dispatcher back where it is to be merged.
-    async fn end(self) -> (SubagentResult, Option<Dispatcher>) {
+    async fn end(self) -> (SubagentResult, Option<ToolRunner>) {
         let (dispatcher, is_own, ended) = match self {
             Self::Never(result) => return (*result, None),
             Self::Begun { dispatcher, is_own, ended } => (dispatcher, is_own, ended),
@@ -244,7 +244,7 @@ fn not_started(error: ChildError) -> SubagentResult {
 }
 
 /// Closes the workspace of a child that has ended. What others changed in it is recorded first where it counts.
-async fn close(child: Dispatcher, is_done: bool) {
+async fn close(child: ToolRunner, is_done: bool) {
     if is_done {
         let _turn = child.session().turn().await;
         if let Err(error) = child.machine().record_drift(child.session()).await {
@@ -305,8 +305,8 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
 
 /// Merges the children that are to be, in order. One that conflicts stays as it is; the next is merged all the same.
 async fn merge_all(
-    parent: &Dispatcher,
-    results: Vec<(SubagentResult, Option<Dispatcher>)>,
+    parent: &ToolRunner,
+    results: Vec<(SubagentResult, Option<ToolRunner>)>,
     choices: &MergeChoices,
 ) -> Vec<SubagentResult> {
     let mut merged = Vec::with_capacity(results.len());

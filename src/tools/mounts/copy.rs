@@ -26,7 +26,7 @@ const DEPTH_MAX: usize = 128;
 const OWNER_EXECUTES: u32 = 0o100;
 
 /// A host directory's entries as they go into a workspace.
-pub(super) struct Copied {
+pub(super) struct CopiedTree {
     pub(super) spec: MountSpec,
     pub(super) host: PathBuf,
     pub(super) mount_path: EntryPath,
@@ -45,13 +45,13 @@ pub(super) struct CopiedEntry {
 }
 
 /// Reads a directory and everything below it that is asked for.
-pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<Copied, MountError> {
+pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<CopiedTree, MountError> {
     let globs = spec.globs()?;
     let (host, top) = roots.open(&spec.host_path)?;
     let mount_path = spec.mount_path.clone().unwrap_or_else(EntryPath::root);
-    let copied = Copied { spec: spec.clone(), host, mount_path, entries: Vec::new(), files: 0, bytes: 0 };
+    let copied = CopiedTree { spec: spec.clone(), host, mount_path, entries: Vec::new(), files: 0, bytes: 0 };
     let handle = open_beneath(&top, Path::new(""), OFlags::DIRECTORY).map_err(MountError::io("open", &copied.host))?;
-    let mut walk = Walk { copied, globs, top, above: Vec::new() };
+    let mut walk = MountWalk { copied, globs, top, above: Vec::new() };
     walk.directory(&handle, Path::new(""))?;
     let mut copied = walk.copied;
     if copied.entries.is_empty() && !copied.mount_path.is_root() {
@@ -60,8 +60,8 @@ pub(super) fn copy(spec: &MountSpec, roots: &AllowedRoots) -> Result<Copied, Mou
     Ok(copied)
 }
 
-struct Walk {
-    copied: Copied,
+struct MountWalk {
+    copied: CopiedTree,
     globs: Globs,
     /// The mounted directory, from which followed links are opened.
     top: OwnedFd,
@@ -69,7 +69,7 @@ struct Walk {
     above: Vec<(u64, u64)>,
 }
 
-impl Walk {
+impl MountWalk {
     fn directory(&mut self, handle: &OwnedFd, relative: &Path) -> Result<(), MountError> {
         let shown = self.copied.host.join(relative);
         if self.above.len() == DEPTH_MAX {
@@ -149,7 +149,7 @@ impl Walk {
     }
 }
 
-impl Copied {
+impl CopiedTree {
     fn file(&mut self, handle: OwnedFd, relative: &Path) -> Result<(), MountError> {
         let shown = self.host.join(relative);
         let stat = fstat(&handle).map_err(MountError::io("look at", &shown))?;

@@ -22,7 +22,7 @@ use crate::engine::session::sessions::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Mounts, VirtualFileSystem};
 
-use copy::{Copied, copy};
+use copy::{CopiedTree, copy};
 pub use error::MountError;
 pub use roots::AllowedRoots;
 pub use spec::MountSpec;
@@ -69,11 +69,11 @@ pub async fn hydrate(
     if !is_untouched(session)? {
         return Ok(Vec::new());
     }
-    let mut batch = Batch { commit: session.commit(), changes: Vec::new(), hydrated: Vec::new() };
+    let mut batch = MountBatch { commit: session.commit(), changes: Vec::new(), hydrated: Vec::new() };
     for mount in copied {
         batch.add(mount)?;
     }
-    let Batch { commit, changes, hydrated } = batch;
+    let MountBatch { commit, changes, hydrated } = batch;
     workspace.project(&changes)?;
     session.submit(commit)?.durable().await.map_err(SessionError::from)?;
     Ok(hydrated)
@@ -115,8 +115,8 @@ fn is_untouched(session: &Session) -> Result<bool, SessionError> {
     Ok(no_files && no_mounts)
 }
 
-fn copy_all(mounts: &[MountSpec], roots: &AllowedRoots) -> Result<Vec<Copied>, MountError> {
-    let mut taken = Taken::default();
+fn copy_all(mounts: &[MountSpec], roots: &AllowedRoots) -> Result<Vec<CopiedTree>, MountError> {
+    let mut taken = MountedFiles::default();
     let mut all = Vec::with_capacity(mounts.len());
     for spec in mounts {
         let copied = copy(spec, roots)?;
@@ -130,9 +130,9 @@ fn copy_all(mounts: &[MountSpec], roots: &AllowedRoots) -> Result<Vec<Copied>, M
 
 /// What stands where, so that no two mounts want the same place.
 #[derive(Default)]
-struct Taken(BTreeMap<EntryPath, bool>);
+struct MountedFiles(BTreeMap<EntryPath, bool>);
 
-impl Taken {
+impl MountedFiles {
     fn take(&mut self, path: &EntryPath, is_directory: bool) -> Result<(), MountError> {
         self.put(path, is_directory)?;
         let mut above = path.parent().filter(|parent| !parent.is_root());
@@ -156,14 +156,14 @@ impl Taken {
 }
 
 /// One commit for all mounts, and what the workspace has to do.
-struct Batch {
+struct MountBatch {
     commit: Commit,
     changes: Vec<FileChange>,
     hydrated: Vec<MountHydrated>,
 }
 
-impl Batch {
-    fn add(&mut self, copied: Copied) -> Result<(), MountError> {
+impl MountBatch {
+    fn add(&mut self, copied: CopiedTree) -> Result<(), MountError> {
         let hydrated = copied.hydrated();
         let too_many = MountError::commit(&copied.host);
         self.commit.push(&hydrated).map_err(&too_many)?;
@@ -184,7 +184,7 @@ impl Batch {
     }
 }
 
-impl Copied {
+impl CopiedTree {
     fn hydrated(&self) -> MountHydrated {
         MountHydrated {
             host_path: super::builtin::files::shown(self.host.as_os_str().as_encoded_bytes()),

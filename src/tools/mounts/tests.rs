@@ -361,7 +361,7 @@ fn directories_nested_too_deep_are_refused() {
 fn more_than_one_commit_holds_is_refused_readably() {
     let world = World::new(&[("a", b"1")]);
     let copied = copy(&world.spec(), &world.roots()).unwrap();
-    let mut batch = Batch { commit: world.session.commit(), changes: Vec::new(), hydrated: Vec::new() };
+    let mut batch = MountBatch { commit: world.session.commit(), changes: Vec::new(), hydrated: Vec::new() };
     let nearly_all = vec![0; crate::engine::commit::MAX_COMMIT_BYTES - 100];
     batch.commit.push_encoded("Other", 1, &nearly_all).unwrap();
     let error = batch.add(copied).unwrap_err();

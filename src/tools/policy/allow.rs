@@ -1,6 +1,6 @@
 //! Compares programs with the entries of an allow list.
 
-use super::judge::Found;
+use super::judge::FoundProgram;
 use super::names::HARMLESS;
 use super::words::{base_name, has, marker, shown};
 
@@ -8,12 +8,12 @@ use super::words::{base_name, has, marker, shown};
 const STANDARD: [&str; 6] = ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
 /// Tells whether a program needs no entry.
-pub(super) fn is_harmless(found: &Found) -> bool {
+pub(super) fn is_harmless(found: &FoundProgram) -> bool {
     !found.writes && found.words.first().is_some_and(|program| program.is_empty() || has(HARMLESS, program))
 }
 
 /// Tells whether an entry, a program or a program with its first words, covers a program.
-pub(super) fn covers(entry: &str, found: &Found) -> bool {
+pub(super) fn covers(entry: &str, found: &FoundProgram) -> bool {
     let mut entry = entry.split_whitespace();
     let Some(program) = entry.next() else { return false };
     let Some((word, arguments)) = found.words.split_first() else { return false };
@@ -29,7 +29,7 @@ pub(super) fn is_standard(word: &str) -> bool {
 }
 
 /// Returns what would have to be allowed for this program.
-pub(super) fn name_of(found: &Found) -> String {
+pub(super) fn name_of(found: &FoundProgram) -> String {
     let word = found.words.first().map_or("", String::as_str);
     let base = base_name(word);
     shown(if is_standard(word) { base } else { word })

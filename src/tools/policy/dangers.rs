@@ -1,6 +1,6 @@
 //! Deny list: tables of programs, and the rules for one program and its arguments.
 
-use super::paths::{Place, Whole, is_sink};
+use super::paths::{Whole, WorkingDirectory, is_sink};
 use super::rule::{DenyRule, matches};
 use super::words::{base_name, has, marker};
 use super::wrappers::is_wrapper;
@@ -24,7 +24,7 @@ pub(super) const WRITES_ZEROS: &str = "it would write zeros with dd";
 
 /// Says what a rule makes of a program.
 #[derive(Debug)]
-pub(super) enum Verdict {
+pub(super) enum RuleVerdict {
     Denied(String),
     /// It depends on something that is not plain.
     Unsure,
@@ -50,8 +50,8 @@ pub(super) fn is_dangerous(name: &str) -> bool {
 }
 
 /// Applies a rule to a program that runs in some place, given as all of its words.
-pub(super) fn judge(rule: &DenyRule, words: &[String], place: &Place) -> Verdict {
-    let Some((first, arguments)) = words.split_first() else { return Verdict::Fine };
+pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory) -> RuleVerdict {
+    let Some((first, arguments)) = words.split_first() else { return RuleVerdict::Fine };
     let name = base_name(first);
     let recursive = |letters: &[char]| has_option(arguments, letters, "recursive");
     let operands = arguments.iter().filter(|word| !word.starts_with('-'));
@@ -66,7 +66,7 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &Place) -> Verdict
         DenyRule::MakeFilesystem if is_maker(name) => {
             let on_device = |word: &String| word.contains(marker::is) || place.tidied(word).starts_with("/dev");
             let reason = "it would make a file system over what is there";
-            if arguments.iter().any(on_device) { Verdict::Denied(reason.to_owned()) } else { Verdict::Asked }
+            if arguments.iter().any(on_device) { RuleVerdict::Denied(reason.to_owned()) } else { RuleVerdict::Asked }
         }
         DenyRule::DdFromZero if name == "dd" => {
             let zero = |path: &str| place.tidied(path) == "/dev/zero";
@@ -75,9 +75,9 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &Place) -> Verdict
         DenyRule::WriteToDisk if has(WRITERS, name) => {
             let mut targets = arguments.iter().filter(|word| name != "dd" || word.starts_with("of="));
             match targets.any(|word| place.is_disk(value(word))) {
-                true => Verdict::Denied(WRITES_DISK.to_owned()),
-                false if arguments.iter().any(|word| is_odd(word, name == "dd")) => Verdict::Unsure,
-                false => Verdict::Fine,
+                true => RuleVerdict::Denied(WRITES_DISK.to_owned()),
+                false if arguments.iter().any(|word| is_odd(word, name == "dd")) => RuleVerdict::Unsure,
+                false => RuleVerdict::Fine,
             }
         }
         DenyRule::WriteToDisk if name == "find" => {
@@ -92,12 +92,12 @@ pub(super) fn judge(rule: &DenyRule, words: &[String], place: &Place) -> Verdict
             let line = std::iter::once(name.to_owned()).chain(words).collect::<Vec<_>>().join(" ");
             denied_if(matches(pattern, &line), "the policy denies commands like this")
         }
-        _ => Verdict::Fine,
+        _ => RuleVerdict::Fine,
     }
 }
 
-fn denied_if(denied: bool, reason: &str) -> Verdict {
-    if denied { Verdict::Denied(reason.to_owned()) } else { Verdict::Fine }
+fn denied_if(denied: bool, reason: &str) -> RuleVerdict {
+    if denied { RuleVerdict::Denied(reason.to_owned()) } else { RuleVerdict::Fine }
 }
 
 /// Tells whether some option is given, by its letter or the beginning of its long name.
@@ -112,19 +112,19 @@ pub(super) fn has_option(arguments: &[String], letters: &[char], long: &str) -> 
 /// Decides by what a program aims at where it goes all the way down, and by whether its words are all plain.
 fn decided<'w>(
     arguments: &[String],
-    place: &Place,
+    place: &WorkingDirectory,
     recursive: bool,
     aims: impl Iterator<Item = &'w String>,
     reason: &str,
-) -> Verdict {
+) -> RuleVerdict {
     let aims: Vec<Whole> = aims.filter(|_| recursive).map(|path| place.whole(path)).collect();
     if aims.contains(&Whole::Yes) {
-        return Verdict::Denied(format!("{reason} /, the home directory or what is above the workspace"));
+        return RuleVerdict::Denied(format!("{reason} /, the home directory or what is above the workspace"));
     }
     match arguments.iter().any(|word| is_odd(word, recursive)) || aims.contains(&Whole::Perhaps) {
-        true if recursive => Verdict::Unsure,
-        true => Verdict::Asked,
-        false => Verdict::Fine,
+        true if recursive => RuleVerdict::Unsure,
+        true => RuleVerdict::Asked,
+        false => RuleVerdict::Fine,
     }
 }
 
@@ -133,19 +133,19 @@ fn is_odd(word: &str, or_files: bool) -> bool {
     word.contains(|c| marker::is_open(c) || (or_files && marker::is_glob(c)))
 }
 
-fn finds(arguments: &[String], place: &Place) -> Verdict {
+fn finds(arguments: &[String], place: &WorkingDirectory) -> RuleVerdict {
     let here = ".".to_owned();
     let is_option = |word: &&String| has("-H -L -P -D", word) || word.starts_with("-O");
     let directories = arguments.iter().take_while(|word| !word.starts_with(['-', '(', '!']) || is_option(word));
     let directories: Vec<&String> = directories.filter(|word| !is_option(word)).collect();
     let aims = if directories.is_empty() { vec![&here] } else { directories };
     match decided(arguments, place, deletes(arguments), aims.into_iter(), REMOVES) {
-        Verdict::Denied(_) if is_narrowed(arguments) => Verdict::Unsure,
+        RuleVerdict::Denied(_) if is_narrowed(arguments) => RuleVerdict::Unsure,
         verdict => verdict,
     }
 }
 
-fn copies(arguments: &[String], place: &Place) -> Verdict {
+fn copies(arguments: &[String], place: &WorkingDirectory) -> RuleVerdict {
     // The first operand is read, unless `-t` names a target, which may be a directory.
     let names = |word: &String| word.starts_with("-t") || word.starts_with("--t");
     let operands = arguments.iter().filter(|word| !word.starts_with('-') || names(word));
@@ -154,9 +154,9 @@ fn copies(arguments: &[String], place: &Place) -> Verdict {
     let in_devices = targets.iter().any(|path| place.tidied(path).starts_with("/dev") && !is_sink(path));
     let held = |word: &String| in_devices && place.is_disk(&format!("/dev/{}", base_name(word)));
     match targets.iter().any(|path| place.is_disk(path)) || arguments.iter().any(held) {
-        true => Verdict::Denied(WRITES_DISK.to_owned()),
-        false if in_devices || arguments.iter().any(|word| is_odd(word, false)) => Verdict::Unsure,
-        false => Verdict::Fine,
+        true => RuleVerdict::Denied(WRITES_DISK.to_owned()),
+        false if in_devices || arguments.iter().any(|word| is_odd(word, false)) => RuleVerdict::Unsure,
+        false => RuleVerdict::Fine,
     }
 }
 

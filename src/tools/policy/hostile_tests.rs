@@ -214,7 +214,7 @@ fn the_work_is_a_fixed_multiple_of_the_length() {
             [("", ""), ("rm ", " "), ("xargs ", " "), ("echo x | ", " "), ("$(", ""), ("(cd aaaa;", "")]
         {
             let text: String = before.chars().chain(format!("{unit}{behind}").chars().cycle()).take(2_048).collect();
-            let script = words::Script::read(&text);
+            let script = words::SplitScript::read(&text);
             assert!(script.steps <= 2 * text.len(), "{unit}");
             let (steps, most) = steps_of(&text, "");
             assert!(steps <= 2 * most, "{unit}: {steps} of {most}");

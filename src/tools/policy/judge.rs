@@ -1,12 +1,12 @@
 //! Looks at every program that a command may run, and gathers what would have to be allowed.
 
 use super::allow::is_standard;
-use super::dangers::{Verdict, WRITES_DISK, WRITES_ZEROS, is_fetcher, judge};
+use super::dangers::{RuleVerdict, WRITES_DISK, WRITES_ZEROS, is_fetcher, judge};
 use super::names::{builtin, changes_programs, evaluates, holds_subscript};
-use super::paths::{Place, is_sink, is_stream};
+use super::paths::{WorkingDirectory, is_sink, is_stream};
 use super::raw::Raw;
 use super::rule::DenyRule;
-use super::words::{RedirectKind, Script, Simple, base_name, has, marker, shown, unmarked};
+use super::words::{RedirectKind, Simple, SplitScript, base_name, has, marker, shown, unmarked};
 use super::wrappers::{Runs, is_foreign, is_shell, runs};
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
@@ -28,7 +28,7 @@ const DECIDES: &str = "a variable that decides what runs";
 
 /// Names a program that a command runs.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundProgram {
     pub(super) words: Vec<String>,
     /// Its output goes to a file.
     pub(super) writes: bool,
@@ -39,7 +39,7 @@ pub(super) struct Found {
 pub(super) struct Judge<'p> {
     rules: &'p [DenyRule],
     /// The programs found.
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<FoundProgram>,
     /// First part that is not plain, where there is one: `found` may lack programs.
     pub(super) unplain: Option<&'static str>,
     /// It is asked about as a whole, whatever is allowed.
@@ -49,7 +49,7 @@ pub(super) struct Judge<'p> {
     pub(super) evaluates: bool,
     pub(super) steps: usize,
     steps_max: usize,
-    place: Place,
+    place: WorkingDirectory,
     /// A file was opened to be read, so that a stream may be that file.
     opens: bool,
     /// The command at hand reads what was fetched from the network.
@@ -70,7 +70,7 @@ impl<'p> Judge<'p> {
         let stdin = String::from_utf8_lossy(&command.stdin);
         let given: usize = command.env.iter().map(|(name, value)| name.len() + value.len()).sum();
         let steps_max = STEPS + STEPS_PER_BYTE * (command.command.chars() + given + stdin.len());
-        let place = Place::at(&command.cwd.to_string());
+        let place = WorkingDirectory::at(&command.cwd.to_string());
         let mut judge = Self { rules, steps_max, place, literals: vec![stdin.to_string()], ..Self::default() };
         for (name, value) in &command.env {
             if changes_programs(name) || holds_subscript(value) {
@@ -90,7 +90,7 @@ impl<'p> Judge<'p> {
                 let words = vec![interpreter.clone()];
                 self.rules(&words)?;
                 // It needs an entry where it is none of the system's.
-                self.found.extend((!is_standard(interpreter)).then_some(Found { words, writes: false }));
+                self.found.extend((!is_standard(interpreter)).then_some(FoundProgram { words, writes: false }));
                 if is_foreign(base_name(interpreter)) {
                     self.evaluates("a shell of another kind");
                 }
@@ -100,7 +100,7 @@ impl<'p> Judge<'p> {
         }
         loop {
             while let Some(text) = self.texts.pop() {
-                self.script(&Script::read(&text))?;
+                self.script(&SplitScript::read(&text))?;
             }
             if !self.evaluates || self.literals.is_empty() {
                 let stdin = String::from_utf8_lossy(&command.stdin);
@@ -120,7 +120,7 @@ impl<'p> Judge<'p> {
             _ => word.chars().map(unmarked).collect(),
         };
         let command = Simple { words: words.iter().map(home).collect(), ..Simple::default() };
-        self.script(&Script { commands: vec![command], ..Script::default() })
+        self.script(&SplitScript { commands: vec![command], ..SplitScript::default() })
     }
 
     fn take(&mut self, steps: usize) -> Judged<()> {
@@ -152,7 +152,7 @@ impl<'p> Judge<'p> {
         if is && self.rules.contains(rule) { Err(Denied(reason.to_owned())) } else { Ok(()) }
     }
 
-    fn script(&mut self, script: &Script) -> Judged<()> {
+    fn script(&mut self, script: &SplitScript) -> Judged<()> {
         self.take(script.steps)?;
         if let Some(what) = script.unplain {
             self.odd(what);
@@ -221,7 +221,7 @@ impl<'p> Judge<'p> {
             }
         }
         if command.words.is_empty() && writes {
-            self.found.push(Found { words: vec![">".to_owned()], writes });
+            self.found.push(FoundProgram { words: vec![">".to_owned()], writes });
         }
         Ok(writes)
     }
@@ -236,7 +236,7 @@ impl<'p> Judge<'p> {
                 Some((program, arguments)) => left.append(&mut self.program(program, arguments)?),
                 None => self.odd("a wrapper without a program"),
             }
-            self.found.push(Found { words, writes });
+            self.found.push(FoundProgram { words, writes });
         }
         Ok(())
     }
@@ -298,18 +298,18 @@ impl<'p> Judge<'p> {
         let rules = self.rules;
         for rule in rules {
             match judge(rule, words, &self.place) {
-                Verdict::Denied(reason) => {
+                RuleVerdict::Denied(reason) => {
                     let line = words.iter().map(|word| shown(word)).collect::<Vec<_>>().join(" ");
                     let end = line.char_indices().nth(200).map_or(line.len(), |(at, _)| at);
                     let more = if end < line.len() { "…" } else { "" };
                     return Err(Denied(format!("{reason}: {}{more}", &line[..end])));
                 }
-                Verdict::Unsure => {
+                RuleVerdict::Unsure => {
                     self.raw.open.push(rule.clone());
                     self.odd("an expansion in the arguments of a dangerous program");
                 }
-                Verdict::Asked => self.asks = true,
-                Verdict::Fine => {}
+                RuleVerdict::Asked => self.asks = true,
+                RuleVerdict::Fine => {}
             }
         }
         Ok(())

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 pub use rule::DenyRule;
 
 use allow::{covers, is_harmless, name_of};
-use judge::{Denied, Found, Judge, Judged};
+use judge::{Denied, FoundProgram, Judge, Judged};
 
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
@@ -161,10 +161,10 @@ impl CommandPolicy {
 
     /// Compares what was found with what is allowed.
     fn compare(&self, judge: &Judge<'_>, whole: &str, in_session: &BTreeSet<String>) -> Judged<Decision> {
-        let needed: Vec<&Found> = judge.found.iter().filter(|found| !is_harmless(found)).collect();
-        let listed = |found: &&&Found| self.allow.iter().any(|entry| covers(entry, found));
-        let by_session = |found: &&&Found| in_session.iter().any(|entry| covers(entry, found));
-        let unlisted: Vec<&Found> = needed.iter().filter(|found| !listed(found)).copied().collect();
+        let needed: Vec<&FoundProgram> = judge.found.iter().filter(|found| !is_harmless(found)).collect();
+        let listed = |found: &&&FoundProgram| self.allow.iter().any(|entry| covers(entry, found));
+        let by_session = |found: &&&FoundProgram| in_session.iter().any(|entry| covers(entry, found));
+        let unlisted: Vec<&FoundProgram> = needed.iter().filter(|found| !listed(found)).copied().collect();
         let asked: BTreeSet<String> = unlisted.iter().filter(|found| !by_session(found)).map(|f| name_of(f)).collect();
         let is_unclear = judge.unplain.is_some() || judge.asks;
         let is_whole = |entry: &String| entry.trim() == whole;

@@ -19,13 +19,13 @@ pub(super) enum Whole {
 
 /// Names the directory in which a command runs: below `/`, below home, or below the workspace's root.
 #[derive(Debug, Default)]
-pub(super) struct Place {
+pub(super) struct WorkingDirectory {
     directory: String,
     /// The directory was left for one that is not known.
     left: bool,
 }
 
-impl Place {
+impl WorkingDirectory {
     /// Begins in a directory below the workspace's root.
     pub(super) fn at(directory: &str) -> Self {
         Self { directory: directory.trim_matches('/').to_owned(), left: false }

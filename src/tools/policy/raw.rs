@@ -1,8 +1,8 @@
 //! Scan of a text that is not plain for dangers that come together from several places.
 
-use super::dangers::{Verdict, has_option, is_dangerous, is_fetcher, is_narrowed, judge};
+use super::dangers::{RuleVerdict, has_option, is_dangerous, is_fetcher, is_narrowed, judge};
 use super::judge::RUNS_FETCHED;
-use super::paths::{Place, Whole};
+use super::paths::{Whole, WorkingDirectory};
 use super::rule::DenyRule;
 use super::words::{RedirectKind, Simple, base_name, has, marker};
 
@@ -29,7 +29,7 @@ pub(super) struct Raw {
 
 impl Raw {
     /// Notes what a command names. `held` tells that what it prints may be read elsewhere in the text.
-    pub(super) fn see(&mut self, command: &Simple, held: bool, rules: &[DenyRule], place: &Place) {
+    pub(super) fn see(&mut self, command: &Simple, held: bool, rules: &[DenyRule], place: &WorkingDirectory) {
         let mut targets = command.redirects.iter().filter(|(kind, _)| *kind == RedirectKind::Write).peekable();
         let held = held || command.piped || targets.peek().is_some();
         for (_, target) in targets {
@@ -73,9 +73,9 @@ impl Raw {
             words.push(format!("-r{unknown}"));
         }
         let is_open = |rule: &&DenyRule| match judge(rule, &words, place) {
-            Verdict::Denied(_) | Verdict::Unsure => true,
-            Verdict::Asked => fed || **rule == DenyRule::MakeFilesystem,
-            Verdict::Fine => false,
+            RuleVerdict::Denied(_) | RuleVerdict::Unsure => true,
+            RuleVerdict::Asked => fed || **rule == DenyRule::MakeFilesystem,
+            RuleVerdict::Fine => false,
         };
         self.open.extend(rules.iter().filter(is_open).cloned());
     }
@@ -85,7 +85,7 @@ impl Raw {
         let word = word.strip_prefix("of=").unwrap_or(word);
         let mut pieces = word.split([marker::BRACE, ',', '}', '=', ' ']).chain([word]);
         self.roots |= pieces.any(|word| is_root(word.trim_end_matches(marker::UNKNOWN)));
-        self.disks |= Place::default().is_disk(word);
+        self.disks |= WorkingDirectory::default().is_disk(word);
     }
 
     /// Names a danger that a rule denies, given whether the text evaluates something.
@@ -109,5 +109,5 @@ impl Raw {
 
 /// Tells whether a path names `/` or home, whatever the directory.
 fn is_root(path: &str) -> bool {
-    path.starts_with(['/', marker::HOME]) && Place::default().whole(path) == Whole::Yes
+    path.starts_with(['/', marker::HOME]) && WorkingDirectory::default().whole(path) == Whole::Yes
 }

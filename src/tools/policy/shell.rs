@@ -3,7 +3,7 @@
 //! It follows nothing. What is more than simple commands, joined, is noted as not plain, and split all the same, so that
 //! what it holds can be compared with what is denied.
 
-use super::words::{RedirectKind, Script, Simple, Word, is_name, marker, unmarked};
+use super::words::{RedirectKind, Simple, SplitScript, Word, is_name, marker, unmarked};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Join {
@@ -16,8 +16,8 @@ enum Join {
 }
 
 #[derive(Default)]
-struct Reader<'t> {
-    script: Script,
+struct Tokenizer<'t> {
+    script: SplitScript,
     rest: &'t str,
     command: Simple,
     word: Option<Word>,
@@ -38,10 +38,10 @@ struct Reader<'t> {
     line: usize,
 }
 
-impl Script {
+impl SplitScript {
     /// Splits a text.
     pub(super) fn read(text: &str) -> Self {
-        let mut reader = Reader { rest: text, ..Reader::default() };
+        let mut reader = Tokenizer { rest: text, ..Tokenizer::default() };
         while let Some(c) = reader.take() {
             if reader.double { reader.in_double(c) } else { reader.plainly(c) }
         }
@@ -53,7 +53,7 @@ impl Script {
     }
 }
 
-impl Reader<'_> {
+impl Tokenizer<'_> {
     fn odd(&mut self, what: &'static str) {
         self.script.unplain.get_or_insert(what);
     }

@@ -104,7 +104,7 @@ pub(super) struct Simple {
 
 /// Holds a text as its commands.
 #[derive(Debug, Default)]
-pub(super) struct Script {
+pub(super) struct SplitScript {
     pub(super) commands: Vec<Simple>,
     /// Bodies of here-documents in which a shell looks for substitutions, as texts of their own.
     pub(super) bodies: Vec<String>,

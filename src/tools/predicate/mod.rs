@@ -50,7 +50,7 @@ use crate::reducers::VirtualFileSystem;
 #[derive(Debug, Clone)]
 pub struct Predicate {
     text: String,
-    root: Condition,
+    root: PredicateTerm,
 }
 
 /// Why a text is no predicate.
@@ -64,20 +64,20 @@ pub struct PredicateError {
 }
 
 #[derive(Debug, Clone)]
-enum Condition {
-    All(Vec<Condition>),
-    Any(Vec<Condition>),
-    Not(Box<Condition>),
+enum PredicateTerm {
+    All(Vec<PredicateTerm>),
+    Any(Vec<PredicateTerm>),
+    Not(Box<PredicateTerm>),
     /// A place that is true.
     True(Operand),
     Exists(Operand),
-    Compare(Operand, Comparison, Operand),
+    Compare(Operand, PredicateComparison, Operand),
     Contains(Operand, Operand),
     Matches(Operand, Box<Regex>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Comparison {
+enum PredicateComparison {
     Equal,
     Unequal,
     Less,
@@ -89,21 +89,21 @@ enum Comparison {
 #[derive(Debug, Clone)]
 enum Operand {
     Literal(Value),
-    Place(Place),
-    Count(Place),
+    Place(SlicePointer),
+    Count(SlicePointer),
 }
 
 /// Somewhere in a slice.
 #[derive(Debug, Clone)]
-struct Place {
+struct SlicePointer {
     slice: String,
     /// The entry, where the slice is that of the files.
     entry: Option<EntryPath>,
-    steps: Vec<Step>,
+    steps: Vec<PointerStep>,
 }
 
 #[derive(Debug, Clone)]
-enum Step {
+enum PointerStep {
     Field(String),
     Item(usize),
 }
@@ -128,7 +128,7 @@ impl Predicate {
     /// # Errors
     /// [`SliceError`] when a slice has no JSON form.
     pub fn holds(&self, state: &State) -> Result<bool, SliceError> {
-        Look { state, slices: BTreeMap::new() }.holds(&self.root)
+        StateView { state, slices: BTreeMap::new() }.holds(&self.root)
     }
 }
 
@@ -139,15 +139,15 @@ impl std::fmt::Display for Predicate {
 }
 
 /// A look at one state. A slice becomes JSON once, and only when it is asked about.
-struct Look<'a> {
+struct StateView<'a> {
     state: &'a State,
     slices: BTreeMap<String, Value>,
 }
 
-impl Look<'_> {
-    fn holds(&mut self, condition: &Condition) -> Result<bool, SliceError> {
+impl StateView<'_> {
+    fn holds(&mut self, condition: &PredicateTerm) -> Result<bool, SliceError> {
         Ok(match condition {
-            Condition::All(all) => {
+            PredicateTerm::All(all) => {
                 for condition in all {
                     if !self.holds(condition)? {
                         return Ok(false);
@@ -155,7 +155,7 @@ impl Look<'_> {
                 }
                 true
             }
-            Condition::Any(any) => {
+            PredicateTerm::Any(any) => {
                 for condition in any {
                     if self.holds(condition)? {
                         return Ok(true);
@@ -163,12 +163,14 @@ impl Look<'_> {
                 }
                 false
             }
-            Condition::Not(condition) => !self.holds(condition)?,
-            Condition::True(place) => self.value(place)? == Value::Bool(true),
-            Condition::Exists(place) => !self.value(place)?.is_null(),
-            Condition::Compare(left, comparison, right) => comparison.holds(&self.value(left)?, &self.value(right)?),
-            Condition::Contains(whole, part) => contains(&self.value(whole)?, &self.value(part)?),
-            Condition::Matches(text, regex) => self.value(text)?.as_str().is_some_and(|text| regex.is_match(text)),
+            PredicateTerm::Not(condition) => !self.holds(condition)?,
+            PredicateTerm::True(place) => self.value(place)? == Value::Bool(true),
+            PredicateTerm::Exists(place) => !self.value(place)?.is_null(),
+            PredicateTerm::Compare(left, comparison, right) => {
+                comparison.holds(&self.value(left)?, &self.value(right)?)
+            }
+            PredicateTerm::Contains(whole, part) => contains(&self.value(whole)?, &self.value(part)?),
+            PredicateTerm::Matches(text, regex) => self.value(text)?.as_str().is_some_and(|text| regex.is_match(text)),
         })
     }
 
@@ -190,11 +192,11 @@ impl Look<'_> {
         }
     }
 
-    fn at(&mut self, place: &Place, take: impl Fn(&Value) -> Value) -> Result<Value, SliceError> {
+    fn at(&mut self, place: &SlicePointer, take: impl Fn(&Value) -> Value) -> Result<Value, SliceError> {
         let steps = |value: &Value| {
             let found = place.steps.iter().try_fold(value, |value, step| match step {
-                Step::Field(name) => value.get(name),
-                Step::Item(number) => value.get(number),
+                PointerStep::Field(name) => value.get(name),
+                PointerStep::Item(number) => value.get(number),
             });
             found.map_or(Value::Null, &take)
         };
@@ -210,13 +212,13 @@ impl Look<'_> {
     }
 }
 
-impl Place {
+impl SlicePointer {
     fn is_whole(&self) -> bool {
         self.entry.is_none() && self.steps.is_empty()
     }
 }
 
-impl Comparison {
+impl PredicateComparison {
     fn holds(self, left: &Value, right: &Value) -> bool {
         match self {
             Self::Equal => order(left, right).map_or(left == right, Ordering::is_eq),
@@ -247,7 +249,7 @@ fn order(left: &Value, right: &Value) -> Option<Ordering> {
 fn contains(whole: &Value, part: &Value) -> bool {
     match (whole, part) {
         (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
-        (Value::Array(items), part) => items.iter().any(|item| Comparison::Equal.holds(item, part)),
+        (Value::Array(items), part) => items.iter().any(|item| PredicateComparison::Equal.holds(item, part)),
         (Value::Object(fields), Value::String(name)) => fields.contains_key(name),
         _ => false,
     }

@@ -4,7 +4,7 @@ use regex::RegexBuilder;
 use serde_json::Value;
 
 use super::super::words;
-use super::{Comparison, Condition, Operand, Place, PredicateError, Step};
+use super::{Operand, PointerStep, PredicateComparison, PredicateError, PredicateTerm, SlicePointer};
 use crate::engine::path::EntryPath;
 use crate::engine::slice::Slice;
 use crate::reducers::VirtualFileSystem;
@@ -18,8 +18,8 @@ const REGEX_MAX: usize = 1 << 20;
 
 type Parsed<T> = Result<T, PredicateError>;
 
-pub(super) fn parse(text: &str, slices: &[&str]) -> Parsed<Condition> {
-    let mut reader = Reader { text: text.chars().take(CHARS_MAX + 1).collect(), at: 0, depth: 0, slices };
+pub(super) fn parse(text: &str, slices: &[&str]) -> Parsed<PredicateTerm> {
+    let mut reader = PredicateParser { text: text.chars().take(CHARS_MAX + 1).collect(), at: 0, depth: 0, slices };
     if reader.text.len() > CHARS_MAX {
         reader.at = CHARS_MAX;
         return Err(reader.wrong(format!("it has more than {CHARS_MAX} characters")));
@@ -31,14 +31,14 @@ pub(super) fn parse(text: &str, slices: &[&str]) -> Parsed<Condition> {
     }
 }
 
-struct Reader<'a> {
+struct PredicateParser<'a> {
     text: Vec<char>,
     at: usize,
     depth: usize,
     slices: &'a [&'a str],
 }
 
-impl Reader<'_> {
+impl PredicateParser<'_> {
     fn wrong(&self, what: impl Into<String>) -> PredicateError {
         PredicateError { at: self.at + 1, what: what.into() }
     }
@@ -69,23 +69,23 @@ impl Reader<'_> {
         fits
     }
 
-    fn any(&mut self) -> Parsed<Condition> {
+    fn any(&mut self) -> Parsed<PredicateTerm> {
         let mut any = vec![self.all()?];
         while self.sign("||") || self.word("or") {
             any.push(self.all()?);
         }
-        Ok(if any.len() == 1 { any.remove(0) } else { Condition::Any(any) })
+        Ok(if any.len() == 1 { any.remove(0) } else { PredicateTerm::Any(any) })
     }
 
-    fn all(&mut self) -> Parsed<Condition> {
+    fn all(&mut self) -> Parsed<PredicateTerm> {
         let mut all = vec![self.one()?];
         while self.sign("&&") || self.word("and") {
             all.push(self.one()?);
         }
-        Ok(if all.len() == 1 { all.remove(0) } else { Condition::All(all) })
+        Ok(if all.len() == 1 { all.remove(0) } else { PredicateTerm::All(all) })
     }
 
-    fn one(&mut self) -> Parsed<Condition> {
+    fn one(&mut self) -> Parsed<PredicateTerm> {
         if self.depth >= DEPTH_MAX {
             return Err(self.wrong(format!("it is nested deeper than {DEPTH_MAX}")));
         }
@@ -95,9 +95,9 @@ impl Reader<'_> {
         condition
     }
 
-    fn one_within(&mut self) -> Parsed<Condition> {
+    fn one_within(&mut self) -> Parsed<PredicateTerm> {
         if self.word("not") || self.sign("!") {
-            return Ok(Condition::Not(Box::new(self.one()?)));
+            return Ok(PredicateTerm::Not(Box::new(self.one()?)));
         }
         if self.sign("(") {
             let condition = self.any()?;
@@ -106,33 +106,33 @@ impl Reader<'_> {
         self.test()
     }
 
-    fn test(&mut self) -> Parsed<Condition> {
+    fn test(&mut self) -> Parsed<PredicateTerm> {
         let left = self.operand()?;
         if self.word("exists") {
-            return Ok(Condition::Exists(left));
+            return Ok(PredicateTerm::Exists(left));
         }
         if self.word("contains") {
-            return Ok(Condition::Contains(left, self.operand()?));
+            return Ok(PredicateTerm::Contains(left, self.operand()?));
         }
         if self.word("matches") {
-            return self.regex().map(|regex| Condition::Matches(left, Box::new(regex)));
+            return self.regex().map(|regex| PredicateTerm::Matches(left, Box::new(regex)));
         }
         let signs = [
-            ("==", Comparison::Equal),
-            ("!=", Comparison::Unequal),
-            ("<=", Comparison::AtMost),
-            (">=", Comparison::AtLeast),
-            ("<", Comparison::Less),
-            (">", Comparison::More),
+            ("==", PredicateComparison::Equal),
+            ("!=", PredicateComparison::Unequal),
+            ("<=", PredicateComparison::AtMost),
+            (">=", PredicateComparison::AtLeast),
+            ("<", PredicateComparison::Less),
+            (">", PredicateComparison::More),
         ];
         match signs.into_iter().find(|(sign, _)| self.sign(sign)) {
-            Some((_, comparison)) => Ok(Condition::Compare(left, comparison, self.operand()?)),
+            Some((_, comparison)) => Ok(PredicateTerm::Compare(left, comparison, self.operand()?)),
             None if self.sign("=") => Err(self.wrong("write `==` for a comparison")),
             // An entry alone can only mean that it is there.
             None if matches!(&left, Operand::Place(place) if place.entry.is_some() && place.steps.is_empty()) => {
-                Ok(Condition::Exists(left))
+                Ok(PredicateTerm::Exists(left))
             }
-            None => Ok(Condition::True(left)),
+            None => Ok(PredicateTerm::True(left)),
         }
     }
 
@@ -228,7 +228,7 @@ impl Reader<'_> {
         }
     }
 
-    fn place(&mut self) -> Parsed<Place> {
+    fn place(&mut self) -> Parsed<SlicePointer> {
         self.rest();
         let start = self.at;
         let slice = self.name()?;
@@ -236,7 +236,7 @@ impl Reader<'_> {
             let what = format!("there is no slice {slice:?}; there are {}", self.slices.join(", "));
             return Err(PredicateError { at: start + 1, what });
         }
-        let mut place = Place { slice, entry: None, steps: Vec::new() };
+        let mut place = SlicePointer { slice, entry: None, steps: Vec::new() };
         let is_files = place.slice == VirtualFileSystem::NAME;
         loop {
             let wants_entry = is_files && place.entry.is_none();
@@ -245,7 +245,7 @@ impl Reader<'_> {
                 Some('[') if wants_entry => place.entry = Some(self.quoted_path()?),
                 Some('.') => {
                     self.at += 1;
-                    place.steps.push(Step::Field(self.name()?));
+                    place.steps.push(PointerStep::Field(self.name()?));
                 }
                 Some('[') => place.steps.push(self.item()?),
                 _ => return Ok(place),
@@ -254,13 +254,13 @@ impl Reader<'_> {
     }
 
     /// What stands in brackets: a number, or a name in quotes.
-    fn item(&mut self) -> Parsed<Step> {
+    fn item(&mut self) -> Parsed<PointerStep> {
         self.at += 1;
         let step = match self.rest() {
-            Some('"') => Step::Field(self.text()?),
+            Some('"') => PointerStep::Field(self.text()?),
             Some(c) if c.is_ascii_digit() => {
                 let digits = self.name()?;
-                Step::Item(digits.parse().map_err(|_| self.wrong("this is no number of an item"))?)
+                PointerStep::Item(digits.parse().map_err(|_| self.wrong("this is no number of an item"))?)
             }
             _ => return Err(self.wrong("the number of an item or a name in quotes is expected here")),
         };
@@ -269,8 +269,8 @@ impl Reader<'_> {
 
     fn quoted_path(&mut self) -> Parsed<EntryPath> {
         match self.item()? {
-            Step::Field(text) => self.path(&text),
-            Step::Item(_) => Err(self.wrong("files have paths in quotes, not numbers")),
+            PointerStep::Field(text) => self.path(&text),
+            PointerStep::Item(_) => Err(self.wrong("files have paths in quotes, not numbers")),
         }
     }
 

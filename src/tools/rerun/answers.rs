@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::super::words;
 use crate::engine::event::{CommandDecided, CommandLine, PolicyDecision};
 use crate::engine::id::Digest;
-use crate::tools::call::approver::{Answer, Asker, Asking, CommandQuestion};
+use crate::tools::call::approver::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::tools::call::shell::beginning;
 
 /// Answers as the recorded call was answered; of what was not recorded another decides.
@@ -66,10 +66,10 @@ impl Asker for Answers {
         let recorded = self.recorded(&question);
         let was_allowed = recorded.as_ref().is_some_and(|decided| decided.decision == PolicyDecision::Allow);
         let answer = match (recorded, &self.otherwise) {
-            (Some(CommandDecided { decision: PolicyDecision::Deny, reason, .. }), _) => Answer::Refuse(reason),
-            (Some(_), _) if self.may_allow => Answer::Once,
+            (Some(CommandDecided { decision: PolicyDecision::Deny, reason, .. }), _) => ApprovalAnswer::Refuse(reason),
+            (Some(_), _) if self.may_allow => ApprovalAnswer::Once,
             (_, Some(asker)) => return asker.ask(question),
-            (_, None) => Answer::Refuse(Self::refusal(&question, was_allowed)),
+            (_, None) => ApprovalAnswer::Refuse(Self::refusal(&question, was_allowed)),
         };
         Box::pin(std::future::ready(answer))
     }
@@ -109,7 +109,7 @@ mod tests {
         }
     }
 
-    fn answer(answers: &Answers, question: CommandQuestion) -> Answer {
+    fn answer(answers: &Answers, question: CommandQuestion) -> ApprovalAnswer {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(answers.ask(question))
     }
@@ -126,9 +126,9 @@ mod tests {
             answers.hold(vec![decided(&known, None, allow), decided(&evaluated, Some(&long), allow)]);
         };
         hold();
-        assert_eq!(answer(&answers, evaluated.clone()), Answer::Once);
-        assert_eq!(answer(&answers, known.clone()), Answer::Once);
-        assert!(matches!(answer(&answers, known.clone()), Answer::Refuse(_)), "it was asked once");
+        assert_eq!(answer(&answers, evaluated.clone()), ApprovalAnswer::Once);
+        assert_eq!(answer(&answers, known.clone()), ApprovalAnswer::Once);
+        assert!(matches!(answer(&answers, known.clone()), ApprovalAnswer::Refuse(_)), "it was asked once");
         for changed in [
             question(&["make", "clean"], "in", &[("A", "1")]),
             question(&["make", "all"], "other", &[("A", "1")]),
@@ -139,7 +139,7 @@ mod tests {
         ] {
             hold();
             let shown = format!("{changed:?}");
-            assert!(matches!(answer(&answers, changed), Answer::Refuse(_)), "{shown}");
+            assert!(matches!(answer(&answers, changed), ApprovalAnswer::Refuse(_)), "{shown}");
         }
     }
 
@@ -148,9 +148,9 @@ mod tests {
         let known = question(&["make"], "", &[]);
         let answers = Answers::new(None, false);
         answers.hold(vec![decided(&known, None, PolicyDecision::Allow)]);
-        let Answer::Refuse(why) = answer(&answers, known.clone()) else { panic!("nobody has allowed it here") };
+        let ApprovalAnswer::Refuse(why) = answer(&answers, known.clone()) else { panic!("nobody has allowed it here") };
         assert!(why.contains("--allow"), "{why}");
         answers.hold(vec![decided(&known, None, PolicyDecision::Deny)]);
-        assert_eq!(answer(&answers, known), Answer::Refuse("no".to_owned()));
+        assert_eq!(answer(&answers, known), ApprovalAnswer::Refuse("no".to_owned()));
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::past::{Past, RecordedCall};
+use super::past::{PastRun, RecordedCall};
 use super::rules::{NormalRules, normal_texts};
 use crate::engine::event::{CallStatus, Node};
 use crate::engine::path::EntryPath;
@@ -56,18 +56,18 @@ pub enum Divergence {
 }
 
 /// The two runs, and what may differ between them.
-pub(super) struct Comparison<'a> {
-    was: &'a Past,
-    pub(super) is: &'a Past,
+pub(super) struct RunComparison<'a> {
+    was: &'a PastRun,
+    pub(super) is: &'a PastRun,
     rules: &'a NormalRules,
     /// Texts that stand for the same in both, each with what it stands for; those of the first, and of the second.
     names: [Vec<(String, &'static str)>; 2],
 }
 
-impl<'a> Comparison<'a> {
+impl<'a> RunComparison<'a> {
     /// Of what was recorded with what is now, where commands see the workspace's root at any of these places.
-    pub(super) fn between(was: &'a Past, is: &'a Past, rules: &'a NormalRules, roots: &[String]) -> Self {
-        let names = |roots: &[String], past: &Past| {
+    pub(super) fn between(was: &'a PastRun, is: &'a PastRun, rules: &'a NormalRules, roots: &[String]) -> Self {
+        let names = |roots: &[String], past: &PastRun| {
             let roots = roots.iter().map(|root| (root.clone(), "<root>"));
             roots.chain([(past.id().to_string(), "<session>")]).collect()
         };
@@ -159,7 +159,7 @@ impl<'a> Comparison<'a> {
 
     /// Whether two files are texts that are the same by the rules.
     fn same_text(&self, was: &Node, is: &Node) -> bool {
-        let text = |past: &Past, node: &Node| match node {
+        let text = |past: &PastRun, node: &Node| match node {
             Node::File { content, executable, text: true, incomplete: false, .. } => {
                 let text = String::from_utf8(past.content(content).ok()?.to_vec()).ok()?;
                 Some((text, *executable))

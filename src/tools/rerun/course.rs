@@ -6,17 +6,17 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::compare::{Comparison, Divergence};
-use super::past::{Outside, Past, RecordedCall};
+use super::compare::{Divergence, RunComparison};
+use super::past::{OutsideEvents, PastRun, RecordedCall};
 use super::rules::NormalRules;
-use super::session::Place;
+use super::session::RerunSession;
 use super::{RerunError, RerunReport};
 use crate::backends::Workspace;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
-use crate::tools::call::dispatcher::{Dispatcher, ToolCall, ToolOutcome};
+use crate::tools::call::dispatcher::{ToolCall, ToolOutcome, ToolRunner};
 use crate::tools::call::toolset::Tools;
 use crate::tools::workspace::managed::ShellRules;
 
@@ -67,7 +67,7 @@ pub type CallWatch<'a> = &'a mut (dyn FnMut(&CallReport) + Send);
 /// Where calls are run again: a session that has just begun, on a workspace without files. For a
 /// [`WhatIf`](super::WhatIf) that may be a fork of the recorded session at its position, which then stands in the
 /// lineage of both.
-pub struct Fresh {
+pub struct RerunWorkspace {
     /// The session. It must have nothing but its first event, and what it has of its parent.
     pub session: Session,
     /// Its workspace, which must be empty.
@@ -94,31 +94,31 @@ pub struct ScriptedCall {
 }
 
 /// A step of what is run again.
-pub(super) enum Step {
+pub(super) enum RerunStep {
     Recorded(RecordedCall),
     Scripted(ScriptedCall),
-    Outside(Outside),
+    Outside(OutsideEvents),
 }
 
 /// What is run again.
 pub(super) struct Course<'a> {
-    pub(super) past: &'a Past,
+    pub(super) past: &'a PastRun,
     /// The files at the beginning are those after this event.
     pub(super) start: Seq,
-    pub(super) steps: Vec<Step>,
+    pub(super) steps: Vec<RerunStep>,
     /// The position with whose files the end is compared.
     pub(super) end: Seq,
     pub(super) rules: &'a NormalRules,
 }
 
 impl Course<'_> {
-    pub(super) async fn run(&self, fresh: Fresh, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
-        let Fresh { session, workspace, tools, rules, cancel } = fresh;
-        let mut place = Place::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
+    pub(super) async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+        let RerunWorkspace { session, workspace, tools, rules, cancel } = fresh;
+        let mut place = RerunSession::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
         place.begin()?;
-        let is = Past::of(&session);
+        let is = PastRun::of(&session);
         let root: Vec<String> = place.dispatcher.workspace().root().into_iter().collect();
-        let comparison = Comparison::between(self.past, &is, self.rules, &root);
+        let comparison = RunComparison::between(self.past, &is, self.rules, &root);
         let mut report = RerunReport { start: self.start, end: self.end, ..RerunReport::default() };
         for step in &self.steps {
             if cancel.is_cancelled() {
@@ -126,12 +126,12 @@ impl Course<'_> {
                 break;
             }
             let made = match step {
-                Step::Outside(outside) => {
+                RerunStep::Outside(outside) => {
                     place.apply(outside)?;
                     continue;
                 }
-                Step::Scripted(call) => self.scripted(&mut place, call, &cancel).await?,
-                Step::Recorded(call) => self.recorded(&mut place, &comparison, call, &cancel).await?,
+                RerunStep::Scripted(call) => self.scripted(&mut place, call, &cancel).await?,
+                RerunStep::Recorded(call) => self.recorded(&mut place, &comparison, call, &cancel).await?,
             };
             watch(&made);
             report.calls.push(made);
@@ -146,7 +146,7 @@ impl Course<'_> {
 
     async fn scripted(
         &self,
-        place: &mut Place<'_>,
+        place: &mut RerunSession<'_>,
         call: &ScriptedCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, SessionError> {
@@ -165,8 +165,8 @@ impl Course<'_> {
 
     async fn recorded(
         &self,
-        place: &mut Place<'_>,
-        comparison: &Comparison<'_>,
+        place: &mut RerunSession<'_>,
+        comparison: &RunComparison<'_>,
         call: &RecordedCall,
         cancel: &CancellationToken,
     ) -> Result<CallReport, RerunError> {
@@ -180,7 +180,7 @@ impl Course<'_> {
         };
         let over = call.was_over_limits().then_some("what the session might use was used up");
         if let Some(reason) = call.obstacle().or(over) {
-            place.apply(&Outside { events: call.changes.clone() })?;
+            place.apply(&OutsideEvents { events: call.changes.clone() })?;
             return Ok(report(None, CallVerdict::Skipped { reason: reason.to_owned() }));
         }
         place.answers.hold(call.decisions.clone());
@@ -194,7 +194,7 @@ impl Course<'_> {
 }
 
 async fn make(
-    dispatcher: &Dispatcher,
+    dispatcher: &ToolRunner,
     tool: &str,
     params: &Value,
     agent: &str,

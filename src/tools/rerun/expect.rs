@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::compare::{Comparison, Divergence};
+use super::compare::{Divergence, RunComparison};
 use super::course::{CallReport, CallVerdict};
-use super::past::{Past, RecordedCall};
+use super::past::{PastRun, RecordedCall};
 use super::rules::NormalRules;
 use super::{RerunError, RerunReport};
 use crate::engine::recorded::Seq;
@@ -15,14 +15,14 @@ use serde_json::{Value, json};
 /// was asked, what came of it, and the files; and the files at the end. Both are only read.
 #[derive(Debug, Clone)]
 pub struct Expectation {
-    past: Past,
+    past: PastRun,
     rules: NormalRules,
 }
 
 impl Expectation {
     /// The session that is known to be right, by the default rules.
     pub fn of(session: &Session) -> Self {
-        Self { past: Past::of(session), rules: NormalRules::default() }
+        Self { past: PastRun::of(session), rules: NormalRules::default() }
     }
 
     /// By other rules.
@@ -39,8 +39,8 @@ impl Expectation {
     /// # Errors
     /// [`RerunError::Session`].
     pub fn compare(&self, session: &Session, from: Seq, roots: &[String]) -> Result<RerunReport, RerunError> {
-        let is = Past::of(session);
-        let comparison = Comparison::between(&self.past, &is, &self.rules, roots);
+        let is = PastRun::of(session);
+        let comparison = RunComparison::between(&self.past, &is, &self.rules, roots);
         let (expected, made) = (self.past.calls(0)?, is.calls(from)?);
         let end = self.past.head()?;
         let mut report = RerunReport { start: from, end, ..RerunReport::default() };
@@ -53,7 +53,7 @@ impl Expectation {
 }
 
 fn compared(
-    comparison: &Comparison<'_>,
+    comparison: &RunComparison<'_>,
     was: Option<&RecordedCall>,
     is: Option<&RecordedCall>,
 ) -> Result<CallReport, RerunError> {

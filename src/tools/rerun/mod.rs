@@ -13,7 +13,7 @@ mod what_if;
 use serde::Serialize;
 
 pub use compare::Divergence;
-pub use course::{CallReport, CallVerdict, CallWatch, Fresh, ScriptedCall};
+pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace, ScriptedCall};
 pub use expect::Expectation;
 pub use rules::{NormalRules, RulesError};
 pub use scratch::Scratch;
@@ -27,8 +27,8 @@ use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::Change;
-use course::{Course, Step};
-use past::{Happening, Past};
+use course::{Course, RerunStep};
+use past::{Happening, PastRun};
 
 /// Runs the recorded calls of a session again, in another that is fresh, and compares outcome and files call by call.
 ///
@@ -64,7 +64,7 @@ use past::{Happening, Past};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Rerun {
-    past: Past,
+    past: PastRun,
     until: Option<Seq>,
     rules: NormalRules,
 }
@@ -137,7 +137,7 @@ impl From<CommitError> for RerunError {
 impl Rerun {
     /// Of all calls of the session, with the default rules.
     pub fn of(session: &Session) -> Self {
-        Self { past: Past::of(session), until: None, rules: NormalRules::default() }
+        Self { past: PastRun::of(session), until: None, rules: NormalRules::default() }
     }
 
     /// Only of calls that began at `until` or before.
@@ -158,7 +158,7 @@ impl Rerun {
     ///
     /// # Errors
     /// [`RerunError`]. That calls fail, or do something else than before, is none.
-    pub async fn run(&self, fresh: Fresh, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+    pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
         let start = self.past.before_calls()?;
         let steps = steps(&self.past, start, self.until)?;
         let end = self.end(&steps)?;
@@ -166,10 +166,10 @@ impl Rerun {
     }
 
     /// Where the files are as the calls have left them.
-    fn end(&self, steps: &[Step]) -> Result<Seq, SessionError> {
+    fn end(&self, steps: &[RerunStep]) -> Result<Seq, SessionError> {
         let Some(until) = self.until else { return self.past.head() };
         let finished = steps.iter().filter_map(|step| match step {
-            Step::Recorded(call) => call.outcome.as_ref().map(|(finished, _)| *finished),
+            RerunStep::Recorded(call) => call.outcome.as_ref().map(|(finished, _)| *finished),
             _ => None,
         });
         Ok(finished.chain([until]).max().unwrap_or(until).min(self.past.head()?))
@@ -177,12 +177,12 @@ impl Rerun {
 }
 
 /// What happened after `start`, as steps.
-fn steps(past: &Past, start: Seq, until: Option<Seq>) -> Result<Vec<Step>, SessionError> {
+fn steps(past: &PastRun, start: Seq, until: Option<Seq>) -> Result<Vec<RerunStep>, SessionError> {
     let happenings = past.happenings(start, until.unwrap_or(Seq::MAX))?.into_iter();
     Ok(happenings
         .map(|happening| match happening {
-            Happening::Call(call) => Step::Recorded(*call),
-            Happening::Outside(outside) => Step::Outside(outside),
+            Happening::Call(call) => RerunStep::Recorded(*call),
+            Happening::Outside(outside) => RerunStep::Outside(outside),
         })
         .collect())
 }

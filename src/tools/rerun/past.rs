@@ -34,7 +34,7 @@ const OUTSIDE: [&str; 6] = [
 
 /// A session that can only be looked at: nothing here records anything.
 #[derive(Debug, Clone)]
-pub(super) struct Past {
+pub(super) struct PastRun {
     session: Session,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct RecordedCall {
 
 /// What happened outside of any call: drift, mounts, rewinds.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Outside {
+pub(super) struct OutsideEvents {
     pub(super) events: Vec<Recorded>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct Outside {
 #[derive(Debug, Clone)]
 pub(super) enum Happening {
     Call(Box<RecordedCall>),
-    Outside(Outside),
+    Outside(OutsideEvents),
 }
 
 impl RecordedCall {
@@ -105,7 +105,7 @@ pub(super) fn path_of(event: &EventRef<'_>) -> Option<EntryPath> {
     }
 }
 
-impl Past {
+impl PastRun {
     pub(super) fn of(session: &Session) -> Self {
         Self { session: session.clone() }
     }
@@ -218,12 +218,12 @@ impl Past {
 
 /// The limits that hold while a history is read: those of the session, and of agents that share it.
 #[derive(Default)]
-struct Held {
+struct PastLimits {
     session: Arc<ChildLimits>,
     agents: BTreeMap<Arc<str>, Arc<ChildLimits>>,
 }
 
-impl Held {
+impl PastLimits {
     /// Takes up what an event says of limits; gives whether with it a child begins.
     fn begins_child(&mut self, event: &EventRef<'_>) -> bool {
         if let Some(Ok(started)) = event.typed::<SessionStarted>() {
@@ -254,7 +254,7 @@ fn of_each_call(limits: &ChildLimits) -> Arc<ChildLimits> {
 struct Reading {
     from: Seq,
     until: Seq,
-    held: Held,
+    held: PastLimits,
     /// By where they stand; at the same position what was found outside comes first.
     happenings: BTreeMap<(Seq, bool, Seq), Happening>,
     open: Vec<Seq>,
@@ -316,7 +316,7 @@ impl Reading {
             }
         };
         self.outside = Some((place, event.seq));
-        let outside = self.happenings.entry(place).or_insert_with(|| Happening::Outside(Outside::default()));
+        let outside = self.happenings.entry(place).or_insert_with(|| Happening::Outside(OutsideEvents::default()));
         if let Happening::Outside(outside) = outside {
             outside.events.push(event.to_recorded());
         }
@@ -330,7 +330,7 @@ mod tests {
     use crate::engine::commit::CallLink;
     use crate::engine::event::{Node, WriteMode};
     use crate::engine::registry::Registry;
-    use crate::engine::session::children::NewChild;
+    use crate::engine::session::children::ForkOptions;
     use crate::engine::session::sessions::{NewSession, Sessions};
     use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
@@ -365,11 +365,11 @@ mod tests {
         let sessions = sessions();
         let parent = sessions.create(NewSession::named("parent")).unwrap();
         let open = begin(&parent);
-        let child = sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
+        let child = sessions.child_of(&parent, ForkOptions::new(Isolation::Fork)).unwrap();
         let own = begin(&child);
         end(&child, own);
         write(&child);
-        let order: Vec<Option<Seq>> = Past::of(&child)
+        let order: Vec<Option<Seq>> = PastRun::of(&child)
             .happenings(0, Seq::MAX)
             .unwrap()
             .iter()
@@ -392,14 +392,15 @@ mod tests {
         };
         let calls = |session: &Session| end(session, begin(session));
         calls(&parent);
-        let shared = NewChild { agent: "guest".to_owned(), limits: only("ls"), ..NewChild::new(Isolation::Shared) };
+        let shared =
+            ForkOptions { agent: "guest".to_owned(), limits: only("ls"), ..ForkOptions::new(Isolation::Shared) };
         let guest = sessions.child_of(&parent, shared).unwrap();
         calls(&guest);
         calls(&parent);
-        let fork = NewChild { limits: only("rm"), ..NewChild::new(Isolation::Fork) };
+        let fork = ForkOptions { limits: only("rm"), ..ForkOptions::new(Isolation::Fork) };
         let child = sessions.child_of(&parent, fork).unwrap();
         calls(&child.as_agent("guest"));
-        let tools: Vec<Option<String>> = Past::of(&child)
+        let tools: Vec<Option<String>> = PastRun::of(&child)
             .calls(0)
             .unwrap()
             .iter()
@@ -411,7 +412,7 @@ mod tests {
         let of = |tool: &str| Some(tool.to_owned());
         assert_eq!(tools, [None, of("ls"), None, of("rm")]);
         // Also where reading begins later.
-        let later = Past::of(&child).calls(child.origin().unwrap().at + 1).unwrap();
+        let later = PastRun::of(&child).calls(child.origin().unwrap().at + 1).unwrap();
         assert_eq!((later.len(), later[0].limits.tools.is_some()), (1, true));
     }
 }

@@ -63,7 +63,7 @@ pub enum RulesError {
 /// Rules as a file has them.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Written {
+struct RulesFile {
     /// Patterns in texts: messages, results, those of the files that are named.
     #[serde(default)]
     texts: Vec<WrittenText>,
@@ -120,10 +120,10 @@ impl Default for NormalRules {
     /// and versions of files, where the standard tools tell them; compiled Python; indexes of git.
     fn default() -> Self {
         let text = |(pattern, replace): (&str, &str)| WrittenText { pattern: pattern.into(), replace: replace.into() };
-        let written = Written {
+        let written = RulesFile {
             texts: TEXTS.into_iter().map(text).collect(),
             ignore_paths: PATHS.map(str::to_owned).to_vec(),
-            ..Written::default()
+            ..RulesFile::default()
         };
         // They are right, which a test checks; so this can't fail.
         let mut rules = Self::bare().with(written).unwrap_or_else(|_| Self::bare());
@@ -152,12 +152,12 @@ impl NormalRules {
         if !written.is_object() {
             return Err(RulesError::Json("an object is needed, such as {\"ignore_paths\": []}".to_owned()));
         }
-        let mut written: Written = serde_json::from_value(written).map_err(wrong)?;
+        let mut written: RulesFile = serde_json::from_value(written).map_err(wrong)?;
         written.texts.iter_mut().for_each(|text| text.replace = text.replace.replace('$', "$$"));
         self.with(written)
     }
 
-    fn with(mut self, written: Written) -> Result<Self, RulesError> {
+    fn with(mut self, written: RulesFile) -> Result<Self, RulesError> {
         for WrittenText { pattern, replace } in written.texts {
             let compiled = regex::RegexBuilder::new(&pattern).size_limit(PATTERN_BYTES).build();
             let compiled = compiled.map_err(|error| wrong(&pattern, &error))?;

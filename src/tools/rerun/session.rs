@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::RerunError;
 use super::answers::Answers;
-use super::past::{Outside, Past};
+use super::past::{OutsideEvents, PastRun};
 use crate::backends::{FileChange, Workspace};
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
@@ -18,7 +18,7 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::slice::Slice;
 use crate::reducers::{Allowances, VirtualFileSystem};
-use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::toolset::Tools;
 use crate::tools::workspace::managed::ShellRules;
 use crate::tools::workspace::populate::can_be_written;
@@ -27,14 +27,14 @@ use crate::tools::workspace::populate::can_be_written;
 const PIECE: (u64, usize) = (32 << 20, 4096);
 
 /// The fresh session with its dispatcher, and where its files come from.
-pub(super) struct Place<'a> {
-    pub(super) past: &'a Past,
-    pub(super) dispatcher: Dispatcher,
+pub(super) struct RerunSession<'a> {
+    pub(super) past: &'a PastRun,
+    pub(super) dispatcher: ToolRunner,
     pub(super) answers: Arc<Answers>,
     /// What could not be put there, because its contents were never kept.
     pub(super) missing: Vec<EntryPath>,
     /// Dispatchers for calls that were made under limits.
-    limited: Vec<(Arc<ChildLimits>, Dispatcher)>,
+    limited: Vec<(Arc<ChildLimits>, ToolRunner)>,
     /// Where it begins.
     start: Seq,
     /// It has the past up to there itself.
@@ -48,10 +48,10 @@ struct Piece {
     bytes: u64,
 }
 
-impl<'a> Place<'a> {
+impl<'a> RerunSession<'a> {
     /// A session that has just begun, by itself or as a fork of the recorded one at `start`; anything else is refused.
     pub(super) fn new(
-        past: &'a Past,
+        past: &'a PastRun,
         start: Seq,
         session: Session,
         workspace: Arc<dyn Workspace>,
@@ -66,8 +66,8 @@ impl<'a> Place<'a> {
         let is_sandboxed = workspace.shell().is_none_or(|shell| shell.properties().sandboxed);
         let answers = Arc::new(Answers::new(rules.asker.clone(), is_sandboxed));
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
-        let dispatcher = Dispatcher::with_rules(session, tools, workspace, rules)?;
-        if !is_fork && !Past::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.is_empty() {
+        let dispatcher = ToolRunner::with_rules(session, tools, workspace, rules)?;
+        if !is_fork && !PastRun::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.is_empty() {
             return Err(RerunError::NotFresh(dispatcher.session().name().to_owned()));
         }
         Ok(Self { past, dispatcher, answers, missing: Vec::new(), limited: Vec::new(), start, is_fork })
@@ -78,7 +78,7 @@ impl<'a> Place<'a> {
     }
 
     /// Calls there for whoever was under such limits. They never widen those of the session in which they run.
-    pub(super) fn under(&mut self, limits: &Arc<ChildLimits>) -> Result<Dispatcher, SessionError> {
+    pub(super) fn under(&mut self, limits: &Arc<ChildLimits>) -> Result<ToolRunner, SessionError> {
         if limits.is_unlimited() {
             return Ok(self.dispatcher.clone());
         }
@@ -123,7 +123,7 @@ impl<'a> Place<'a> {
 
     /// Does to the files what happened outside of any call, or in a call that can't be run again, and records it as
     /// it was recorded; but for what names positions, which are others here, and for what commands were allowed.
-    pub(super) fn apply(&mut self, happened: &Outside) -> Result<(), RerunError> {
+    pub(super) fn apply(&mut self, happened: &OutsideEvents) -> Result<(), RerunError> {
         let mut piece = self.piece();
         for event in &happened.events {
             if self.take(&mut piece, event)? {
@@ -188,7 +188,7 @@ impl<'a> Place<'a> {
 }
 
 /// Whether a session is a fork of a past at that very position.
-fn is_fork_of(session: &Session, past: &Past, at: Seq) -> bool {
+fn is_fork_of(session: &Session, past: &PastRun, at: Seq) -> bool {
     let is_of = |isolation, parent, begun| isolation == Isolation::Fork && parent == past.id() && begun == at;
     session.origin().is_some_and(|origin| is_of(origin.isolation, origin.parent, origin.at))
 }

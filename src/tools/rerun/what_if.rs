@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::course::{CallWatch, Course, Fresh, ScriptedCall, Step};
-use super::past::Past;
+use super::course::{CallWatch, Course, RerunStep, RerunWorkspace, ScriptedCall};
+use super::past::PastRun;
 use super::rules::NormalRules;
 use super::{RerunError, RerunReport, steps};
 use crate::engine::recorded::Seq;
@@ -18,7 +18,7 @@ use crate::engine::session::Session;
 /// read.
 #[derive(Debug, Clone)]
 pub struct WhatIf {
-    past: Past,
+    past: PastRun,
     at: Seq,
     script: Vec<ScriptedCall>,
     replaced: BTreeSet<Seq>,
@@ -28,7 +28,7 @@ pub struct WhatIf {
 impl WhatIf {
     /// From the position on these calls, then all that followed.
     pub fn of(session: &Session, at: Seq, script: Vec<ScriptedCall>) -> Self {
-        let past = Past::of(session);
+        let past = PastRun::of(session);
         Self { past, at, script, replaced: BTreeSet::new(), rules: NormalRules::default() }
     }
 
@@ -51,26 +51,26 @@ impl WhatIf {
     ///
     /// # Errors
     /// [`RerunError`], above all [`NoCall`](RerunError::NoCall) for a call that can't be replaced.
-    pub async fn run(&self, fresh: Fresh, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+    pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
         let mut steps = steps(&self.past, self.at, None)?;
         let calls: BTreeSet<Seq> = steps.iter().filter_map(call_of).collect();
         if let Some(call) = self.replaced.iter().find(|call| !calls.contains(call)) {
             return Err(RerunError::NoCall { call: *call, start: self.at });
         }
-        let is_replaced = |step: &Step| call_of(step).is_some_and(|call| self.replaced.contains(&call));
+        let is_replaced = |step: &RerunStep| call_of(step).is_some_and(|call| self.replaced.contains(&call));
         let place = steps.iter().position(is_replaced).unwrap_or(0);
         let mut rest = steps.split_off(place);
         rest.retain(|step| !is_replaced(step));
-        steps.extend(self.script.iter().cloned().map(Step::Scripted));
+        steps.extend(self.script.iter().cloned().map(RerunStep::Scripted));
         steps.extend(rest);
         let end = self.past.head()?;
         Course { past: &self.past, start: self.at, steps, end, rules: &self.rules }.run(fresh, watch).await
     }
 }
 
-fn call_of(step: &Step) -> Option<Seq> {
+fn call_of(step: &RerunStep) -> Option<Seq> {
     match step {
-        Step::Recorded(call) => Some(call.call),
-        Step::Scripted(_) | Step::Outside(_) => None,
+        RerunStep::Recorded(call) => Some(call.call),
+        RerunStep::Scripted(_) | RerunStep::Outside(_) => None,
     }
 }

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use super::call::dispatcher::Dispatcher;
+use super::call::dispatcher::ToolRunner;
 use super::words;
 use super::workspace::capture::{CaptureBudget, Captured, compare};
 pub(super) use super::workspace::intent::{Intended, Intent};
-use super::workspace::managed::{DispatchError, Machine, files_of, record_found};
-pub(super) use super::workspace::plan::{Plan, Planned};
-pub(super) use super::workspace::project::{Fresh, Landing};
+use super::workspace::managed::{DispatchError, ManagedWorkspace, files_of, record_found};
+pub(super) use super::workspace::plan::{ChangePlan, PlannedChange};
+pub(super) use super::workspace::project::{Landing, NewContents};
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceRestored};
@@ -132,7 +132,7 @@ fn listed(paths: &[EntryPath]) -> String {
     shown.join(", ")
 }
 
-impl Dispatcher {
+impl ToolRunner {
     /// Takes the session back to the state after the event at `to`: its files, and every slice that is state and no
     /// log. It waits for the call that has the workspace. See [`rewind`].
     ///
@@ -188,7 +188,7 @@ pub async fn rewind(
     let turn = session.turn().await;
     let looking = session.looking().await;
     let lease = session.lease()?;
-    let work = Work { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
+    let work = RewindWork { session: session.clone(), workspace: Arc::clone(workspace), budget, to, options };
     let done = tokio::task::spawn_blocking(move || {
         let done = work.run();
         drop((turn, looking, lease));
@@ -198,7 +198,7 @@ pub async fn rewind(
 }
 
 /// A rewind that has the turn.
-struct Work {
+struct RewindWork {
     session: Session,
     workspace: Arc<dyn Workspace>,
     budget: CaptureBudget,
@@ -206,7 +206,7 @@ struct Work {
     options: RewindOptions,
 }
 
-impl Work {
+impl RewindWork {
     fn run(&self) -> Result<Rewound, RewindError> {
         let then = self.session.state_at(self.to)?;
         self.check_position()?;
@@ -214,7 +214,7 @@ impl Work {
         let state = self.session.state()?;
         let from = state.seq();
         let old = VirtualFileSystem::of(&then);
-        let plan = Plan::between(&now, &old);
+        let plan = ChangePlan::between(&now, &old);
         if !plan.left.is_empty() && !self.options.force {
             return Err(RewindError::NotKept(plan.left));
         }
@@ -229,11 +229,11 @@ impl Work {
         if differs && !self.options.dry_run {
             let commit = self.commit(from, &plan, slices)?;
             let (session, workspace) = (&self.session, self.workspace.as_ref());
-            let committed =
-                Landing { session, workspace, now: &now, steps: &plan.steps, fresh: &Fresh::new() }.land(commit)?;
+            let committed = Landing { session, workspace, now: &now, steps: &plan.steps, fresh: &NewContents::new() }
+                .land(commit)?;
             recorded = Some((committed.first, committed.last));
         }
-        let Plan { changes, left, .. } = plan;
+        let ChangePlan { changes, left, .. } = plan;
         Ok(Rewound { to: self.to, from, recorded, changes, slices: names, drift, left })
     }
 
@@ -268,7 +268,8 @@ impl Work {
         if self.workspace.is_blank() && !self.options.dry_run {
             let rules = super::workspace::managed::ShellRules { budget: self.budget, ..Default::default() };
             let workspace = Arc::clone(&self.workspace);
-            let machine = Machine { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };
+            let machine =
+                ManagedWorkspace { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };
             machine.prepare(&self.session).map_err(RewindError::from)?;
         }
         let mut files = files_of(&self.session)?;
@@ -300,7 +301,7 @@ impl Work {
         Ok((files_of(&self.session)?, drift))
     }
 
-    fn commit(&self, from: Seq, plan: &Plan, slices: Vec<EncodedSlice>) -> Result<Commit, RewindError> {
+    fn commit(&self, from: Seq, plan: &ChangePlan, slices: Vec<EncodedSlice>) -> Result<Commit, RewindError> {
         let too_large = |error: CommitError| match error {
             CommitError::TooLarge { .. } => RewindError::TooLarge { from, to: self.to, reason: error.to_string() },
             other => RewindError::Session(other.into()),
@@ -310,8 +311,8 @@ impl Work {
         commit.push(&SessionRewound { to: self.to, from, entries, left }).map_err(too_large)?;
         for step in &plan.steps {
             let pushed = match step {
-                Planned::Write(event, _) => commit.push(event),
-                Planned::Delete(event) => commit.push(event),
+                PlannedChange::Write(event, _) => commit.push(event),
+                PlannedChange::Delete(event) => commit.push(event),
             };
             pushed.map_err(too_large)?;
         }

@@ -5,7 +5,7 @@ use std::io::Read;
 
 use bytes::Bytes;
 
-use crate::backends::{BackendError, Capture, Observed, Touched};
+use crate::backends::{BackendError, ChangeDetector, DirtyPath, Observed};
 use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
@@ -60,8 +60,8 @@ impl Captured {
 
 /// Compares what may have changed on the disk with the slice. Nothing is settled by it.
 pub(crate) fn compare(
-    disk: &dyn Capture,
-    touched: Vec<Touched>,
+    disk: &dyn ChangeDetector,
+    touched: Vec<DirtyPath>,
     tree: &VirtualFileSystem,
     budget: CaptureBudget,
 ) -> Result<Captured, BackendError> {
@@ -74,7 +74,7 @@ pub(crate) fn compare(
     }
     let (left, unread) = (budget.step_bytes, budget.digest_bytes);
     let mut comparison =
-        Comparison { disk, tree, budget, left, unread, gone: BTreeSet::new(), captured: Captured::default() };
+        CaptureComparison { disk, tree, budget, left, unread, gone: BTreeSet::new(), captured: Captured::default() };
     for (path, observed) in &found {
         comparison.entry(path, observed.as_ref())?;
     }
@@ -86,14 +86,14 @@ pub(crate) fn compare(
 /// Finds what is on the disk where something may have changed; none for what is only in the slice. What is
 /// below a directory that may not be looked into stays as it was known.
 fn look(
-    disk: &dyn Capture,
+    disk: &dyn ChangeDetector,
     tree: &VirtualFileSystem,
-    touched: Touched,
+    touched: DirtyPath,
     found: &mut BTreeMap<EntryPath, Option<Observed>>,
 ) -> Result<(), BackendError> {
     let (path, deep) = match touched {
-        Touched::Entry(path) => (path, false),
-        Touched::Subtree(path) => (path, true),
+        DirtyPath::Entry(path) => (path, false),
+        DirtyPath::Subtree(path) => (path, true),
     };
     if !path.is_root() {
         found.insert(path.clone(), disk.observe(&path)?);
@@ -110,8 +110,8 @@ fn look(
     Ok(())
 }
 
-struct Comparison<'a> {
-    disk: &'a dyn Capture,
+struct CaptureComparison<'a> {
+    disk: &'a dyn ChangeDetector,
     tree: &'a VirtualFileSystem,
     budget: CaptureBudget,
     /// Bytes of the step that may still be kept.
@@ -123,7 +123,7 @@ struct Comparison<'a> {
     captured: Captured,
 }
 
-impl Comparison<'_> {
+impl CaptureComparison<'_> {
     /// Paths come in order, so that a directory comes before what is below it.
     fn entry(&mut self, path: &EntryPath, observed: Option<&Observed>) -> Result<(), BackendError> {
         let known = self.tree.get(path).map(|entry| &entry.node);
@@ -163,9 +163,9 @@ impl Comparison<'_> {
         known: Option<&Node>,
     ) -> Result<Option<Node>, BackendError> {
         let mut reader = match self.open(path)? {
-            Opened::File(reader) => reader,
-            Opened::Closed => return Ok(Some(unseen(size, executable))),
-            Opened::Gone => return Ok(None),
+            OpenedFile::File(reader) => reader,
+            OpenedFile::Closed => return Ok(Some(unseen(size, executable))),
+            OpenedFile::Gone => return Ok(None),
         };
         let limit = self.budget.file_bytes.min(self.left);
         if size > limit && size > self.unread {
@@ -177,7 +177,7 @@ impl Comparison<'_> {
         if bytes.len() as u64 > limit {
             // It may grow while it is read.
             let reader = reader.take(self.unread.saturating_sub(bytes.len() as u64));
-            let read = Seen::read_on(bytes, reader).map_err(|error| self.unreadable(path, &error.to_string()))?;
+            let read = LargeFile::read_on(bytes, reader).map_err(|error| self.unreadable(path, &error.to_string()))?;
             self.unread = self.unread.saturating_sub(read.size);
             return Ok(Some(if self.unread == 0 { unseen(size, executable) } else { read.node(executable, known) }));
         }
@@ -196,17 +196,17 @@ impl Comparison<'_> {
     }
 
     /// Opens a file. Whoever replaces one may take it away for a moment, so one that is there is tried again.
-    fn open(&self, path: &EntryPath) -> Result<Opened, BackendError> {
+    fn open(&self, path: &EntryPath) -> Result<OpenedFile, BackendError> {
         let mut tries = 0;
         loop {
             match self.disk.open(path) {
-                Ok(Some(reader)) => return Ok(Opened::File(reader)),
-                Ok(None) => return Ok(Opened::Closed),
+                Ok(Some(reader)) => return Ok(OpenedFile::File(reader)),
+                Ok(None) => return Ok(OpenedFile::Closed),
                 // Gone, or another kind of entry by now: what is there then is the answer.
                 Err(error) => match self.disk.observe(path)? {
                     Some(Observed::File { .. }) if tries < RACES_MAX => tries += 1,
                     Some(Observed::File { .. }) => return Err(error),
-                    _ => return Ok(Opened::Gone),
+                    _ => return Ok(OpenedFile::Gone),
                 },
             }
         }
@@ -217,7 +217,7 @@ impl Comparison<'_> {
     }
 }
 
-enum Opened {
+enum OpenedFile {
     File(Box<dyn Read + Send>),
     /// This process may not read it.
     Closed,
@@ -231,7 +231,7 @@ fn unseen(size: u64, executable: bool) -> Node {
 }
 
 /// What is known of a file that is too large to be kept.
-struct Seen {
+struct LargeFile {
     hasher: blake3::Hasher,
     size: u64,
     text: bool,
@@ -239,7 +239,7 @@ struct Seen {
     begun: Vec<u8>,
 }
 
-impl Seen {
+impl LargeFile {
     fn read_on(bytes: Vec<u8>, mut reader: impl Read) -> std::io::Result<Self> {
         let mut seen = Self { hasher: blake3::Hasher::new(), size: 0, text: true, begun: Vec::new() };
         seen.add(&bytes);
@@ -302,9 +302,9 @@ mod tests {
         away: AtomicUsize,
     }
 
-    impl Capture for Flickering {
-        fn touched(&self) -> Result<Vec<Touched>, BackendError> {
-            Ok(vec![Touched::Entry(EntryPath::lookup("a").unwrap())])
+    impl ChangeDetector for Flickering {
+        fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
+            Ok(vec![DirtyPath::Entry(EntryPath::lookup("a").unwrap())])
         }
 
         fn settle(&self) -> Result<(), BackendError> {

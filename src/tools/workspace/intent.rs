@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::plan::{Planned, after};
+use super::plan::{PlannedChange, after};
 use crate::backends::BackendError;
 use crate::engine::event::Node;
 use crate::engine::id::{Digest, SessionId};
@@ -36,14 +36,14 @@ pub(in crate::tools) struct Intended {
 
 impl Intent {
     /// What these steps change.
-    pub(crate) fn of(session: &Session, now: &VirtualFileSystem, steps: &[Planned]) -> Self {
+    pub(crate) fn of(session: &Session, now: &VirtualFileSystem, steps: &[PlannedChange]) -> Self {
         let then = after(steps, now, steps.len(), session.now());
         let node = |tree: &VirtualFileSystem, path: &EntryPath| tree.get(path).map(|entry| entry.node.clone());
         let mut entries = BTreeMap::new();
         // On its way a step may take away what another puts there again.
         let paths = steps.iter().map(|step| match step {
-            Planned::Write(event, _) => event.path.clone(),
-            Planned::Delete(event) => event.path.clone(),
+            PlannedChange::Write(event, _) => event.path.clone(),
+            PlannedChange::Delete(event) => event.path.clone(),
         });
         for path in paths.chain(now.diff(&then).iter().map(Change::path).cloned()) {
             let (before, after) = (node(now, &path), node(&then, &path));

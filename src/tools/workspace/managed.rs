@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::capture::{CaptureBudget, Captured, compare};
 use super::limits::Limits;
 use super::populate::{fill, not_filled};
-use super::recording::Recording;
+use super::recording::EventBuffer;
 use crate::backends::{BackendError, MachineNews, Workspace};
 use crate::engine::commit::{CommitError, Content};
 use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
@@ -53,7 +53,7 @@ pub enum DispatchError {
 
 /// A workspace with the rules for it.
 #[derive(Clone)]
-pub(crate) struct Machine {
+pub(crate) struct ManagedWorkspace {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) rules: Arc<ShellRules>,
     /// The session's workspace is this process's; none where who made this holds the lease.
@@ -64,7 +64,7 @@ pub(crate) struct Machine {
     pub(crate) limits: Option<Arc<Limits>>,
 }
 
-impl Machine {
+impl ManagedWorkspace {
     pub(crate) fn new(
         session: &Session,
         workspace: Arc<dyn Workspace>,
@@ -234,14 +234,14 @@ impl Machine {
         if news.is_empty() {
             return Ok(());
         }
-        let mut recording = Recording::of_nobody(session);
+        let mut recording = EventBuffer::of_nobody(session);
         push_news(&news, &mut recording)?;
         recording.submit()?.wait()?;
         Ok(())
     }
 
     /// Records that a call used the machine, and what happened to it meanwhile.
-    pub(crate) fn record_news(&self, news: &[MachineNews], recording: &mut Recording) -> Result<(), CommitError> {
+    pub(crate) fn record_news(&self, news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
         push_news(news, recording)?;
         if self.claim.is_some() {
             recording.push(&WorkspaceTouched { backend: self.workspace.backend_name().to_owned() })?;
@@ -259,7 +259,7 @@ pub(crate) fn record_found(
     if captured.is_empty() {
         return Ok(None);
     }
-    let mut recording = Recording::of_nobody(session);
+    let mut recording = EventBuffer::of_nobody(session);
     recording.push(found)?;
     for event in &captured.deleted {
         recording.push(event)?;
@@ -276,7 +276,7 @@ pub(crate) fn record_found(
     recording.submit().map(Some)
 }
 
-fn push_news(news: &[MachineNews], recording: &mut Recording) -> Result<(), CommitError> {
+fn push_news(news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
     news.iter().try_for_each(|news| match news {
         MachineNews::Started(event) => recording.push(event),
         MachineNews::Stopped(event) => recording.push(event),

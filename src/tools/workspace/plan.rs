@@ -10,9 +10,9 @@ use crate::reducers::{Change, Entry, VirtualFileSystem};
 
 /// What has to happen for the files to be again what they were.
 #[derive(Debug, Default)]
-pub(in crate::tools) struct Plan {
+pub(in crate::tools) struct ChangePlan {
     /// In order.
-    pub(crate) steps: Vec<Planned>,
+    pub(crate) steps: Vec<PlannedChange>,
     /// What differs, but for what is left.
     pub(crate) changes: Vec<Change>,
     /// What can't be made again, and so is not touched: contents that were never kept, special files.
@@ -21,13 +21,13 @@ pub(in crate::tools) struct Plan {
 
 /// One step of a plan.
 #[derive(Debug, Clone)]
-pub(crate) enum Planned {
+pub(crate) enum PlannedChange {
     /// With the moment at which what is written was written first; none for now.
     Write(WriteFile, Option<Timestamp>),
     Delete(DeleteEntry),
 }
 
-impl Plan {
+impl ChangePlan {
     /// The way from `now` to `then`. Costs as much as they differ.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
         let mut plan = Self::default();
@@ -70,12 +70,17 @@ impl Plan {
 }
 
 /// The files after so many of the steps.
-pub(crate) fn after(steps: &[Planned], now: &VirtualFileSystem, count: usize, time: Timestamp) -> VirtualFileSystem {
+pub(crate) fn after(
+    steps: &[PlannedChange],
+    now: &VirtualFileSystem,
+    count: usize,
+    time: Timestamp,
+) -> VirtualFileSystem {
     let mut tree = now.clone();
     for step in steps.iter().take(count) {
         match step {
-            Planned::Write(event, _) => tree.write(event, time),
-            Planned::Delete(event) => tree.delete(event),
+            PlannedChange::Write(event, _) => tree.write(event, time),
+            PlannedChange::Delete(event) => tree.delete(event),
         }
     }
     tree
@@ -124,10 +129,10 @@ fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
 }
 
 /// Changes come in path order, a directory before what is below it; with a directory goes all of that.
-fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<Planned> {
+fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<PlannedChange> {
     let write = |path: &EntryPath, mode, after: &Entry| {
         let event = WriteFile { path: path.clone(), mode, node: after.node.clone() };
-        Some(Planned::Write(event, Some(after.updated_at)))
+        Some(PlannedChange::Write(event, Some(after.updated_at)))
     };
     match change {
         Change::Added { path, after } if after.node == Node::Directory && shown.contains(path) => None,
@@ -141,7 +146,7 @@ fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryP
         Change::Removed { path, .. } => {
             let is_gone = path.parent().is_some_and(|parent| gone.contains(&parent));
             gone.insert(path.clone());
-            (!is_gone).then(|| Planned::Delete(DeleteEntry { path: path.clone() }))
+            (!is_gone).then(|| PlannedChange::Delete(DeleteEntry { path: path.clone() }))
         }
     }
 }
@@ -184,7 +189,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_plan_leads_from_any_files_to_any_others(now in tree(false), then in tree(false)) {
-            let plan = Plan::between(&now, &then);
+            let plan = ChangePlan::between(&now, &then);
             let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             prop_assert_eq!(reached.diff(&then), Vec::new());
             prop_assert!(plan.left.is_empty());
@@ -193,7 +198,7 @@ mod tests {
 
         #[test]
         fn what_is_left_is_left_and_all_else_leads_there(now in tree(true), then in tree(true)) {
-            let plan = Plan::between(&now, &then);
+            let plan = ChangePlan::between(&now, &then);
             let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
             let node = |tree: &VirtualFileSystem, path| tree.get(path).map(|entry| entry.node.clone());
             for path in &plan.left {
@@ -224,14 +229,14 @@ mod tests {
         write(&mut now, "big", Node::file(b"small", false));
         let Node::File { content, .. } = Node::file(b"large", false) else { panic!("a file") };
         write(&mut then, "big", Node::File { content, size: 5, executable: false, text: true, incomplete: true });
-        let plan = Plan::between(&now, &then);
+        let plan = ChangePlan::between(&now, &then);
         assert_eq!(plan.left, [path("big"), path("only/pipe")]);
         let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
         assert_eq!(reached.get(&path("big")).unwrap().node, Node::file(b"small", false));
         assert!(reached.is_directory(&path("only")) && reached.len() == 2);
         // Nor is it taken away: nobody could bring it back.
         write(&mut then, "only/new", Node::file(b"new", false));
-        let back = Plan::between(&then, &now);
+        let back = ChangePlan::between(&then, &now);
         assert_eq!(back.left, [path("big"), path("only/pipe")]);
         let reached = after(&back.steps, &then, back.steps.len(), Timestamp(2));
         assert!(reached.get(&path("only/pipe")).is_some() && reached.get(&path("only/new")).is_none());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 
 use super::intent::Intent;
-use super::plan::{Plan, Planned, after};
+use super::plan::{ChangePlan, PlannedChange, after};
 use crate::backends::{BackendError, FileChange, Workspace};
 use crate::engine::commit::Commit;
 use crate::engine::event::Node;
@@ -27,13 +27,13 @@ pub(in crate::tools) struct Landing<'a> {
     pub(in crate::tools) workspace: &'a dyn Workspace,
     /// The files as they are on the disk.
     pub(in crate::tools) now: &'a VirtualFileSystem,
-    pub(in crate::tools) steps: &'a [Planned],
+    pub(in crate::tools) steps: &'a [PlannedChange],
     /// Contents that the store gets with the commit.
-    pub(in crate::tools) fresh: &'a Fresh,
+    pub(in crate::tools) fresh: &'a NewContents,
 }
 
 /// Contents that are in no store yet.
-pub(in crate::tools) type Fresh = BTreeMap<Digest, Bytes>;
+pub(in crate::tools) type NewContents = BTreeMap<Digest, Bytes>;
 
 fn is_unsettled(failure: &RewindError) -> bool {
     matches!(failure, RewindError::Session(SessionError::Store(StoreError::Unsettled(_))))
@@ -82,7 +82,7 @@ impl Landing<'_> {
     /// Every content is there before anything is changed.
     fn check(&self) -> Result<(), RewindError> {
         for step in self.steps {
-            if let Planned::Write(event, _) = step {
+            if let PlannedChange::Write(event, _) = step {
                 content_of(self.session, &event.node, self.fresh)?;
             }
         }
@@ -91,7 +91,7 @@ impl Landing<'_> {
 
     fn put_back(&self, landed: usize) -> Result<(), RewindError> {
         let reached = after(self.steps, self.now, landed, self.session.now());
-        let back = Plan::between(&reached, self.now);
+        let back = ChangePlan::between(&reached, self.now);
         project(self.session, self.workspace, &back.steps, self.fresh, &mut 0)?;
         match back.left.first() {
             None => Ok(self.workspace.filled()?),
@@ -103,10 +103,10 @@ impl Landing<'_> {
     }
 }
 
-impl Plan {
+impl ChangePlan {
     /// Makes a workspace's files those that it leads to. An error leaves them anywhere between.
     pub(in crate::tools) fn project(&self, session: &Session, workspace: &dyn Workspace) -> Result<(), RewindError> {
-        project(session, workspace, &self.steps, &Fresh::new(), &mut 0)
+        project(session, workspace, &self.steps, &NewContents::new(), &mut 0)
     }
 }
 
@@ -114,15 +114,15 @@ impl Plan {
 fn project(
     session: &Session,
     workspace: &dyn Workspace,
-    steps: &[Planned],
-    fresh: &Fresh,
+    steps: &[PlannedChange],
+    fresh: &NewContents,
     landed: &mut usize,
 ) -> Result<(), RewindError> {
     let (mut changes, mut bytes) = (Vec::new(), 0);
     for (at, step) in steps.iter().enumerate() {
         let change = match step {
-            Planned::Delete(event) => FileChange::Delete { path: event.path.clone() },
-            Planned::Write(event, modified) => {
+            PlannedChange::Delete(event) => FileChange::Delete { path: event.path.clone() },
+            PlannedChange::Write(event, modified) => {
                 let content = content_of(session, &event.node, fresh)?;
                 bytes += content.len() as u64;
                 FileChange::Write {
@@ -143,7 +143,7 @@ fn project(
     Ok(())
 }
 
-fn content_of(session: &Session, node: &Node, fresh: &Fresh) -> Result<Bytes, SessionError> {
+fn content_of(session: &Session, node: &Node, fresh: &NewContents) -> Result<Bytes, SessionError> {
     match node {
         Node::File { content, .. } => fresh.get(content).cloned().map_or_else(|| session.content(content), Ok),
         Node::Symlink { .. } | Node::Directory | Node::Special { .. } => Ok(Bytes::new()),

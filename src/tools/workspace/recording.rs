@@ -11,7 +11,7 @@ use crate::engine::store::Pending;
 const HALF: usize = MAX_COMMIT_BYTES / 2;
 
 /// Events of one call, or of none, on their way into the journal.
-pub(crate) struct Recording {
+pub(crate) struct EventBuffer {
     session: Session,
     link: CallLink,
     full: Vec<Commit>,
@@ -19,7 +19,7 @@ pub(crate) struct Recording {
     may_split: bool,
 }
 
-impl Recording {
+impl EventBuffer {
     /// For the call of that name. What does not fit into one commit is an error.
     pub(crate) fn of_call(session: &Session, call: Seq) -> Self {
         Self::new(session, CallLink::Of(call))

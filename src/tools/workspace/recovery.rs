@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::capture::{CaptureBudget, compare};
 use super::managed::DispatchError;
 use super::populate::write_all;
-use crate::backends::{BackendError, Capture, FileChange, Observed, Touched, Workspace};
+use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -18,11 +18,11 @@ pub(crate) fn put_back(
     session: &Session,
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
-    disk: &dyn Capture,
+    disk: &dyn ChangeDetector,
     budget: CaptureBudget,
     intent: &Intent,
 ) -> Result<(), DispatchError> {
-    let Leftovers { unwanted, mut directories, missing } = Leftovers::find(tree, disk, budget, intent)?;
+    let RecoveryReport { unwanted, mut directories, missing } = RecoveryReport::find(tree, disk, budget, intent)?;
     let deletes: Vec<FileChange> = unwanted.into_iter().map(|path| FileChange::Delete { path }).collect();
     workspace.project(&deletes)?;
     // What is below a directory comes before it; one in which somebody has something stays.
@@ -34,7 +34,7 @@ pub(crate) fn put_back(
     }
     let mut made = BTreeMap::new();
     for (path, entry) in missing {
-        let is_free = |disk: &dyn Capture| match disk.observe(&path)? {
+        let is_free = |disk: &dyn ChangeDetector| match disk.observe(&path)? {
             Some(Observed::Directory) => Ok::<_, BackendError>(false),
             _ => has_room(disk, &path, &made),
         };
@@ -47,7 +47,11 @@ pub(crate) fn put_back(
 }
 
 /// Whether everything above a path is a directory, or will be.
-fn has_room(disk: &dyn Capture, path: &EntryPath, made: &BTreeMap<EntryPath, &Entry>) -> Result<bool, BackendError> {
+fn has_room(
+    disk: &dyn ChangeDetector,
+    path: &EntryPath,
+    made: &BTreeMap<EntryPath, &Entry>,
+) -> Result<bool, BackendError> {
     for above in std::iter::successors(path.parent(), EntryPath::parent) {
         if let Some(entry) = made.get(&above) {
             return Ok(entry.is_directory());
@@ -63,7 +67,7 @@ fn has_room(disk: &dyn Capture, path: &EntryPath, made: &BTreeMap<EntryPath, &En
 
 /// Where half a landing lies on a disk.
 #[derive(Default)]
-struct Leftovers<'a> {
+struct RecoveryReport<'a> {
     /// What has to go.
     unwanted: Vec<EntryPath>,
     /// Directories that have to go when nothing is in them.
@@ -72,14 +76,14 @@ struct Leftovers<'a> {
     missing: BTreeMap<EntryPath, &'a Entry>,
 }
 
-impl<'a> Leftovers<'a> {
+impl<'a> RecoveryReport<'a> {
     fn find(
         tree: &'a VirtualFileSystem,
-        disk: &dyn Capture,
+        disk: &dyn ChangeDetector,
         budget: CaptureBudget,
         intent: &Intent,
     ) -> Result<Self, BackendError> {
-        let touched = intent.entries.iter().map(|entry| Touched::Entry(entry.path.clone())).collect();
+        let touched = intent.entries.iter().map(|entry| DirtyPath::Entry(entry.path.clone())).collect();
         let captured = compare(disk, touched, tree, budget)?;
         let differ = captured.written.iter().map(|write| (&write.path, &write.node)).collect();
         let mut found = Self::default();

@@ -6,7 +6,7 @@ use crate::backends::Shell;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::builtin::evaluate_python::PythonTool;
-use crate::tools::call::dispatcher::Dispatcher;
+use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::filesystem::Filesystem;
 use crate::tools::call::tool::{Tool, ToolDescription};
 use crate::tools::mounts::previews;
@@ -35,7 +35,7 @@ pub struct WorkspaceSection {
     pub shell: Option<Arc<dyn Shell>>,
 }
 
-impl Dispatcher {
+impl ToolRunner {
     /// What belongs into a prompt about the session's workspace, now.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Dispatcher {
     }
 }
 
-fn introduction(dispatcher: &Dispatcher, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
+fn introduction(dispatcher: &ToolRunner, shell: Option<&dyn Shell>, tools: &[ToolDescription]) -> String {
     let workspace = dispatcher.workspace();
     let names: Vec<_> = tools.iter().map(|tool| tool.name).collect();
     let root = workspace.root().unwrap_or_else(|| "/".to_owned());

@@ -6,17 +6,17 @@ use ratatui::style::{Color, Modifier};
 
 use super::*;
 use crate::tui::fixture;
-use crate::tui::model::{Action, Ask, Direction};
+use crate::tui::model::{Ask, DebuggerAction, Direction};
 
 /// A screen after these actions.
-fn screen(width: u16, height: u16, colour: bool, actions: &[Action]) -> Buffer {
+fn screen(width: u16, height: u16, colour: bool, actions: &[DebuggerAction]) -> Buffer {
     let (sessions, session) = fixture::story();
     fixture::command(&session, "built\n\u{1b}[31mred\n", "warning\n", 2);
     let mut model = fixture::model(&sessions, &session, 8);
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     let fit = |model: &mut Model| {
         let heights = heights(model, width, height);
-        model.apply(Action::Resize(heights));
+        model.apply(DebuggerAction::Resize(heights));
         model.settle();
     };
     fit(&mut model);
@@ -45,8 +45,8 @@ fn shown(name: &str, buffer: &Buffer) {
     settings.bind(|| assert_snapshot!(name, text_of(buffer)));
 }
 
-fn tab(tab: Tab) -> Action {
-    Action::Tab(tab)
+fn tab(tab: Tab) -> DebuggerAction {
+    DebuggerAction::Tab(tab)
 }
 
 #[test]
@@ -65,12 +65,13 @@ fn every_pane_at_200x50() {
 
 #[test]
 fn help_prompts_and_what_is_hostile() {
-    shown("80x24-help", &screen(80, 24, true, &[Action::Help]));
-    let typed = "src".chars().map(|c| Action::Type(tui_input::InputRequest::InsertChar(c)));
-    let asking: Vec<Action> = [Action::Ask(Ask::Search(Direction::Forward))].into_iter().chain(typed).collect();
+    shown("80x24-help", &screen(80, 24, true, &[DebuggerAction::Help]));
+    let typed = "src".chars().map(|c| DebuggerAction::Type(tui_input::InputRequest::InsertChar(c)));
+    let asking: Vec<DebuggerAction> =
+        [DebuggerAction::Ask(Ask::Search(Direction::Forward))].into_iter().chain(typed).collect();
     shown("80x24-prompt", &screen(80, 24, true, &asking));
-    shown("80x24-hostile", &screen(80, 24, true, &[Action::Jump(17), tab(Tab::File)]));
-    let output = screen(80, 24, true, &[Action::Last, tab(Tab::Output)]);
+    shown("80x24-hostile", &screen(80, 24, true, &[DebuggerAction::Jump(17), tab(Tab::File)]));
+    let output = screen(80, 24, true, &[DebuggerAction::Last, tab(Tab::Output)]);
     assert!(text_of(&output).contains("\\x1b[31mred"), "{}", text_of(&output));
 }
 
@@ -78,7 +79,7 @@ fn help_prompts_and_what_is_hostile() {
 fn nothing_that_a_terminal_obeys_is_drawn() {
     for pane in Tab::ALL {
         for seq in [16, 17, 18, 20] {
-            let buffer = screen(80, 24, true, &[Action::Jump(seq), tab(pane)]);
+            let buffer = screen(80, 24, true, &[DebuggerAction::Jump(seq), tab(pane)]);
             let control =
                 buffer.content.iter().find(|cell| cell.symbol().chars().any(|c| c.is_control() || c == '\u{202e}'));
             assert!(control.is_none(), "{control:?} at {seq} in {pane:?}");
@@ -106,7 +107,9 @@ fn small_terminals_are_told_so_and_none_is_too_odd() {
     let text = text_of(&screen(30, 8, true, &[]));
     assert!(text.contains("30x8 is too small"), "{text}");
     for (width, height) in [(1, 1), (39, 24), (40, 10), (41, 11), (139, 10), (140, 10), (400, 120)] {
-        for actions in [&[][..], &[Action::Zoom], &[Action::Help], &[tab(Tab::Slices), Action::Zoom]] {
+        for actions in
+            [&[][..], &[DebuggerAction::Zoom], &[DebuggerAction::Help], &[tab(Tab::Slices), DebuggerAction::Zoom]]
+        {
             let buffer = screen(width, height, true, actions);
             assert_eq!((buffer.area.width, buffer.area.height), (width, height));
         }

@@ -8,7 +8,7 @@ use ratatui::widgets::Paragraph;
 use super::panes::title;
 use super::style::Styles;
 use crate::tui::clean::clean;
-use crate::tui::model::{Focus, Model, Row};
+use crate::tui::model::{Focus, Model, TimelineRow};
 
 pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Styles) {
     if area.height == 0 {
@@ -28,7 +28,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &Model, area: Rect, styles: Sty
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn line(row: &Row, model: &Model, digits: usize, width: usize, focused: bool, styles: Styles) -> Line<'static> {
+fn line(row: &TimelineRow, model: &Model, digits: usize, width: usize, focused: bool, styles: Styles) -> Line<'static> {
     let chosen = row.seq == model.cursor;
     let sign = if chosen { '>' } else { ' ' };
     let mark = model.mark_at(row.seq).unwrap_or(' ');

@@ -15,7 +15,7 @@ pub(crate) enum Direction {
 
 /// What to do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Action {
+pub(crate) enum DebuggerAction {
     /// The next row of the timeline, or the next line of the pane that has the focus.
     Line(Direction),
     /// So many lines at once as the pane has.
@@ -66,7 +66,7 @@ pub(crate) enum Action {
 
 /// What the debugger can't do by itself: it only looks.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum OutsideRequest {
     Quit,
     /// A fork of the session at a position.
     Fork {

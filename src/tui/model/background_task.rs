@@ -3,31 +3,31 @@
 use std::sync::Arc;
 
 use super::seek::{Leash, Seek, Sought};
-use super::view::Look;
-use super::{Direction, Model, Past, Sight, Tone, Trouble};
+use super::view::ViewTarget;
+use super::{Direction, Model, SessionHistory, Tone, ViewContent, ViewError};
 
 /// Work for another thread.
-pub(crate) struct Errand {
+pub(crate) struct BackgroundTask {
     number: u64,
-    past: Arc<Past>,
-    work: Work,
+    past: Arc<SessionHistory>,
+    work: TaskWork,
     leash: Leash,
 }
 
-enum Work {
-    Look(Box<Look>),
+enum TaskWork {
+    Look(Box<ViewTarget>),
     Seek(Seek),
 }
 
 /// Work that is done.
-pub(crate) struct Done {
+pub(crate) struct TaskDone {
     number: u64,
     way: Direction,
-    found: Result<Found, Trouble>,
+    found: Result<SearchHit, ViewError>,
 }
 
-enum Found {
-    Sight(Box<Sight>),
+enum SearchHit {
+    Sight(Box<ViewContent>),
     Place(Option<Sought>),
 }
 
@@ -38,24 +38,24 @@ pub(super) struct Busy {
     is_seek: bool,
 }
 
-impl Errand {
+impl BackgroundTask {
     /// Does the work.
-    pub(crate) fn run(self) -> Done {
+    pub(crate) fn run(self) -> TaskDone {
         let (way, found) = match &self.work {
             // Nobody waits for it: others were handed over since.
-            _ if self.leash.is_cancelled() => (Direction::Forward, Err(Trouble::Stopped)),
-            Work::Look(look) => {
-                (Direction::Forward, look.run(&self.past, &self.leash).map(|sight| Found::Sight(Box::new(sight))))
+            _ if self.leash.is_cancelled() => (Direction::Forward, Err(ViewError::Stopped)),
+            TaskWork::Look(look) => {
+                (Direction::Forward, look.run(&self.past, &self.leash).map(|sight| SearchHit::Sight(Box::new(sight))))
             }
-            Work::Seek(seek) => (seek.way, seek.run(&self.past, &self.leash).map(Found::Place)),
+            TaskWork::Seek(seek) => (seek.way, seek.run(&self.past, &self.leash).map(SearchHit::Place)),
         };
-        Done { number: self.number, way, found }
+        TaskDone { number: self.number, way, found }
     }
 }
 
 impl Model {
     /// The next work to be done, when none is under way that has to be waited for.
-    pub(crate) fn next_errand(&mut self) -> Option<Errand> {
+    pub(crate) fn next_errand(&mut self) -> Option<BackgroundTask> {
         let is_due = self.seek_due.is_some() || self.look_due;
         if !is_due || self.busy.as_ref().is_some_and(|busy| busy.is_seek) {
             return None;
@@ -63,20 +63,20 @@ impl Model {
         // What it looks at is not wanted any more.
         self.stop();
         let work = match self.seek_due.take() {
-            Some(seek) => Work::Seek(seek),
+            Some(seek) => TaskWork::Seek(seek),
             None => {
                 self.look_due = false;
-                Work::Look(Box::new(self.look()))
+                TaskWork::Look(Box::new(self.look()))
             }
         };
         self.errands += 1;
         let (number, leash) = (self.errands, Leash::default());
-        self.busy = Some(Busy { number, leash: leash.clone(), is_seek: matches!(work, Work::Seek(_)) });
-        Some(Errand { number, past: Arc::clone(&self.past), work, leash })
+        self.busy = Some(Busy { number, leash: leash.clone(), is_seek: matches!(work, TaskWork::Seek(_)) });
+        Some(BackgroundTask { number, past: Arc::clone(&self.past), work, leash })
     }
 
     /// Takes into account what an errand found; one that is not waited for any more is ignored.
-    pub(crate) fn take(&mut self, done: Done) {
+    pub(crate) fn take(&mut self, done: TaskDone) {
         if self.busy.as_ref().is_none_or(|busy| busy.number != done.number) {
             return;
         }
@@ -87,17 +87,17 @@ impl Model {
         self.show_window();
     }
 
-    fn take_found(&mut self, done: Done) -> Result<(), Trouble> {
+    fn take_found(&mut self, done: TaskDone) -> Result<(), ViewError> {
         match done.found? {
-            Found::Sight(sight) => self.take_sight(*sight),
-            Found::Place(Some(sought)) => {
+            SearchHit::Sight(sight) => self.take_sight(*sight),
+            SearchHit::Place(Some(sought)) => {
                 self.go_to(sought.seq)?;
                 if !sought.because.is_empty() {
                     self.tell(Tone::Noted, format!("stopped at {}: {}", sought.seq, sought.because));
                 }
                 self.because = sought.because;
             }
-            Found::Place(None) => {
+            SearchHit::Place(None) => {
                 let words = match done.way {
                     Direction::Forward => "nothing found up to the end",
                     Direction::Back => "nothing found back to the beginning",
@@ -108,7 +108,7 @@ impl Model {
         Ok(())
     }
 
-    fn take_sight(&mut self, sight: Sight) {
+    fn take_sight(&mut self, sight: ViewContent) {
         let is_same = self.sight.as_ref().is_some_and(|known| {
             (known.step.cursor, known.tab, &known.file) == (sight.step.cursor, sight.tab, &sight.file)
                 && known.step.after == sight.step.after
@@ -136,7 +136,7 @@ impl Model {
     }
 
     /// The same, of looks; what goes wrong is the caller's to tell.
-    pub(crate) fn settle_or_fail(&mut self) -> Result<(), Trouble> {
+    pub(crate) fn settle_or_fail(&mut self) -> Result<(), ViewError> {
         while let Some(errand) = self.next_errand() {
             let done = errand.run();
             self.busy = None;
@@ -146,7 +146,7 @@ impl Model {
     }
 
     /// Goes the long ways that are due, and leaves looks for later.
-    pub(super) fn go_long_ways(&mut self) -> Result<(), Trouble> {
+    pub(super) fn go_long_ways(&mut self) -> Result<(), ViewError> {
         while self.seek_due.is_some()
             && let Some(errand) = self.next_errand()
         {

@@ -8,20 +8,20 @@ use foldspace::{
     WriteFile,
 };
 
-use super::history::Past;
-use super::search::Search;
+use super::history::SessionHistory;
+use super::search::SearchQuery;
 
 /// Something that holds of a state or does not.
-pub(crate) trait Predicate: Send + Sync {
+pub(crate) trait StopPredicate: Send + Sync {
     /// Whether it holds. What can't be told does not hold.
     fn holds(&self, state: &State) -> bool;
 }
 
 /// Reads a predicate over slices, as the program writes them.
-pub(crate) type ReadPredicate = fn(&str) -> Result<Box<dyn Predicate>, String>;
+pub(crate) type ReadPredicate = fn(&str) -> Result<Box<dyn StopPredicate>, String>;
 
 /// Where a run stops.
-pub(crate) struct Condition {
+pub(crate) struct StopCondition {
     text: String,
     test: Test,
 }
@@ -32,15 +32,15 @@ enum Test {
     Agent(String),
     Tool(String),
     Failed,
-    Text(Search),
-    State(Box<dyn Predicate>),
+    Text(SearchQuery),
+    State(Box<dyn StopPredicate>),
 }
 
 /// What a condition may be, for people.
 pub(crate) const FORMS: &str =
     "path GLOB, kind KIND, agent NAME, tool NAME, failed, /REGEX/, or a predicate over a slice";
 
-impl Condition {
+impl StopCondition {
     /// Reads a condition.
     ///
     /// # Errors
@@ -60,7 +60,7 @@ impl Condition {
             "tool" => Test::Tool(named("tool")?),
             "failed" if rest.is_empty() => Test::Failed,
             _ => match text.strip_prefix('/').and_then(|text| text.strip_suffix('/')) {
-                Some(pattern) => Test::Text(Search::read(pattern)?),
+                Some(pattern) => Test::Text(SearchQuery::read(pattern)?),
                 None => Test::State(predicate(text).map_err(|why| format!("{why}; a condition is one of: {FORMS}"))?),
             },
         };
@@ -86,7 +86,7 @@ impl Condition {
     }
 
     /// Whether an event meets it; never for one about states.
-    pub(crate) fn is_met(&self, past: &Past, event: &EventRef<'_>) -> bool {
+    pub(crate) fn is_met(&self, past: &SessionHistory, event: &EventRef<'_>) -> bool {
         match &self.test {
             Test::Path(glob) => view::path_of(event).is_some_and(|path| glob.fits(&path)),
             Test::Kind(kind) => event.kind.to_lowercase() == *kind,

@@ -6,7 +6,7 @@ use crate::cli::exit::Failure;
 
 /// Why something could not be looked at, in words for the person who looks.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Trouble {
+pub(crate) enum ViewError {
     /// What the session says.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -24,7 +24,7 @@ pub(crate) enum Trouble {
     Words(String),
 }
 
-impl From<Failure> for Trouble {
+impl From<Failure> for ViewError {
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::Told { message, .. } => Self::Words(message),

@@ -13,7 +13,7 @@ use foldspace::{
 use quick_cache::sync::Cache;
 use serde_json::Value;
 
-use super::Trouble;
+use super::ViewError;
 use super::seek::Leash;
 use super::sheet::Tone;
 use crate::cli::events;
@@ -38,7 +38,7 @@ pub(crate) type IsHeld = Arc<dyn Fn() -> bool + Send + Sync>;
 /// A session's history, read-only: it gives no way to record, and none to a workspace.
 ///
 /// However long the history is, only a bounded part of it is in memory.
-pub(crate) struct Past {
+pub(crate) struct SessionHistory {
     session: Session,
     sessions: Sessions,
     head: AtomicU64,
@@ -46,7 +46,7 @@ pub(crate) struct Past {
     held: AtomicBool,
     chunks: Cache<u64, Arc<[Brief]>>,
     gists: Cache<Seq, Arc<Gist>>,
-    ends: Cache<Seq, End>,
+    ends: Cache<Seq, CallEnd>,
     /// Where calls ended, of which no more is known yet.
     finished: Cache<Seq, Seq>,
     /// Cursors at places that were looked at. A store that is only read keeps no states itself.
@@ -90,24 +90,24 @@ pub(crate) struct Gist {
 
 /// How a call ended, as far as that is known.
 #[derive(Debug, Clone)]
-pub(crate) struct End {
+pub(crate) struct CallEnd {
     /// The last event of it that was seen.
     pub(crate) last: Seq,
-    pub(crate) outcome: Option<Outcome>,
+    pub(crate) outcome: Option<PastOutcome>,
     /// Whether everything that there is was looked at.
     pub(crate) is_known: bool,
 }
 
 /// What came of a call.
 #[derive(Debug, Clone)]
-pub(crate) struct Outcome {
+pub(crate) struct PastOutcome {
     /// For people.
     pub(crate) ending: String,
     pub(crate) micros: u64,
     pub(crate) tone: Tone,
 }
 
-impl Outcome {
+impl PastOutcome {
     fn of(CallFinished { status, result, micros, .. }: &CallFinished) -> Self {
         let tone = match status {
             CallStatus::Ok if events::did_well(*status, result) => Tone::Good,
@@ -118,9 +118,9 @@ impl Outcome {
     }
 }
 
-impl Past {
+impl SessionHistory {
     /// The history of a session up to its present end.
-    pub(crate) fn new(sessions: &Sessions, session: &Session, is_held: IsHeld) -> Result<Self, Trouble> {
+    pub(crate) fn new(sessions: &Sessions, session: &Session, is_held: IsHeld) -> Result<Self, ViewError> {
         Ok(Self {
             head: AtomicU64::new(session.head()?),
             session: session.clone(),
@@ -136,7 +136,7 @@ impl Past {
     }
 
     /// The history of another session of the same store.
-    pub(crate) fn sibling(&self, name: &str) -> Result<Self, Trouble> {
+    pub(crate) fn sibling(&self, name: &str) -> Result<Self, ViewError> {
         let entry = self.sessions.find(name)?;
         Self::new(&self.sessions, &self.sessions.session(entry.id)?, Arc::clone(&self.is_held))
     }
@@ -155,7 +155,7 @@ impl Past {
     }
 
     /// Looks whether there are more events by now.
-    pub(crate) fn refresh(&self) -> Result<Seq, Trouble> {
+    pub(crate) fn refresh(&self) -> Result<Seq, ViewError> {
         let head = self.session.head()?;
         self.head.store(head, Ordering::Relaxed);
         // They know of no later events.
@@ -164,17 +164,17 @@ impl Past {
         Ok(head)
     }
 
-    pub(crate) fn state(&self, seq: Seq, leash: &Leash) -> Result<State, Trouble> {
+    pub(crate) fn state(&self, seq: Seq, leash: &Leash) -> Result<State, ViewError> {
         leash.holds()?;
         Ok(self.replay(seq)?.state().clone())
     }
 
-    pub(crate) fn event(&self, seq: Seq) -> Result<Recorded, Trouble> {
+    pub(crate) fn event(&self, seq: Seq) -> Result<Recorded, ViewError> {
         Ok(self.session.event(seq)?)
     }
 
     /// A cursor with the state at a position.
-    pub(crate) fn replay(&self, at: Seq) -> Result<Replay, Trouble> {
+    pub(crate) fn replay(&self, at: Seq) -> Result<Replay, ViewError> {
         let near = self.anchors().range(..=at).next_back().map(|(_, replay)| replay.clone());
         let mut replay = match near.filter(|replay| at - replay.position() <= NEAR) {
             Some(replay) => replay,
@@ -211,7 +211,7 @@ impl Past {
         from: Seq,
         until: Seq,
         visit: &mut dyn FnMut(&EventRef<'_>) -> bool,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), ViewError> {
         if from > until {
             return Ok(());
         }
@@ -223,7 +223,7 @@ impl Past {
     }
 
     /// A content, whole.
-    pub(crate) fn content(&self, digest: &Digest) -> Result<bytes::Bytes, Trouble> {
+    pub(crate) fn content(&self, digest: &Digest) -> Result<bytes::Bytes, ViewError> {
         Ok(self.session.content(digest)?)
     }
 
@@ -238,12 +238,12 @@ impl Past {
     }
 
     /// A change as patches.
-    pub(crate) fn patches(&self, change: &Change) -> Result<Vec<view::Patch>, Trouble> {
+    pub(crate) fn patches(&self, change: &Change) -> Result<Vec<view::Patch>, ViewError> {
         Ok(view::patches(&self.session, change)?)
     }
 
     /// What is known of the event at a position; none where there is none.
-    pub(crate) fn brief(&self, seq: Seq) -> Result<Option<Brief>, Trouble> {
+    pub(crate) fn brief(&self, seq: Seq) -> Result<Option<Brief>, ViewError> {
         if seq == 0 || seq > self.head() {
             return Ok(None);
         }
@@ -252,7 +252,7 @@ impl Past {
     }
 
     /// A chunk of the history; the events of chunk `n` begin after position `n * CHUNK`.
-    pub(crate) fn chunk(&self, number: u64) -> Result<Arc<[Brief]>, Trouble> {
+    pub(crate) fn chunk(&self, number: u64) -> Result<Arc<[Brief]>, ViewError> {
         let from = number * CHUNK + 1;
         let until = (from + CHUNK - 1).min(self.head());
         let length = (until + 1).saturating_sub(from);
@@ -274,7 +274,7 @@ impl Past {
     }
 
     /// An event in one line.
-    pub(crate) fn gist(&self, seq: Seq) -> Result<Arc<Gist>, Trouble> {
+    pub(crate) fn gist(&self, seq: Seq) -> Result<Arc<Gist>, ViewError> {
         if let Some(known) = self.gists.get(&seq) {
             return Ok(known);
         }
@@ -297,16 +297,16 @@ impl Past {
     }
 
     /// How a call ended.
-    pub(crate) fn end_of(&self, call: Seq, leash: &Leash) -> Result<End, Trouble> {
+    pub(crate) fn end_of(&self, call: Seq, leash: &Leash) -> Result<CallEnd, ViewError> {
         self.end_within(call, u64::MAX, leash)
     }
 
     /// The same, as far as it is near enough for a row of a list.
-    pub(crate) fn end_near(&self, call: Seq) -> Result<End, Trouble> {
+    pub(crate) fn end_near(&self, call: Seq) -> Result<CallEnd, ViewError> {
         self.end_within(call, NEAR_END, &Leash::default())
     }
 
-    fn end_within(&self, call: Seq, chunks: u64, leash: &Leash) -> Result<End, Trouble> {
+    fn end_within(&self, call: Seq, chunks: u64, leash: &Leash) -> Result<CallEnd, ViewError> {
         if let Some(known) = self.ends.get(&call) {
             return Ok(known);
         }
@@ -315,7 +315,7 @@ impl Past {
         }
         let (first, last) = (call.saturating_sub(1) / CHUNK, self.head().saturating_sub(1) / CHUNK);
         let until = last.min(first.saturating_add(chunks));
-        let mut end = End { last: call, outcome: None, is_known: until == last };
+        let mut end = CallEnd { last: call, outcome: None, is_known: until == last };
         for number in first..=until {
             leash.holds()?;
             for brief in self.chunk(number)?.iter().filter(|brief| brief.call == Some(call)) {
@@ -329,9 +329,9 @@ impl Past {
     }
 
     /// The end of a call that is known to be at a position.
-    fn ended(&self, call: Seq, finished: Seq) -> Result<End, Trouble> {
+    fn ended(&self, call: Seq, finished: Seq) -> Result<CallEnd, ViewError> {
         let known = self.event(finished)?.typed::<CallFinished>().and_then(Result::ok);
-        let end = End { last: finished, outcome: known.map(|known| Outcome::of(&known.event)), is_known: true };
+        let end = CallEnd { last: finished, outcome: known.map(|known| PastOutcome::of(&known.event)), is_known: true };
         self.ends.insert(call, end.clone());
         Ok(end)
     }

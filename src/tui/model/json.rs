@@ -5,14 +5,14 @@ use similar::{Algorithm, DiffOp, capture_diff_slices};
 
 /// A difference between two values.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Difference {
+pub(crate) struct JsonDifference {
     /// Where, as a JSON pointer: in the later value, or in the earlier one of what is gone.
     pub(crate) pointer: String,
     pub(crate) before: Option<Value>,
     pub(crate) after: Option<Value>,
 }
 
-impl Difference {
+impl JsonDifference {
     /// `+`, `-` or `~`.
     pub(crate) fn sign(&self) -> char {
         match (&self.before, &self.after) {
@@ -24,34 +24,34 @@ impl Difference {
 }
 
 /// What differs, down to the smallest values that do, in the order of the values.
-pub(crate) fn differences(before: &Value, after: &Value) -> Vec<Difference> {
+pub(crate) fn differences(before: &Value, after: &Value) -> Vec<JsonDifference> {
     let mut found = Vec::new();
     compare(String::new(), before, after, &mut found);
     found
 }
 
-fn compare(pointer: String, before: &Value, after: &Value, found: &mut Vec<Difference>) {
+fn compare(pointer: String, before: &Value, after: &Value, found: &mut Vec<JsonDifference>) {
     match (before, after) {
         (before, after) if before == after => {}
         (Value::Object(old), Value::Object(new)) => {
             for (name, value) in old.iter().filter(|(name, _)| !new.contains_key(*name)) {
-                found.push(Difference { pointer: at(&pointer, name), before: Some(value.clone()), after: None });
+                found.push(JsonDifference { pointer: at(&pointer, name), before: Some(value.clone()), after: None });
             }
             for (name, value) in new {
                 let pointer = at(&pointer, name);
                 match old.get(name) {
                     Some(earlier) => compare(pointer, earlier, value, found),
-                    None => found.push(Difference { pointer, before: None, after: Some(value.clone()) }),
+                    None => found.push(JsonDifference { pointer, before: None, after: Some(value.clone()) }),
                 }
             }
         }
         (Value::Array(old), Value::Array(new)) => compare_lists(&pointer, old, new, found),
-        _ => found.push(Difference { pointer, before: Some(before.clone()), after: Some(after.clone()) }),
+        _ => found.push(JsonDifference { pointer, before: Some(before.clone()), after: Some(after.clone()) }),
     }
 }
 
 /// Elements that moved are not told as changed: a list that lost its first one has one difference.
-fn compare_lists(pointer: &str, old: &[Value], new: &[Value], found: &mut Vec<Difference>) {
+fn compare_lists(pointer: &str, old: &[Value], new: &[Value], found: &mut Vec<JsonDifference>) {
     let texts = |values: &[Value]| values.iter().map(Value::to_string).collect::<Vec<_>>();
     let (old_texts, new_texts) = (texts(old), texts(new));
     for op in capture_diff_slices(Algorithm::Myers, &old_texts, &new_texts) {
@@ -65,11 +65,11 @@ fn compare_lists(pointer: &str, old: &[Value], new: &[Value], found: &mut Vec<Di
         }
         for left in old_at.skip(both) {
             let pointer = at(pointer, &left.to_string());
-            found.push(Difference { pointer, before: Some(old[left].clone()), after: None });
+            found.push(JsonDifference { pointer, before: Some(old[left].clone()), after: None });
         }
         for right in new_at.skip(both) {
             let pointer = at(pointer, &right.to_string());
-            found.push(Difference { pointer, before: None, after: Some(new[right].clone()) });
+            found.push(JsonDifference { pointer, before: None, after: Some(new[right].clone()) });
         }
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     fn told(before: &Value, after: &Value) -> Vec<String> {
-        let tell = |d: &Difference| format!("{} {}", d.sign(), d.pointer);
+        let tell = |d: &JsonDifference| format!("{} {}", d.sign(), d.pointer);
         differences(before, after).iter().map(tell).collect()
     }
 

@@ -1,7 +1,7 @@
 //! The debugger without a terminal: what it shows, and what every action makes of that.
 //!
-//! Invariant: nothing here can record, run or write anything. A [`Past`] gives a history's reading side only,
-//! and what acts outside is a [`Wish`], which somebody else may fulfil.
+//! Invariant: nothing here can record, run or write anything. A [`SessionHistory`] gives a history's reading side only,
+//! and what acts outside is a [`OutsideRequest`], which somebody else may fulfil.
 
 mod action;
 pub(crate) mod background_task;
@@ -26,25 +26,25 @@ use std::sync::Arc;
 
 use foldspace::{EntryPath, Seq};
 
-pub(crate) use action::{Action, Direction, Wish};
-pub(crate) use background_task::{Done, Errand};
-pub(crate) use condition::{Condition, Predicate, ReadPredicate};
-pub(crate) use error::Trouble;
+pub(crate) use action::{DebuggerAction, Direction, OutsideRequest};
+pub(crate) use background_task::{BackgroundTask, TaskDone};
+pub(crate) use condition::{ReadPredicate, StopCondition, StopPredicate};
+pub(crate) use error::ViewError;
 #[cfg(test)]
 pub(crate) use history::IsHeld;
-pub(crate) use history::Past;
-pub(crate) use json::Difference;
-pub(crate) use prompt::{Ask, Prompt};
+pub(crate) use history::SessionHistory;
+pub(crate) use json::JsonDifference;
+pub(crate) use prompt::{Ask, InputPrompt};
 pub(crate) use sheet::{Sheet, Target, Tone};
 pub(crate) use sheets::changed_slices;
-pub(crate) use timeline::{Row, Window};
-pub(crate) use view::{Place, Sight, Step, Tab};
+pub(crate) use timeline::{TimelineRow, VisibleRows};
+pub(crate) use view::{HistoryPosition, ShownStep, Tab, ViewContent};
 
 use background_task::Busy;
-use search::Search;
+use search::SearchQuery;
 use seek::Seek;
 use timeline::Rows;
-use view::Look;
+use view::ViewTarget;
 
 /// Which pane the keys act on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,13 +66,13 @@ pub(crate) struct Heights {
 
 /// Everything that the debugger shows, and nothing of how.
 pub(crate) struct Model {
-    pub(crate) past: Arc<Past>,
+    pub(crate) past: Arc<SessionHistory>,
     /// The histories from which one went into a child's, with the positions there.
-    visits: Vec<(Arc<Past>, Seq)>,
+    visits: Vec<(Arc<SessionHistory>, Seq)>,
     read_predicate: ReadPredicate,
     pub(crate) cursor: Seq,
     pub(crate) rows: Rows,
-    pub(crate) window: Window,
+    pub(crate) window: VisibleRows,
     pub(crate) heights: Heights,
     pub(crate) focus: Focus,
     pub(crate) tab: Tab,
@@ -80,7 +80,7 @@ pub(crate) struct Model {
     whole_file: bool,
     turned: BTreeSet<EntryPath>,
     slices: BTreeSet<String>,
-    compared: Option<(Place, Place)>,
+    compared: Option<(HistoryPosition, HistoryPosition)>,
     /// The line of the files' sheet that is chosen, and the first that is shown.
     pub(crate) file_line: usize,
     pub(crate) file_top: usize,
@@ -89,33 +89,33 @@ pub(crate) struct Model {
     pub(crate) detail_top: usize,
     /// Columns that are out of sight on the left.
     pub(crate) sideways: usize,
-    pub(crate) prompt: Option<Prompt>,
+    pub(crate) prompt: Option<InputPrompt>,
     pub(crate) help: Option<usize>,
     pub(crate) zoomed: bool,
-    search: Option<Arc<Search>>,
-    pub(crate) breakpoints: Vec<Arc<Condition>>,
+    search: Option<Arc<SearchQuery>>,
+    pub(crate) breakpoints: Vec<Arc<StopCondition>>,
     pub(crate) marks: BTreeMap<char, Seq>,
     pub(crate) message: Option<(Tone, String)>,
-    pub(crate) sight: Option<Sight>,
+    pub(crate) sight: Option<ViewContent>,
     /// Whether what is shown is not of the cursor any more.
     look_due: bool,
     seek_due: Option<Seek>,
     busy: Option<Busy>,
     errands: u64,
     because: String,
-    wishes: VecDeque<Wish>,
+    wishes: VecDeque<OutsideRequest>,
 }
 
 impl Model {
     /// The debugger on a history, at a position of it: 1 or more, and no more than there are events.
-    pub(crate) fn new(past: Arc<Past>, cursor: Seq, read_predicate: ReadPredicate) -> Self {
+    pub(crate) fn new(past: Arc<SessionHistory>, cursor: Seq, read_predicate: ReadPredicate) -> Self {
         let mut model = Self {
             cursor: cursor.clamp(1, past.head().max(1)),
             past,
             visits: Vec::new(),
             read_predicate,
             rows: Rows::default(),
-            window: Window::default(),
+            window: VisibleRows::default(),
             heights: Heights { timeline: 8, files: 8, detail: 8, apart: false },
             focus: Focus::Timeline,
             tab: Tab::Files,
@@ -148,9 +148,9 @@ impl Model {
         model
     }
 
-    /// Does what was asked for. What takes long is left to an [`Errand`], what acts outside to a [`Wish`].
-    pub(crate) fn apply(&mut self, action: Action) {
-        if !matches!(action, Action::Resize(_) | Action::Type(_)) {
+    /// Does what was asked for. What takes long is left to an [`BackgroundTask`], what acts outside to a [`OutsideRequest`].
+    pub(crate) fn apply(&mut self, action: DebuggerAction) {
+        if !matches!(action, DebuggerAction::Resize(_) | DebuggerAction::Type(_)) {
             self.message = None;
         }
         if let Err(trouble) = self.act(action) {
@@ -163,7 +163,7 @@ impl Model {
     ///
     /// # Errors
     /// Why it could not be done.
-    pub(crate) fn attempt(&mut self, action: Action) -> Result<(), Trouble> {
+    pub(crate) fn attempt(&mut self, action: DebuggerAction) -> Result<(), ViewError> {
         self.because.clear();
         self.act(action)?;
         self.go_long_ways()
@@ -191,12 +191,12 @@ impl Model {
     }
 
     /// The places that are compared, where some are.
-    pub(crate) fn compared(&self) -> Option<&(Place, Place)> {
+    pub(crate) fn compared(&self) -> Option<&(HistoryPosition, HistoryPosition)> {
         self.compared.as_ref()
     }
 
     /// What was wished for and not yet taken.
-    pub(crate) fn take_wish(&mut self) -> Option<Wish> {
+    pub(crate) fn take_wish(&mut self) -> Option<OutsideRequest> {
         self.wishes.pop_front()
     }
 
@@ -238,8 +238,8 @@ impl Model {
         }
     }
 
-    fn look(&self) -> Look {
-        Look {
+    fn look(&self) -> ViewTarget {
+        ViewTarget {
             cursor: self.cursor,
             whole_call: self.is_on_folded_call(),
             tab: if self.tab == Tab::Files && self.heights.apart { Tab::File } else { self.tab },

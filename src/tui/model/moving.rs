@@ -4,62 +4,62 @@ use std::sync::Arc;
 
 use foldspace::Seq;
 
-use super::seek::{Seek, Wanted};
+use super::seek::{Seek, SeekTarget};
 use super::timeline::{Reach, Reached};
-use super::{Action, Direction, Focus, Model, Tab, Target, Tone, Trouble, Wish};
+use super::{DebuggerAction, Direction, Focus, Model, OutsideRequest, Tab, Target, Tone, ViewError};
 
 impl Model {
-    pub(super) fn act(&mut self, action: Action) -> Result<(), Trouble> {
+    pub(super) fn act(&mut self, action: DebuggerAction) -> Result<(), ViewError> {
         match action {
-            Action::Line(way) => return self.line(way),
-            Action::Page(way) => return self.page(way),
-            Action::Event(way) => return self.by_event(way),
-            Action::Call(way) => return self.by_row(way, true),
-            Action::First => return self.end(Direction::Back),
-            Action::Last => return self.end(Direction::Forward),
-            Action::Jump(seq) => return self.go_to(seq),
-            Action::Change(way) => return self.by_change(way),
-            Action::Again(way) => return self.again(way),
-            Action::Continue(way) => return self.run_on(way),
-            Action::Enter => return self.enter(),
-            Action::Leave => self.leave(),
-            Action::FoldAll => self.fold_all(),
-            Action::Tab(tab) => self.show_tab(tab),
-            Action::NextFocus(way) => self.next_focus(way),
-            Action::Sideways(Direction::Forward) => self.sideways = (self.sideways + 16).min(4096),
-            Action::Sideways(Direction::Back) => self.sideways = self.sideways.saturating_sub(16),
-            Action::WholeFile => {
+            DebuggerAction::Line(way) => return self.line(way),
+            DebuggerAction::Page(way) => return self.page(way),
+            DebuggerAction::Event(way) => return self.by_event(way),
+            DebuggerAction::Call(way) => return self.by_row(way, true),
+            DebuggerAction::First => return self.end(Direction::Back),
+            DebuggerAction::Last => return self.end(Direction::Forward),
+            DebuggerAction::Jump(seq) => return self.go_to(seq),
+            DebuggerAction::Change(way) => return self.by_change(way),
+            DebuggerAction::Again(way) => return self.again(way),
+            DebuggerAction::Continue(way) => return self.run_on(way),
+            DebuggerAction::Enter => return self.enter(),
+            DebuggerAction::Leave => self.leave(),
+            DebuggerAction::FoldAll => self.fold_all(),
+            DebuggerAction::Tab(tab) => self.show_tab(tab),
+            DebuggerAction::NextFocus(way) => self.next_focus(way),
+            DebuggerAction::Sideways(Direction::Forward) => self.sideways = (self.sideways + 16).min(4096),
+            DebuggerAction::Sideways(Direction::Back) => self.sideways = self.sideways.saturating_sub(16),
+            DebuggerAction::WholeFile => {
                 self.whole_file = !self.whole_file;
                 self.show_tab(Tab::File);
             }
-            Action::Zoom => self.zoomed = !self.zoomed,
-            Action::Help => self.help = if self.help.is_some() { None } else { Some(0) },
-            Action::Escape => self.escape(),
-            Action::Ask(ask) => self.ask(ask),
-            Action::Type(request) => self.type_in(request),
-            Action::Answer(ask, text) => return self.answer(ask, &text),
-            Action::Submit => return self.answer_typed(),
-            Action::ClearBreakpoints => self.clear_breakpoints(),
-            Action::Shell => {
+            DebuggerAction::Zoom => self.zoomed = !self.zoomed,
+            DebuggerAction::Help => self.help = if self.help.is_some() { None } else { Some(0) },
+            DebuggerAction::Escape => self.escape(),
+            DebuggerAction::Ask(ask) => self.ask(ask),
+            DebuggerAction::Type(request) => self.type_in(request),
+            DebuggerAction::Answer(ask, text) => return self.answer(ask, &text),
+            DebuggerAction::Submit => return self.answer_typed(),
+            DebuggerAction::ClearBreakpoints => self.clear_breakpoints(),
+            DebuggerAction::Shell => {
                 let session = self.past.id().to_string();
-                self.wishes.push_back(Wish::Shell { session, at: self.step_end() });
+                self.wishes.push_back(OutsideRequest::Shell { session, at: self.step_end() });
             }
-            Action::Copy => self.wishes.push_back(Wish::Copy(self.position_name())),
-            Action::Refresh => self.refresh()?,
-            Action::Resize(heights) => {
+            DebuggerAction::Copy => self.wishes.push_back(OutsideRequest::Copy(self.position_name())),
+            DebuggerAction::Refresh => self.refresh()?,
+            DebuggerAction::Resize(heights) => {
                 self.look_due |= self.heights.apart != heights.apart;
                 self.heights = heights;
             }
-            Action::Quit => self.wishes.push_back(Wish::Quit),
+            DebuggerAction::Quit => self.wishes.push_back(OutsideRequest::Quit),
         }
         Ok(())
     }
 
     /// Goes to an event, so that it is seen: a folded call that has it opens.
-    pub(super) fn go_to(&mut self, seq: Seq) -> Result<(), Trouble> {
+    pub(super) fn go_to(&mut self, seq: Seq) -> Result<(), ViewError> {
         let head = self.past.head();
         if seq == 0 || seq > head {
-            return Err(Trouble::Words(format!("there is no event {seq}: the events are 1 to {head}")));
+            return Err(ViewError::Words(format!("there is no event {seq}: the events are 1 to {head}")));
         }
         if let Some(call) = self.past.brief(seq)?.and_then(|brief| brief.inner_of()) {
             self.rows.folds.open(call);
@@ -75,7 +75,7 @@ impl Model {
         self.show_window();
     }
 
-    fn line(&mut self, way: Direction) -> Result<(), Trouble> {
+    fn line(&mut self, way: Direction) -> Result<(), ViewError> {
         match (&mut self.help, self.focus) {
             (Some(top), _) => *top = moved(*top, way, 1),
             (None, Focus::Timeline) => return self.by_row(way, false),
@@ -84,7 +84,7 @@ impl Model {
         Ok(())
     }
 
-    fn page(&mut self, way: Direction) -> Result<(), Trouble> {
+    fn page(&mut self, way: Direction) -> Result<(), ViewError> {
         match (&mut self.help, self.focus) {
             (Some(top), _) => *top = moved(*top, way, 10),
             (None, Focus::Files) => self.scroll(way, self.heights.files.max(2) - 1),
@@ -102,7 +102,7 @@ impl Model {
         Ok(())
     }
 
-    fn end(&mut self, way: Direction) -> Result<(), Trouble> {
+    fn end(&mut self, way: Direction) -> Result<(), ViewError> {
         if self.focus != Focus::Timeline {
             self.scroll(way, usize::MAX);
             return Ok(());
@@ -120,7 +120,7 @@ impl Model {
         Ok(())
     }
 
-    fn by_row(&mut self, way: Direction, calls: bool) -> Result<(), Trouble> {
+    fn by_row(&mut self, way: Direction, calls: bool) -> Result<(), ViewError> {
         let reached = match calls {
             true => self.rows.next_call(&self.past, self.cursor, way, Reach::Near)?,
             false => self.rows.next(&self.past, self.cursor, way, Reach::Near)?,
@@ -130,7 +130,7 @@ impl Model {
             Reached::End => self.tell_end(way),
             Reached::TooFar => {
                 let rows = self.rows.clone();
-                let wanted = if calls { Wanted::Call(rows) } else { Wanted::Row(rows) };
+                let wanted = if calls { SeekTarget::Call(rows) } else { SeekTarget::Row(rows) };
                 self.seek_due = Some(Seek { from: self.cursor, way, wanted });
             }
         }
@@ -145,7 +145,7 @@ impl Model {
         self.tell(Tone::Dim, words);
     }
 
-    fn by_event(&mut self, way: Direction) -> Result<(), Trouble> {
+    fn by_event(&mut self, way: Direction) -> Result<(), ViewError> {
         match way {
             Direction::Forward if self.cursor < self.past.head() => self.go_to(self.cursor + 1),
             Direction::Back if self.cursor > 1 => self.go_to(self.cursor - 1),
@@ -156,28 +156,28 @@ impl Model {
         }
     }
 
-    fn by_change(&mut self, way: Direction) -> Result<(), Trouble> {
+    fn by_change(&mut self, way: Direction) -> Result<(), ViewError> {
         let shown = self.sight.as_ref().and_then(|sight| sight.file.clone());
         let Some(path) = self.selected.clone().or(shown) else {
-            return Err(Trouble::Words(
+            return Err(ViewError::Words(
                 "no file is chosen: e asks for one, or choose one in the files' pane".to_owned(),
             ));
         };
         // From here on it is about this file, whatever else changes where that leads.
         self.selected = Some(path.clone());
-        self.seek(way, Wanted::Change(path));
+        self.seek(way, SeekTarget::Change(path));
         Ok(())
     }
 
-    fn run_on(&mut self, way: Direction) -> Result<(), Trouble> {
+    fn run_on(&mut self, way: Direction) -> Result<(), ViewError> {
         if self.breakpoints.is_empty() {
-            return Err(Trouble::Words("there is no breakpoint: b sets one".to_owned()));
+            return Err(ViewError::Words("there is no breakpoint: b sets one".to_owned()));
         }
-        self.seek(way, Wanted::Any(self.breakpoints.clone()));
+        self.seek(way, SeekTarget::Any(self.breakpoints.clone()));
         Ok(())
     }
 
-    fn enter(&mut self) -> Result<(), Trouble> {
+    fn enter(&mut self) -> Result<(), ViewError> {
         match self.focus {
             Focus::Timeline => self.turn_row(),
             Focus::Files => {
@@ -193,7 +193,7 @@ impl Model {
         }
     }
 
-    fn turn_row(&mut self) -> Result<(), Trouble> {
+    fn turn_row(&mut self) -> Result<(), ViewError> {
         let Some(brief) = self.past.brief(self.cursor)? else { return Ok(()) };
         if brief.is_child() {
             return self.visit_child();
@@ -212,11 +212,11 @@ impl Model {
         Ok(())
     }
 
-    fn visit_child(&mut self) -> Result<(), Trouble> {
+    fn visit_child(&mut self) -> Result<(), ViewError> {
         let event = self.past.event(self.cursor)?;
         let json = self.past.plain_json(&event.view());
         let child = json.get("child").or_else(|| json.get("name")).and_then(serde_json::Value::as_str);
-        let child = child.ok_or_else(|| Trouble::Words("the event does not tell which session".to_owned()))?;
+        let child = child.ok_or_else(|| ViewError::Words("the event does not tell which session".to_owned()))?;
         if child == self.past.id().to_string() {
             self.tell(Tone::Dim, "a shared child acts in this session, under its agent's name");
             return Ok(());
@@ -245,7 +245,7 @@ impl Model {
 
     fn begin_again(&mut self, cursor: Seq) {
         self.rows.folds = super::timeline::Folds::default();
-        self.window = super::Window::default();
+        self.window = super::VisibleRows::default();
         self.marks.clear();
         // What is under way, or was seen, is of the other history.
         self.stop();
@@ -287,7 +287,7 @@ impl Model {
         self.tell(Tone::Plain, "no breakpoints any more");
     }
 
-    fn refresh(&mut self) -> Result<(), Trouble> {
+    fn refresh(&mut self) -> Result<(), ViewError> {
         let head = self.past.refresh()?;
         self.look_due = true;
         self.tell(Tone::Plain, format!("the last event is {head}"));

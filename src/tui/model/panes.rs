@@ -5,15 +5,15 @@ use std::sync::Arc;
 use foldspace::view::PositionError;
 use foldspace::{Seq, SessionError};
 
-use super::{Model, Place, Tone, Trouble};
+use super::{HistoryPosition, Model, Tone, ViewError};
 
-fn words(text: impl Into<String>) -> Trouble {
-    Trouble::Words(text.into())
+fn words(text: impl Into<String>) -> ViewError {
+    ViewError::Words(text.into())
 }
 
 impl Model {
     /// A position: `12` or `@12`, `-5` for so many before the last, `.` for the cursor, `'a` for a mark.
-    pub(super) fn position(&self, text: &str) -> Result<Seq, Trouble> {
+    pub(super) fn position(&self, text: &str) -> Result<Seq, ViewError> {
         let head = self.past.head();
         let number = |digits: &str| digits.parse::<Seq>().ok();
         let seq = match text {
@@ -32,7 +32,7 @@ impl Model {
     }
 
     /// `A..B`, or `A` against the cursor: positions here, `NAME` or `NAME@SEQ` of another session.
-    pub(super) fn places(&self, text: &str) -> Result<(Place, Place), Trouble> {
+    pub(super) fn places(&self, text: &str) -> Result<(HistoryPosition, HistoryPosition), ViewError> {
         let Some((from, to)) = text.split_once("..") else {
             return Ok((self.place(text.trim())?, self.place(".")?));
         };
@@ -42,10 +42,10 @@ impl Model {
         Ok((self.place(&or(from, "0"))?, self.place(&or(to, "."))?))
     }
 
-    fn place(&self, text: &str) -> Result<Place, Trouble> {
+    fn place(&self, text: &str) -> Result<HistoryPosition, ViewError> {
         let is_here = text == "." || text.starts_with(['\'', '@', '-']) || text.bytes().all(|b| b.is_ascii_digit());
         if is_here {
-            return Ok(Place { past: Arc::clone(&self.past), seq: self.position(text)? });
+            return Ok(HistoryPosition { past: Arc::clone(&self.past), seq: self.position(text)? });
         }
         let (name, seq) = match text.rsplit_once('@') {
             Some((name, seq)) => (name, Some(seq)),
@@ -59,29 +59,29 @@ impl Model {
             Some(Ok(seq)) => return Err(SessionError::NoPosition { seq, head }.into()),
             Some(Err(_)) => return Err(words(format!("no position: {text}; give NAME@SEQ, such as {name}@{head}"))),
         };
-        Ok(Place { past, seq })
+        Ok(HistoryPosition { past, seq })
     }
 
-    pub(super) fn set_mark(&mut self, text: &str) -> Result<(), Trouble> {
+    pub(super) fn set_mark(&mut self, text: &str) -> Result<(), ViewError> {
         let mark = letter(text)?;
         self.marks.insert(mark, self.cursor);
         self.tell(Tone::Plain, format!("mark {mark} at {}", self.cursor));
         Ok(())
     }
 
-    pub(super) fn marked(&self, text: &str) -> Result<Seq, Trouble> {
+    pub(super) fn marked(&self, text: &str) -> Result<Seq, ViewError> {
         let mark = letter(text)?;
         let marked = self.marks.get(&mark).copied();
         marked.ok_or_else(|| words(format!("there is no mark {mark}: m {mark} sets it")))
     }
 }
 
-fn before_head(head: Seq, back: u64) -> Result<Seq, Trouble> {
+fn before_head(head: Seq, back: u64) -> Result<Seq, ViewError> {
     let nothing = PositionError::NothingBack { count: back, head };
-    head.checked_sub(back).ok_or_else(|| Trouble::Nowhere(nothing.to_string()))
+    head.checked_sub(back).ok_or_else(|| ViewError::Nowhere(nothing.to_string()))
 }
 
-fn letter(text: &str) -> Result<char, Trouble> {
+fn letter(text: &str) -> Result<char, ViewError> {
     let mut chars = text.chars();
     match (chars.next(), chars.next()) {
         (Some(letter), None) if letter.is_ascii_alphanumeric() => Ok(letter),

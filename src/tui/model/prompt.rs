@@ -3,9 +3,9 @@
 use foldspace::EntryPath;
 use tui_input::Input;
 
-use super::search::Search;
-use super::seek::{Seek, Wanted};
-use super::{Action, Condition, Direction, Model, Tab, Tone, Trouble, Wish};
+use super::search::SearchQuery;
+use super::seek::{Seek, SeekTarget};
+use super::{DebuggerAction, Direction, Model, OutsideRequest, StopCondition, Tab, Tone, ViewError};
 
 /// What is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,7 +49,7 @@ impl Ask {
 
 /// A question that waits for its answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Prompt {
+pub(crate) struct InputPrompt {
     pub(crate) ask: Ask,
     pub(crate) input: Input,
 }
@@ -59,7 +59,7 @@ const ANSWER_MAX: usize = 1000;
 
 impl Model {
     pub(super) fn ask(&mut self, ask: Ask) {
-        self.prompt = Some(Prompt { ask, input: Input::default() });
+        self.prompt = Some(InputPrompt { ask, input: Input::default() });
     }
 
     pub(super) fn type_in(&mut self, request: tui_input::InputRequest) {
@@ -71,19 +71,19 @@ impl Model {
         prompt.input.handle(request);
     }
 
-    pub(super) fn answer_typed(&mut self) -> Result<(), Trouble> {
+    pub(super) fn answer_typed(&mut self) -> Result<(), ViewError> {
         let Some(prompt) = self.prompt.take() else { return Ok(()) };
-        self.act(Action::Answer(prompt.ask, prompt.input.value().to_owned()))
+        self.act(DebuggerAction::Answer(prompt.ask, prompt.input.value().to_owned()))
     }
 
-    pub(super) fn answer(&mut self, ask: Ask, text: &str) -> Result<(), Trouble> {
+    pub(super) fn answer(&mut self, ask: Ask, text: &str) -> Result<(), ViewError> {
         self.prompt = None;
         let text = text.trim();
         match ask {
             // An empty answer takes the last search again.
             Ask::Search(way) if text.is_empty() => return self.again(way),
             Ask::Search(way) => {
-                self.search = Some(Search::read(text).map_err(Trouble::Words)?.into());
+                self.search = Some(SearchQuery::read(text).map_err(ViewError::Words)?.into());
                 return self.again(way);
             }
             Ask::Filter => return self.filter(text),
@@ -94,11 +94,11 @@ impl Model {
                 return self.go_to(seq);
             }
             Ask::Until(way) => {
-                let condition = Condition::read(text, self.read_predicate).map_err(Trouble::Words)?;
-                self.seek(way, Wanted::Any(vec![condition]));
+                let condition = StopCondition::read(text, self.read_predicate).map_err(ViewError::Words)?;
+                self.seek(way, SeekTarget::Any(vec![condition]));
             }
             Ask::Breakpoint => {
-                let condition = Condition::read(text, self.read_predicate).map_err(Trouble::Words)?;
+                let condition = StopCondition::read(text, self.read_predicate).map_err(ViewError::Words)?;
                 self.tell(Tone::Plain, format!("breakpoint {}: {}", self.breakpoints.len() + 1, condition.text()));
                 self.breakpoints.push(condition);
             }
@@ -107,7 +107,7 @@ impl Model {
                 self.show_tab(Tab::Diff);
             }
             Ask::Select => {
-                self.selected = Some(EntryPath::lookup(text).map_err(|error| Trouble::Words(error.to_string()))?);
+                self.selected = Some(EntryPath::lookup(text).map_err(|error| ViewError::Words(error.to_string()))?);
                 self.show_tab(Tab::File);
             }
             Ask::SetMark => self.set_mark(text)?,
@@ -119,26 +119,26 @@ impl Model {
         Ok(())
     }
 
-    pub(super) fn again(&mut self, way: Direction) -> Result<(), Trouble> {
+    pub(super) fn again(&mut self, way: Direction) -> Result<(), ViewError> {
         let Some(search) = self.search.clone() else {
-            return Err(Trouble::Words("nothing was searched for yet: / asks".to_owned()));
+            return Err(ViewError::Words("nothing was searched for yet: / asks".to_owned()));
         };
-        self.seek(way, Wanted::Search(search));
+        self.seek(way, SeekTarget::Search(search));
         Ok(())
     }
 
     /// Begins a long way from the cursor.
-    pub(super) fn seek(&mut self, way: Direction, wanted: Wanted) {
+    pub(super) fn seek(&mut self, way: Direction, wanted: SeekTarget) {
         self.seek_due = Some(Seek { from: self.cursor, way, wanted });
     }
 
-    fn filter(&mut self, text: &str) -> Result<(), Trouble> {
+    fn filter(&mut self, text: &str) -> Result<(), ViewError> {
         let (word, rest) = text.split_once(' ').map_or((text, ""), |(word, rest)| (word, rest.trim()));
         match (word, rest) {
             ("", _) => (self.rows.agent, self.rows.kind) = (None, None),
             ("agent", name) => self.rows.agent = (!name.is_empty()).then(|| name.into()),
             ("kind", kind) => self.rows.kind = (!kind.is_empty()).then(|| kind.to_lowercase()),
-            _ => return Err(Trouble::Words("a filter is: agent NAME, or kind TEXT; nothing shows all".to_owned())),
+            _ => return Err(ViewError::Words("a filter is: agent NAME, or kind TEXT; nothing shows all".to_owned())),
         }
         self.look_due = true;
         Ok(())
@@ -147,6 +147,6 @@ impl Model {
     fn wish_fork(&mut self, name: &str) {
         let name = (!name.is_empty()).then(|| name.to_owned());
         let session = self.past.id().to_string();
-        self.wishes.push_back(Wish::Fork { session, at: self.step_end(), name });
+        self.wishes.push_back(OutsideRequest::Fork { session, at: self.step_end(), name });
     }
 }

@@ -6,7 +6,7 @@ use grep_matcher::Matcher;
 use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
-use super::history::Past;
+use super::history::SessionHistory;
 use crate::cli::text;
 
 /// Bytes of a content that are searched.
@@ -16,28 +16,29 @@ const CONTENT_MAX: usize = 8 << 20;
 ///
 /// `path:RE` looks at paths, `content:RE` at what was written and printed, `event:RE` at events; else at all.
 #[derive(Debug)]
-pub(crate) struct Search {
+pub(crate) struct SearchQuery {
     matcher: RegexMatcher,
-    place: Place,
+    place: SearchField,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum SearchField {
     Anywhere,
     Paths,
     Contents,
     Events,
 }
 
-impl Search {
+impl SearchQuery {
     /// Reads a search; letters match in both cases where all of them are small.
     ///
     /// # Errors
     /// What is wrong with the expression, in words.
     pub(crate) fn read(search: &str) -> Result<Self, String> {
-        let places = [("path:", Place::Paths), ("content:", Place::Contents), ("event:", Place::Events)];
+        let places =
+            [("path:", SearchField::Paths), ("content:", SearchField::Contents), ("event:", SearchField::Events)];
         let named = places.into_iter().find_map(|(prefix, place)| Some((search.strip_prefix(prefix)?, place)));
-        let (pattern, place) = named.unwrap_or((search, Place::Anywhere));
+        let (pattern, place) = named.unwrap_or((search, SearchField::Anywhere));
         if pattern.is_empty() {
             return Err("give a regular expression".to_owned());
         }
@@ -53,21 +54,21 @@ impl Search {
     }
 
     /// Whether an event, or what it wrote or printed, has a match.
-    pub(crate) fn is_met(&self, past: &Past, event: &EventRef<'_>) -> bool {
-        let wants = |place| self.place == Place::Anywhere || self.place == place;
+    pub(crate) fn is_met(&self, past: &SessionHistory, event: &EventRef<'_>) -> bool {
+        let wants = |place| self.place == SearchField::Anywhere || self.place == place;
         let by_path = || view::path_of(event).is_some_and(|path| self.matches(path.rooted().as_bytes()));
         let by_event = || {
             self.matches(event.kind.as_bytes())
                 || self.matches(event.agent.as_bytes())
                 || self.is_said(past, &past.plain_json(event))
         };
-        wants(Place::Paths) && by_path()
-            || wants(Place::Events) && by_event()
-            || wants(Place::Contents) && contents(event).iter().any(|digest| self.is_in(past, digest))
+        wants(SearchField::Paths) && by_path()
+            || wants(SearchField::Events) && by_event()
+            || wants(SearchField::Contents) && contents(event).iter().any(|digest| self.is_in(past, digest))
     }
 
     /// Whether a text of an event matches: as it is meant, not as JSON escapes it, and long ones where they are kept.
-    fn is_said(&self, past: &Past, event: &Value) -> bool {
+    fn is_said(&self, past: &SessionHistory, event: &Value) -> bool {
         let mut waiting = vec![event];
         while let Some(value) = waiting.pop() {
             let matches = match value {
@@ -93,7 +94,7 @@ impl Search {
         false
     }
 
-    fn is_in(&self, past: &Past, digest: &Digest) -> bool {
+    fn is_in(&self, past: &SessionHistory, digest: &Digest) -> bool {
         past.content(digest).is_ok_and(|bytes| self.matches(&bytes[..bytes.len().min(CONTENT_MAX)]))
     }
 }

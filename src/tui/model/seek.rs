@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldspace::{EntryPath, EventRef, Replay, Seq, State};
 
-use super::condition::{Condition, touches};
-use super::history::{CHUNK, Past};
-use super::search::Search;
+use super::condition::{StopCondition, touches};
+use super::history::{CHUNK, SessionHistory};
+use super::search::SearchQuery;
 use super::timeline::{Reach, Reached, Rows};
-use super::{Direction, Trouble};
+use super::{Direction, ViewError};
 
 /// Whether a long way is still wanted, and how far it has led.
 #[derive(Debug, Clone, Default)]
@@ -41,9 +41,9 @@ impl Leash {
     /// Goes on only with what is still wanted.
     ///
     /// # Errors
-    /// [`Trouble::Stopped`].
-    pub(crate) fn holds(&self) -> Result<(), Trouble> {
-        if self.is_cancelled() { Err(Trouble::Stopped) } else { Ok(()) }
+    /// [`ViewError::Stopped`].
+    pub(crate) fn holds(&self) -> Result<(), ViewError> {
+        if self.is_cancelled() { Err(ViewError::Stopped) } else { Ok(()) }
     }
 }
 
@@ -52,18 +52,18 @@ impl Leash {
 pub(crate) struct Seek {
     pub(crate) from: Seq,
     pub(crate) way: Direction,
-    pub(crate) wanted: Wanted,
+    pub(crate) wanted: SeekTarget,
 }
 
 /// Where it is to lead.
 #[derive(Clone)]
-pub(crate) enum Wanted {
+pub(crate) enum SeekTarget {
     Row(Rows),
     Call(Rows),
-    Search(Arc<Search>),
+    Search(Arc<SearchQuery>),
     Change(EntryPath),
     /// The first place where one of these is met, or comes to hold.
-    Any(Vec<Arc<Condition>>),
+    Any(Vec<Arc<StopCondition>>),
 }
 
 /// Where it led.
@@ -76,30 +76,32 @@ pub(crate) struct Sought {
 
 impl Seek {
     /// Goes the way; none when nothing is there, or it was cancelled.
-    pub(crate) fn run(&self, past: &Past, leash: &Leash) -> Result<Option<Sought>, Trouble> {
+    pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<Option<Sought>, ViewError> {
         let plain = |seq| Sought { seq, because: String::new() };
         let reached = |reached| match reached {
             Reached::Row(seq) => Some(plain(seq)),
             Reached::End | Reached::TooFar => None,
         };
         match &self.wanted {
-            Wanted::Row(rows) => Ok(reached(rows.next(past, self.from, self.way, Reach::Far(leash))?)),
-            Wanted::Call(rows) => Ok(reached(rows.next_call(past, self.from, self.way, Reach::Far(leash))?)),
-            Wanted::Search(search) => self.by_event(past, leash, &|event| search.is_met(past, event).then(String::new)),
-            Wanted::Change(path) => self.by_event(past, leash, &|event| touches(event, path).then(String::new)),
-            Wanted::Any(conditions) if conditions.iter().any(|condition| condition.needs_state()) => {
+            SeekTarget::Row(rows) => Ok(reached(rows.next(past, self.from, self.way, Reach::Far(leash))?)),
+            SeekTarget::Call(rows) => Ok(reached(rows.next_call(past, self.from, self.way, Reach::Far(leash))?)),
+            SeekTarget::Search(search) => {
+                self.by_event(past, leash, &|event| search.is_met(past, event).then(String::new))
+            }
+            SeekTarget::Change(path) => self.by_event(past, leash, &|event| touches(event, path).then(String::new)),
+            SeekTarget::Any(conditions) if conditions.iter().any(|condition| condition.needs_state()) => {
                 self.by_state(past, leash, conditions)
             }
-            Wanted::Any(conditions) => self.by_event(past, leash, &|event| met(past, conditions, event)),
+            SeekTarget::Any(conditions) => self.by_event(past, leash, &|event| met(past, conditions, event)),
         }
     }
 
     fn by_event(
         &self,
-        past: &Past,
+        past: &SessionHistory,
         leash: &Leash,
         is_met: &dyn Fn(&EventRef<'_>) -> Option<String>,
-    ) -> Result<Option<Sought>, Trouble> {
+    ) -> Result<Option<Sought>, ViewError> {
         let mut found = None;
         if self.way == Direction::Forward {
             past.visit(self.from + 1, past.head(), &mut |event| {
@@ -122,14 +124,19 @@ impl Seek {
         Ok(found)
     }
 
-    fn by_state(&self, past: &Past, leash: &Leash, conditions: &[Arc<Condition>]) -> Result<Option<Sought>, Trouble> {
+    fn by_state(
+        &self,
+        past: &SessionHistory,
+        leash: &Leash,
+        conditions: &[Arc<StopCondition>],
+    ) -> Result<Option<Sought>, ViewError> {
         if self.way == Direction::Forward {
             let mut pass = Pass::begin(past, self.from, conditions)?;
             while leash.at(pass.replay.position()) {
                 match pass.step()? {
-                    Step::Met(sought) => return Ok(Some(sought)),
-                    Step::Unmet => {}
-                    Step::End => return Ok(None),
+                    SeekStep::Met(sought) => return Ok(Some(sought)),
+                    SeekStep::Unmet => {}
+                    SeekStep::End => return Ok(None),
                 }
             }
             return Ok(None);
@@ -143,9 +150,9 @@ impl Seek {
             let mut last = None;
             while pass.replay.position() < until && !leash.is_cancelled() {
                 match pass.step()? {
-                    Step::Met(sought) => last = Some(sought),
-                    Step::Unmet => {}
-                    Step::End => break,
+                    SeekStep::Met(sought) => last = Some(sought),
+                    SeekStep::Unmet => {}
+                    SeekStep::End => break,
                 }
             }
             if last.is_some() {
@@ -158,33 +165,33 @@ impl Seek {
 }
 
 /// The first of the conditions that an event meets, in words.
-fn met(past: &Past, conditions: &[Arc<Condition>], event: &EventRef<'_>) -> Option<String> {
+fn met(past: &SessionHistory, conditions: &[Arc<StopCondition>], event: &EventRef<'_>) -> Option<String> {
     conditions.iter().find(|condition| condition.is_met(past, event)).map(|condition| condition.text().to_owned())
 }
 
 /// A pass over states: a condition is met where it comes to hold.
 struct Pass<'a> {
-    past: &'a Past,
+    past: &'a SessionHistory,
     replay: Replay,
-    conditions: &'a [Arc<Condition>],
+    conditions: &'a [Arc<StopCondition>],
     held: Vec<bool>,
 }
 
-enum Step {
+enum SeekStep {
     Met(Sought),
     Unmet,
     End,
 }
 
 impl<'a> Pass<'a> {
-    fn begin(past: &'a Past, after: Seq, conditions: &'a [Arc<Condition>]) -> Result<Self, Trouble> {
+    fn begin(past: &'a SessionHistory, after: Seq, conditions: &'a [Arc<StopCondition>]) -> Result<Self, ViewError> {
         let replay = past.replay(after)?;
         let held = holding(conditions, replay.state());
         Ok(Self { past, replay, conditions, held })
     }
 
-    fn step(&mut self) -> Result<Step, Trouble> {
-        let Some(event) = self.replay.step()? else { return Ok(Step::End) };
+    fn step(&mut self) -> Result<SeekStep, ViewError> {
+        let Some(event) = self.replay.step()? else { return Ok(SeekStep::End) };
         let holds = holding(self.conditions, self.replay.state());
         let came =
             self.conditions.iter().zip(holds.iter().zip(&self.held)).find(|(_, (now, before))| **now && !**before);
@@ -193,10 +200,10 @@ impl<'a> Pass<'a> {
             None => met(self.past, self.conditions, &event.view()),
         };
         self.held = holds;
-        Ok(because.map_or(Step::Unmet, |because| Step::Met(Sought { seq: event.seq, because })))
+        Ok(because.map_or(SeekStep::Unmet, |because| SeekStep::Met(Sought { seq: event.seq, because })))
     }
 }
 
-fn holding(conditions: &[Arc<Condition>], state: &State) -> Vec<bool> {
+fn holding(conditions: &[Arc<StopCondition>], state: &State) -> Vec<bool> {
     conditions.iter().map(|condition| condition.holds(state)).collect()
 }

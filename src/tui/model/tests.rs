@@ -8,7 +8,7 @@ fn at(seq: Seq) -> Model {
     fixture::model(&sessions, &session, seq)
 }
 
-fn does(model: &mut Model, actions: impl IntoIterator<Item = Action>) {
+fn does(model: &mut Model, actions: impl IntoIterator<Item = DebuggerAction>) {
     for action in actions {
         model.apply(action);
         model.settle();
@@ -28,37 +28,37 @@ fn detail(model: &Model) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-fn asked(ask: Ask, text: &str) -> Action {
-    Action::Answer(ask, text.to_owned())
+fn asked(ask: Ask, text: &str) -> DebuggerAction {
+    DebuggerAction::Answer(ask, text.to_owned())
 }
 
 #[test]
 fn calls_are_rows_and_open_to_their_events() {
     let mut model = at(1);
     assert_eq!(rows(&model), [1, 2, 5, 8, 11, 13, 16]);
-    does(&mut model, [Action::Line(Forward), Action::Enter]);
+    does(&mut model, [DebuggerAction::Line(Forward), DebuggerAction::Enter]);
     assert_eq!(rows(&model), [1, 2, 3, 4, 5, 8, 11, 13]);
-    does(&mut model, [Action::Line(Forward), Action::Enter]);
+    does(&mut model, [DebuggerAction::Line(Forward), DebuggerAction::Enter]);
     assert_eq!((model.cursor, rows(&model).len()), (2, 7), "what closes leaves the cursor on its call");
-    does(&mut model, [Action::FoldAll]);
-    does(&mut model, [Action::Last]);
+    does(&mut model, [DebuggerAction::FoldAll]);
+    does(&mut model, [DebuggerAction::Last]);
     assert_eq!(model.cursor, 18);
-    does(&mut model, [Action::FoldAll]);
+    does(&mut model, [DebuggerAction::FoldAll]);
     assert_eq!(model.cursor, 16);
 }
 
 #[test]
 fn events_calls_ends_and_jumps() {
     let mut model = at(1);
-    does(&mut model, [Action::Call(Forward), Action::Call(Forward)]);
+    does(&mut model, [DebuggerAction::Call(Forward), DebuggerAction::Call(Forward)]);
     assert_eq!(model.cursor, 5);
-    does(&mut model, [Action::Event(Forward)]);
+    does(&mut model, [DebuggerAction::Event(Forward)]);
     assert_eq!((model.cursor, rows(&model).contains(&6)), (6, true), "stepping into a call opens it");
-    does(&mut model, [Action::Event(Back), Action::Event(Back)]);
+    does(&mut model, [DebuggerAction::Event(Back), DebuggerAction::Event(Back)]);
     assert_eq!(model.cursor, 4);
-    does(&mut model, [Action::First, Action::Event(Back)]);
+    does(&mut model, [DebuggerAction::First, DebuggerAction::Event(Back)]);
     assert_eq!((model.cursor, said(&model)), (1, "nothing before: this is the first"));
-    does(&mut model, [Action::Last, Action::Line(Forward)]);
+    does(&mut model, [DebuggerAction::Last, DebuggerAction::Line(Forward)]);
     assert_eq!((model.cursor, said(&model)), (16, "nothing further: this is the last"));
     does(&mut model, [asked(Ask::Jump, "9")]);
     assert_eq!(model.cursor, 9);
@@ -76,25 +76,25 @@ fn a_folded_call_shows_all_that_it_did() {
     let mut model = at(8);
     let step = |model: &Model| model.sight.as_ref().map(|sight| (sight.step.before, sight.step.after)).unwrap();
     assert_eq!(step(&model), (7, 10));
-    does(&mut model, [Action::Tab(Tab::File)]);
+    does(&mut model, [DebuggerAction::Tab(Tab::File)]);
     assert!(detail(&model).contains("-two\n+zwei"), "{}", detail(&model));
-    does(&mut model, [Action::WholeFile]);
+    does(&mut model, [DebuggerAction::WholeFile]);
     assert_eq!(detail(&model), "    1  one\n      -two\n    2 +zwei\n    3  three");
-    does(&mut model, [Action::Enter]);
+    does(&mut model, [DebuggerAction::Enter]);
     assert_eq!(step(&model), (7, 8), "an open call is its first event");
 }
 
 #[test]
 fn slices_tell_what_changed_in_them() {
     let mut model = at(3);
-    does(&mut model, [Action::Tab(Tab::Slices)]);
+    does(&mut model, [DebuggerAction::Tab(Tab::Slices)]);
     let shown = detail(&model);
     assert!(shown.contains("* > VirtualFileSystem  1 change\n    + /a.txt: {"), "{shown}");
     assert!(shown.contains("    ~ /writes: 0 -> 1"), "{shown}");
     assert!(shown.contains("\n  > Mounts"), "{shown}");
     model.focus = Focus::Detail;
     model.detail_line = 0;
-    does(&mut model, [Action::Enter]);
+    does(&mut model, [DebuggerAction::Enter]);
     assert!(detail(&model).contains("* v VirtualFileSystem"), "{}", detail(&model));
 }
 
@@ -103,11 +103,11 @@ fn searches_lead_on_and_back() {
     let mut model = at(1);
     does(&mut model, [asked(Ask::Search(Forward), "content:zwei")]);
     assert_eq!(model.cursor, 9);
-    does(&mut model, [Action::Again(Forward)]);
+    does(&mut model, [DebuggerAction::Again(Forward)]);
     assert_eq!((model.cursor, said(&model)), (9, "nothing found up to the end"));
     does(&mut model, [asked(Ask::Search(Forward), "path:^/a")]);
     assert_eq!(model.cursor, 14);
-    does(&mut model, [Action::Again(Back), Action::Again(Back)]);
+    does(&mut model, [DebuggerAction::Again(Back), DebuggerAction::Again(Back)]);
     assert_eq!(model.cursor, 3);
     does(&mut model, [asked(Ask::Search(Forward), "event:missing")]);
     assert_eq!(model.cursor, 11);
@@ -145,34 +145,34 @@ fn a_predicate_stops_where_it_comes_to_hold() {
     assert_eq!(model.cursor, 8);
     does(&mut model, [asked(Ask::Until(Forward), "calls 3")]);
     assert_eq!((model.cursor, said(&model)), (8, "nothing found up to the end"), "it holds from there on");
-    does(&mut model, [Action::Last, asked(Ask::Until(Back), "calls 3")]);
+    does(&mut model, [DebuggerAction::Last, asked(Ask::Until(Back), "calls 3")]);
     assert_eq!(model.cursor, 8);
     does(
         &mut model,
-        [asked(Ask::Breakpoint, "calls 5"), asked(Ask::Breakpoint, "path a.txt"), Action::Continue(Forward)],
+        [asked(Ask::Breakpoint, "calls 5"), asked(Ask::Breakpoint, "path a.txt"), DebuggerAction::Continue(Forward)],
     );
     assert_eq!((model.cursor, said(&model)), (9, "stopped at 9: path a.txt"));
-    does(&mut model, [Action::Continue(Forward)]);
+    does(&mut model, [DebuggerAction::Continue(Forward)]);
     assert_eq!((model.cursor, said(&model)), (13, "stopped at 13: calls 5"));
-    does(&mut model, [Action::ClearBreakpoints, Action::Continue(Forward)]);
+    does(&mut model, [DebuggerAction::ClearBreakpoints, DebuggerAction::Continue(Forward)]);
     assert_eq!((model.cursor, said(&model)), (13, "there is no breakpoint: b sets one"));
 }
 
 #[test]
 fn changes_of_a_file_are_followed() {
     let mut model = at(1);
-    does(&mut model, [Action::Change(Forward)]);
+    does(&mut model, [DebuggerAction::Change(Forward)]);
     assert!(said(&model).starts_with("no file is chosen"), "{}", said(&model));
     does(&mut model, [asked(Ask::Select, "a.txt")]);
     let mut seen = Vec::new();
     for _ in 0..4 {
-        does(&mut model, [Action::Change(Forward)]);
+        does(&mut model, [DebuggerAction::Change(Forward)]);
         seen.push(model.cursor);
     }
     assert_eq!((seen, said(&model)), (vec![3, 9, 14, 14], "nothing found up to the end"));
-    does(&mut model, [Action::Change(Back)]);
+    does(&mut model, [DebuggerAction::Change(Back)]);
     assert_eq!(model.cursor, 9);
-    does(&mut model, [Action::Escape]);
+    does(&mut model, [DebuggerAction::Escape]);
     assert_eq!(model.selected(), None);
 }
 
@@ -199,20 +199,20 @@ fn marks_and_comparisons() {
 fn what_acts_is_only_wished_for() {
     let mut model = at(8);
     let id = model.past.id().to_string();
-    does(&mut model, [asked(Ask::Fork, "mine"), Action::Shell, Action::Copy, Action::Quit]);
-    let wishes: Vec<Wish> = std::iter::from_fn(|| model.take_wish()).collect();
-    let fork = Wish::Fork { session: id.clone(), at: 10, name: Some("mine".to_owned()) };
-    let shell = Wish::Shell { session: id, at: 10 };
-    assert_eq!(wishes, [fork, shell, Wish::Copy("story@8".to_owned()), Wish::Quit]);
+    does(&mut model, [asked(Ask::Fork, "mine"), DebuggerAction::Shell, DebuggerAction::Copy, DebuggerAction::Quit]);
+    let wishes: Vec<OutsideRequest> = std::iter::from_fn(|| model.take_wish()).collect();
+    let fork = OutsideRequest::Fork { session: id.clone(), at: 10, name: Some("mine".to_owned()) };
+    let shell = OutsideRequest::Shell { session: id, at: 10 };
+    assert_eq!(wishes, [fork, shell, OutsideRequest::Copy("story@8".to_owned()), OutsideRequest::Quit]);
     assert_eq!(model.past.refresh().unwrap(), 18, "nothing was recorded");
 }
 
 #[test]
 fn filters_show_an_agent_or_a_kind() {
     let mut model = at(1);
-    does(&mut model, [asked(Ask::Filter, "agent tidy"), Action::Line(Forward)]);
+    does(&mut model, [asked(Ask::Filter, "agent tidy"), DebuggerAction::Line(Forward)]);
     assert_eq!(rows(&model), [11, 13]);
-    does(&mut model, [asked(Ask::Filter, ""), asked(Ask::Filter, "kind file"), Action::First]);
+    does(&mut model, [asked(Ask::Filter, ""), asked(Ask::Filter, "kind file"), DebuggerAction::First]);
     assert_eq!(rows(&model), [1, 3, 6, 9, 17]);
     does(&mut model, [asked(Ask::Filter, "nonsense")]);
     assert!(said(&model).contains("a filter is"), "{}", said(&model));
@@ -223,11 +223,14 @@ fn what_a_command_printed_is_shown() {
     let (sessions, session) = fixture::story();
     fixture::command(&session, "built\nall\n", "warning\n", 2);
     let mut model = fixture::model(&sessions, &session, 19);
-    does(&mut model, [Action::Tab(Tab::Output)]);
+    does(&mut model, [DebuggerAction::Tab(Tab::Output)]);
     assert_eq!(detail(&model), "$ make\n  built\n  all\n! warning\nexit 2 in 1.5 ms");
-    does(&mut model, [Action::First, asked(Ask::Search(Forward), "content:warning")]);
+    does(&mut model, [DebuggerAction::First, asked(Ask::Search(Forward), "content:warning")]);
     assert_eq!(model.cursor, 20);
-    does(&mut model, [Action::First, asked(Ask::Until(Forward), "failed"), asked(Ask::Until(Forward), "failed")]);
+    does(
+        &mut model,
+        [DebuggerAction::First, asked(Ask::Until(Forward), "failed"), asked(Ask::Until(Forward), "failed")],
+    );
     assert_eq!(model.cursor, 20);
 }
 
@@ -240,11 +243,11 @@ fn a_call_of_many_events_is_stepped_over_by_the_other_thread() {
     // The long call is found interrupted first.
     assert_eq!(tools, 18 + 12_001 + 2);
     let mut model = fixture::model(&sessions, &session, 19);
-    model.apply(Action::Line(Forward));
+    model.apply(DebuggerAction::Line(Forward));
     assert_eq!(model.cursor, 19, "too far for the thread of the keys");
     model.settle();
     assert_eq!(model.cursor, tools);
-    does(&mut model, [Action::Line(Back)]);
+    does(&mut model, [DebuggerAction::Line(Back)]);
     assert_eq!(model.cursor, 19);
 }
 
@@ -254,15 +257,15 @@ fn a_long_way_can_be_stopped_and_old_finds_are_ignored() {
     model.apply(asked(Ask::Search(Forward), "zwei"));
     let errand = model.next_errand().unwrap();
     assert!(model.seeking().is_some());
-    model.apply(Action::Escape);
+    model.apply(DebuggerAction::Escape);
     assert_eq!(said(&model), "stopped");
     model.take(errand.run());
     assert_eq!(model.cursor, 1);
     let look = {
-        model.apply(Action::Line(Forward));
+        model.apply(DebuggerAction::Line(Forward));
         model.next_errand().unwrap()
     };
-    model.apply(Action::Line(Forward));
+    model.apply(DebuggerAction::Line(Forward));
     let newer = model.next_errand().unwrap();
     model.take(look.run());
     assert_eq!(model.sight.as_ref().map(|sight| sight.step.cursor), Some(1), "it is of another row");
@@ -273,13 +276,13 @@ fn a_long_way_can_be_stopped_and_old_finds_are_ignored() {
 #[test]
 fn into_a_child_and_back() {
     let (sessions, session) = fixture::story();
-    let child = foldspace::NewChild { name: Some("kid".to_owned()), ..foldspace::NewChild::fork_at(9) };
+    let child = foldspace::ForkOptions { name: Some("kid".to_owned()), ..foldspace::ForkOptions::fork_at(9) };
     sessions.child_of(&session, child).unwrap();
     let mut model = fixture::model(&sessions, &session, 19);
     assert_eq!(model.window.lanes.last().map(String::as_str), Some("+kid"));
-    does(&mut model, [Action::Enter]);
+    does(&mut model, [DebuggerAction::Enter]);
     assert_eq!((model.past.name(), model.cursor, model.is_visiting()), ("kid", 10, true));
-    does(&mut model, [Action::Leave]);
+    does(&mut model, [DebuggerAction::Leave]);
     assert_eq!((model.past.name(), model.cursor, model.is_visiting()), ("story", 19, false));
 }
 
@@ -289,7 +292,7 @@ fn new_events_are_seen_when_asked_for() {
     let mut model = fixture::model(&sessions, &session, 16);
     fixture::write(&session, &serde_json::json!({ "file_path": "b.txt", "content": "b" }));
     assert_eq!(rows(&model).last(), Some(&16));
-    does(&mut model, [Action::Refresh]);
+    does(&mut model, [DebuggerAction::Refresh]);
     assert_eq!(rows(&model).last(), Some(&19));
 }
 
@@ -298,12 +301,12 @@ fn a_tree_of_thousands_of_levels_is_cut() {
     let (sessions, session) = fixture::story();
     let at = fixture::deep(&session, 4000);
     let mut model = fixture::model(&sessions, &session, at);
-    does(&mut model, [Action::Tab(Tab::Files)]);
+    does(&mut model, [DebuggerAction::Tab(Tab::Files)]);
     let shown = detail(&model);
     assert!(shown.contains("... deeper than can be shown"), "{shown}");
     assert_eq!(shown.matches(" d/\n").count(), 65, "{shown}");
     fixture::write(&session, &serde_json::json!({ "file_path": "b.txt", "content": "b" }));
-    does(&mut model, [Action::Refresh, Action::Last]);
+    does(&mut model, [DebuggerAction::Refresh, DebuggerAction::Last]);
     assert!(detail(&model).starts_with("+ "), "{}", detail(&model));
 }
 
@@ -313,11 +316,11 @@ fn nobody_looks_for_what_is_not_wanted_any_more() {
     let leash = seek::Leash::default();
     leash.cancel();
     for tab in Tab::ALL {
-        let look = Look { tab, ..model.look() };
-        assert!(matches!(look.run(&model.past, &leash), Err(Trouble::Stopped)), "{tab:?}");
+        let look = ViewTarget { tab, ..model.look() };
+        assert!(matches!(look.run(&model.past, &leash), Err(ViewError::Stopped)), "{tab:?}");
     }
     let way = model.rows.next(&model.past, 1, Forward, timeline::Reach::Far(&leash));
-    assert!(matches!(way, Err(Trouble::Stopped)));
+    assert!(matches!(way, Err(ViewError::Stopped)));
 }
 
 #[test]
@@ -338,10 +341,10 @@ fn how_a_call_stands_is_told_only_where_it_is_known() {
     model.settle();
     assert!(end_of(&model, 19).starts_with("interrupted"), "{}", end_of(&model, 19));
     let last = model.past.head() - 3;
-    does(&mut model, [Action::Last]);
+    does(&mut model, [DebuggerAction::Last]);
     assert_eq!((model.cursor, end_of(&model, last)), (last, "running".to_owned()));
     held.store(false, Ordering::Relaxed);
-    does(&mut model, [Action::Refresh]);
+    does(&mut model, [DebuggerAction::Refresh]);
     assert_eq!(end_of(&model, last), "interrupted", "nobody is there to run it");
 }
 
@@ -354,31 +357,31 @@ fn texts_are_searched_as_they_are_meant() {
     let mut model = fixture::model(&sessions, &session, 1);
     for (pattern, found) in [("event:echo \"hi\"", written), ("event:needle", written), ("event:\"ho\"$", written + 3)]
     {
-        does(&mut model, [Action::First, asked(Ask::Search(Forward), pattern)]);
+        does(&mut model, [DebuggerAction::First, asked(Ask::Search(Forward), pattern)]);
         assert_eq!(model.cursor, found, "{pattern}");
     }
-    does(&mut model, [Action::First, asked(Ask::Search(Forward), r"\$content")]);
+    does(&mut model, [DebuggerAction::First, asked(Ask::Search(Forward), r"\$content")]);
     assert_eq!((model.cursor, said(&model)), (1, "nothing found up to the end"));
 }
 
 #[test]
 fn what_was_under_way_ends_with_the_history() {
     let (sessions, session) = fixture::story();
-    let child = foldspace::NewChild { name: Some("kid".to_owned()), ..foldspace::NewChild::fork_at(14) };
+    let child = foldspace::ForkOptions { name: Some("kid".to_owned()), ..foldspace::ForkOptions::fork_at(14) };
     sessions.child_of(&session, child).unwrap();
     let mut model = fixture::model(&sessions, &session, 19);
     model.apply(asked(Ask::Search(Back), "path:a.txt"));
     let errand = model.next_errand().unwrap();
-    model.apply(Action::Enter);
+    model.apply(DebuggerAction::Enter);
     assert_eq!((model.past.name(), model.cursor, model.sight.is_none()), ("kid", 15, true));
     model.take(errand.run());
     assert_eq!(model.cursor, 15, "it looked in the parent");
     model.settle();
     let look = {
-        model.apply(Action::Refresh);
+        model.apply(DebuggerAction::Refresh);
         model.next_errand().unwrap()
     };
-    model.apply(Action::Leave);
+    model.apply(DebuggerAction::Leave);
     model.take(look.run());
     assert!(model.sight.is_none(), "it is of the child");
     model.settle();
@@ -391,7 +394,7 @@ fn a_predicate_is_found_far_back() {
     fixture::long_call(&session, 3000);
     let mut model = fixture::model(&sessions, &session, 1);
     for (condition, stop) in [("calls 7", 19), ("calls 2", 5)] {
-        does(&mut model, [Action::Last, asked(Ask::Jump, "-1"), asked(Ask::Until(Back), condition)]);
+        does(&mut model, [DebuggerAction::Last, asked(Ask::Jump, "-1"), asked(Ask::Until(Back), condition)]);
         assert_eq!(model.cursor, stop, "{condition}");
     }
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use foldspace::Seq;
 
-use super::history::{Brief, CHUNK, Past};
+use super::history::{Brief, CHUNK, SessionHistory};
 use super::seek::Leash;
 use super::sheet::Tone;
-use super::{Direction, Trouble};
+use super::{Direction, ViewError};
 use crate::cli::text;
 
 /// Chunks that are looked at on the input thread for one row; more are left to the other thread.
@@ -91,29 +91,35 @@ impl Rows {
     }
 
     /// The next row in a direction.
-    pub(crate) fn next(&self, past: &Past, from: Seq, way: Direction, reach: Reach<'_>) -> Result<Reached, Trouble> {
+    pub(crate) fn next(
+        &self,
+        past: &SessionHistory,
+        from: Seq,
+        way: Direction,
+        reach: Reach<'_>,
+    ) -> Result<Reached, ViewError> {
         self.next_where(past, from, way, reach, |_| true)
     }
 
     /// The next row that begins a call, or belongs to none.
     pub(crate) fn next_call(
         &self,
-        past: &Past,
+        past: &SessionHistory,
         from: Seq,
         way: Direction,
         reach: Reach<'_>,
-    ) -> Result<Reached, Trouble> {
+    ) -> Result<Reached, ViewError> {
         self.next_where(past, from, way, reach, Brief::is_call)
     }
 
     fn next_where(
         &self,
-        past: &Past,
+        past: &SessionHistory,
         from: Seq,
         way: Direction,
         reach: Reach<'_>,
         wanted: fn(&Brief) -> bool,
-    ) -> Result<Reached, Trouble> {
+    ) -> Result<Reached, ViewError> {
         let fits = |brief: &&Brief| self.shows(brief) && wanted(brief);
         let head = past.head();
         let start = match way {
@@ -153,7 +159,7 @@ impl Rows {
 
 /// A row of the timeline.
 #[derive(Debug, Clone)]
-pub(crate) struct Row {
+pub(crate) struct TimelineRow {
     pub(crate) seq: Seq,
     pub(crate) lane: usize,
     /// Whether a call's events are shown below it; none for what is no call.
@@ -168,17 +174,17 @@ pub(crate) struct Row {
 
 /// The rows that are on the screen.
 #[derive(Debug, Default)]
-pub(crate) struct Window {
+pub(crate) struct VisibleRows {
     pub(crate) height: usize,
     top: Seq,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<TimelineRow>,
     /// Whose lanes there are: agents, and children after a `+`.
     pub(crate) lanes: Vec<String>,
 }
 
-impl Window {
+impl VisibleRows {
     /// Shows the rows around the cursor, and as many of those that were there as possible.
-    pub(crate) fn show(&mut self, past: &Past, rows: &Rows, cursor: Seq) -> Result<(), Trouble> {
+    pub(crate) fn show(&mut self, past: &SessionHistory, rows: &Rows, cursor: Seq) -> Result<(), ViewError> {
         let height = self.height.max(1);
         let mut above = Vec::new();
         let mut at = cursor;
@@ -219,7 +225,7 @@ impl Window {
         Ok(())
     }
 
-    fn row(&mut self, past: &Past, rows: &Rows, brief: &Brief) -> Result<Row, Trouble> {
+    fn row(&mut self, past: &SessionHistory, rows: &Rows, brief: &Brief) -> Result<TimelineRow, ViewError> {
         let gist = past.gist(brief.seq)?;
         let owner = match &gist.child {
             Some(child) => format!("+{child}"),
@@ -230,7 +236,7 @@ impl Window {
             true => ending(past, brief.seq)?,
             false => (String::new(), gist.tone),
         };
-        Ok(Row {
+        Ok(TimelineRow {
             seq: brief.seq,
             lane: self.lane(owner),
             open: brief.is_call().then(|| rows.folds.is_open(brief.seq)),
@@ -256,7 +262,7 @@ impl Window {
 }
 
 /// How a call ended, in a few characters.
-fn ending(past: &Past, call: Seq) -> Result<(String, Tone), Trouble> {
+fn ending(past: &SessionHistory, call: Seq) -> Result<(String, Tone), ViewError> {
     let end = past.end_near(call)?;
     Ok(match end.outcome {
         Some(outcome) => (format!("{} {}", outcome.ending, text::duration(outcome.micros)), outcome.tone),

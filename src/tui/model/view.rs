@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use foldspace::{Change, EntryPath, Seq, State, Timestamp, VirtualFileSystem};
 
-use super::Trouble;
-use super::history::Past;
+use super::ViewError;
+use super::history::SessionHistory;
 use super::seek::Leash;
 use super::sheet::Sheet;
 use super::sheets;
@@ -41,21 +41,21 @@ impl Tab {
 
 /// A position of a history.
 #[derive(Clone)]
-pub(crate) struct Place {
-    pub(crate) past: Arc<Past>,
+pub(crate) struct HistoryPosition {
+    pub(crate) past: Arc<SessionHistory>,
     pub(crate) seq: Seq,
 }
 
-impl Place {
+impl HistoryPosition {
     /// The state there.
-    pub(crate) fn state(&self) -> Result<State, Trouble> {
+    pub(crate) fn state(&self) -> Result<State, ViewError> {
         self.past.state(self.seq, &Leash::default())
     }
 }
 
 /// What is to be looked at.
 #[derive(Clone)]
-pub(crate) struct Look {
+pub(crate) struct ViewTarget {
     pub(crate) cursor: Seq,
     /// Whether the step is the whole call that begins there.
     pub(crate) whole_call: bool,
@@ -68,12 +68,12 @@ pub(crate) struct Look {
     pub(crate) turned: BTreeSet<EntryPath>,
     pub(crate) slices: BTreeSet<String>,
     /// Two places to compare, where the pane of differences is not to show the step's.
-    pub(crate) compared: Option<(Place, Place)>,
+    pub(crate) compared: Option<(HistoryPosition, HistoryPosition)>,
 }
 
 /// A step: everything from one position to another.
 #[derive(Clone)]
-pub(crate) struct Step {
+pub(crate) struct ShownStep {
     pub(crate) cursor: Seq,
     /// The position before it; what changed is told against that.
     pub(crate) before: Seq,
@@ -86,8 +86,8 @@ pub(crate) struct Step {
 }
 
 /// What was seen.
-pub(crate) struct Sight {
-    pub(crate) step: Step,
+pub(crate) struct ViewContent {
+    pub(crate) step: ShownStep,
     pub(crate) time: Timestamp,
     pub(crate) tab: Tab,
     /// The file that the file's pane is about.
@@ -96,9 +96,9 @@ pub(crate) struct Sight {
     pub(crate) detail: Sheet,
 }
 
-impl Look {
+impl ViewTarget {
     /// Looks.
-    pub(crate) fn run(&self, past: &Past, leash: &Leash) -> Result<Sight, Trouble> {
+    pub(crate) fn run(&self, past: &SessionHistory, leash: &Leash) -> Result<ViewContent, ViewError> {
         let step = self.step(past, leash)?;
         past.learn_ends(&step.new);
         let file = self.selected.clone().or_else(|| step.first_file());
@@ -113,21 +113,21 @@ impl Look {
             Tab::Output => sheets::output(past, &step, leash)?,
             Tab::Diff => sheets::diff(past, &step, self.compared.as_ref(), leash)?,
         };
-        Ok(Sight { time: step.new.time(), step, tab: self.tab, file, files, detail })
+        Ok(ViewContent { time: step.new.time(), step, tab: self.tab, file, files, detail })
     }
 
     /// The step alone.
-    fn step(&self, past: &Past, leash: &Leash) -> Result<Step, Trouble> {
+    fn step(&self, past: &SessionHistory, leash: &Leash) -> Result<ShownStep, ViewError> {
         let end = if self.whole_call { past.end_of(self.cursor, leash)?.last } else { self.cursor };
         let before = self.cursor.saturating_sub(1);
         let old = past.state(before, leash)?;
         let new = past.state(end, leash)?;
         let changes = VirtualFileSystem::of(&old).diff(&VirtualFileSystem::of(&new)).into();
-        Ok(Step { cursor: self.cursor, before, after: end, call: self.whole_call, old, new, changes })
+        Ok(ShownStep { cursor: self.cursor, before, after: end, call: self.whole_call, old, new, changes })
     }
 }
 
-impl Step {
+impl ShownStep {
     /// What became of a path.
     pub(crate) fn change(&self, path: &EntryPath) -> Option<&Change> {
         self.changes.iter().find(|change| change.path() == path)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use foldspace::{
-    CallStatus, ContainerStarted, ContainerStopped, DispatchError, Dispatcher, PodmanOptions, Recorded, ToolCall, Tools,
+    CallStatus, ContainerStarted, ContainerStopped, DispatchError, PodmanOptions, Recorded, ToolCall, ToolRunner, Tools,
 };
 use podman_api::Podman;
 use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};
@@ -184,7 +184,7 @@ fn nothing_is_left_of_a_session_that_ended() {
 #[test]
 fn a_session_has_one_container_at_most() {
     let Some(rig) = begun(Kind::Overlay) else { return };
-    let again = Dispatcher::new(rig.session().clone(), Tools::standard(), rig.dispatcher().workspace().clone());
+    let again = ToolRunner::new(rig.session().clone(), Tools::standard(), rig.dispatcher().workspace().clone());
     assert!(matches!(again, Err(DispatchError::SecondContainer(_))), "{again:?}");
     let refused = again.unwrap_err().to_string();
     assert!(refused.contains("container"), "{refused}");

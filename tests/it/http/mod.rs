@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bytes::Bytes;
-use foldspace::http::{Access, Client, HttpFace, HttpOptions, HttpServer, ServerLimits, Token, bind_unix};
+use foldspace::http::{Access, HttpClient, HttpFace, HttpOptions, HttpServer, ServerLimits, Token, bind_unix};
 use foldspace::{AllowedRoots, Hub, HubOptions, Registry, Sessions};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -86,8 +86,8 @@ impl Served {
         Self { directory, face, server, socket, address }
     }
 
-    fn client(&self) -> Client {
-        Client::at(&self.socket)
+    fn client(&self) -> HttpClient {
+        HttpClient::at(&self.socket)
     }
 
     /// A request on the unix socket.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use foldspace::{
-    Allowances, ChildStarted, EntryPath, Event, Filter, Isolation, MountSpec, NewChild, SessionAllow, ToolCall,
+    Allowances, ChildStarted, EntryPath, Event, Filter, ForkOptions, Isolation, MountSpec, SessionAllow, ToolCall,
     ToolCalls, hydrate,
 };
 use serde_json::json;
@@ -18,7 +18,7 @@ fn what_relatives_do_stays_with_each() {
         family.write(&parent, "a", "one");
         family.write(&parent, "d/b", "two");
         let (first, second) = (family.fork(&parent), family.fork(&parent));
-        let fresh = family.start(&parent, NewChild::new(Isolation::Full));
+        let fresh = family.start(&parent, ForkOptions::new(Isolation::Full));
         let common = texts([("a", "one"), ("d/b", "two")]);
         for dispatcher in [&parent, &first, &second] {
             assert_eq!(family.texts(dispatcher), common);
@@ -50,7 +50,7 @@ fn nothing_of_a_process_goes_over() {
             family.sh(&parent, "echo parent > /tmp/left");
         }
         let (child, sibling) = (family.fork(&parent), family.fork(&parent));
-        let fresh = family.start(&parent, NewChild::new(Isolation::Full));
+        let fresh = family.start(&parent, ForkOptions::new(Isolation::Full));
         let relatives = [&child, &sibling, &fresh];
         for relative in relatives {
             assert_eq!(family.sh(relative, "echo $SECRET"), "\n");
@@ -92,7 +92,7 @@ fn events_and_answers_stay_with_each() {
         commit.push(&SessionAllow { programs: vec!["make".to_owned()] }).unwrap();
         parent.session().record(commit).unwrap();
         let child = family.fork(&parent);
-        let programs = |dispatcher: &foldspace::Dispatcher| {
+        let programs = |dispatcher: &foldspace::ToolRunner| {
             dispatcher.session().state().unwrap().slice::<Allowances>().unwrap().programs.len()
         };
         assert_eq!((programs(&parent), programs(&child)), (1, 0));
@@ -102,9 +102,9 @@ fn events_and_answers_stay_with_each() {
         family.write(&child, "b", "child's");
         let first = heard.next_within(Duration::from_secs(60)).unwrap().unwrap();
         assert_eq!((first.session, &*first.event.kind), (child.session().id(), "CallStarted"));
-        let events = |dispatcher: &foldspace::Dispatcher| dispatcher.session().events(1, 1000).unwrap();
+        let events = |dispatcher: &foldspace::ToolRunner| dispatcher.session().events(1, 1000).unwrap();
         assert!(events(&child).iter().all(|event| event.session == child.session().id()));
-        let named = |dispatcher: &foldspace::Dispatcher, text: &[u8]| {
+        let named = |dispatcher: &foldspace::ToolRunner, text: &[u8]| {
             events(dispatcher).iter().any(|event| event.event.bytes.windows(text.len()).any(|bytes| bytes == text))
         };
         assert!(named(&child, b"child's") && !named(&child, b"parent's"));
@@ -135,13 +135,13 @@ fn a_child_with_full_isolation_has_the_mounts_afresh() {
         family.runtime.block_on(hydrated).unwrap();
         family.write(&parent, "in/notes", "edited");
         std::fs::write(source.join("notes"), "as it is").unwrap();
-        let child = family.start(&parent, NewChild::new(Isolation::Full));
+        let child = family.start(&parent, ForkOptions::new(Isolation::Full));
         assert_eq!(family.texts(&child), texts([("in/notes", "as it is")]));
         assert_eq!(family.texts(&parent), texts([("in/notes", "edited")]));
         // Where that is not allowed any more, the child says so.
         let nowhere = foldspace::AllowedRoots::new([tempfile::tempdir().unwrap().path()]).unwrap();
-        let nursery = foldspace::Nursery { roots: nowhere, ..family.nursery() };
-        let refused = family.runtime.block_on(nursery.start(&parent, NewChild::new(Isolation::Full))).unwrap_err();
+        let nursery = foldspace::Forker { roots: nowhere, ..family.nursery() };
+        let refused = family.runtime.block_on(nursery.start(&parent, ForkOptions::new(Isolation::Full))).unwrap_err();
         assert!(refused.to_string().contains("without the parent's mounts"), "{refused}");
     }
 }

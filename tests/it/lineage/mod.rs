@@ -9,8 +9,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use foldspace::{
-    AllowedRoots, CommandPolicy, Dispatcher, HostOptions, Isolation, NewChild, NewSession, Node, Nursery, Registry,
-    Seq, Session, Sessions, ShellRules, ToolCall, ToolOutcome, Tools, VirtualFileSystem, WorkspaceSpec,
+    AllowedRoots, CommandPolicy, ForkOptions, Forker, HostOptions, Isolation, NewSession, Node, Registry, Seq, Session,
+    Sessions, ShellRules, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -52,12 +52,12 @@ impl Family {
         self.directory.path()
     }
 
-    fn nursery(&self) -> Nursery {
+    fn nursery(&self) -> Forker {
         let roots = AllowedRoots::new([self.path()]).unwrap();
-        Nursery { sessions: self.sessions.clone(), home: self.path().to_owned(), roots }
+        Forker { sessions: self.sessions.clone(), home: self.path().to_owned(), roots }
     }
 
-    fn founder(&self) -> Dispatcher {
+    fn founder(&self) -> ToolRunner {
         let new = NewSession {
             backend: Some(self.spec.backend_name().to_owned()),
             options: self.spec.options(),
@@ -67,32 +67,32 @@ impl Family {
     }
 
     /// A dispatcher for a session that has none.
-    fn open(&self, session: &Session) -> Dispatcher {
+    fn open(&self, session: &Session) -> ToolRunner {
         let spec = WorkspaceSpec::of_session(session.started().unwrap()).unwrap();
         let workspace = spec.open(session.id(), self.path()).unwrap();
         let policy = CommandPolicy { auto_confirm: true, ..CommandPolicy::default() };
         let rules = ShellRules { policy, ..ShellRules::default() };
-        Dispatcher::with_rules(session.clone(), Tools::standard(), workspace, rules).unwrap()
+        ToolRunner::with_rules(session.clone(), Tools::standard(), workspace, rules).unwrap()
     }
 
-    fn start(&self, parent: &Dispatcher, new: NewChild) -> Dispatcher {
+    fn start(&self, parent: &ToolRunner, new: ForkOptions) -> ToolRunner {
         self.runtime.block_on(self.nursery().start(parent, new)).unwrap()
     }
 
-    fn fork(&self, parent: &Dispatcher) -> Dispatcher {
-        self.start(parent, NewChild::new(Isolation::Fork))
+    fn fork(&self, parent: &ToolRunner) -> ToolRunner {
+        self.start(parent, ForkOptions::new(Isolation::Fork))
     }
 
-    fn fork_at(&self, parent: &Dispatcher, at: Seq) -> Dispatcher {
-        self.start(parent, NewChild::fork_at(at))
+    fn fork_at(&self, parent: &ToolRunner, at: Seq) -> ToolRunner {
+        self.start(parent, ForkOptions::fork_at(at))
     }
 
-    fn call(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> ToolOutcome {
+    fn call(&self, dispatcher: &ToolRunner, tool: &str, params: Value) -> ToolOutcome {
         self.runtime.block_on(dispatcher.call(ToolCall::new(tool, params))).unwrap()
     }
 
     /// Writes a file, in place of what is there.
-    fn write(&self, dispatcher: &Dispatcher, path: &str, text: &str) -> ToolOutcome {
+    fn write(&self, dispatcher: &ToolRunner, path: &str, text: &str) -> ToolOutcome {
         if texts_at(dispatcher.session(), dispatcher.session().head().unwrap()).contains_key(path) {
             assert!(self.call(dispatcher, "rm", json!({ "path": path })).is_ok());
         }
@@ -102,14 +102,14 @@ impl Family {
     }
 
     /// What a command prints; it must do well.
-    fn sh(&self, dispatcher: &Dispatcher, command: &str) -> String {
+    fn sh(&self, dispatcher: &ToolRunner, command: &str) -> String {
         let outcome = self.call(dispatcher, "shell_execute", json!({ "command": command }));
         assert!(outcome.is_ok() && outcome.result["exit_code"] == 0, "{command}: {}", outcome.text);
         outcome.result["stdout"].as_str().unwrap_or_default().to_owned()
     }
 
     /// Its files as its history has them; on a disk they must be the same.
-    fn texts(&self, dispatcher: &Dispatcher) -> Texts {
+    fn texts(&self, dispatcher: &ToolRunner) -> Texts {
         let texts = texts_at(dispatcher.session(), dispatcher.session().head().unwrap());
         if self.has_shell() {
             let script = "find . -type f | sort | while read -r f; do printf '%s=' \"${f#./}\"; cat \"$f\"; echo; done";
@@ -150,6 +150,6 @@ fn digests(session: &Session, seq: Seq) -> Vec<(&'static str, foldspace::Digest)
 }
 
 /// The same dispatcher, shared.
-fn shared(dispatcher: Dispatcher) -> Arc<Dispatcher> {
+fn shared(dispatcher: ToolRunner) -> Arc<ToolRunner> {
     Arc::new(dispatcher)
 }

@@ -1,7 +1,7 @@
 //! Forks of any position, of any generation, of sessions in any condition.
 
 use foldspace::{
-    Isolation, LocalStore, LocalStoreOptions, MemoryStore, NewChild, NewSession, Registry, SessionError, Sessions,
+    ForkOptions, Isolation, LocalStore, LocalStoreOptions, MemoryStore, NewSession, Registry, SessionError, Sessions,
     SnapshotPolicy, SystemClock, WorkspaceSpec, export_session, import_session,
 };
 use serde_json::json;
@@ -107,10 +107,11 @@ fn a_given_directory_is_not_shared() {
     assert_eq!(std::fs::read(given.path().join("a")).unwrap(), b"mine");
     assert_eq!(family.texts(&child), texts([("a", "the child's")]));
     let same = ("host".to_owned(), parent.session().started().unwrap().options.clone());
-    let refused =
-        family.nursery().begin(parent.session(), NewChild { workspace: Some(same), ..NewChild::new(Isolation::Fork) });
+    let refused = family
+        .nursery()
+        .begin(parent.session(), ForkOptions { workspace: Some(same), ..ForkOptions::new(Isolation::Fork) });
     assert!(refused.unwrap_err().to_string().contains("the parent's own directory"));
-    let begun = family.nursery().begin(parent.session(), NewChild::new(Isolation::Fork)).unwrap();
+    let begun = family.nursery().begin(parent.session(), ForkOptions::new(Isolation::Fork)).unwrap();
     assert_eq!(family.texts(&family.open(&begun)), texts([("a", "mine")]));
 }
 
@@ -119,13 +120,13 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
     for family in Family::everywhere() {
         let parent = family.founder();
         let head = parent.session().head().unwrap();
-        let start = |new: NewChild| family.runtime.block_on(family.nursery().start(&parent, new));
+        let start = |new: ForkOptions| family.runtime.block_on(family.nursery().start(&parent, new));
         for at in [0, head + 1, u64::MAX] {
-            let refused = start(NewChild::fork_at(at)).unwrap_err().to_string();
+            let refused = start(ForkOptions::fork_at(at)).unwrap_err().to_string();
             assert!(refused.contains(&format!("has no position {at}")), "{refused}");
         }
         for name in ["founder", "", "a/b", &"x".repeat(81)] {
-            let new = NewChild { name: Some(name.to_owned()), ..NewChild::new(Isolation::Fork) };
+            let new = ForkOptions { name: Some(name.to_owned()), ..ForkOptions::new(Isolation::Fork) };
             assert!(start(new).is_err(), "{name}");
         }
         assert_eq!(parent.session().head().unwrap(), head, "nothing is noted in the parent");
@@ -133,7 +134,7 @@ fn what_makes_no_sense_is_refused_and_leaves_nothing() {
         let left = foldspace::WorkspaceSpec::abandoned(family.path(), |id| id == parent.session().id()).unwrap();
         assert_eq!(left, Vec::<std::path::PathBuf>::new());
         // A name that was refused is free.
-        start(NewChild { name: Some("later".to_owned()), ..NewChild::new(Isolation::Fork) }).unwrap();
+        start(ForkOptions { name: Some("later".to_owned()), ..ForkOptions::new(Isolation::Fork) }).unwrap();
     }
 }
 
@@ -146,7 +147,7 @@ fn many_forks_at_once_get_names_of_their_own() {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..25 {
-                    let child = family.sessions.child_of(parent.session(), NewChild::new(Isolation::Fork)).unwrap();
+                    let child = family.sessions.child_of(parent.session(), ForkOptions::new(Isolation::Fork)).unwrap();
                     assert_eq!(texts_at(&child, child.head().unwrap()), texts([("a", "one")]));
                 }
             });
@@ -185,7 +186,7 @@ fn parents_that_are_removed_at_once_stay_removed_and_their_children_stay() {
         let mut parents = Vec::new();
         for _ in 0..16 {
             let parent = sessions.create(NewSession::default()).unwrap();
-            sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
+            sessions.child_of(&parent, ForkOptions::new(Isolation::Fork)).unwrap();
             parents.push(parent.id());
         }
         std::thread::scope(|scope| {
@@ -256,7 +257,7 @@ fn a_fork_is_there_after_a_restart_and_a_collection() {
     let open = || Sessions::open(directory.path(), Registry::standard()).unwrap();
     let sessions = open();
     let parent = sessions.create(NewSession::named("parent")).unwrap();
-    let child = sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
+    let child = sessions.child_of(&parent, ForkOptions::new(Isolation::Fork)).unwrap();
     let ids = (parent.id(), child.id());
     drop((parent, child));
     let (parent, child) = ids;

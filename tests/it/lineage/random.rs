@@ -1,6 +1,6 @@
 //! Relatives that work in turns, at random, against a plain model.
 
-use foldspace::{DeleteEntry, Dispatcher, Isolation, NewChild, WorkspaceSpec, WriteFile};
+use foldspace::{DeleteEntry, ForkOptions, Isolation, ToolRunner, WorkspaceSpec, WriteFile};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -57,18 +57,18 @@ fn operation() -> impl Strategy<Value = Operation> {
 
 /// A session, and what its files are after each of its events.
 struct Member {
-    dispatcher: Option<Dispatcher>,
+    dispatcher: Option<ToolRunner>,
     /// Of every position that there is, the first at 1.
     moments: Vec<Texts>,
 }
 
 impl Member {
-    fn begun(dispatcher: Dispatcher, mut past: Vec<Texts>) -> Self {
+    fn begun(dispatcher: ToolRunner, mut past: Vec<Texts>) -> Self {
         past.push(past.last().cloned().unwrap_or_default());
         Self { dispatcher: Some(dispatcher), moments: past }
     }
 
-    fn dispatcher(&self) -> &Dispatcher {
+    fn dispatcher(&self) -> &ToolRunner {
         self.dispatcher.as_ref().unwrap()
     }
 
@@ -147,7 +147,7 @@ fn run(spec: WorkspaceSpec, operations: &[Operation]) {
                 members.push(Member::begun(child, past));
             }
             Operation::Afresh { .. } => {
-                let child = family.start(member.dispatcher(), NewChild::new(Isolation::Full));
+                let child = family.start(member.dispatcher(), ForkOptions::new(Isolation::Full));
                 member.went_on(&files);
                 members.push(Member::begun(child, Vec::new()));
             }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use foldspace::{
-    ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, Dispatcher, DriftFound, Event, Isolation,
-    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, NewChild,
-    Session, Tools, WriteFile, hydrate, merge_child, preview_merge,
+    ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, DriftFound, Event, ForkOptions, Isolation,
+    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, Session,
+    ToolRunner, Tools, WriteFile, hydrate, merge_child, preview_merge,
 };
 
 use super::rig::{Rig, event, path, record, texts};
@@ -13,14 +13,14 @@ use crate::rig::{Failing, Fails};
 
 fn merge(
     rig: &Rig,
-    parent: &Dispatcher,
-    child: &Dispatcher,
+    parent: &ToolRunner,
+    child: &ToolRunner,
     choices: &MergeChoices,
 ) -> Result<MergeReport, MergeError> {
     rig.runtime.block_on(merge_child(parent, child.session(), choices))
 }
 
-fn merged(rig: &Rig, parent: &Dispatcher, child: &Dispatcher) -> MergeReport {
+fn merged(rig: &Rig, parent: &ToolRunner, child: &ToolRunner) -> MergeReport {
     let report = merge(rig, parent, child, &MergeChoices::default()).unwrap();
     assert_eq!(report.outcome, MergeOutcome::Merged, "{:?}", report.conflicts);
     report
@@ -37,7 +37,7 @@ fn head(session: &Session) -> u64 {
 }
 
 /// A parent with three files, and a child that has them, too.
-fn family(rig: &Rig) -> (Dispatcher, Dispatcher) {
+fn family(rig: &Rig) -> (ToolRunner, ToolRunner) {
     let parent = rig.parent();
     rig.write(&parent, "a.txt", "1\n2\n3\n4\n5\n");
     rig.write(&parent, "d/old.txt", "old\n");
@@ -169,7 +169,7 @@ fn when_the_disk_is_full_nothing_has_happened() {
     let session = parent.session().clone();
     drop(parent);
     let disk = Failing::new(rig.workspace(&session));
-    let parent = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
+    let parent = ToolRunner::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
     let (before, shown) = (head(&session), rig.texts(&session));
     disk.set(Fails::AtOnce);
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err();
@@ -189,7 +189,7 @@ fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
     let session = parent.session().clone();
     drop(parent);
     let disk = Failing::new(rig.workspace(&session));
-    let parent = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
+    let parent = ToolRunner::new(session.clone(), Tools::standard(), Arc::clone(&disk) as Arc<_>).unwrap();
     let before = head(&session);
     disk.set(Fails::DyingHalfway);
     assert!(merge(&rig, &parent, &child, &MergeChoices::default()).is_err());
@@ -205,7 +205,7 @@ fn a_process_that_dies_in_a_merge_leaves_what_was_recorded() {
 fn what_a_full_child_has_before_its_first_call_is_its_work() {
     let rig = Rig::new();
     let parent = rig.parent();
-    let child = rig.start(&parent, NewChild::new(Isolation::Full));
+    let child = rig.start(&parent, ForkOptions::new(Isolation::Full));
     let session = child.session().clone();
     drop(child);
     std::fs::write(rig.place(&session).join("early.txt"), "early").unwrap();
@@ -232,7 +232,7 @@ fn somebody_further_up_takes_it_when_the_parent_is_gone() {
     let (top, middle) = family(&rig);
     let low = rig.child(&middle, "low", ChildLimits::default());
     // Its past ends before the one that was removed began.
-    let early = rig.start(&middle, NewChild { at: Some(5), ..NewChild::new(Isolation::Fork) });
+    let early = rig.start(&middle, ForkOptions { at: Some(5), ..ForkOptions::new(Isolation::Fork) });
     rig.write(&low, "low.txt", "low\n");
     rig.write(&early, "early.txt", "early\n");
     let id = middle.session().id();
@@ -275,7 +275,7 @@ fn what_somebody_changed_by_hand_counts() {
 fn only_children_are_merged() {
     let rig = Rig::new();
     let (parent, child) = family(&rig);
-    let merge = |parent: &Dispatcher, child: &Dispatcher| merge(&rig, parent, child, &MergeChoices::default());
+    let merge = |parent: &ToolRunner, child: &ToolRunner| merge(&rig, parent, child, &MergeChoices::default());
     assert!(matches!(merge(&child, &parent), Err(MergeError::NotAChild { .. })));
     assert!(matches!(merge(&parent, &parent), Err(MergeError::Itself(_))));
     let other = rig.child(&parent, "other", ChildLimits::default());
@@ -325,7 +325,7 @@ fn a_child_with_nothing_of_the_parents_is_merged_by_the_mounts_of_both() {
     rig.runtime.block_on(hydrate(parent.session(), parent.workspace().as_ref(), &mounts, &roots)).unwrap();
     rig.edit(&parent, "a.txt", "1\n", "one\n");
     let limits = ChildLimits { bytes_written: Some(20), ..ChildLimits::default() };
-    let child = rig.start(&parent, NewChild { limits, ..NewChild::new(Isolation::Full) });
+    let child = rig.start(&parent, ForkOptions { limits, ..ForkOptions::new(Isolation::Full) });
     assert_eq!(rig.texts(child.session()), texts(&[("a.txt", "1\n2\n3\n")]));
     rig.edit(&child, "a.txt", "3\n", "three\n");
     rig.write(&child, "b", "0123456789");

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldspace::{
-    Cause, Content, Dispatcher, Isolation, MemoryWorkspace, MergeChoices, MergeSide, NewChild, NewSession, Node,
-    Registry, Seq, Session, SessionChange, SessionId, Sessions, Tools, WriteFile, WriteMode, blame,
+    Cause, Content, ForkOptions, Isolation, MemoryWorkspace, MergeChoices, MergeSide, NewSession, Node, Registry, Seq,
+    Session, SessionChange, SessionId, Sessions, ToolRunner, Tools, WriteFile, WriteMode, blame,
     history_through_merges, merge_child,
 };
 
@@ -14,7 +14,7 @@ use super::rig::{files, path};
 use crate::store::Random;
 
 struct Member {
-    dispatcher: Dispatcher,
+    dispatcher: ToolRunner,
     parent: Option<SessionId>,
     /// Whose history it begins with, each up to where.
     past: BTreeMap<SessionId, Seq>,
@@ -46,7 +46,7 @@ impl Model {
     }
 
     fn add(&mut self, session: &Session, parent: Option<SessionId>, past: BTreeMap<SessionId, Seq>) {
-        let dispatcher = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
+        let dispatcher = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
         self.members.push(Member { dispatcher, parent, past });
     }
 
@@ -78,7 +78,7 @@ impl Model {
 
     fn fork(&mut self, member: usize, isolation: Isolation) {
         let parent = self.members[member].session().clone();
-        let child = self.sessions.child_of(&parent, NewChild::new(isolation)).unwrap();
+        let child = self.sessions.child_of(&parent, ForkOptions::new(isolation)).unwrap();
         let mut past = BTreeMap::new();
         if isolation == Isolation::Fork {
             past = self.members[member].past.clone();

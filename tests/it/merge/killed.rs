@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldspace::{
-    BackendError, Capture, ChildLimits, Dispatcher, DriftFound, EntryPath, Event, FileChange, HostOptions,
-    MergeChoices, Observed, RewindOptions, Session, Shell, Tools, Workspace, WorkspaceSpec, WriteFile, merge_child,
+    BackendError, ChangeDetector, ChildLimits, DriftFound, EntryPath, Event, FileChange, HostOptions, MergeChoices,
+    Observed, RewindOptions, Session, Shell, ToolRunner, Tools, Workspace, WorkspaceSpec, WriteFile, merge_child,
 };
 
 use super::rig::{Rig, files, path};
@@ -66,7 +66,7 @@ impl Workspace for Dying {
         self.inner.shell()
     }
 
-    fn capture(&self) -> Option<&dyn Capture> {
+    fn capture(&self) -> Option<&dyn ChangeDetector> {
         self.inner.capture()
     }
 
@@ -106,7 +106,7 @@ fn child() {
     let rig = Rig::at(Path::new(word()).to_owned());
     let main = session(&rig, "main");
     let workspace = Arc::new(Dying { inner: rig.workspace(&main), left: AtomicUsize::new(moment) });
-    let dispatcher = Dispatcher::new(main, Tools::standard(), workspace).unwrap();
+    let dispatcher = ToolRunner::new(main, Tools::standard(), workspace).unwrap();
     match way {
         "Merge" => {
             let worker = session(&rig, "worker");

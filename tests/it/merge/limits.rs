@@ -1,6 +1,6 @@
 //! What a child may do is kept, whatever it tries and however often its process ends.
 
-use foldspace::{CallStatus, ChildLimits, CommandResult, Event, Isolation, NewChild, Session, ToolOutcome};
+use foldspace::{CallStatus, ChildLimits, CommandResult, Event, ForkOptions, Isolation, Session, ToolOutcome};
 use serde_json::json;
 
 use super::rig::{Rig, files};
@@ -117,7 +117,7 @@ fn a_child_that_shares_the_session_is_held_to_its_own_limits() {
     let rig = Rig::new();
     let parent = rig.parent();
     let limits = ChildLimits { calls: Some(2), bytes_written: Some(5), ..ChildLimits::default() };
-    let shared = NewChild { limits, agent: "worker".to_owned(), ..NewChild::new(Isolation::Shared) };
+    let shared = ForkOptions { limits, agent: "worker".to_owned(), ..ForkOptions::new(Isolation::Shared) };
     let child = rig.start(&parent, shared.clone());
     rig.write(&parent, "a", "the parent may write what it likes");
     rig.write(&child, "b", "12345");
@@ -135,7 +135,7 @@ fn an_agent_is_held_to_its_limits_by_its_name_wherever_it_comes_from() {
     let tools = Some(["ls".to_owned(), "write_file".to_owned(), "shell_execute".to_owned()].into());
     let deny = ["uniq".to_owned()].into();
     let limits = ChildLimits { calls: Some(4), bytes_written: Some(5), tools, deny, ..ChildLimits::default() };
-    let shared = NewChild { limits, agent: "worker".to_owned(), ..NewChild::new(Isolation::Shared) };
+    let shared = ForkOptions { limits, agent: "worker".to_owned(), ..ForkOptions::new(Isolation::Shared) };
     let begun = parent.as_agent("worker");
     drop(rig.start(&parent, shared));
     // In a dispatcher that is older than the child, in one that is opened for it, and in one that becomes its.
@@ -162,11 +162,11 @@ fn a_shared_child_has_one_name_and_needs_one() {
     let rig = Rig::new();
     let parent = rig.parent();
     let limits = ChildLimits { calls: Some(1), ..ChildLimits::default() };
-    let shared = NewChild { limits, agent: "worker".to_owned(), ..NewChild::new(Isolation::Shared) };
+    let shared = ForkOptions { limits, agent: "worker".to_owned(), ..ForkOptions::new(Isolation::Shared) };
     let child = rig.start(&parent, shared.clone());
     rig.does(&child.as_agent("other"), "ls", json!({}));
     refused(&rig.call(&child.as_agent("other"), "ls", json!({})), parent.session(), "used up its 1 call");
-    let nameless = NewChild { agent: String::new(), ..shared };
+    let nameless = ForkOptions { agent: String::new(), ..shared };
     let error = rig.runtime.block_on(rig.nursery().start(&parent, nameless)).unwrap_err();
     assert!(error.to_string().contains("needs an agent's name"), "{error}");
 }
@@ -183,7 +183,7 @@ fn delegation_widens_no_budget() {
     // What shares the session uses the session's budget, and that of who began it.
     let named = |agent: &str, calls| {
         let limits = ChildLimits { calls: Some(calls), ..ChildLimits::default() };
-        NewChild { limits, agent: agent.to_owned(), ..NewChild::new(Isolation::Shared) }
+        ForkOptions { limits, agent: agent.to_owned(), ..ForkOptions::new(Isolation::Shared) }
     };
     let first = rig.start(&middle, named("first", 2));
     let second = rig.start(&first, named("second", 9));
@@ -205,6 +205,6 @@ fn no_child_may_more_than_its_parent() {
     let low = rig.child(&child, "low", limits);
     let expected = ChildLimits { calls: Some(5), depth: Some(0), tools: named(&["ls"]), ..ChildLimits::default() };
     assert_eq!(*low.session().limits(), expected);
-    let refused = rig.runtime.block_on(rig.nursery().start(&low, NewChild::new(Isolation::Fork)));
+    let refused = rig.runtime.block_on(rig.nursery().start(&low, ForkOptions::new(Isolation::Fork)));
     assert!(refused.is_err());
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use foldspace::{
-    AllowedRoots, ChildLimits, Content, Dispatcher, EntryPath, Event, HostOptions, Isolation, NewChild, NewSession,
-    Node, Nursery, Recorded, Registry, Seq, Session, Sessions, ToolCall, ToolOutcome, Tools, VirtualFileSystem,
+    AllowedRoots, ChildLimits, Content, EntryPath, Event, ForkOptions, Forker, HostOptions, Isolation, NewSession,
+    Node, Recorded, Registry, Seq, Session, Sessions, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem,
     Workspace, WorkspaceSpec, WriteFile, WriteMode,
 };
 use serde_json::{Value, json};
@@ -41,34 +41,34 @@ impl Rig {
     }
 
     /// A session of its own.
-    pub(super) fn parent(&self) -> Dispatcher {
+    pub(super) fn parent(&self) -> ToolRunner {
         self.parent_on(&WorkspaceSpec::Host(HostOptions { directory: None }))
     }
 
-    pub(super) fn parent_on(&self, spec: &WorkspaceSpec) -> Dispatcher {
+    pub(super) fn parent_on(&self, spec: &WorkspaceSpec) -> ToolRunner {
         let (backend, options) = (Some(spec.backend_name().to_owned()), spec.options());
         let new = NewSession { backend, options, ..NewSession::named("main") };
         self.dispatcher(&self.sessions.create(new).unwrap())
     }
 
     /// A fork of the present.
-    pub(super) fn child(&self, parent: &Dispatcher, name: &str, limits: ChildLimits) -> Dispatcher {
-        self.start(parent, NewChild { name: Some(name.to_owned()), limits, ..NewChild::new(Isolation::Fork) })
+    pub(super) fn child(&self, parent: &ToolRunner, name: &str, limits: ChildLimits) -> ToolRunner {
+        self.start(parent, ForkOptions { name: Some(name.to_owned()), limits, ..ForkOptions::new(Isolation::Fork) })
     }
 
-    pub(super) fn start(&self, parent: &Dispatcher, new: NewChild) -> Dispatcher {
+    pub(super) fn start(&self, parent: &ToolRunner, new: ForkOptions) -> ToolRunner {
         self.runtime.block_on(self.nursery().start(parent, new)).unwrap()
     }
 
-    pub(super) fn nursery(&self) -> Nursery {
+    pub(super) fn nursery(&self) -> Forker {
         let home = self.directory.clone();
         let roots = AllowedRoots::new([&home]).unwrap();
-        Nursery { sessions: self.sessions.clone(), home, roots }
+        Forker { sessions: self.sessions.clone(), home, roots }
     }
 
     /// A dispatcher on the files of a session.
-    pub(super) fn dispatcher(&self, session: &Session) -> Dispatcher {
-        Dispatcher::with_rules(session.clone(), Tools::standard(), self.workspace(session), yes()).unwrap()
+    pub(super) fn dispatcher(&self, session: &Session) -> ToolRunner {
+        ToolRunner::with_rules(session.clone(), Tools::standard(), self.workspace(session), yes()).unwrap()
     }
 
     /// A place for files that are no session's.
@@ -84,26 +84,26 @@ impl Rig {
         WorkspaceSpec::of_session(session.started().unwrap()).unwrap().open(session.id(), &self.directory).unwrap()
     }
 
-    pub(super) fn call(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> ToolOutcome {
+    pub(super) fn call(&self, dispatcher: &ToolRunner, tool: &str, params: Value) -> ToolOutcome {
         self.runtime.block_on(dispatcher.call(ToolCall::new(tool, params))).unwrap()
     }
 
     /// Makes a call that must do well.
-    pub(super) fn does(&self, dispatcher: &Dispatcher, tool: &str, params: Value) -> ToolOutcome {
+    pub(super) fn does(&self, dispatcher: &ToolRunner, tool: &str, params: Value) -> ToolOutcome {
         let outcome = self.call(dispatcher, tool, params);
         assert!(outcome.is_ok(), "{tool}: {}", outcome.text);
         outcome
     }
 
-    pub(super) fn write(&self, dispatcher: &Dispatcher, path: &str, content: &str) -> ToolOutcome {
+    pub(super) fn write(&self, dispatcher: &ToolRunner, path: &str, content: &str) -> ToolOutcome {
         self.does(dispatcher, "write_file", json!({ "file_path": path, "content": content }))
     }
 
-    pub(super) fn edit(&self, dispatcher: &Dispatcher, path: &str, old: &str, new: &str) -> ToolOutcome {
+    pub(super) fn edit(&self, dispatcher: &ToolRunner, path: &str, old: &str, new: &str) -> ToolOutcome {
         self.does(dispatcher, "edit_file", json!({ "file_path": path, "old_string": old, "new_string": new }))
     }
 
-    pub(super) fn remove(&self, dispatcher: &Dispatcher, path: &str) -> ToolOutcome {
+    pub(super) fn remove(&self, dispatcher: &ToolRunner, path: &str) -> ToolOutcome {
         self.does(dispatcher, "rm", json!({ "path": path }))
     }
 

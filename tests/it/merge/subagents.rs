@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use foldspace::{
-    ChildContext, ChildLimits, Isolation, MergeChoices, MergeOutcome, NewChild, Subagent, SubagentOutcome,
+    ChildContext, ChildLimits, ForkOptions, Isolation, MergeChoices, MergeOutcome, Subagent, SubagentOutcome,
     SubagentResult, Subagents, ToolCall, dispatch_subagents,
 };
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use tokio::sync::{Barrier, Notify};
 use super::rig::{Rig, texts};
 
 fn agent(isolation: Isolation, task: Value) -> Subagent {
-    Subagent { child: NewChild { agent: "worker".to_owned(), ..NewChild::new(isolation) }, task }
+    Subagent { child: ForkOptions { agent: "worker".to_owned(), ..ForkOptions::new(isolation) }, task }
 }
 
 fn fork(task: Value) -> Subagent {
@@ -51,7 +51,7 @@ fn who_fails_or_panics_harms_nobody_and_each_result_has_its_place() {
     let rig = Rig::new();
     let parent = rig.parent();
     rig.write(&parent, "a", "a");
-    let taken = NewChild { name: Some("main".to_owned()), ..NewChild::new(Isolation::Fork) };
+    let taken = ForkOptions { name: Some("main".to_owned()), ..ForkOptions::new(Isolation::Fork) };
     let batch = vec![
         fork(json!([write("first", "1")])),
         fork(json!([["no_such_tool", {}]])),

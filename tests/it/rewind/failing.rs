@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use foldspace::{
-    CaptureBudget, Dispatcher, Event, HostOptions, HostWorkspace, NewSession, Recorded, Registry, RewindError,
-    RewindOptions, Session, Sessions, Tools, VirtualFileSystem, Workspace, WriteFile, rewind,
+    CaptureBudget, Event, HostOptions, HostWorkspace, NewSession, Recorded, Registry, RewindError, RewindOptions,
+    Session, Sessions, ToolRunner, Tools, VirtualFileSystem, Workspace, WriteFile, rewind,
 };
 use serde_json::json;
 
@@ -48,13 +48,13 @@ impl Broken {
         failing
     }
 
-    fn opened(&self) -> Dispatcher {
+    fn opened(&self) -> ToolRunner {
         let rules = foldspace::ShellRules {
             policy: foldspace::CommandPolicy { auto_confirm: true, ..Default::default() },
             ..Default::default()
         };
         let workspace = Arc::new(self.workspace());
-        Dispatcher::with_rules(self.session.clone(), Tools::standard(), workspace, rules).unwrap()
+        ToolRunner::with_rules(self.session.clone(), Tools::standard(), workspace, rules).unwrap()
     }
 
     fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::Rewound, RewindError> {
@@ -122,7 +122,7 @@ fn what_could_not_be_put_back_is_so_before_the_next_call() {
         ..Default::default()
     };
     let workspace = Arc::clone(&failing) as Arc<dyn Workspace>;
-    let live = Dispatcher::with_rules(broken.session.clone(), Tools::standard(), workspace, rules).unwrap();
+    let live = ToolRunner::with_rules(broken.session.clone(), Tools::standard(), workspace, rules).unwrap();
     let told = broken.runtime.block_on(live.rewind(first, RewindOptions::default()));
     assert!(matches!(told, Err(RewindError::NotPutBack { .. })), "{told:?}");
     failing.set(None);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use foldspace::{
-    Allowances, CaptureBudget, Change, ChildLimits, Commit, Dispatcher, EntryPath, Event, Expected, Isolation,
-    NewChild, NewSession, Node, Origin, Recorded, Registry, RewindError, RewindOptions, Session, SessionAllow,
-    SessionId, SessionRewound, SessionStarted, Sessions, Slice, SliceRestored, Tools, Workspace, WriteFile, WriteMode,
+    Allowances, CaptureBudget, Change, ChildLimits, Commit, EntryPath, Event, Expected, ForkOptions, Isolation,
+    NewSession, Node, Origin, Recorded, Registry, RewindError, RewindOptions, Session, SessionAllow, SessionId,
+    SessionRewound, SessionStarted, Sessions, Slice, SliceRestored, ToolRunner, Tools, Workspace, WriteFile, WriteMode,
     rewind,
 };
 use serde_json::json;
@@ -136,7 +136,7 @@ fn a_session_from_elsewhere_may_say_anything_of_its_beginning() {
     commit.push(&started).unwrap();
     sessions.store().submit(commit).unwrap().wait().unwrap();
     let session = sessions.session(id).unwrap();
-    let dispatcher = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(foldspace::MemoryWorkspace)).unwrap();
+    let dispatcher = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(foldspace::MemoryWorkspace)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let params = json!({ "file_path": "a", "content": "a" });
     runtime.block_on(dispatcher.call(foldspace::ToolCall::new("write_file", params))).unwrap();
@@ -235,7 +235,7 @@ fn slices_that_are_state_go_back_and_those_that_are_logs_stay() {
     let sessions = Sessions::open(directory.path(), with_notes()).unwrap();
     let session = sessions.create(NewSession::named("notes")).unwrap();
     let workspace: Arc<dyn Workspace> = Arc::new(foldspace::MemoryWorkspace);
-    let dispatcher = Dispatcher::new(session.clone(), Tools::standard(), Arc::clone(&workspace)).unwrap();
+    let dispatcher = ToolRunner::new(session.clone(), Tools::standard(), Arc::clone(&workspace)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     // Large: some three hundred blocks, a megabyte together.
     let lines: Vec<String> = (0..300).map(|number| format!("{number:04}").repeat(900)).collect();
@@ -284,7 +284,7 @@ fn a_fork_does_not_get_its_parents_answers_by_going_back() {
     let first = record(&parent, &Noted { line: "early".to_owned() });
     let allowed = record(&parent, &SessionAllow { programs: vec!["make".to_owned()] });
     record(&parent, &Noted { line: "late".to_owned() });
-    let child = sessions.child_of(&parent, NewChild::new(Isolation::Fork)).unwrap();
+    let child = sessions.child_of(&parent, ForkOptions::new(Isolation::Fork)).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     let workspace: Arc<dyn Workspace> = Arc::new(foldspace::MemoryWorkspace);
     for to in [allowed, first, allowed] {

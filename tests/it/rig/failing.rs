@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use foldspace::{BackendError, Capture, FileChange, Shell, Workspace};
+use foldspace::{BackendError, ChangeDetector, FileChange, Shell, Workspace};
 
 /// A workspace that does as another does until it is told to fail.
 pub(crate) struct Failing {
@@ -70,7 +70,7 @@ impl Workspace for Failing {
         self.inner.shell()
     }
 
-    fn capture(&self) -> Option<&dyn Capture> {
+    fn capture(&self) -> Option<&dyn ChangeDetector> {
         self.inner.capture()
     }
 

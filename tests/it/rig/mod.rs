@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use foldspace::{
     CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, ContainerStarted, DispatchError,
-    Dispatcher, DriftFound, Event, Health, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse,
-    PodmanOptions, PodmanShellTool, Recorded, Registry, RewindError, RewindOptions, Rewound, Seq, Session, SessionId,
-    Sessions, ShellRules, SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, Tools, VirtualFileSystem,
+    DoctorReport, DriftFound, Event, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse, PodmanOptions,
+    PodmanShellTool, Recorded, Registry, RewindError, RewindOptions, Rewound, Seq, Session, SessionId, Sessions,
+    ShellRules, SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem,
     WorkspaceSpec, WriteFile,
 };
 use serde_json::{Value, json};
@@ -65,7 +65,7 @@ pub(crate) struct Rig {
 
 struct Opened {
     sessions: Sessions,
-    dispatcher: Dispatcher,
+    dispatcher: ToolRunner,
 }
 
 /// What a call did, after it was found to be recorded as it must be.
@@ -141,7 +141,7 @@ impl Rig {
         let opened = self.spec(&session).open(self.id, self.data.path()).map_err(DispatchError::from);
         let tools = Tools::standard().with(PodmanShellTool).unwrap();
         let rules = self.rules.clone();
-        match opened.and_then(|workspace| Dispatcher::with_rules(session, tools, workspace, rules)) {
+        match opened.and_then(|workspace| ToolRunner::with_rules(session, tools, workspace, rules)) {
             Ok(dispatcher) => {
                 self.open = Some(Opened { sessions, dispatcher });
                 Ok(())
@@ -185,7 +185,7 @@ impl Rig {
         self.open.as_ref().unwrap()
     }
 
-    pub(crate) fn dispatcher(&self) -> &Dispatcher {
+    pub(crate) fn dispatcher(&self) -> &ToolRunner {
         &self.opened().dispatcher
     }
 
@@ -411,7 +411,7 @@ fn has_overlays() -> bool {
         let nowhere = PodmanOptions { connection: Some("unix:///nowhere".to_owned()), ..PodmanOptions::default() };
         let findings = foldspace::diagnose(&nowhere);
         let overlay = findings.iter().find(|finding| finding.what == "overlay").unwrap();
-        let works = overlay.state == Health::Ok;
+        let works = overlay.state == DoctorReport::Ok;
         assert!(works || !crate::engine::in_ci(), "no overlay: {}", overlay.found);
         works
     })

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use foldspace::compliance::{Fork, Means, Outcome, check_forks};
+use foldspace::compliance::{CheckOutcome, Fork, Means, check_forks};
 use foldspace::{
-    Clock, EntryPath, SessionId, ShellCommand, SystemClock, Touched, Workspace, WorkspaceSpec, remove_leftovers,
+    Clock, DirtyPath, EntryPath, SessionId, ShellCommand, SystemClock, Workspace, WorkspaceSpec, remove_leftovers,
     unwatched,
 };
 use tokio_util::sync::CancellationToken;
@@ -32,11 +32,11 @@ fn a_child_has_the_files_and_neither_sees_what_the_other_changes() {
     assert_eq!(child.touched(), [], "reading changes nothing");
     child.sh("echo child > a/one; rm a/two; mkdir a/d; echo x > a/d/x; rm -r link");
     assert_eq!(parent.sh(all), before);
-    assert!(child.touched().contains(&Touched::Entry(EntryPath::lookup("a/one").unwrap())));
+    assert!(child.touched().contains(&DirtyPath::Entry(EntryPath::lookup("a/one").unwrap())));
     assert_eq!(parent.touched(), []);
     parent.sh("echo parent > a/made; rm a/one; echo new > a/new");
     assert_eq!(child.sh("cat a/one a/made a/d/x; ls a; ls link top 2>&1 | wc -l"), "child\nmade\nx\nd\nmade\none\n2\n");
-    let names = |touched: &[Touched]| touched.iter().map(|touched| format!("{touched:?}")).collect::<String>();
+    let names = |touched: &[DirtyPath]| touched.iter().map(|touched| format!("{touched:?}")).collect::<String>();
     assert!(!names(&child.touched()).contains("new"));
 }
 
@@ -200,9 +200,9 @@ fn children_keep_what_the_public_suite_checks() {
     let report = check(&options);
     assert!(report.passed(), "{report}");
     for name in ["fork-files", "fork-apart", "fork-nested"] {
-        assert_eq!(report.check(name).unwrap().outcome, Outcome::Passed, "{name}");
+        assert_eq!(report.check(name).unwrap().outcome, CheckOutcome::Passed, "{name}");
     }
     let report = check(&Rig::options(Kind::Plain).unwrap());
-    let applies = |outcome: &Outcome| !matches!(outcome, Outcome::NotApplicable { .. });
+    let applies = |outcome: &CheckOutcome| !matches!(outcome, CheckOutcome::NotApplicable { .. });
     assert!(!report.checks.iter().any(|check| applies(&check.outcome)), "{report}");
 }

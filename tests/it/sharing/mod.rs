@@ -5,8 +5,8 @@ mod killed;
 mod warm;
 
 use foldspace::{
-    Clock, ContainerStarted, EntryPath, FileChange, MachineNews, Node, PodmanOptions, PodmanSandbox, SessionId, Shell,
-    ShellCommand, SystemClock, Touched, Workspace, unwatched,
+    Clock, ContainerStarted, DirtyPath, EntryPath, FileChange, MachineNews, Node, PodmanOptions, PodmanSandbox,
+    SessionId, Shell, ShellCommand, SystemClock, Workspace, unwatched,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -48,7 +48,7 @@ impl Sandbox {
         child
     }
 
-    fn touched(&self) -> Vec<Touched> {
+    fn touched(&self) -> Vec<DirtyPath> {
         let capture = self.capture().unwrap();
         let touched = capture.touched().unwrap();
         capture.settle().unwrap();

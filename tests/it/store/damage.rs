@@ -85,7 +85,7 @@ fn damaged(fixture: &Fixture, directory: &Path, number: usize, frame: &Frame, co
     }
     assert!(!directory.join("index.bad-1").exists(), "{context}: the index is no worse than before");
     let report = LocalStore::fsck(directory, false).unwrap();
-    let named = |problem: &foldspace::Problem| (problem.segment as usize, problem.offset as usize);
+    let named = |problem: &foldspace::JournalProblem| (problem.segment as usize, problem.offset as usize);
     assert_eq!(report.problems.first().map(named), Some((number + 1, frame.at)), "{context}");
     assert!(report.repaired.is_empty());
     assert!(snapshot_of_disk(&directory.join("journal")) == before, "{context}: something was changed");

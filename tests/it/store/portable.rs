@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use foldspace::{
-    Commit, Content, Digest, EventStore, Isolation, LocalStore, NewChild, NewSession, PortableError, PortableSummary,
-    Recorded, Registry, Seq, Session, SessionId, Sessions, SharedStore, SnapshotPolicy, SystemClock, Timestamp,
-    export_session, import_session,
+    Commit, Content, Digest, EventStore, ForkOptions, Isolation, LocalStore, NewSession, PortableError,
+    PortableSummary, Recorded, Registry, Seq, Session, SessionId, Sessions, SharedStore, SnapshotPolicy, SystemClock,
+    Timestamp, export_session, import_session,
 };
 use serde_json::json;
 
@@ -92,7 +92,7 @@ fn export_of_a_child_keeps_the_commits_of_its_past() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let (original, parent, _) = long(here.path());
     let at = commits(&parent)[20].1;
-    let child = original.child_of(&parent, NewChild { at: Some(at), ..NewChild::new(Isolation::Fork) }).unwrap();
+    let child = original.child_of(&parent, ForkOptions { at: Some(at), ..ForkOptions::new(Isolation::Fork) }).unwrap();
     child.submit(commit(&child, &mut Random(8), 3, 10)).unwrap().wait().unwrap();
     let imported = sessions(open(there.path()));
     import(&imported, &exported(&original, child.id()), None).unwrap();
@@ -111,7 +111,7 @@ fn import_renames_a_session_that_began_with_more_than_its_name() {
     commit.push_encoded("Note", 1, b"one").unwrap();
     super::record(original.store().as_ref(), commit);
     let session = original.session(id).unwrap();
-    let child = original.child_of(&session, NewChild::new(Isolation::Fork)).unwrap();
+    let child = original.child_of(&session, ForkOptions::new(Isolation::Fork)).unwrap();
     let imported = sessions(open(there.path()));
     for (id, name) in [(id, "new"), (child.id(), "newer")] {
         let file = exported(&original, id);

@@ -18,7 +18,7 @@ pub(super) const NEEDED: &str = "Linux 6.15 or newer";
 
 /// A place in a container where an overlay's files are seen.
 #[derive(Debug)]
-pub(in crate::backends::disk) struct Place {
+pub(in crate::backends::disk) struct MountPoint {
     /// A handle of the process, so that no other process with its number is meant later.
     process: OwnedFd,
     pub(super) pid: i32,
@@ -27,7 +27,7 @@ pub(in crate::backends::disk) struct Place {
     mount: u64,
 }
 
-impl Place {
+impl MountPoint {
     /// Mounts a directory of a detached mount on top of `at`, as the process sees it.
     pub(super) fn attach(pid: i32, at: &Path, mount: BorrowedFd<'_>, directory: &str) -> io::Result<Self> {
         let failed = |error| context("attach the files at", &shown(at, pid))(error);

@@ -10,8 +10,8 @@ use super::copy::copy;
 use super::layers::{subdirectory, write_next};
 use super::manifest::{LIST, LayerName, List, NEXT_LIST, boot_id};
 use super::mount::Notes;
-use super::refs::{Kin, LAYERS, PRIVATE, failed};
-use crate::backends::Touched;
+use super::refs::{LAYERS, LayerUser, PRIVATE, failed};
+use crate::backends::DirtyPath;
 use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::entries::{make_directory, remove_all};
 
@@ -19,17 +19,17 @@ use crate::backends::disk::entries::{make_directory, remove_all};
 const COPIED: u32 = 0;
 
 /// An overlay to be, which is none until it is given its files: at any moment it has all of them or none.
-pub(super) struct Heir<'a> {
-    giver: &'a Kin,
-    kin: Kin,
+pub(super) struct ForkedOverlay<'a> {
+    giver: &'a LayerUser,
+    kin: LayerUser,
     top: OwnedFd,
     /// Whether it has a copy of a layer, which lies above the others.
     has_copy: bool,
 }
 
-impl<'a> Heir<'a> {
+impl<'a> ForkedOverlay<'a> {
     /// None when there is an overlay of that name.
-    pub(super) fn begin(giver: &'a Kin, name: &str) -> io::Result<Option<Self>> {
+    pub(super) fn begin(giver: &'a LayerUser, name: &str) -> io::Result<Option<Self>> {
         let kin = giver.named(name);
         let top = make_all(&kin)?;
         let is_there = accessat(&top, LIST, Access::EXISTS, AtFlags::empty()).is_ok();
@@ -58,7 +58,7 @@ impl<'a> Heir<'a> {
 
     /// Makes these layers, as they are now, its files, below those that were copied. `touched` says what may be otherwise
     /// than the history says.
-    pub(super) fn give(self, layers: &[LayerName], touched: Vec<Touched>) -> io::Result<()> {
+    pub(super) fn give(self, layers: &[LayerName], touched: Vec<DirtyPath>) -> io::Result<()> {
         let root = self.kin.root();
         let copied = self.has_copy.then_some(LayerName::own(COPIED));
         let theirs = layers.iter().map(|layer| layer.seen_from_outside(&self.giver.name));
@@ -89,7 +89,7 @@ impl<'a> Heir<'a> {
 }
 
 /// Makes the directory of an overlay, and those above it that are its own.
-fn make_all(kin: &Kin) -> io::Result<OwnedFd> {
+fn make_all(kin: &LayerUser) -> io::Result<OwnedFd> {
     let (home, root) = (kin.home(), kin.root());
     let mut steps: Vec<_> = root.ancestors().take_while(|path| path.starts_with(&home)).collect();
     steps.reverse();

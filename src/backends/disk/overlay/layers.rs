@@ -16,11 +16,11 @@ use rustix::io::Errno;
 
 use super::manifest::{LIST, LayerName, List, NEXT_LIST, boot_id};
 use super::mount::{Layers, Notes, mount};
-use super::refs::{Kin, LAYERS, PRIVATE, failed};
+use super::refs::{LAYERS, LayerUser, PRIVATE, failed};
 use super::squash::{Merged, flatten, merge};
 use super::{ASIDE, OverlayOptions, TREE};
-use crate::backends::Touched;
-use crate::backends::disk::Tree;
+use crate::backends::DirtyPath;
+use crate::backends::disk::DirTree;
 use crate::backends::disk::beneath::{open_directory, open_in};
 use crate::backends::disk::copying::resemble;
 use crate::backends::disk::entries::{make_directory, remove_all};
@@ -42,7 +42,7 @@ pub(super) struct Stack {
 
 #[derive(Debug)]
 struct Directories {
-    kin: Kin,
+    kin: LayerUser,
     root: PathBuf,
     top: OwnedFd,
     layers: OwnedFd,
@@ -59,7 +59,7 @@ pub(super) struct Layer {
 impl Stack {
     /// Begins anew in a directory, which is made where it is not there yet. Of what was there, layers stay that others
     /// use.
-    pub(super) fn create(kin: &Kin) -> io::Result<Self> {
+    pub(super) fn create(kin: &LayerUser) -> io::Result<Self> {
         let root = kin.root();
         make_directory(CWD, &root, PRIVATE).map_err(failed("make", &root))?;
         let top = open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))?;
@@ -85,7 +85,7 @@ impl Stack {
     /// known.
     ///
     /// What is no part of it, and what the kernel kept for its mounts, is removed.
-    pub(super) fn open(kin: &Kin) -> io::Result<Option<(Self, Option<Vec<Touched>>)>> {
+    pub(super) fn open(kin: &LayerUser) -> io::Result<Option<(Self, Option<Vec<DirtyPath>>)>> {
         let root = &kin.root();
         let top = match open_in(CWD, root, OFlags::RDONLY | OFlags::DIRECTORY) {
             Err(Errno::NOENT) => return Ok(None),
@@ -135,7 +135,7 @@ impl Stack {
         replace_list(top).map_err(failed("replace", &root.join(LIST)))
     }
 
-    fn of(kin: &Kin, top: OwnedFd) -> io::Result<Self> {
+    fn of(kin: &LayerUser, top: OwnedFd) -> io::Result<Self> {
         let root = kin.root();
         // An overlay of which another one has made the list has neither.
         let open = |name: &str| subdirectory(&top, name).map_err(failed("open", &root.join(name)));
@@ -219,7 +219,7 @@ impl Stack {
     /// Makes one layer of all but the lowest when they are many; or of all, where that is not possible.
     ///
     /// `tree` shows what they show. Gives those that are not needed any more.
-    pub(super) fn squash_if_many(&mut self, many: usize, tree: &Tree) -> io::Result<Vec<LayerName>> {
+    pub(super) fn squash_if_many(&mut self, many: usize, tree: &DirTree) -> io::Result<Vec<LayerName>> {
         if !self.is_many(many) {
             return Ok(Vec::new());
         }
@@ -305,14 +305,14 @@ impl Stack {
 
 impl Layer {
     /// The lowest layer as a plain directory, before anything is mounted.
-    pub(super) fn base_tree(&self, options: &OverlayOptions) -> io::Result<Tree> {
+    pub(super) fn base_tree(&self, options: &OverlayOptions) -> io::Result<DirTree> {
         let top = subdirectory(&self.directory, TREE)?;
         fchmod(&top, Mode::from_raw_mode(0o755))?;
         if let Some((user, group)) = options.owner {
             fchown(&top, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
         }
         let aside = (subdirectory(&self.directory, ASIDE)?, self.aside_place(options));
-        Ok(Tree::new(options.backend, top, aside, options.owner))
+        Ok(DirTree::new(options.backend, top, aside, options.owner))
     }
 
     /// Where what is aside lies while this is the upper layer.

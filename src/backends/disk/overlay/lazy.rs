@@ -4,34 +4,34 @@ use std::io;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use super::fork::Heir;
+use super::fork::ForkedOverlay;
 use super::manifest::List;
 use super::{OverlayDisk, OverlayOptions, SealError};
-use crate::backends::disk::{Disk, Found, Stamp, Tree};
-use crate::backends::{BackendError, FileChange, Touched};
+use crate::backends::disk::{DirTree, FileStat, TreeEntry, WorkspaceDisk};
+use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 
 /// An overlay; one that another has shared its files with has nothing of its own, neither a directory nor a mount, until
 /// something is done in it.
 #[derive(Debug)]
-pub(crate) struct Overlay {
+pub(crate) struct LazyOverlay {
     options: OverlayOptions,
     /// What was shared, while there is nothing else.
-    shared: Option<Shared>,
+    shared: Option<LazyInner>,
     /// There from the beginning where nothing is `shared`.
     disk: OnceLock<OverlayDisk>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct LazyInner {
     list: List,
     /// What may be otherwise than the history says, as far as nobody has settled it.
-    touched: Vec<Touched>,
+    touched: Vec<DirtyPath>,
     /// Whether somebody has looked since.
     seen: bool,
 }
 
-impl Overlay {
+impl LazyOverlay {
     /// As [`OverlayDisk::create`], of an empty one.
     pub(crate) fn create(options: OverlayOptions) -> Result<Self, BackendError> {
         Ok(Self::of(options.clone(), OverlayDisk::create(options, |_| Ok(()))?))
@@ -43,7 +43,7 @@ impl Overlay {
             return Ok(OverlayDisk::open(options.clone())?.map(|disk| Self::of(options, disk)));
         };
         let touched = list.touched.clone().unwrap_or_default();
-        let shared = Some(Shared { list, touched, seen: false });
+        let shared = Some(LazyInner { list, touched, seen: false });
         Ok(Some(Self { options, shared, disk: OnceLock::new() }))
     }
 
@@ -72,7 +72,7 @@ impl Overlay {
     }
 
     /// What was shared, as long as nothing else is there.
-    fn shared(&mut self) -> Option<&mut Shared> {
+    fn shared(&mut self) -> Option<&mut LazyInner> {
         self.shared.as_mut().filter(|_| self.disk.get().is_none())
     }
 
@@ -95,18 +95,18 @@ impl Overlay {
     pub(crate) fn share(&mut self, name: &str) -> Result<bool, SealError> {
         let kin = self.options.kin.clone();
         let Some(shared) = self.shared() else { return self.disk_mut()?.share(name) };
-        let Some(heir) = Heir::begin(&kin, name)? else { return Ok(false) };
+        let Some(heir) = ForkedOverlay::begin(&kin, name)? else { return Ok(false) };
         heir.give(&shared.list.layers, shared.touched.clone())?;
         Ok(true)
     }
 }
 
-impl Disk for Overlay {
-    fn tree(&self) -> io::Result<&Tree> {
+impl WorkspaceDisk for LazyOverlay {
+    fn tree(&self) -> io::Result<&DirTree> {
         self.disk()?.tree()
     }
 
-    fn touched(&mut self) -> io::Result<Vec<Touched>> {
+    fn touched(&mut self) -> io::Result<Vec<DirtyPath>> {
         match self.shared() {
             Some(shared) => {
                 shared.seen = true;
@@ -116,13 +116,13 @@ impl Disk for Overlay {
         }
     }
 
-    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>) {
         if let Some(disk) = self.disk.get_mut() {
             disk.found(path, found);
         }
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
         if let Some(disk) = self.disk.get_mut() {
             disk.found_below(path, found, closed);
         }

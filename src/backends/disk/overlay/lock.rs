@@ -10,7 +10,7 @@ use std::path::Path;
 use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, flock, fstat, openat, stat, unlinkat};
 use rustix::io::Errno;
 
-use super::refs::{Kin, failed};
+use super::refs::{LayerUser, failed};
 use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::entries::vanished;
 use crate::backends::disk::listing::names;
@@ -20,7 +20,7 @@ pub(super) const LOCK: &str = "lock";
 /// Says whose overlay it is. Whoever has it may write there.
 const NOTE: &str = "store";
 
-impl Kin {
+impl LayerUser {
     /// Keeps others from the overlay for as long as the file is open. None where somebody has it, or where there is no
     /// directory.
     ///

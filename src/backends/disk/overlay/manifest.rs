@@ -8,8 +8,8 @@ use std::path::Path;
 use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
-use super::refs::{Kin, failed};
-use crate::backends::Touched;
+use super::refs::{LayerUser, failed};
+use crate::backends::DirtyPath;
 use crate::backends::disk::beneath::{context, open_in};
 use crate::engine::path::EntryPath;
 
@@ -37,7 +37,7 @@ pub(super) struct LayerName {
 pub(super) struct List {
     pub(super) layers: Vec<LayerName>,
     /// What may be otherwise than the history says; none where nobody knows.
-    pub(super) touched: Option<Vec<Touched>>,
+    pub(super) touched: Option<Vec<DirtyPath>>,
 }
 
 impl LayerName {
@@ -84,12 +84,12 @@ impl List {
         }
         let Some(touched) = &self.touched else { return text };
         text.push(0);
-        let all = [Touched::Subtree(EntryPath::root())];
+        let all = [DirtyPath::Subtree(EntryPath::root())];
         let touched = if touched.len() > TOUCHED_MAX { &all[..] } else { touched };
         for place in touched {
             let (kind, path) = match place {
-                Touched::Entry(path) => (b'e', path),
-                Touched::Subtree(path) => (b's', path),
+                DirtyPath::Entry(path) => (b'e', path),
+                DirtyPath::Subtree(path) => (b's', path),
             };
             text.push(kind);
             text.extend_from_slice(path.as_bytes());
@@ -110,7 +110,7 @@ impl List {
 
     /// The list of an overlay that another one has shared its files with, while it has nothing else; none where the
     /// layers are not all there, too.
-    pub(super) fn shared_with(kin: &Kin) -> io::Result<Option<Self>> {
+    pub(super) fn shared_with(kin: &LayerUser) -> io::Result<Option<Self>> {
         let root = kin.root();
         let top = match open_in(CWD, root.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
             Err(Errno::NOENT) => return Ok(None),
@@ -141,7 +141,7 @@ impl List {
             let touched = touched.get_or_insert_with(Vec::new);
             let Some((kind, path)) = piece.split_first() else { continue };
             let path = EntryPath::from_bytes(path).ok()?;
-            touched.push(if *kind == b's' { Touched::Subtree(path) } else { Touched::Entry(path) });
+            touched.push(if *kind == b's' { DirtyPath::Subtree(path) } else { DirtyPath::Entry(path) });
         }
         Some(Self { layers, touched })
     }
@@ -171,7 +171,7 @@ mod tests {
         let all = [
             None,
             Some(Vec::new()),
-            Some(vec![Touched::Entry(odd), Touched::Subtree(path("a/b")), Touched::Subtree(EntryPath::root())]),
+            Some(vec![DirtyPath::Entry(odd), DirtyPath::Subtree(path("a/b")), DirtyPath::Subtree(EntryPath::root())]),
         ];
         for touched in all {
             let list = List { layers: layers.clone(), touched };
@@ -193,9 +193,9 @@ mod tests {
 
     #[test]
     fn where_much_is_touched_all_is() {
-        let many = (0..=TOUCHED_MAX).map(|number| Touched::Entry(path(&number.to_string()))).collect();
+        let many = (0..=TOUCHED_MAX).map(|number| DirtyPath::Entry(path(&number.to_string()))).collect();
         let list = List { layers: Vec::new(), touched: Some(many) };
         let decoded = List::decode(&list.encode(b""), b"").unwrap();
-        assert_eq!(decoded.touched, Some(vec![Touched::Subtree(EntryPath::root())]));
+        assert_eq!(decoded.touched, Some(vec![DirtyPath::Subtree(EntryPath::root())]));
     }
 }

@@ -23,19 +23,19 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::open_in;
-use super::file_stat::{Made, Stamp};
-use super::index::{Index, with_paths};
-use super::scan::{Look, scan};
-use super::seen::{self, Seen, Unsure};
-use super::{Disk, Found, Touched, Tree};
+use super::file_stat::{FileStat, MadeStat};
+use super::index::{StatIndex, with_paths};
+use super::scan::{ScanOutcome, scan};
+use super::seen::{self, UnsettledScan, Unsure};
+use super::{DirTree, DirtyPath, TreeEntry, WorkspaceDisk};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
-use attach::Place;
-use fork::Heir;
+use attach::MountPoint;
+use fork::ForkedOverlay;
 use layers::{Layer, Stack};
-pub(crate) use lazy::Overlay;
+pub(crate) use lazy::LazyOverlay;
 use manifest::LayerName;
-pub(crate) use refs::Kin;
+pub(crate) use refs::LayerUser;
 
 /// The directory of a layer that holds the session's files.
 const TREE: &str = "tree";
@@ -48,8 +48,8 @@ pub(crate) struct OverlayOptions {
     /// Who is named in errors.
     pub(crate) backend: &'static str,
     /// Where the layers are: a directory of its own, among others of which each may share its layers with the others.
-    pub(crate) kin: Kin,
-    /// What is made through [`Tree`] belongs to this user and group.
+    pub(crate) kin: LayerUser,
+    /// What is made through [`DirTree`] belongs to this user and group.
     pub(crate) owner: Option<(u32, u32)>,
     /// Entries of the upper layer above which it is sealed.
     pub(crate) seal_above: usize,
@@ -60,11 +60,11 @@ pub(crate) struct OverlayOptions {
 impl OverlayOptions {
     /// The options that fit most sessions, for an overlay that has a directory to itself.
     pub(crate) fn new(backend: &'static str, root: &Path) -> Self {
-        Self::among(backend, Kin::at(root))
+        Self::among(backend, LayerUser::at(root))
     }
 
     /// The same for one that may share layers with others.
-    pub(crate) fn among(backend: &'static str, kin: Kin) -> Self {
+    pub(crate) fn among(backend: &'static str, kin: LayerUser) -> Self {
         Self { backend, kin, owner: None, seal_above: 64, squash_above: 50 }
     }
 }
@@ -77,14 +77,14 @@ pub(crate) struct OverlayDisk {
     pub(super) options: OverlayOptions,
     stack: Stack,
     mounted: Mounted,
-    known: Index,
-    pending: Option<Pending>,
+    known: StatIndex,
+    pending: Option<PendingOverlay>,
     /// What was touched in layers that are sealed by now.
-    carried: Vec<Touched>,
+    carried: Vec<DirtyPath>,
     unsure: Unsure,
     /// Whether the upper layer was copied since the last change to it that is known.
     is_copied: bool,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<MountPoint>,
     /// Removes what is not needed any more.
     removing: Option<JoinHandle<()>>,
 }
@@ -111,7 +111,7 @@ struct Replaced {
 
 #[derive(Debug)]
 struct Mounted {
-    tree: Tree,
+    tree: DirTree,
     mount: OwnedFd,
     upper: Layer,
     /// The files of the upper layer, once there are any.
@@ -119,8 +119,8 @@ struct Mounted {
 }
 
 #[derive(Debug)]
-struct Pending {
-    seen: Seen,
+struct PendingOverlay {
+    seen: UnsettledScan,
     /// Whether anything was touched.
     news: bool,
 }
@@ -140,7 +140,7 @@ impl OverlayDisk {
     /// lowest layer, which is a plain directory as yet; they are known.
     pub(crate) fn create(
         options: OverlayOptions,
-        fill: impl FnOnce(&Tree) -> Result<(), BackendError>,
+        fill: impl FnOnce(&DirTree) -> Result<(), BackendError>,
     ) -> Result<Self, BackendError> {
         let backend = options.backend;
         let failed = |error: io::Error| BackendError { backend, reason: error.to_string() };
@@ -160,7 +160,7 @@ impl OverlayDisk {
     pub(crate) fn open(options: OverlayOptions) -> io::Result<Option<Self>> {
         let Some((stack, touched)) = Stack::open(&options.kin)? else { return Ok(None) };
         let mut disk = Self::start(options, stack)?;
-        disk.carried = touched.unwrap_or_else(|| vec![Touched::Subtree(EntryPath::root())]);
+        disk.carried = touched.unwrap_or_else(|| vec![DirtyPath::Subtree(EntryPath::root())]);
         // Each process adds a layer, and the kernel takes 500.
         if disk.stack.is_many(disk.options.squash_above)
             && let Err(error) = disk.seal()
@@ -174,7 +174,7 @@ impl OverlayDisk {
         let upper = stack.add()?;
         let mounted = Mounted::new(&options, &stack, upper)?;
         stack.commit(&mounted.upper)?;
-        let (known, pending, carried, places) = (Index::default(), None, Vec::new(), Vec::new());
+        let (known, pending, carried, places) = (StatIndex::default(), None, Vec::new(), Vec::new());
         let (unsure, is_copied, removing) = (Unsure::default(), false, None);
         Ok(Self { options, stack, mounted, known, pending, carried, unsure, is_copied, places, removing })
     }
@@ -184,7 +184,7 @@ impl OverlayDisk {
     /// # Errors
     /// When there is no such process or directory, or the process may not be reached.
     pub(crate) fn attach(&mut self, pid: i32, at: &Path) -> io::Result<()> {
-        self.places.push(Place::attach(pid, at, self.mounted.mount.as_fd(), TREE)?);
+        self.places.push(MountPoint::attach(pid, at, self.mounted.mount.as_fd(), TREE)?);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl OverlayDisk {
     pub(crate) fn detach(&mut self, pid: i32) -> io::Result<()> {
         let (gone, kept) = self.places.drain(..).partition(|place| place.pid == pid);
         self.places = kept;
-        gone.into_iter().try_for_each(Place::detach)
+        gone.into_iter().try_for_each(MountPoint::detach)
     }
 
     /// Makes a large upper layer a lower one, so that looking at what has changed stays fast; where the layers are
@@ -236,10 +236,10 @@ impl OverlayDisk {
         let placed = self.place_again(&mounted);
         if replaced.is_empty() {
             // Nothing is written to the old layer any more. After a squash every file in it has another link.
-            late = self.look().map_or_else(|_| vec![Touched::Subtree(EntryPath::root())], |look| look.touched);
+            late = self.look().map_or_else(|_| vec![DirtyPath::Subtree(EntryPath::root())], |look| look.touched);
         }
         self.carried.extend(late);
-        self.known = Index::default();
+        self.known = StatIndex::default();
         (self.pending, self.is_copied) = (None, false);
         self.stack = stack;
         let mounted = std::mem::replace(&mut self.mounted, mounted);
@@ -264,7 +264,7 @@ impl OverlayDisk {
     /// [`SealError`]; the other one is none then.
     pub(crate) fn share(&mut self, name: &str) -> Result<bool, SealError> {
         let kin = self.options.kin.clone();
-        let Some(mut heir) = Heir::begin(&kin, name)? else { return Ok(false) };
+        let Some(mut heir) = ForkedOverlay::begin(&kin, name)? else { return Ok(false) };
         let (mut has_copy, mut unseen) = (false, Vec::new());
         if let Some(upper) = self.mounted.changed().map_err(io::Error::from)? {
             // What is forked again as it is would be copied again, and again.
@@ -302,28 +302,28 @@ impl OverlayDisk {
         outcome
     }
 
-    fn look(&self) -> io::Result<Look> {
+    fn look(&self) -> io::Result<ScanOutcome> {
         let Some(upper) = self.mounted.changed()? else {
-            return Ok(Look { index: Index::default(), touched: Vec::new() });
+            return Ok(ScanOutcome { index: StatIndex::default(), touched: Vec::new() });
         };
         scan(upper, &self.known, self.stack.notes.forms(), None)
     }
 
-    fn learn(&mut self, made: &[(EntryPath, Made)]) {
+    fn learn(&mut self, made: &[(EntryPath, MadeStat)]) {
         self.is_copied = false;
         let is_ours = |path: &EntryPath| made.iter().any(|(made, _)| made == path);
-        self.carried.retain(|carried| !matches!(carried, Touched::Entry(path) if is_ours(path)));
+        self.carried.retain(|carried| !matches!(carried, DirtyPath::Entry(path) if is_ours(path)));
         if let Err(error) = self.try_learn(made) {
             tracing::debug!(%error, "what was made will be looked at again");
         }
     }
 
-    fn try_learn(&mut self, made: &[(EntryPath, Made)]) -> Result<(), Errno> {
+    fn try_learn(&mut self, made: &[(EntryPath, MadeStat)]) -> Result<(), Errno> {
         let Some(upper) = self.mounted.changed()? else { return Ok(()) };
         let seen = self.pending.as_mut().map(|pending| pending.seen.index_mut());
         for index in std::iter::once(&mut self.known).chain(seen) {
             let missing = index.learn(upper, made, self.stack.notes.forms())?;
-            self.unsure.add(missing.into_iter().map(Touched::Entry));
+            self.unsure.add(missing.into_iter().map(DirtyPath::Entry));
         }
         Ok(())
     }
@@ -354,7 +354,7 @@ impl Mounted {
         let mount = stack.mount(&upper)?;
         let open = |name| open_in(&mount, name, OFlags::RDONLY | OFlags::DIRECTORY);
         let aside = (open(ASIDE)?, upper.aside_place(options));
-        let tree = Tree::new(options.backend, open(TREE)?, aside, options.owner);
+        let tree = DirTree::new(options.backend, open(TREE)?, aside, options.owner);
         let tree = tree.above(rustix::io::fcntl_dupfd_cloexec(&upper.directory, 0)?, TREE);
         tree.empty_aside()?;
         Ok(Self { tree, mount, upper, changed: OnceLock::new() })
@@ -373,38 +373,41 @@ impl Mounted {
     }
 }
 
-impl Disk for OverlayDisk {
-    fn tree(&self) -> io::Result<&Tree> {
+impl WorkspaceDisk for OverlayDisk {
+    fn tree(&self) -> io::Result<&DirTree> {
         Ok(&self.mounted.tree)
     }
 
-    fn touched(&mut self) -> io::Result<Vec<Touched>> {
+    fn touched(&mut self) -> io::Result<Vec<DirtyPath>> {
         self.mounted.tree.open_root()?;
-        let Look { index, mut touched } = self.look()?;
-        self.pending = Some(Pending { seen: Seen::new(index, seen::Place::Upper), news: !touched.is_empty() });
+        let ScanOutcome { index, mut touched } = self.look()?;
+        self.pending = Some(PendingOverlay {
+            seen: UnsettledScan::new(index, seen::ScannedEntry::Upper),
+            news: !touched.is_empty(),
+        });
         touched.extend(self.carried.iter().cloned());
         self.unsure.name(&mut touched);
         Ok(touched)
     }
 
-    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>) {
         let is_below = || self.mounted.tree.is_in_lower(path);
         let differing = self.pending.as_mut().and_then(|pending| pending.seen.differs(path, found, is_below));
         self.unsure.add(differing);
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
         let differing = self.pending.as_mut().map(|pending| pending.seen.differ_below(path, found, closed));
         self.unsure.add(differing.unwrap_or_default());
     }
 
     fn settle(&mut self) -> io::Result<()> {
-        let Some(Pending { seen, news }) = self.pending.take() else { return Ok(()) };
+        let Some(PendingOverlay { seen, news }) = self.pending.take() else { return Ok(()) };
         self.known = seen.index;
         self.is_copied &= !news;
         self.unsure.settle();
         // Who looked at a subtree of a sealed layer may have seen entries there that have come and gone since.
-        self.carried.retain(|carried| news && matches!(carried, Touched::Subtree(_)));
+        self.carried.retain(|carried| news && matches!(carried, DirtyPath::Subtree(_)));
         Ok(())
     }
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::attach::{NEEDED, Place};
+use super::attach::{MountPoint, NEEDED};
 use super::{OverlayDisk, OverlayOptions, TREE};
-use crate::backends::disk::{Disk, Touched};
+use crate::backends::disk::{DirtyPath, WorkspaceDisk};
 use crate::backends::{BackendError, FileChange, Observed};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -52,11 +52,11 @@ fn attempt(root: &Path) -> Result<(), String> {
         Ok(FileChange::Write { path: path(text)?, node: Node::file(b"x", false), bytes: "x".into(), modified: None })
     };
     let base = [write("directory/kept")?, write("directory/removed")?];
-    let fill = |tree: &crate::backends::disk::Tree| -> Result<(), BackendError> { tree.apply(&base).map(drop) };
+    let fill = |tree: &crate::backends::disk::DirTree| -> Result<(), BackendError> { tree.apply(&base).map(drop) };
     let needed = |reason: String| format!("{reason}; overlays need {NEEDED}");
     let created = OverlayDisk::create(OverlayOptions::new("overlay", root), fill);
     let mut disk = created.map_err(|error| needed(error.reason))?;
-    Place::can_attach(disk.mounted.mount.as_fd(), TREE).map_err(|error| needed(error.to_string()))?;
+    MountPoint::can_attach(disk.mounted.mount.as_fd(), TREE).map_err(|error| needed(error.to_string()))?;
     let changes = [write("directory/new")?, FileChange::Delete { path: path("directory/removed")? }];
     disk.tree().map_err(words)?.apply(&changes).map_err(|error| error.reason)?;
     let mut text = String::new();
@@ -65,7 +65,7 @@ fn attempt(root: &Path) -> Result<(), String> {
     read.map_err(words)?;
     let touched = disk.touched().map_err(words)?;
     for change in &changes {
-        let named = touched.contains(&Touched::Entry(change.path().clone()));
+        let named = touched.contains(&DirtyPath::Entry(change.path().clone()));
         let there = disk.tree().and_then(|tree| tree.observe(change.path())).map_err(words)?;
         let is_file = there.is_some_and(|found| matches!(found.kind, Observed::File { .. }));
         if !named || is_file != matches!(change, FileChange::Write { .. }) {

@@ -32,7 +32,7 @@ pub(super) const PRIVATE: u32 = 0o700;
 /// An overlay among those that may share layers with it: each has a directory of its name in one that they have in
 /// common, and its layers in the same place of that.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Kin {
+pub(crate) struct LayerUser {
     all: PathBuf,
     pub(super) name: String,
     within: PathBuf,
@@ -44,7 +44,7 @@ struct Users {
     directory: OwnedFd,
 }
 
-impl Kin {
+impl LayerUser {
     /// The overlay in the directory `within` of the directory `name` of all.
     pub(crate) fn new(all: &Path, name: &str, within: &str) -> Self {
         Self { all: all.to_owned(), name: name.to_owned(), within: PathBuf::from(within) }
@@ -148,7 +148,7 @@ impl Kin {
     /// it open loses it.
     ///
     /// # Errors
-    /// When it can't be removed. What was begun is gone on with by [`Kin::sweep`].
+    /// When it can't be removed. What was begun is gone on with by [`LayerUser::sweep`].
     pub(crate) fn remove(&self) -> io::Result<()> {
         // Nobody begins with it meanwhile.
         let _held = self.try_hold()?;

@@ -13,9 +13,9 @@ use crate::backends::Observed;
 use crate::backends::disk::beneath::{leads_nowhere, open_directory, open_in};
 use crate::backends::disk::copying::{copy_directory, copy_file, copy_other, resemble};
 use crate::backends::disk::entries::kind_of;
-use crate::backends::disk::file_stat::Stamp;
+use crate::backends::disk::file_stat::FileStat;
 use crate::backends::disk::listing::{Lister, look, look_at};
-use crate::backends::disk::{LOOK_BYTES_MAX, PATH_BYTES_MAX, Tree, too_much};
+use crate::backends::disk::{DirTree, LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
 use crate::engine::path::EntryPath;
 
 /// Whether layers could be put together name by name.
@@ -32,7 +32,7 @@ pub(super) enum Merged {
 /// The result hides of the base, the only layer below, what the given ones hid. Where a directory shows nothing of the
 /// base there are no marks of deletion either: the kernel expects none there, and would list them.
 pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: Notes) -> io::Result<Merged> {
-    let mut left = vec![Job { path: Vec::new(), sources: (0..layers.len()).collect(), hides: true }];
+    let mut left = vec![SquashJob { path: Vec::new(), sources: (0..layers.len()).collect(), hides: true }];
     let mut lister = Lister::new();
     let (mut links, mut bytes) = (Links::default(), 0);
     while let Some(job) = left.pop() {
@@ -49,12 +49,12 @@ pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: N
         let names = gather(&sources, notes, &mut lister)?;
         for (name, found) in names {
             match found {
-                Found::Redirected => return Ok(Merged::Redirected),
-                Found::Leaf(source) if job.hides || !is_mark(&sources[source].1, &name)? => {
+                MergedDir::Redirected => return Ok(Merged::Redirected),
+                MergedDir::Leaf(source) if job.hides || !is_mark(&sources[source].1, &name)? => {
                     links.link(&sources[source].1, &name, &target)?;
                 }
-                Found::Leaf(_) => {}
-                Found::Directory { sources: below, opaque, .. } => {
+                MergedDir::Leaf(_) => {}
+                MergedDir::Directory { sources: below, opaque, .. } => {
                     let top = below.first().copied().unwrap_or_default();
                     let made = copy_directory(&sources[top].1, &name, &target)?;
                     if opaque {
@@ -71,7 +71,7 @@ pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: N
                         continue;
                     }
                     let hides = job.hides && !opaque && is_directory(base, &path)?;
-                    left.push(Job { path, sources, hides });
+                    left.push(SquashJob { path, sources, hides });
                 }
             }
         }
@@ -82,7 +82,7 @@ pub(super) fn merge(layers: &[OwnedFd], base: &OwnedFd, into: &OwnedFd, notes: N
 }
 
 /// Copies all that a tree shows into an empty directory, which from then on hides all layers below.
-pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<()> {
+pub(super) fn flatten(tree: &DirTree, into: &OwnedFd, notes: Notes) -> io::Result<()> {
     fsetxattr(into, notes.opaque(), b"y", XattrFlags::empty())?;
     let mut found = Vec::new();
     let closed = tree.walk(&EntryPath::root(), &mut |path, seen| found.push((path, seen.kind)))?;
@@ -105,7 +105,7 @@ pub(super) fn flatten(tree: &Tree, into: &OwnedFd, notes: Notes) -> io::Result<(
     Ok(())
 }
 
-struct Job {
+struct SquashJob {
     path: Vec<u8>,
     /// Numbers of layers, the topmost first.
     sources: Vec<usize>,
@@ -114,7 +114,7 @@ struct Job {
 }
 
 /// What several directories of one path show together.
-enum Found {
+enum MergedDir {
     /// A file, a link, or the mark of something deleted, in the directory of this index.
     Leaf(usize),
     /// A directory in some of them. It is complete when nothing further below can show through.
@@ -126,25 +126,32 @@ enum Found {
     Redirected,
 }
 
-fn gather(sources: &[(usize, OwnedFd)], notes: Notes, lister: &mut Lister) -> Result<BTreeMap<Vec<u8>, Found>, Errno> {
-    let mut names: BTreeMap<Vec<u8>, Found> = BTreeMap::new();
+fn gather(
+    sources: &[(usize, OwnedFd)],
+    notes: Notes,
+    lister: &mut Lister,
+) -> Result<BTreeMap<Vec<u8>, MergedDir>, Errno> {
+    let mut names: BTreeMap<Vec<u8>, MergedDir> = BTreeMap::new();
     for (at, (_, directory)) in sources.iter().enumerate() {
         lister.each(directory.as_fd(), |name, stat| {
             let is_directory = kind_of(stat) == FileType::Directory;
             let before = names.get_mut(name.to_bytes());
-            if matches!(before, Some(Found::Leaf(_) | Found::Redirected | Found::Directory { complete: true, .. })) {
+            if matches!(
+                before,
+                Some(MergedDir::Leaf(_) | MergedDir::Redirected | MergedDir::Directory { complete: true, .. })
+            ) {
                 return Ok(());
             }
             let mark = if is_directory { Mark::of(directory.as_fd(), name, notes)? } else { Mark::None };
             match (before, mark) {
-                (_, Mark::Redirected) => drop(names.insert(name.to_bytes().to_vec(), Found::Redirected)),
-                (None, _) if !is_directory => drop(names.insert(name.to_bytes().to_vec(), Found::Leaf(at))),
+                (_, Mark::Redirected) => drop(names.insert(name.to_bytes().to_vec(), MergedDir::Redirected)),
+                (None, _) if !is_directory => drop(names.insert(name.to_bytes().to_vec(), MergedDir::Leaf(at))),
                 (None, mark) => {
                     let opaque = mark == Mark::Opaque;
-                    let found = Found::Directory { sources: vec![at], complete: opaque, opaque };
+                    let found = MergedDir::Directory { sources: vec![at], complete: opaque, opaque };
                     names.insert(name.to_bytes().to_vec(), found);
                 }
-                (Some(Found::Directory { sources, complete, opaque }), mark) => {
+                (Some(MergedDir::Directory { sources, complete, opaque }), mark) => {
                     if is_directory {
                         sources.push(at);
                     }
@@ -195,7 +202,7 @@ fn is_directory(top: &OwnedFd, path: &[u8]) -> Result<bool, Errno> {
 
 /// Whether an entry of a layer marks one of that name below as deleted.
 fn is_mark(directory: &OwnedFd, name: &[u8]) -> Result<bool, Errno> {
-    look(directory, name).map(|stat| Stamp::of(&stat).is_mark())
+    look(directory, name).map(|stat| FileStat::of(&stat).is_mark())
 }
 
 /// Files that have as many links as their file system allows, with the copies that take the rest.

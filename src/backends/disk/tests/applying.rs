@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::{Rig, Seen, names, on_each, on_each_with, path};
-use crate::backends::{BackendError, FileChange, Touched};
+use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
 
@@ -313,7 +313,7 @@ fn what_was_adopted_is_not_looked_through_again() {
         fs::write(rig.at("more"), "2").unwrap();
         fs::write(rig.at("d12/theirs"), "them").unwrap();
         let touched = rig.take();
-        let is_whole = |touched: &Touched| matches!(touched, Touched::Subtree(_));
+        let is_whole = |touched: &DirtyPath| matches!(touched, DirtyPath::Subtree(_));
         assert!(
             names(&touched, "d12/theirs") && names(&touched, "more") && !touched.iter().any(is_whole),
             "{}: {touched:?}",

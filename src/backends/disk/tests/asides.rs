@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use super::rig::{IN_NAMESPACE, path};
-use crate::backends::disk::staging_dir::{Aside, WITHIN};
-use crate::backends::disk::{Disk, PlainDisk, Tree};
+use crate::backends::disk::staging_dir::{StagingDir, WITHIN};
+use crate::backends::disk::{DirTree, PlainDisk, WorkspaceDisk};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
 
@@ -77,9 +77,9 @@ fn what_a_killed_process_left_is_removed_but_not_what_is_in_use_or_to_be_kept() 
     for made in ["0/directory/7", "1/8", "1/kept-2-9", "filling"] {
         fs::write(home.join(made), "").unwrap();
     }
-    let first = Aside::of(&root).unwrap();
+    let first = StagingDir::of(&root).unwrap();
     fs::write(first.path().join("mine"), "").unwrap();
-    let second = Aside::of(&root).unwrap();
+    let second = StagingDir::of(&root).unwrap();
     assert_ne!(first.path(), second.path());
     assert!(first.path().join("mine").exists());
     drop((first, second));
@@ -95,7 +95,7 @@ fn another_directory_in_the_place_is_not_worked_in() {
     let at = |name: &str| top.path().join(name);
     fs::create_dir(at("files")).unwrap();
     fs::create_dir(at("aside")).unwrap();
-    let mut disk = PlainDisk::new(Tree::beneath("host", &at("files"), &at("aside"), None).unwrap()).unwrap();
+    let mut disk = PlainDisk::new(DirTree::beneath("host", &at("files"), &at("aside"), None).unwrap()).unwrap();
     disk.apply(&[file("a")]).unwrap();
     fs::rename(at("files"), at("old")).unwrap();
     let gone = disk.touched().unwrap_err().to_string();
@@ -145,7 +145,7 @@ fn a_mount_within_is_said_to_be_another() {
     }
     rustix::mount::mount("none", at("files/mount"), "tmpfs", rustix::mount::MountFlags::empty(), None).unwrap();
     fs::write(at("files/mount/there"), "").unwrap();
-    let tree = Tree::beneath("host", &at("files"), &at("aside"), None).unwrap();
+    let tree = DirTree::beneath("host", &at("files"), &at("aside"), None).unwrap();
     for change in [file("mount/new"), file("mount/there"), FileChange::Delete { path: path("mount/there") }] {
         let error = tree.apply(std::slice::from_ref(&change)).unwrap_err().reason;
         assert!(error.contains(&change.path().rooted()) && error.contains("in another mount"), "{error}");

@@ -8,7 +8,7 @@ use rustix::fs::{XattrFlags, getxattr, setxattr};
 use super::rig::{assert_covered, path};
 use super::sharing::{Family, file, in_directory, rest, text, view, world};
 use crate::backends::FileChange;
-use crate::backends::disk::{Disk, Overlay, OverlayDisk};
+use crate::backends::disk::{LazyOverlay, OverlayDisk, WorkspaceDisk};
 
 #[test]
 fn a_small_layer_is_copied_whole_and_stays_where_it_is() {
@@ -141,7 +141,7 @@ fn a_copy_goes_on_to_grandchildren_and_outlives_its_owner() {
     rest(&mut parent);
     let before = world(&parent);
     assert!(parent.share("child").unwrap());
-    let mut child = Overlay::open(family.options("child")).unwrap().unwrap();
+    let mut child = LazyOverlay::open(family.options("child")).unwrap().unwrap();
     assert!(child.share("early").unwrap());
     assert_eq!(in_directory(&family.root("child")), ["layers", "list", "users"]);
     child.apply(&[file("a/b/two", "child's")]).unwrap();

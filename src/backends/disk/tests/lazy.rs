@@ -4,10 +4,10 @@ use std::fs;
 
 use super::rig::path;
 use super::sharing::{Family, file, in_directory, rest, text, view};
-use crate::backends::disk::{Disk, Overlay, Touched};
+use crate::backends::disk::{DirtyPath, LazyOverlay, WorkspaceDisk};
 
-fn open(family: &Family, name: &str) -> Overlay {
-    Overlay::open(family.options(name)).unwrap().unwrap()
+fn open(family: &Family, name: &str) -> LazyOverlay {
+    LazyOverlay::open(family.options(name)).unwrap().unwrap()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn it_names_what_was_not_known_when_it_was_shared_until_that_is_settled() {
     rest(&mut parent);
     fs::write(view(&parent).join("a/one"), "by somebody").unwrap();
     assert!(parent.share("child").unwrap());
-    let named = |touched: &[Touched]| touched.contains(&Touched::Entry(path("a/one")));
+    let named = |touched: &[DirtyPath]| touched.contains(&DirtyPath::Entry(path("a/one")));
     let mut child = open(&family, "child");
     child.settle().unwrap();
     assert!(named(&child.touched().unwrap()), "nobody has looked before that was settled");
@@ -65,5 +65,5 @@ fn without_its_layers_it_is_none() {
     fs::remove_dir_all(family.root("parent").join("layers")).unwrap();
     let error = early.apply(&[file("top", "x")]).unwrap_err().to_string();
     assert!(error.contains("the layers that it shares are gone"), "{error}");
-    assert!(Overlay::open(family.options("child")).unwrap().is_none());
+    assert!(LazyOverlay::open(family.options("child")).unwrap().is_none());
 }

@@ -11,11 +11,11 @@ use rustix::fs::{Mode, OFlags, mkdirat};
 
 use super::rig::{IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through};
 use crate::backends::disk::beneath::open_in;
-use crate::backends::disk::index::{Index, with_paths};
+use crate::backends::disk::index::{StatIndex, with_paths};
 use crate::backends::disk::overlay::dir_xattrs::Forms;
 use crate::backends::disk::scan::scan;
-use crate::backends::disk::{Disk, PlainDisk, Tree};
-use crate::backends::{Observed, Touched};
+use crate::backends::disk::{DirTree, PlainDisk, WorkspaceDisk};
+use crate::backends::{DirtyPath, Observed};
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
 
@@ -38,8 +38,8 @@ fn one_change_is_named_and_no_other() {
         let touched = rig.watch(|top| fs::write(top.join("a/b/three"), "changed").unwrap());
         let files = touched
             .iter()
-            .filter(|one| matches!(one, Touched::Entry(path) if path.name() != b"a" && path.name() != b"b"));
-        assert_eq!(files.collect::<Vec<_>>(), [&Touched::Entry(path("a/b/three"))]);
+            .filter(|one| matches!(one, DirtyPath::Entry(path) if path.name() != b"a" && path.name() != b"b"));
+        assert_eq!(files.collect::<Vec<_>>(), [&DirtyPath::Entry(path("a/b/three"))]);
         rig.rest();
         assert_eq!(rig.take(), []);
     });
@@ -126,8 +126,8 @@ fn names_are_any_bytes() {
         let touched = rig.watch(|top| fs::write(odd(&odd(top)), "x").unwrap());
         let inner = EntryPath::from_bytes(b"\xff\xfe \n/\xff\xfe \n").unwrap();
         assert!(
-            touched.contains(&Touched::Entry(inner.clone()))
-                || touched.contains(&Touched::Subtree(inner.parent().unwrap()))
+            touched.contains(&DirtyPath::Entry(inner.clone()))
+                || touched.contains(&DirtyPath::Subtree(inner.parent().unwrap()))
         );
         assert!(matches!(
             rig.disk.tree().unwrap().observe(&inner).unwrap().unwrap().kind,
@@ -190,10 +190,10 @@ fn trees_may_be_a_thousand_levels_deep() {
         };
         make(&rig.view(), 1000);
         let bottom = path(&vec!["level"; 1000].join("/"));
-        let covers = |touched: &[Touched], wanted: &EntryPath| {
+        let covers = |touched: &[DirtyPath], wanted: &EntryPath| {
             touched.iter().any(|one| match one {
-                Touched::Entry(path) => path == wanted,
-                Touched::Subtree(path) => path == wanted || wanted.is_below(path),
+                DirtyPath::Entry(path) => path == wanted,
+                DirtyPath::Subtree(path) => path == wanted || wanted.is_below(path),
             })
         };
         assert!(covers(&rig.take(), &bottom));
@@ -223,7 +223,7 @@ fn what_is_too_deep_is_named_and_not_looked_into() {
         let deepest = path(&vec![name.as_str(); 82].join("/"));
         let touched = rig.take();
         assert!(touched.iter().all(|one| {
-            let (Touched::Entry(path) | Touched::Subtree(path)) = one;
+            let (DirtyPath::Entry(path) | DirtyPath::Subtree(path)) = one;
             path == &deepest || !path.is_below(&deepest)
         }));
         let mut walked = Vec::new();
@@ -260,7 +260,7 @@ fn what_others_change_before_our_look_is_named() {
     for name in ["files", "aside", "files/again"] {
         fs::create_dir(directory.path().join(name)).unwrap();
     }
-    let tree = Tree::beneath("host", &at(""), &directory.path().join("aside"), None).unwrap();
+    let tree = DirTree::beneath("host", &at(""), &directory.path().join("aside"), None).unwrap();
     let file = |name: &str| crate::backends::FileChange::Write {
         path: path(name),
         node: crate::engine::event::Node::file(b"ours", false),
@@ -274,7 +274,7 @@ fn what_others_change_before_our_look_is_named() {
         file("twice/in"),
     ]);
     let changes: Vec<_> = changes.collect();
-    let mut index = scan(tree.root.as_fd(), &Index::default(), Forms::Plain, None).unwrap().index;
+    let mut index = scan(tree.root.as_fd(), &StatIndex::default(), Forms::Plain, None).unwrap().index;
     let made = with_paths(&changes, tree.apply(&changes).unwrap());
     fs::write(at("theirs"), "them").unwrap();
     fs::remove_file(at("gone")).unwrap();
@@ -298,14 +298,14 @@ fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
     fs::create_dir(&aside).unwrap();
     let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
     pause();
-    let mut disk = PlainDisk::new(Tree::beneath("host", &files, &aside, None).unwrap()).unwrap();
+    let mut disk = PlainDisk::new(DirTree::beneath("host", &files, &aside, None).unwrap()).unwrap();
     disk.touched().unwrap();
     fs::write(files.join("in/.x.swp"), "").unwrap();
     pause();
     // Here the caller walks, and sees it.
     disk.settle().unwrap();
     fs::remove_file(files.join("in/.x.swp")).unwrap();
-    assert_eq!(disk.touched().unwrap(), [Touched::Subtree(path("in"))]);
+    assert_eq!(disk.touched().unwrap(), [DirtyPath::Subtree(path("in"))]);
     disk.settle().unwrap();
     pause();
     for named in [1, 0] {

@@ -9,8 +9,8 @@ use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::rig::{IN_NAMESPACE, World, names, overlay, path, through, walk};
-use crate::backends::disk::{Disk, OverlayDisk, OverlayOptions, Touched};
-use crate::backends::{FileChange, disk::Tree};
+use crate::backends::disk::{DirtyPath, OverlayDisk, OverlayOptions, WorkspaceDisk};
+use crate::backends::{FileChange, disk::DirTree};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -24,7 +24,7 @@ fn world(disk: &OverlayDisk) -> World {
     world
 }
 
-fn take(disk: &mut OverlayDisk) -> Vec<Touched> {
+fn take(disk: &mut OverlayDisk) -> Vec<DirtyPath> {
     let touched = disk.touched().unwrap();
     disk.settle().unwrap();
     touched
@@ -109,7 +109,7 @@ fn a_renamed_directory_outlives_a_squash() {
         return;
     }
     let touched = take(&mut disk);
-    assert!(touched.contains(&Touched::Subtree(path("moved"))), "{touched:?}");
+    assert!(touched.contains(&DirtyPath::Subtree(path("moved"))), "{touched:?}");
     for round in 0..4 {
         fs::write(view(&disk).join("moved/c/more"), round.to_string()).unwrap();
         take(&mut disk);
@@ -132,7 +132,7 @@ fn owners_stay_through_a_squash() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = OverlayOptions::new("overlay", &directory.path().join("layered"));
     (options.owner, options.squash_above) = (Some((65534, 65534)), 2);
-    let Ok(mut disk) = OverlayDisk::create(options, |tree: &Tree| tree.apply(&[file("base/file", "1")]).map(drop))
+    let Ok(mut disk) = OverlayDisk::create(options, |tree: &DirTree| tree.apply(&[file("base/file", "1")]).map(drop))
     else {
         assert!(std::env::var_os("CI").is_none(), "no overlay can be mounted");
         return;
@@ -157,7 +157,7 @@ fn another_process_finds_the_files_again() {
     drop(disk);
     let mut disk = OverlayDisk::open(options.clone()).unwrap().unwrap();
     assert_eq!(world(&disk), before);
-    assert_eq!(take(&mut disk), [Touched::Subtree(EntryPath::root())]);
+    assert_eq!(take(&mut disk), [DirtyPath::Subtree(EntryPath::root())]);
     assert_eq!(take(&mut disk), []);
     drop(disk);
     let list = directory.path().join("layered/list");

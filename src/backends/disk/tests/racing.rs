@@ -8,7 +8,7 @@ use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 use super::rig::{IN_NAMESPACE, Rig, SEALED, Seen, World, names, on_each_with, path, plain, unknown, world};
 use crate::backends::disk::locked::OnDisk;
-use crate::backends::{Capture, Observed, Touched};
+use crate::backends::{ChangeDetector, DirtyPath, Observed};
 use crate::engine::path::EntryPath;
 
 /// Two directories that have nothing in common but the names in them.
@@ -27,7 +27,7 @@ fn exchange(top: &Path) {
 }
 
 /// Takes up what is at these places, as whoever looked does.
-fn take_up(disk: &OnDisk, touched: &[Touched], known: &mut World) {
+fn take_up(disk: &OnDisk, touched: &[DirtyPath], known: &mut World) {
     for one in touched {
         let at = named(one);
         let mut found = Vec::new();
@@ -38,7 +38,7 @@ fn take_up(disk: &OnDisk, touched: &[Touched], known: &mut World) {
             }
             found.push((at.clone(), observed));
         }
-        if matches!(one, Touched::Subtree(_)) {
+        if matches!(one, DirtyPath::Subtree(_)) {
             known.retain(|other, _| !other.is_below(at));
             found.extend(disk.below(at).unwrap().entries.into_iter().map(|(path, observed)| (path, Some(observed))));
         }
@@ -67,7 +67,7 @@ fn seen(disk: &OnDisk, path: &EntryPath, observed: Observed) -> Option<Seen> {
 }
 
 /// A look, and what comes of it; between both something may happen.
-fn look(disk: &OnDisk, known: &mut World, meanwhile: impl FnOnce()) -> Vec<Touched> {
+fn look(disk: &OnDisk, known: &mut World, meanwhile: impl FnOnce()) -> Vec<DirtyPath> {
     let touched = disk.touched().unwrap();
     meanwhile();
     take_up(disk, &touched, known);
@@ -158,10 +158,10 @@ fn a_busy_file_has_nothing_else_named_again() {
     let (top, disk, mut known) = (rig.view(), rig.capture(), World::new());
     // Nothing else has changed in the moment of the look.
     std::thread::sleep(std::time::Duration::from_millis(20));
-    assert_eq!(look(&disk, &mut known, || busy(&top)), [Touched::Subtree(EntryPath::root())]);
+    assert_eq!(look(&disk, &mut known, || busy(&top)), [DirtyPath::Subtree(EntryPath::root())]);
     for _ in 0..3 {
         let touched = look(&disk, &mut known, || busy(&top));
-        assert!(touched.iter().all(|one| *one == Touched::Entry(path("one/a"))), "{touched:?}");
+        assert!(touched.iter().all(|one| *one == DirtyPath::Entry(path("one/a"))), "{touched:?}");
     }
     assert_eq!(known, world(&top));
 }
@@ -189,8 +189,8 @@ fn special_files_are_not_named_for_ever() {
     assert_eq!(look(&disk, &mut known, || {}), []);
 }
 
-fn named(touched: &Touched) -> &EntryPath {
-    let (Touched::Entry(path) | Touched::Subtree(path)) = touched;
+fn named(touched: &DirtyPath) -> &EntryPath {
+    let (DirtyPath::Entry(path) | DirtyPath::Subtree(path)) = touched;
     path
 }
 

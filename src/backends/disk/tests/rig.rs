@@ -8,14 +8,16 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::backends::disk::locked::OnDisk;
-use crate::backends::disk::{Disk, Found, OverlayDisk, OverlayOptions, PlainDisk, Stamp, Touched, Tree};
+use crate::backends::disk::{
+    DirTree, DirtyPath, FileStat, OverlayDisk, OverlayOptions, PlainDisk, TreeEntry, WorkspaceDisk,
+};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::path::EntryPath;
 
 /// A disk in a directory of its own.
 pub(super) struct Rig {
     pub(super) kind: &'static str,
-    pub(super) disk: Box<dyn Disk>,
+    pub(super) disk: Box<dyn WorkspaceDisk>,
     /// Outside of the disk: what nothing may reach.
     pub(super) directory: tempfile::TempDir,
 }
@@ -65,20 +67,20 @@ fn kind() -> &'static str {
 
 struct Sealing(OverlayDisk);
 
-impl Disk for Sealing {
-    fn tree(&self) -> std::io::Result<&Tree> {
+impl WorkspaceDisk for Sealing {
+    fn tree(&self) -> std::io::Result<&DirTree> {
         self.0.tree()
     }
 
-    fn touched(&mut self) -> std::io::Result<Vec<Touched>> {
+    fn touched(&mut self) -> std::io::Result<Vec<DirtyPath>> {
         self.0.touched()
     }
 
-    fn found(&mut self, path: &EntryPath, found: Option<&Stamp>) {
+    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>) {
         self.0.found(path, found);
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, Found)], closed: &[EntryPath]) {
+    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
         self.0.found_below(path, found, closed);
     }
 
@@ -118,7 +120,7 @@ fn overlay_in(directory: tempfile::TempDir, fill: &dyn Fn(&Path)) -> Option<(Ove
         return None;
     }
     let options = OverlayOptions::new("overlay", &directory.path().join("layered"));
-    let fill = |tree: &Tree| {
+    let fill = |tree: &DirTree| {
         fill(&through(tree.root.as_fd()));
         Ok(())
     };
@@ -139,7 +141,7 @@ pub(super) fn unknown(fill: &dyn Fn(&Path)) -> Rig {
     fs::create_dir(&files).unwrap();
     fs::create_dir(&aside).unwrap();
     fill(&files);
-    let disk = PlainDisk::new(Tree::beneath("host", &files, &aside, None).unwrap()).unwrap();
+    let disk = PlainDisk::new(DirTree::beneath("host", &files, &aside, None).unwrap()).unwrap();
     Rig { kind: "plain", disk: Box::new(disk), directory }
 }
 
@@ -159,7 +161,7 @@ impl Rig {
     }
 
     /// What is touched now; the disk knows it afterwards.
-    pub(super) fn take(&mut self) -> Vec<Touched> {
+    pub(super) fn take(&mut self) -> Vec<DirtyPath> {
         let touched = self.disk.touched().unwrap();
         self.disk.settle().unwrap();
         touched
@@ -181,7 +183,7 @@ impl Rig {
     }
 
     /// Does something and checks that what is touched covers it. Gives what was touched.
-    pub(super) fn watch(&mut self, act: impl FnOnce(&Path)) -> Vec<Touched> {
+    pub(super) fn watch(&mut self, act: impl FnOnce(&Path)) -> Vec<DirtyPath> {
         let before = self.world();
         act(&self.view());
         let after = self.world();
@@ -199,19 +201,21 @@ pub(super) fn path(text: &str) -> EntryPath {
     EntryPath::lookup(text).unwrap()
 }
 
-pub(super) fn names(touched: &[Touched], text: &str) -> bool {
-    touched.iter().any(|one| matches!(one, Touched::Entry(path) | Touched::Subtree(path) if *path == self::path(text)))
+pub(super) fn names(touched: &[DirtyPath], text: &str) -> bool {
+    touched
+        .iter()
+        .any(|one| matches!(one, DirtyPath::Entry(path) | DirtyPath::Subtree(path) if *path == self::path(text)))
 }
 
-pub(super) fn assert_covered(kind: &str, before: &World, after: &World, touched: &[Touched]) {
+pub(super) fn assert_covered(kind: &str, before: &World, after: &World, touched: &[DirtyPath]) {
     let is_directory = |path: &EntryPath| after.get(path) == Some(&Seen::Directory);
     for path in before.keys().chain(after.keys()) {
         if before.get(path) == after.get(path) {
             continue;
         }
         let covered = touched.iter().any(|one| match one {
-            Touched::Entry(named) => named == path || path.is_below(named) && !is_directory(named),
-            Touched::Subtree(named) => named == path || path.is_below(named),
+            DirtyPath::Entry(named) => named == path || path.is_below(named) && !is_directory(named),
+            DirtyPath::Subtree(named) => named == path || path.is_below(named),
         });
         assert!(
             covered,

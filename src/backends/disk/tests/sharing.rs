@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::rig::{World, assert_covered, overlay, path, through, walk};
 use crate::backends::FileChange;
-use crate::backends::disk::{Disk, Kin, OverlayDisk, OverlayOptions, SealError, Touched, Tree};
+use crate::backends::disk::{DirTree, DirtyPath, LayerUser, OverlayDisk, OverlayOptions, SealError, WorkspaceDisk};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -23,8 +23,8 @@ impl Family {
         Some(Self { directory })
     }
 
-    pub(super) fn kin(&self, name: &str) -> Kin {
-        Kin::new(&self.all(), name, "layers/overlay")
+    pub(super) fn kin(&self, name: &str) -> LayerUser {
+        LayerUser::new(&self.all(), name, "layers/overlay")
     }
 
     pub(super) fn all(&self) -> PathBuf {
@@ -37,7 +37,7 @@ impl Family {
 
     pub(super) fn create(&self, name: &str) -> OverlayDisk {
         fs::create_dir_all(self.home(name).join("layers")).unwrap();
-        let fill = |tree: &Tree| {
+        let fill = |tree: &DirTree| {
             some_files(&through(tree.root.as_fd()));
             Ok(())
         };
@@ -95,7 +95,7 @@ fn some_files(top: &Path) {
     symlink("a/one", top.join("link")).unwrap();
 }
 
-pub(super) fn view(disk: &impl Disk) -> PathBuf {
+pub(super) fn view(disk: &impl WorkspaceDisk) -> PathBuf {
     through(disk.tree().unwrap().root.as_fd())
 }
 
@@ -105,12 +105,12 @@ pub(super) fn world(disk: &OverlayDisk) -> World {
     world
 }
 
-pub(super) fn text(disk: &impl Disk, at: &str) -> Option<String> {
+pub(super) fn text(disk: &impl WorkspaceDisk, at: &str) -> Option<String> {
     fs::read_to_string(view(disk).join(at)).ok()
 }
 
 /// Looks until nothing is touched any more, as a dispatcher has before it shares.
-pub(super) fn rest(disk: &mut impl Disk) {
+pub(super) fn rest(disk: &mut impl WorkspaceDisk) {
     for _ in 0..1000 {
         let touched = disk.touched().unwrap();
         disk.settle().unwrap();
@@ -143,7 +143,7 @@ fn a_child_has_the_files_and_knows_them() {
     assert_eq!(child.touched().unwrap(), [], "nothing has changed since");
     fs::write(view(&child).join("a/one"), "child's").unwrap();
     // The directory was copied to be changed.
-    assert_eq!(child.touched().unwrap(), [Touched::Entry(path("a")), Touched::Entry(path("a/one"))]);
+    assert_eq!(child.touched().unwrap(), [DirtyPath::Entry(path("a")), DirtyPath::Entry(path("a/one"))]);
 }
 
 #[test]
@@ -179,11 +179,11 @@ fn what_nobody_has_looked_at_is_touched_in_the_child_too() {
     for disk in [&mut parent, &mut family.open("child").unwrap()] {
         let touched = disk.touched().unwrap();
         assert_covered("shared", &before, &world(disk), &touched);
-        assert!(!touched.contains(&Touched::Subtree(EntryPath::root())), "{touched:?}");
+        assert!(!touched.contains(&DirtyPath::Subtree(EntryPath::root())), "{touched:?}");
     }
     // Only who opens it first knows what was touched.
     let touched = family.open("child").unwrap().touched().unwrap();
-    assert!(touched.contains(&Touched::Subtree(EntryPath::root())), "{touched:?}");
+    assert!(touched.contains(&DirtyPath::Subtree(EntryPath::root())), "{touched:?}");
 }
 
 #[test]

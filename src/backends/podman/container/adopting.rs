@@ -1,24 +1,24 @@
 //! What a session's container has from elsewhere and gives: a container that is there already, files for another session.
 
-use super::{Live, Machine, SessionContainer};
+use super::{ContainerState, LiveContainer, SessionContainer};
 use crate::backends::disk::SealError;
-use crate::backends::podman::exec_mode::Way;
+use crate::backends::podman::exec_mode::ExecMode;
 use crate::backends::podman::{owners, paths, warm};
 use crate::engine::event::ContainerStarted;
 use crate::engine::id::SessionId;
 
 impl SessionContainer {
     /// Takes a container that is there already, with nobody's files in it.
-    pub(super) fn adopt(&self, machine: &mut Machine) -> Option<(Live, ContainerStarted)> {
-        if machine.stopped.is_some() || !matches!(machine.way, None | Some(Way::Runner)) {
+    pub(super) fn adopt(&self, machine: &mut ContainerState) -> Option<(LiveContainer, ContainerStarted)> {
+        if machine.stopped.is_some() || !matches!(machine.way, None | Some(ExecMode::Runner)) {
             return None;
         }
         let adopted = warm::adopt(&self.options, &self.name, &self.paths, &self.files)?;
-        let event = self.started(&adopted.engine, &adopted.id, true, adopted.limits_enforced, &Way::Runner);
-        (machine.engine, machine.way, machine.tried) = (Some(adopted.engine), Some(Way::Runner), true);
+        let event = self.started(&adopted.engine, &adopted.id, true, adopted.limits_enforced, &ExecMode::Runner);
+        (machine.engine, machine.way, machine.tried) = (Some(adopted.engine), Some(ExecMode::Runner), true);
         machine.naming = adopted.naming;
         let (id, pid, executor) = (adopted.id, adopted.pid, adopted.executor);
-        Some((Live { id, pid, executor, was_warm: true }, event))
+        Some((LiveContainer { id, pid, executor, was_warm: true }, event))
     }
 
     /// Shares the files as they are with a session that has none yet. Gives false where they can't be, or where a command
@@ -49,7 +49,7 @@ impl SessionContainer {
     }
 
     /// Whether no container can write to the files but one whose commands are known.
-    fn is_left_alone(&self, machine: &mut Machine) -> bool {
+    fn is_left_alone(&self, machine: &mut ContainerState) -> bool {
         let can_ask = machine.engine.is_some() || machine.unreachable.is_some();
         let is_known = match &machine.container {
             Some(container) if container.executor.is_alive() => true,

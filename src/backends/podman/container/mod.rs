@@ -6,18 +6,18 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use super::exec_mode::{TOKEN, Way};
+use super::exec_mode::{ExecMode, TOKEN};
 use super::orphans::owner_of_this_process;
-use crate::backends::commands::Place;
+use crate::backends::commands::CommandHost;
 use crate::backends::executor::Executor;
 use crate::backends::podman::NAME;
-use crate::backends::podman::engine::{Engine, EngineError, Plan, RUN, WORKSPACE};
+use crate::backends::podman::engine::{ContainerPlan, Engine, EngineError, RUN, WORKSPACE};
 use crate::backends::podman::files::Files;
 use crate::backends::podman::options::{PodmanOptions, RunnerUse};
 use crate::backends::podman::paths::{self, Paths};
-use crate::backends::podman::warm::Naming;
+use crate::backends::podman::warm::ContainerRename;
 use crate::backends::runner::RUNNER;
-use crate::backends::running_commands::UnderWay;
+use crate::backends::running_commands::RunningCommands;
 use crate::backends::shell::ShellError;
 use crate::backends::{Container, MachineNews, ProgressWatch};
 use crate::engine::event::{ContainerStarted, ContainerStopped};
@@ -34,21 +34,21 @@ pub(in crate::backends::podman) struct SessionContainer {
     pub(in crate::backends::podman) options: PodmanOptions,
     pub(in crate::backends::podman) paths: Paths,
     pub(in crate::backends::podman) files: Files,
-    under_way: Arc<UnderWay>,
-    machine: Mutex<Machine>,
+    under_way: Arc<RunningCommands>,
+    machine: Mutex<ContainerState>,
     /// Not with the machine: that is held while the engine takes its time.
     news: Mutex<Vec<MachineNews>>,
     progress: Mutex<Option<ProgressWatch>>,
 }
 
 #[derive(Default)]
-struct Machine {
+struct ContainerState {
     engine: Option<Arc<Engine>>,
     /// The one that did not answer any more. It may have something of ours all the same.
     unreachable: Option<Arc<Engine>>,
-    container: Option<Live>,
+    container: Option<LiveContainer>,
     /// How commands run, once that is known. What could not run once is not tried again.
-    way: Option<Way>,
+    way: Option<ExecMode>,
     /// The container that was stopped because nobody used it.
     stopped: Option<String>,
     /// Whether the engine was asked to make or start one since the last was removed.
@@ -57,10 +57,10 @@ struct Machine {
     /// Whether somebody looks after it: from when one is first needed on.
     is_watched: bool,
     /// Gives the container its name. Until it has ended nobody asks for one by that.
-    naming: Option<Naming>,
+    naming: Option<ContainerRename>,
 }
 
-struct Live {
+struct LiveContainer {
     id: String,
     pid: i32,
     executor: Arc<dyn Executor>,
@@ -68,7 +68,7 @@ struct Live {
     was_warm: bool,
 }
 
-impl Machine {
+impl ContainerState {
     fn wait_for_name(&mut self) {
         if let Some(naming) = self.naming.take() {
             naming.wait();
@@ -121,12 +121,12 @@ impl SessionContainer {
         *locked(&self.progress) = Some(watch);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Machine> {
+    fn lock(&self) -> MutexGuard<'_, ContainerState> {
         locked(&self.machine)
     }
 
     /// Gives what runs commands in a container that runs, whatever has to be done for it.
-    fn ensure(&self, machine: &mut Machine) -> Result<Arc<dyn Executor>, EngineError> {
+    fn ensure(&self, machine: &mut ContainerState) -> Result<Arc<dyn Executor>, EngineError> {
         machine.used = Some(now());
         if !std::mem::replace(&mut machine.is_watched, true) {
             keep_watch(Weak::clone(&self.own));
@@ -152,7 +152,7 @@ impl SessionContainer {
         Ok(Arc::clone(&machine.container.insert(container).executor))
     }
 
-    fn engine(&self, machine: &mut Machine) -> Result<Arc<Engine>, EngineError> {
+    fn engine(&self, machine: &mut ContainerState) -> Result<Arc<Engine>, EngineError> {
         if let Some(engine) = &machine.engine {
             return Ok(Arc::clone(engine));
         }
@@ -165,21 +165,21 @@ impl SessionContainer {
     fn bring_up_somehow(
         &self,
         engine: &Engine,
-        machine: &mut Machine,
-    ) -> Result<(Live, ContainerStarted), EngineError> {
+        machine: &mut ContainerState,
+    ) -> Result<(LiveContainer, ContainerStarted), EngineError> {
         self.provide_image(engine)?;
         let way = match machine.way.take() {
             Some(way) => way,
-            None => Way::choose(engine, &self.options)?,
+            None => ExecMode::choose(engine, &self.options)?,
         };
         machine.tried = true;
         let stopped = machine.stopped.clone();
         let (started, way) = match self.bring_up(engine, stopped, &way) {
             // Whether it is the runner's fault that it does not start shows without the runner.
             Err(EngineError::NoRunner(reason) | EngineError::Failed { action: "start the container", reason })
-                if way == Way::Runner && self.options.runner == RunnerUse::Auto =>
+                if way == ExecMode::Runner && self.options.runner == RunnerUse::Auto =>
             {
-                let way = Way::Exec(reason);
+                let way = ExecMode::Exec(reason);
                 (self.bring_up(engine, None, &way), way)
             }
             other => (other, way),
@@ -200,8 +200,8 @@ impl SessionContainer {
         &self,
         engine: &Engine,
         stopped: Option<String>,
-        way: &Way,
-    ) -> Result<(Live, ContainerStarted), EngineError> {
+        way: &ExecMode,
+    ) -> Result<(LiveContainer, ContainerStarted), EngineError> {
         engine.remove_noted(&self.paths)?;
         let there = match engine.inspect(&self.name) {
             Ok(seen) => Some(seen),
@@ -235,7 +235,14 @@ impl SessionContainer {
         Ok((container, event))
     }
 
-    fn started(&self, engine: &Engine, id: &str, created: bool, limits_enforced: bool, way: &Way) -> ContainerStarted {
+    fn started(
+        &self,
+        engine: &Engine,
+        id: &str,
+        created: bool,
+        limits_enforced: bool,
+        way: &ExecMode,
+    ) -> ContainerStarted {
         ContainerStarted {
             name: self.name.clone(),
             id: id.to_owned(),
@@ -261,11 +268,11 @@ impl SessionContainer {
         Ok(())
     }
 
-    fn create(&self, engine: &Engine, way: &Way) -> Result<String, EngineError> {
+    fn create(&self, engine: &Engine, way: &ExecMode) -> Result<String, EngineError> {
         let (session, owner) = (self.session.to_string(), owner_of_this_process());
         let workspace: PathBuf =
             if self.files.is_overlay() { self.paths.mount.clone() } else { self.paths.files.clone() };
-        engine.create(&Plan {
+        engine.create(&ContainerPlan {
             name: &self.name,
             session: &session,
             owner: &owner,
@@ -294,7 +301,13 @@ impl SessionContainer {
     }
 
     /// Shows the files in a container that runs, reaches what runs its commands, and looks whether it is confined.
-    fn reach(&self, engine: &Engine, id: &str, token: &[u8], way: &Way) -> Result<(Live, bool), EngineError> {
+    fn reach(
+        &self,
+        engine: &Engine,
+        id: &str,
+        token: &[u8],
+        way: &ExecMode,
+    ) -> Result<(LiveContainer, bool), EngineError> {
         let failed = |what: String| EngineError::Failed { action: "start the container", reason: what };
         let seen = engine.inspect(id)?;
         if !seen.running || seen.pid == 0 {
@@ -302,11 +315,11 @@ impl SessionContainer {
         }
         self.files.attach(seen.pid).map_err(|error| failed(format!("its files can't be shown in it: {error}")))?;
         let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token, &self.options)?;
-        Ok((Live { id: id.to_owned(), pid: seen.pid, executor, was_warm: false }, limits_enforced))
+        Ok((LiveContainer { id: id.to_owned(), pid: seen.pid, executor, was_warm: false }, limits_enforced))
     }
 
     /// Notes that a container does not run any more.
-    fn forget(&self, container: &Live, reason: &str) {
+    fn forget(&self, container: &LiveContainer, reason: &str) {
         self.files.detach(container.pid);
         let event = ContainerStopped { name: self.name.clone(), reason: reason.to_owned() };
         locked(&self.news).push(MachineNews::Stopped(event));
@@ -364,7 +377,7 @@ impl SessionContainer {
         self.tear_down_held(&mut machine, reason)
     }
 
-    fn tear_down_held(&self, machine: &mut Machine, reason: &str) -> bool {
+    fn tear_down_held(&self, machine: &mut ContainerState, reason: &str) -> bool {
         machine.wait_for_name();
         let Some(engine) = machine.engine.clone().or_else(|| machine.unreachable.take()) else { return true };
         let id = match (&machine.container, &machine.stopped) {
@@ -446,7 +459,7 @@ impl Container for SessionContainer {
     }
 }
 
-impl Place for SessionContainer {
+impl CommandHost for SessionContainer {
     fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
         let mut machine = self.lock();
         let executor = self.ensure(&mut machine);
@@ -461,7 +474,7 @@ impl Place for SessionContainer {
         Ok((self.paths.run.join("scripts"), PathBuf::from(RUN).join("scripts")))
     }
 
-    fn under_way(&self) -> &Arc<UnderWay> {
+    fn under_way(&self) -> &Arc<RunningCommands> {
         &self.under_way
     }
 

@@ -21,11 +21,11 @@ pub(crate) struct Process {
 }
 
 /// The live processes of a container by their number here. They change while they are looked at.
-pub(crate) type Processes = BTreeMap<i32, Process>;
+pub(crate) type ExecProcesses = BTreeMap<i32, Process>;
 
 /// A container's processes.
 #[derive(Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ExecCrowd {
     /// The container's first process.
     first: i32,
     /// Its process, whatever becomes of its number.
@@ -35,7 +35,7 @@ pub(crate) struct Crowd {
     pace: u64,
 }
 
-impl Crowd {
+impl ExecCrowd {
     /// Of the container whose first process is that one.
     pub(crate) fn of(first: i32) -> io::Result<Self> {
         let handle = open(first)?;
@@ -66,7 +66,7 @@ impl Crowd {
         (namespace_of(pid).ok()? == self.namespace).then_some(handle)
     }
 
-    fn look(&self) -> Processes {
+    fn look(&self) -> ExecProcesses {
         pids()
             .filter(|pid| namespace_of(*pid).is_ok_and(|found| found == self.namespace))
             .filter_map(|pid| Some((pid, process(pid)?)))
@@ -111,7 +111,7 @@ impl Crowd {
 /// What the engine starts in a container has its parent outside, so each such process is the first of a running
 /// command, or of somebody's own. Those below another one, and those in its session, are not ours. What has no such
 /// ancestor any more is ours, unless it is older than the command and another one runs that it may belong to.
-fn command(all: &Processes, first: i32, leader: Option<i32>, began: u64) -> BTreeSet<i32> {
+fn command(all: &ExecProcesses, first: i32, leader: Option<i32>, began: u64) -> BTreeSet<i32> {
     let own = all.get(&first).map(|process| process.session);
     let is_root = |(pid, process): &(&i32, &Process)| **pid != first && !all.contains_key(&process.parent);
     let others: BTreeSet<i32> =
@@ -127,7 +127,7 @@ fn command(all: &Processes, first: i32, leader: Option<i32>, began: u64) -> BTre
 }
 
 /// Whether a process is one of them or has one of them as an ancestor.
-fn is_below(all: &Processes, pid: i32, ancestors: &BTreeSet<i32>) -> bool {
+fn is_below(all: &ExecProcesses, pid: i32, ancestors: &BTreeSet<i32>) -> bool {
     let mut at = pid;
     // The listing is not of one moment, so parents might form a circle.
     for _ in 0..=all.len() {
@@ -189,11 +189,11 @@ mod tests {
     use super::*;
 
     /// Numbers, parents, sessions, starts.
-    fn crowd(rows: &[(i32, i32, i32, u64)]) -> Processes {
+    fn crowd(rows: &[(i32, i32, i32, u64)]) -> ExecProcesses {
         rows.iter().map(|&(pid, parent, session, started)| (pid, Process { parent, session, started })).collect()
     }
 
-    fn ours(all: &Processes, leader: Option<i32>, began: u64) -> Vec<i32> {
+    fn ours(all: &ExecProcesses, leader: Option<i32>, began: u64) -> Vec<i32> {
         command(all, 10, leader, began).into_iter().collect()
     }
 

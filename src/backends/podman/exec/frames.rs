@@ -1,13 +1,13 @@
 //! The streams of an exec, as the engine interleaves them.
 
-use crate::backends::runner::Stream;
+use crate::backends::runner::OutputStreamKind;
 
 /// Bytes of a header: the stream, three of padding, the length as a big-endian number.
 const HEADER: usize = 8;
 
 /// Takes the streams apart again. It holds no more than a header, whatever lengths are announced.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub(crate) struct ExecFrames {
     header: [u8; HEADER],
     /// Bytes of the header that have come.
     filled: usize,
@@ -20,12 +20,12 @@ pub(crate) struct Frames {
 #[error("the engine sent bytes of an unknown stream, {0}")]
 pub(crate) struct UnknownStream(u8);
 
-impl Frames {
+impl ExecFrames {
     /// Takes what has come, in whatever pieces.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
-        output: &mut dyn FnMut(Stream, &[u8]),
+        output: &mut dyn FnMut(OutputStreamKind, &[u8]),
     ) -> Result<(), UnknownStream> {
         while !bytes.is_empty() {
             if self.left == 0 {
@@ -44,8 +44,8 @@ impl Frames {
             }
             let (piece, rest) = bytes.split_at(bytes.len().min(self.left));
             let stream = match self.header[0] {
-                0 | 1 => Stream::Stdout,
-                2 => Stream::Stderr,
+                0 | 1 => OutputStreamKind::Stdout,
+                2 => OutputStreamKind::Stderr,
                 other => return Err(UnknownStream(other)),
             };
             if !piece.is_empty() {
@@ -71,11 +71,11 @@ mod tests {
     fn streams_are_told_apart_however_the_bytes_come() {
         let sent = [frame(1, b"out"), frame(2, b""), frame(2, b"err"), frame(0, b"put"), frame(1, b"")].concat();
         for piece in 1..=sent.len() {
-            let (mut frames, mut stdout, mut stderr) = (Frames::default(), Vec::new(), Vec::new());
+            let (mut frames, mut stdout, mut stderr) = (ExecFrames::default(), Vec::new(), Vec::new());
             for bytes in sent.chunks(piece) {
                 let mut output = |stream, bytes: &[u8]| match stream {
-                    Stream::Stdout => stdout.extend_from_slice(bytes),
-                    Stream::Stderr => stderr.extend_from_slice(bytes),
+                    OutputStreamKind::Stdout => stdout.extend_from_slice(bytes),
+                    OutputStreamKind::Stderr => stderr.extend_from_slice(bytes),
                 };
                 frames.feed(bytes, &mut output).unwrap();
             }
@@ -86,7 +86,7 @@ mod tests {
     #[test]
     fn what_is_no_stream_is_an_error_and_no_panic() {
         for first in 3..=255 {
-            let mut frames = Frames::default();
+            let mut frames = ExecFrames::default();
             let fed = frames.feed(&frame(first, b"x"), &mut |_, _| panic!("given"));
             assert_eq!(fed, Err(UnknownStream(first)));
         }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn a_frame_of_any_announced_length_takes_no_memory() {
-        let mut frames = Frames::default();
+        let mut frames = ExecFrames::default();
         let mut seen = 0;
         let mut output = |_, bytes: &[u8]| seen += bytes.len();
         frames.feed(&[1, 0, 0, 0, 255, 255, 255, 255], &mut output).unwrap();

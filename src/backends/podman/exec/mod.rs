@@ -23,9 +23,9 @@ use tempfile::NamedTempFile;
 use super::engine::{RUN, WORKSPACE};
 use super::requests::Requests;
 use crate::backends::executor::{Executor, NotRun};
-use crate::backends::runner::{Cancel, Directory, Ended, RunSpec, Stream};
-use crowd::Crowd;
-use session::Session;
+use crate::backends::runner::{Cancel, Directory, Ended, OutputStreamKind, RunSpec};
+use crowd::ExecCrowd;
+use session::ExecSession;
 
 /// The first process of a container without a runner. It waits for children, those that others have left too: what
 /// only sleeps would keep every process that has ended. Signals from inside do not reach it without a handler.
@@ -45,7 +45,7 @@ for d in $2; do f=${d:-.}/$1; if [ -f \"$f\" ] && [ -x \"$f\" ]; then printf %s 
 pub(crate) struct EngineExec {
     requests: Requests,
     container: String,
-    crowd: Crowd,
+    crowd: ExecCrowd,
     /// Where standard input lies: as this program sees it, and as commands do.
     inputs: (PathBuf, PathBuf),
 }
@@ -53,7 +53,7 @@ pub(crate) struct EngineExec {
 impl EngineExec {
     /// For a container that runs, by its id and its first process on this machine.
     pub(crate) fn new(requests: Requests, container: &str, first: i32, inputs: (PathBuf, PathBuf)) -> io::Result<Self> {
-        Ok(Self { requests, container: container.to_owned(), crowd: Crowd::of(first)?, inputs })
+        Ok(Self { requests, container: container.to_owned(), crowd: ExecCrowd::of(first)?, inputs })
     }
 
     /// What the kernel says of a process that the engine starts in the workspace, as that process sees it.
@@ -134,7 +134,12 @@ impl EngineExec {
 }
 
 impl Executor for EngineExec {
-    fn run(&self, spec: &RunSpec, output: &mut dyn FnMut(Stream, &[u8]), cancel: &Cancel) -> Result<Ended, NotRun> {
+    fn run(
+        &self,
+        spec: &RunSpec,
+        output: &mut dyn FnMut(OutputStreamKind, &[u8]),
+        cancel: &Cancel,
+    ) -> Result<Ended, NotRun> {
         let failed = |error: io::Error| NotRun::Failed(format!("the engine's exec failed: {error}"));
         let directory = self.directory(&spec.directory)?;
         let input = self.input(&spec.stdin).map_err(failed)?;
@@ -143,7 +148,7 @@ impl Executor for EngineExec {
         // Its own, so that no slow reader of one command's output holds up another.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(failed)?;
         let ended = runtime.block_on(async {
-            let session = Session::make(&self.requests, &self.container, &line, &directory).await?;
+            let session = ExecSession::make(&self.requests, &self.container, &line, &directory).await?;
             run::run(&self.crowd, session, spec, output, cancel).await
         });
         runtime.shutdown_background();

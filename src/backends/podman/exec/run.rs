@@ -10,11 +10,11 @@ use futures_util::io::AsyncReadExt;
 use rustix::process::Signal;
 use tokio::time::{MissedTickBehavior, interval};
 
-use super::crowd::{Crowd, has_ended};
-use super::frames::Frames;
-use super::session::Session;
+use super::crowd::{ExecCrowd, has_ended};
+use super::frames::ExecFrames;
+use super::session::ExecSession;
 use crate::backends::executor::NotRun;
-use crate::backends::runner::{Cancel, Ended, RunSpec, Stream};
+use crate::backends::runner::{Cancel, Ended, OutputStreamKind, RunSpec};
 
 /// How often is looked what has become of a command.
 const TICK: Duration = Duration::from_millis(20);
@@ -42,7 +42,7 @@ enum Leader {
 }
 
 #[derive(Clone, Copy)]
-enum Phase {
+enum ExecPhase {
     Running,
     /// It was asked to end, and is killed at that time.
     Asked(Instant),
@@ -54,24 +54,24 @@ enum Phase {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Cause {
+enum ExecEnd {
     Timeout,
     Cancel,
 }
 
 /// A command that was started.
-struct Command<'a> {
-    crowd: &'a Crowd,
+struct ExecCommand<'a> {
+    crowd: &'a ExecCrowd,
     spec: &'a RunSpec,
     cancel: &'a Cancel,
-    session: Session<'a>,
+    session: ExecSession<'a>,
     /// When it began, as the start of processes is told.
     began: u64,
     started: Instant,
     leader: Leader,
     exit_code: Option<i32>,
-    phase: Phase,
-    cause: Option<Cause>,
+    phase: ExecPhase,
+    cause: Option<ExecEnd>,
     /// Whether the leader was asked to end; it may not be known yet.
     asked: bool,
     sent: Option<u8>,
@@ -85,15 +85,15 @@ struct Command<'a> {
 
 /// Runs a command to the end of its last process.
 pub(super) async fn run(
-    crowd: &Crowd,
-    session: Session<'_>,
+    crowd: &ExecCrowd,
+    session: ExecSession<'_>,
     spec: &RunSpec,
-    output: &mut dyn FnMut(Stream, &[u8]),
+    output: &mut dyn FnMut(OutputStreamKind, &[u8]),
     cancel: &Cancel,
 ) -> Result<Ended, NotRun> {
     let began = crowd.moment();
     let stream = session.start().await?;
-    let mut command = Command {
+    let mut command = ExecCommand {
         crowd,
         spec,
         cancel,
@@ -102,7 +102,7 @@ pub(super) async fn run(
         started: now(),
         leader: Leader::Unknown,
         exit_code: None,
-        phase: Phase::Running,
+        phase: ExecPhase::Running,
         cause: None,
         asked: false,
         sent: None,
@@ -119,13 +119,13 @@ pub(super) async fn run(
     ended
 }
 
-impl Command<'_> {
+impl ExecCommand<'_> {
     async fn attend(
         &mut self,
         mut stream: impl futures_util::io::AsyncRead + Unpin,
-        output: &mut dyn FnMut(Stream, &[u8]),
+        output: &mut dyn FnMut(OutputStreamKind, &[u8]),
     ) -> Result<Ended, NotRun> {
-        let (mut frames, mut buffer) = (Frames::default(), vec![0; PIECE]);
+        let (mut frames, mut buffer) = (ExecFrames::default(), vec![0; PIECE]);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The first comes at once, before there is anything to see.
@@ -161,11 +161,11 @@ impl Command<'_> {
         let left = self.crowd.of_command(None, self.began);
         if left.is_empty() {
             self.gone = Some(now);
-        } else if matches!(self.phase, Phase::Running) {
+        } else if matches!(self.phase, ExecPhase::Running) {
             self.leftovers = u32::try_from(left.len()).unwrap_or(u32::MAX);
             self.crowd.signal(&left, Signal::TERM);
             self.crowd.signal(&left, Signal::CONT);
-            self.phase = Phase::Asked(now + self.spec.grace.min(LEFTOVER_GRACE));
+            self.phase = ExecPhase::Asked(now + self.spec.grace.min(LEFTOVER_GRACE));
         } else {
             self.end(now);
         }
@@ -211,18 +211,18 @@ impl Command<'_> {
     /// Ends it when its time is over or it is taken back.
     fn guard(&mut self, now: Instant) -> Result<(), NotRun> {
         let passed = now.saturating_duration_since(self.started);
-        if matches!(self.phase, Phase::Running) {
+        if matches!(self.phase, ExecPhase::Running) {
             self.cause = match self.cancel.is_cancelled() {
-                true => Some(Cause::Cancel),
-                false if passed >= self.spec.timeout => Some(Cause::Timeout),
+                true => Some(ExecEnd::Cancel),
+                false if passed >= self.spec.timeout => Some(ExecEnd::Timeout),
                 false => return Ok(()),
             };
-            self.phase = Phase::Asked(now + self.spec.grace);
+            self.phase = ExecPhase::Asked(now + self.spec.grace);
         }
         let Some(leader) = self.leader() else {
             // What is not known can't be ended. Not for long: the engine has started it.
             return match self.phase {
-                Phase::Asked(at) if now >= at + MARGIN => {
+                ExecPhase::Asked(at) if now >= at + MARGIN => {
                     Err(NotRun::Lost("the engine does not tell of a process that it was asked to start".to_owned()))
                 }
                 _ => Ok(()),
@@ -242,9 +242,9 @@ impl Command<'_> {
     /// Kills it when that is due, and gives up what does not die.
     fn end(&mut self, now: Instant) {
         let (due, until) = match self.phase {
-            Phase::Running => return,
-            Phase::Asked(at) => (at, now + KILL_PATIENCE),
-            Phase::Killed { again, until } => (again, until),
+            ExecPhase::Running => return,
+            ExecPhase::Asked(at) => (at, now + KILL_PATIENCE),
+            ExecPhase::Killed { again, until } => (again, until),
         };
         if now >= until {
             let left = self.crowd.of_command(self.leader(), self.began).len();
@@ -255,7 +255,7 @@ impl Command<'_> {
                 self.sent = Some(9);
             }
             self.crowd.kill(self.leader(), self.began);
-            self.phase = Phase::Killed { again: now + KILL_AGAIN, until };
+            self.phase = ExecPhase::Killed { again: now + KILL_AGAIN, until };
         }
     }
 
@@ -272,8 +272,8 @@ impl Command<'_> {
         Ended {
             exit_code: small(code.filter(|_| signal.is_none())),
             signal: small(signal),
-            timed_out: self.cause == Some(Cause::Timeout),
-            cancelled: self.cause == Some(Cause::Cancel),
+            timed_out: self.cause == Some(ExecEnd::Timeout),
+            cancelled: self.cause == Some(ExecEnd::Cancel),
             sent: self.sent,
             leftovers: self.leftovers,
             survivors: self.survivors,

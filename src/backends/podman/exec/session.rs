@@ -14,7 +14,7 @@ use crate::backends::podman::requests::{Requests, within};
 const ANSWER: Duration = Duration::from_secs(15);
 
 /// An exec that the engine knows.
-pub(crate) struct Session<'a> {
+pub(crate) struct ExecSession<'a> {
     requests: &'a Requests,
     id: String,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Session<'a> {
 /// What the engine tells of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct State {
+pub(crate) struct ExecState {
     pub(crate) running: bool,
     /// The number of its first process on the engine's machine; 0 when it does not run.
     pub(crate) pid: i32,
@@ -30,12 +30,12 @@ pub(crate) struct State {
 }
 
 #[derive(Deserialize)]
-struct Made {
+struct CreatedExec {
     #[serde(rename = "Id")]
     id: String,
 }
 
-impl<'a> Session<'a> {
+impl<'a> ExecSession<'a> {
     pub(crate) async fn make(
         requests: &'a Requests,
         container: &str,
@@ -50,7 +50,8 @@ impl<'a> Session<'a> {
             "WorkingDir": directory,
         });
         let endpoint = format!("/libpod/containers/{container}/exec");
-        let made: Made = within(ANSWER, requests.post(&endpoint, &asked)).await.map_err(|error| refused(&error))?;
+        let made: CreatedExec =
+            within(ANSWER, requests.post(&endpoint, &asked)).await.map_err(|error| refused(&error))?;
         Ok(Self { requests, id: made.id })
     }
 
@@ -61,7 +62,7 @@ impl<'a> Session<'a> {
         started.map(Box::pin).map_err(|error| refused(&error))
     }
 
-    pub(crate) async fn look(&self) -> Result<State, NotRun> {
+    pub(crate) async fn look(&self) -> Result<ExecState, NotRun> {
         let looked = within(ANSWER, self.requests.get(&format!("/libpod/exec/{}/json", self.id))).await;
         looked.map_err(|error| refused(&error))
     }

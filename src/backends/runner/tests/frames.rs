@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::wire::{Cwd, Failure, Reply, Request, Run, frame_length};
+use super::wire::{Cwd, RunFailure, RunRequest, RunnerReply, RunnerRequest, frame_length};
 use super::*;
 
-fn requests() -> Vec<Request<'static>> {
-    let run = Run {
+fn requests() -> Vec<RunnerRequest<'static>> {
+    let run = RunRequest {
         cwd: Cwd::Beneath(b"a/b"),
         argv: vec![b"sh", b"-c", b""],
         env: vec![b"A=B"],
@@ -16,18 +16,18 @@ fn requests() -> Vec<Request<'static>> {
         discard_output: true,
     };
     vec![
-        Request::Hello { version: 7, token: b"token" },
-        Request::Run(Run { cwd: Cwd::At(b"/"), discard_output: false, argv: vec![], ..run.clone() }),
-        Request::Run(run),
-        Request::Cancel,
-        Request::KillAll { spare_running: true },
-        Request::Which { program: b"sh", path: b"/bin" },
-        Request::Env,
-        Request::Ping,
+        RunnerRequest::Hello { version: 7, token: b"token" },
+        RunnerRequest::Run(RunRequest { cwd: Cwd::At(b"/"), discard_output: false, argv: vec![], ..run.clone() }),
+        RunnerRequest::Run(run),
+        RunnerRequest::Cancel,
+        RunnerRequest::KillAll { spare_running: true },
+        RunnerRequest::Which { program: b"sh", path: b"/bin" },
+        RunnerRequest::Env,
+        RunnerRequest::Ping,
     ]
 }
 
-fn replies() -> Vec<Reply<'static>> {
+fn replies() -> Vec<RunnerReply<'static>> {
     let ended = Ended {
         exit_code: None,
         signal: Some(9),
@@ -42,14 +42,14 @@ fn replies() -> Vec<Reply<'static>> {
         max_rss_kib: u64::MAX,
     };
     vec![
-        Reply::Welcome { version: 1, pid: 2, features: 3 },
-        Reply::Output { stream: Stream::Stderr, bytes: b"text" },
-        Reply::Ended(ended),
-        Reply::Done { count: 3 },
-        Reply::Found { path: None },
-        Reply::Found { path: Some(b"/bin/sh") },
-        Reply::Env { variables: vec![b"A=B", b""], root: b"/" },
-        Reply::Failed { kind: Failure::TooLarge, errno: -1, message: b"why" },
+        RunnerReply::Welcome { version: 1, pid: 2, features: 3 },
+        RunnerReply::Output { stream: OutputStreamKind::Stderr, bytes: b"text" },
+        RunnerReply::Ended(ended),
+        RunnerReply::Done { count: 3 },
+        RunnerReply::Found { path: None },
+        RunnerReply::Found { path: Some(b"/bin/sh") },
+        RunnerReply::Env { variables: vec![b"A=B", b""], root: b"/" },
+        RunnerReply::Failed { kind: RunFailure::TooLarge, errno: -1, message: b"why" },
     ]
 }
 
@@ -64,37 +64,37 @@ fn what_is_written_is_read_and_nothing_shorter_or_longer() {
     for request in requests() {
         let mut frame = Vec::new();
         request.encode(&mut frame);
-        assert_eq!(Request::decode(body(&frame)), Ok(request.clone()));
+        assert_eq!(RunnerRequest::decode(body(&frame)), Ok(request.clone()));
         for end in 4..frame.len() {
-            assert!(Request::decode(&frame[4..end]).is_err(), "{request:?} cut at {end}");
+            assert!(RunnerRequest::decode(&frame[4..end]).is_err(), "{request:?} cut at {end}");
         }
         frame.push(0);
-        assert!(Request::decode(&frame[4..]).is_err(), "{request:?}");
+        assert!(RunnerRequest::decode(&frame[4..]).is_err(), "{request:?}");
     }
     for reply in replies() {
         let mut frame = Vec::new();
         reply.encode(&mut frame);
-        assert_eq!(Reply::decode(body(&frame)), Ok(reply));
+        assert_eq!(RunnerReply::decode(body(&frame)), Ok(reply));
     }
 }
 
 #[test]
 fn a_greeting_from_anybody_else_is_none() {
     let mut frame = Vec::new();
-    Request::Hello { version: 1, token: b"t" }.encode(&mut frame);
+    RunnerRequest::Hello { version: 1, token: b"t" }.encode(&mut frame);
     frame[5] ^= 1;
-    assert!(Request::decode(&frame[4..]).is_err());
+    assert!(RunnerRequest::decode(&frame[4..]).is_err());
 }
 
 proptest! {
     #[test]
     fn chance_never_panics(bytes in prop::collection::vec(any::<u8>(), 0..200), kind in any::<u8>()) {
-        let _ = Request::decode(&bytes);
-        let _ = Reply::decode(&bytes);
+        let _ = RunnerRequest::decode(&bytes);
+        let _ = RunnerReply::decode(&bytes);
         let known = [&[kind % 14][..], &bytes].concat();
-        let _ = Request::decode(&known);
+        let _ = RunnerRequest::decode(&known);
         let known = [&[128 + kind % 9][..], &bytes].concat();
-        let _ = Reply::decode(&known);
+        let _ = RunnerReply::decode(&known);
     }
 
     #[test]
@@ -104,7 +104,7 @@ proptest! {
         let body = &mut frame[4..];
         let at = at.index(body.len());
         body[at] ^= flip;
-        if let Ok(request) = Request::decode(body) {
+        if let Ok(request) = RunnerRequest::decode(body) {
             let mut again = Vec::new();
             request.encode(&mut again);
             prop_assert_eq!(&again[4..], &*body);

@@ -4,18 +4,20 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use super::wire::{Failure, MAX_CONNECTIONS, MAX_FRAME, Reply, Request, Run, VERSION, frame_length};
+use super::wire::{
+    MAX_CONNECTIONS, MAX_FRAME, RunFailure, RunRequest, RunnerReply, RunnerRequest, VERSION, frame_length,
+};
 use super::*;
 
 /// A connection without the client's manners.
 fn raw(world: &World) -> UnixStream {
     match &world.runner.shared.origin {
-        Origin::Host(child) => child.connect().unwrap(),
-        Origin::Container(_) => unreachable!(),
+        RunnerOrigin::Host(child) => child.connect().unwrap(),
+        RunnerOrigin::Container(_) => unreachable!(),
     }
 }
 
-pub(super) fn send(stream: &mut UnixStream, request: &Request<'_>) {
+pub(super) fn send(stream: &mut UnixStream, request: &RunnerRequest<'_>) {
     let mut frame = Vec::new();
     request.encode(&mut frame);
     stream.write_all(&frame).unwrap();
@@ -30,9 +32,9 @@ pub(super) fn receive(stream: &mut UnixStream) -> Vec<u8> {
 }
 
 /// The failure that the runner names before it closes.
-fn last_words(stream: &mut UnixStream) -> Failure {
+fn last_words(stream: &mut UnixStream) -> RunFailure {
     let body = receive(stream);
-    let Ok(Reply::Failed { kind, .. }) = Reply::decode(&body) else { panic!("{body:?}") };
+    let Ok(RunnerReply::Failed { kind, .. }) = RunnerReply::decode(&body) else { panic!("{body:?}") };
     let mut rest = Vec::new();
     assert_eq!(stream.read_to_end(&mut rest).unwrap_or(0), 0);
     kind
@@ -40,13 +42,13 @@ fn last_words(stream: &mut UnixStream) -> Failure {
 
 fn greeted(world: &World) -> UnixStream {
     let mut stream = raw(world);
-    send(&mut stream, &Request::Hello { version: VERSION, token: b"" });
-    assert!(matches!(Reply::decode(&receive(&mut stream)), Ok(Reply::Welcome { version: VERSION, .. })));
+    send(&mut stream, &RunnerRequest::Hello { version: VERSION, token: b"" });
+    assert!(matches!(RunnerReply::decode(&receive(&mut stream)), Ok(RunnerReply::Welcome { version: VERSION, .. })));
     stream
 }
 
-fn running<'a>(script: &'a [u8]) -> Request<'a> {
-    Request::Run(Run {
+fn running<'a>(script: &'a [u8]) -> RunnerRequest<'a> {
+    RunnerRequest::Run(RunRequest {
         cwd: wire::Cwd::Beneath(b""),
         argv: vec![b"/bin/sh", b"-c", script],
         env: vec![b"PATH=/usr/bin:/bin"],
@@ -60,23 +62,25 @@ fn running<'a>(script: &'a [u8]) -> Request<'a> {
 #[test]
 fn strangers_are_told_and_dropped() {
     let world = World::new();
-    let first: [(&[u8], Failure); 5] = [
-        (&[0, 0, 0, 0], Failure::Protocol),
-        (&[0xff; 8], Failure::Protocol),
-        (&[1, 0, 0, 0, 12], Failure::Protocol),
-        (&[1, 0, 0, 0, 77], Failure::Protocol),
-        (b"GET / HTTP/1.1\r\n\r\n", Failure::Protocol),
+    let first: [(&[u8], RunFailure); 5] = [
+        (&[0, 0, 0, 0], RunFailure::Protocol),
+        (&[0xff; 8], RunFailure::Protocol),
+        (&[1, 0, 0, 0, 12], RunFailure::Protocol),
+        (&[1, 0, 0, 0, 77], RunFailure::Protocol),
+        (b"GET / HTTP/1.1\r\n\r\n", RunFailure::Protocol),
     ];
     for (bytes, failure) in first {
         let mut stream = raw(&world);
         stream.write_all(bytes).unwrap();
         assert_eq!(last_words(&mut stream), failure, "{bytes:?}");
     }
-    for (version, token, failure) in
-        [(VERSION + 1, &b""[..], Failure::Version), (0, b"", Failure::Version), (VERSION, b"wrong", Failure::Token)]
-    {
+    for (version, token, failure) in [
+        (VERSION + 1, &b""[..], RunFailure::Version),
+        (0, b"", RunFailure::Version),
+        (VERSION, b"wrong", RunFailure::Token),
+    ] {
         let mut stream = raw(&world);
-        send(&mut stream, &Request::Hello { version, token });
+        send(&mut stream, &RunnerRequest::Hello { version, token });
         assert_eq!(last_words(&mut stream), failure);
     }
     let mut silent = raw(&world);
@@ -91,19 +95,19 @@ fn requests_out_of_turn_end_the_connection_and_its_command() {
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"echo $$; exec sleep 1000"));
     let body = receive(&mut stream);
-    let Ok(Reply::Output { bytes, .. }) = Reply::decode(&body) else { panic!("{body:?}") };
+    let Ok(RunnerReply::Output { bytes, .. }) = RunnerReply::decode(&body) else { panic!("{body:?}") };
     let pid = std::str::from_utf8(bytes).unwrap().trim().parse().unwrap();
     assert!(lives(pid));
-    send(&mut stream, &Request::Ping);
-    assert_eq!(last_words(&mut stream), Failure::Protocol);
+    send(&mut stream, &RunnerRequest::Ping);
+    assert_eq!(last_words(&mut stream), RunFailure::Protocol);
     eventually("the command is killed", || !lives(pid));
     let mut stream = greeted(&world);
     stream.write_all(&u32::try_from(MAX_FRAME + 1).unwrap().to_le_bytes()).unwrap();
-    assert_eq!(last_words(&mut stream), Failure::Protocol);
+    assert_eq!(last_words(&mut stream), RunFailure::Protocol);
     let mut stream = greeted(&world);
-    send(&mut stream, &Request::Cancel);
-    send(&mut stream, &Request::Ping);
-    assert_eq!(Reply::decode(&receive(&mut stream)), Ok(Reply::Done { count: 0 }));
+    send(&mut stream, &RunnerRequest::Cancel);
+    send(&mut stream, &RunnerRequest::Ping);
+    assert_eq!(RunnerReply::decode(&receive(&mut stream)), Ok(RunnerReply::Done { count: 0 }));
 }
 
 #[test]
@@ -122,12 +126,12 @@ fn a_command_that_has_ended_is_not_ended_again() {
     eventually("the command runs", || std::fs::read_to_string(&pid).is_ok_and(|pid| pid.ends_with('\n')));
     let pid = std::fs::read_to_string(&pid).unwrap();
     eventually("the command has ended", || !Path::new("/proc").join(pid.trim()).exists());
-    send(&mut stream, &Request::Cancel);
+    send(&mut stream, &RunnerRequest::Cancel);
     let ended = loop {
         let body = receive(&mut stream);
-        match Reply::decode(&body) {
-            Ok(Reply::Output { .. }) => {}
-            Ok(Reply::Ended(ended)) => break ended,
+        match RunnerReply::decode(&body) {
+            Ok(RunnerReply::Output { .. }) => {}
+            Ok(RunnerReply::Ended(ended)) => break ended,
             other => panic!("{other:?}"),
         }
     };
@@ -140,7 +144,7 @@ fn a_peer_that_vanishes_takes_its_command_along() {
     let mut stream = greeted(&world);
     send(&mut stream, &running(b"trap '' TERM; setsid sleep 1000 & echo $! $$; wait; wait; sleep 1000"));
     let body = receive(&mut stream);
-    let Ok(Reply::Output { bytes, .. }) = Reply::decode(&body) else { panic!("{body:?}") };
+    let Ok(RunnerReply::Output { bytes, .. }) = RunnerReply::decode(&body) else { panic!("{body:?}") };
     let pids: Vec<u32> =
         std::str::from_utf8(bytes).unwrap().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
     drop(stream);
@@ -154,13 +158,13 @@ fn there_are_only_so_many_connections() {
     let own = 1;
     let mut open: Vec<_> = (own..MAX_CONNECTIONS).map(|_| greeted(&world)).collect();
     let mut refused = raw(&world);
-    assert_eq!(last_words(&mut refused), Failure::Busy);
+    assert_eq!(last_words(&mut refused), RunFailure::Busy);
     world.runner.ping().unwrap();
     open.truncate(3);
     eventually("there is room again", || {
         let mut stream = raw(&world);
-        send(&mut stream, &Request::Hello { version: VERSION, token: b"" });
-        matches!(Reply::decode(&receive(&mut stream)), Ok(Reply::Welcome { .. }))
+        send(&mut stream, &RunnerRequest::Hello { version: VERSION, token: b"" });
+        matches!(RunnerReply::decode(&receive(&mut stream)), Ok(RunnerReply::Welcome { .. }))
     });
 }
 
@@ -175,7 +179,7 @@ fn output_without_end_and_a_slow_reader_take_no_memory() {
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
     };
     let (mut bytes, mut frames) = (0, 0_u64);
-    let mut output = |_: Stream, read: &[u8]| {
+    let mut output = |_: OutputStreamKind, read: &[u8]| {
         bytes += read.len() as u64;
         frames += 1;
         if frames % 1000 == 1 {
@@ -197,7 +201,7 @@ fn a_reader_that_stops_reading_does_not_stop_the_clock_or_the_others() {
     std::thread::scope(|scope| {
         let slow = scope.spawn(|| {
             let mut first = true;
-            let mut output = move |_: Stream, _: &[u8]| {
+            let mut output = move |_: OutputStreamKind, _: &[u8]| {
                 if std::mem::take(&mut first) {
                     let _ = go_on.recv();
                 }
@@ -259,10 +263,10 @@ fn the_last_handle_ends_the_runner_and_what_it_runs() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut stream = match &clone.shared.origin {
-                Origin::Host(child) => child.connect().unwrap(),
-                Origin::Container(_) => unreachable!(),
+                RunnerOrigin::Host(child) => child.connect().unwrap(),
+                RunnerOrigin::Container(_) => unreachable!(),
             };
-            send(&mut stream, &Request::Hello { version: VERSION, token: b"" });
+            send(&mut stream, &RunnerRequest::Hello { version: VERSION, token: b"" });
             send(&mut stream, &running(b"setsid sleep 1000 & echo $! > pid; exec sleep 1000"));
             eventually("the command runs", || {
                 std::fs::read_to_string(directory.path().join("pid")).is_ok_and(|pid| pid.ends_with('\n'))

@@ -111,7 +111,7 @@ fn a_cancelled_command_ends_and_the_runner_goes_on() {
     let cancel = Cancel::new().unwrap();
     let mut seen = Vec::new();
     let wish = cancel.clone();
-    let mut output = |_: Stream, bytes: &[u8]| {
+    let mut output = |_: OutputStreamKind, bytes: &[u8]| {
         seen.extend_from_slice(bytes);
         wish.cancel();
     };
@@ -214,7 +214,7 @@ fn what_a_command_leaves_behind_is_told_apart_from_what_runs_for_another() {
         let runner = &world.runner;
         let long = scope.spawn(move || {
             let mut stdout = Vec::new();
-            let mut output = |_: Stream, bytes: &[u8]| {
+            let mut output = |_: OutputStreamKind, bytes: &[u8]| {
                 stdout.extend_from_slice(bytes);
                 let _ = up.send(());
             };

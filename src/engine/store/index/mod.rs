@@ -15,13 +15,13 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::StoreError;
-use super::journal::Place;
-use super::journal::disk::{Disk, OsDisk};
+use super::journal::FramePosition;
+use super::journal::disk::{JournalDisk, OsDisk};
 use super::journal::segment::sync_directory;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
 
-pub(super) use catalogue::Row;
+pub(super) use catalogue::CatalogueRow;
 
 /// Values above this would go to files that sled never syncs: with 2 MiB segments the limit is 16 KiB.
 const SEGMENT_BYTES: usize = 2 << 20;
@@ -38,9 +38,9 @@ const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Up to where the journal is indexed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(super) struct IndexedUpTo {
     pub(super) journal: [u8; 16],
-    pub(super) end: Place,
+    pub(super) end: FramePosition,
     pub(super) group: u64,
     /// Checksum of the journal's last bytes before `end`: another history gives another one.
     pub(super) tail: u32,
@@ -48,22 +48,22 @@ pub(super) struct Stamp {
 
 /// What the index is to learn.
 #[derive(Default)]
-pub(super) struct Batch {
-    pub(super) rows: Vec<Row>,
-    pub(super) positions: Vec<(SessionId, Vec<(Seq, Place)>)>,
-    pub(super) contents: Vec<(Digest, Place)>,
+pub(super) struct IndexBatch {
+    pub(super) rows: Vec<CatalogueRow>,
+    pub(super) positions: Vec<(SessionId, Vec<(Seq, FramePosition)>)>,
+    pub(super) contents: Vec<(Digest, FramePosition)>,
     pub(super) removed: Vec<SessionId>,
 }
 
 /// An open index.
-pub(super) struct Index {
+pub(super) struct SledIndex {
     db: sled::Db,
     /// The number that the next block gets. Held while a snapshot is put and while blocks are swept: a block
     /// that a new snapshot counts on must stay, or its number would one day be another's.
     next_block: Mutex<u64>,
 }
 
-impl Index {
+impl SledIndex {
     pub(super) fn open(directory: &Path) -> Result<Self, StoreError> {
         // Closed, whatever the modes are of what sled makes in it; what is wrong with its place, sled tells.
         drop(OsDisk.create_dir(directory));
@@ -97,7 +97,7 @@ impl Index {
     }
 
     /// Where the index has got to; none when it is new, of another version, or unreadable.
-    pub(super) fn stamp(&self) -> Option<Stamp> {
+    pub(super) fn stamp(&self) -> Option<IndexedUpTo> {
         let value = guarded(|| self.db.get(STAMP)).ok()??;
         let (version, rest) = value.split_first_chunk::<4>()?;
         let (journal, rest) = rest.split_first_chunk::<16>()?;
@@ -105,16 +105,16 @@ impl Index {
         let (offset, rest) = rest.split_first_chunk::<4>()?;
         let (group, rest) = rest.split_first_chunk::<8>()?;
         let tail = rest.first_chunk::<4>()?;
-        (u32::from_le_bytes(*version) == VERSION).then(|| Stamp {
+        (u32::from_le_bytes(*version) == VERSION).then(|| IndexedUpTo {
             journal: *journal,
-            end: Place { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) },
+            end: FramePosition { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) },
             group: u64::from_le_bytes(*group),
             tail: u32::from_le_bytes(*tail),
         })
     }
 
     /// Learns a batch, all of it together with the stamp or nothing.
-    pub(super) fn learn(&self, batch: &Batch, stamp: Stamp) -> Result<(), StoreError> {
+    pub(super) fn learn(&self, batch: &IndexBatch, stamp: IndexedUpTo) -> Result<(), StoreError> {
         let mut rows = sled::Batch::default();
         // First, because a session may have come again after its removal: of one key the last word counts.
         for session in &batch.removed {
@@ -144,7 +144,7 @@ impl Index {
         &self,
         rows: &mut sled::Batch,
         session: SessionId,
-        positions: &[(Seq, Place)],
+        positions: &[(Seq, FramePosition)],
     ) -> Result<(), StoreError> {
         let Some((first, _)) = positions.first() else { return Ok(()) };
         let mut rest = positions;
@@ -179,7 +179,7 @@ impl Index {
         session: SessionId,
         seq: Seq,
         limit: usize,
-    ) -> Result<Vec<(Seq, Place)>, StoreError> {
+    ) -> Result<Vec<(Seq, FramePosition)>, StoreError> {
         let Some((first, _)) = self.row_at(session, seq)? else { return Ok(Vec::new()) };
         let rows = self.db.range(&first[..]..=&row_key(session, Seq::MAX)[..]);
         guarded(|| {
@@ -204,19 +204,19 @@ impl Index {
     }
 
     /// Where a content is.
-    pub(super) fn content(&self, digest: &Digest) -> Result<Option<Place>, StoreError> {
+    pub(super) fn content(&self, digest: &Digest) -> Result<Option<FramePosition>, StoreError> {
         let value = guarded(|| self.db.get(key(b'd', digest.as_bytes())))?;
         Ok(value.and_then(|value| place_of(&value)))
     }
 
     /// All sessions, and those that were removed and have children.
-    pub(super) fn rows(&self) -> Result<Vec<Row>, StoreError> {
+    pub(super) fn rows(&self) -> Result<Vec<CatalogueRow>, StoreError> {
         let keys = guarded(|| self.db.scan_prefix(b"c").keys().collect::<Result<Vec<_>, _>>())?;
         let wrong = || StoreError::Index("a row of the catalogue makes no sense".to_owned());
         let mut rows = Vec::new();
         for key in keys.iter().filter(|key| key.ends_with(&[0; 4])) {
             let value = self.get_large(b'c', key.get(1..17).unwrap_or_default())?;
-            rows.push(value.and_then(|value| Row::decode(&value)).ok_or_else(wrong)?);
+            rows.push(value.and_then(|value| CatalogueRow::decode(&value)).ok_or_else(wrong)?);
         }
         Ok(rows)
     }
@@ -292,7 +292,7 @@ pub(super) fn set_aside(directory: &Path) -> Result<Option<PathBuf>, StoreError>
 }
 
 /// Removes the index of the store in a directory, durably.
-pub(super) fn remove(disk: &dyn Disk, store: &Path) -> Result<(), StoreError> {
+pub(super) fn remove(disk: &dyn JournalDisk, store: &Path) -> Result<(), StoreError> {
     if let Some(aside) = set_aside(&store.join("index"))? {
         sync_directory(disk, store)?;
         remove_all(&aside)?;
@@ -348,25 +348,25 @@ fn parts(prefix: u8, name: &[u8], value: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     rows
 }
 
-fn place_bytes(place: Place) -> [u8; 8] {
+fn place_bytes(place: FramePosition) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&place.segment.to_le_bytes());
     bytes[4..].copy_from_slice(&place.offset.to_le_bytes());
     bytes
 }
 
-fn place_of(bytes: &[u8]) -> Option<Place> {
+fn place_of(bytes: &[u8]) -> Option<FramePosition> {
     let (segment, rest) = bytes.split_first_chunk::<4>()?;
     let offset = rest.first_chunk::<4>()?;
-    Some(Place { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) })
+    Some(FramePosition { segment: u32::from_le_bytes(*segment), offset: u32::from_le_bytes(*offset) })
 }
 
-fn put_position(value: &mut Vec<u8>, (first, place): (Seq, Place)) {
+fn put_position(value: &mut Vec<u8>, (first, place): (Seq, FramePosition)) {
     value.extend_from_slice(&first.to_le_bytes());
     value.extend_from_slice(&place_bytes(place));
 }
 
-fn positions_of(value: &[u8]) -> impl DoubleEndedIterator<Item = (Seq, Place)> {
+fn positions_of(value: &[u8]) -> impl DoubleEndedIterator<Item = (Seq, FramePosition)> {
     value.as_chunks::<POSITION_BYTES>().0.iter().filter_map(|row| {
         let (first, place) = row.split_first_chunk::<8>()?;
         Some((u64::from_le_bytes(*first), place_of(place)?))

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, PoisonError};
 
-use super::{Index, guarded, key};
+use super::{SledIndex, guarded, key};
 use crate::engine::clock::Timestamp;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
@@ -24,7 +24,7 @@ pub(super) fn next_block(db: &sled::Db) -> Result<u64, StoreError> {
     Ok(last.and_then(|key| number_of(key.get(1..)?)).map_or(0, |last| last.saturating_add(1)))
 }
 
-impl Index {
+impl SledIndex {
     /// Keeps a snapshot; gives the bytes that were new.
     pub(in crate::engine::store) fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
         let mut next = self.next_block.lock().unwrap_or_else(PoisonError::into_inner);

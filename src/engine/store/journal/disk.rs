@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Opens, names and removes files.
 ///
 /// Written bytes are durable after a sync of the file, and under its name after a sync of the directory.
-pub(crate) trait Disk: Send + Sync {
+pub(crate) trait JournalDisk: Send + Sync {
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>>;
 
@@ -37,7 +37,7 @@ pub(crate) trait Disk: Send + Sync {
     fn sync_dir(&self, directory: &Path) -> io::Result<()>;
 }
 
-/// A file of a [`Disk`], read and written by position.
+/// A file of a [`JournalDisk`], read and written by position.
 pub(crate) trait DiskFile: Send + Sync {
     /// Reads some bytes; 0 only where the file ends.
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize>;
@@ -85,7 +85,7 @@ pub(super) fn read_exactly(file: &dyn DiskFile, offset: u64, buffer: &mut [u8]) 
 }
 
 /// Reads a whole file.
-pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_whole(disk: &dyn JournalDisk, path: &Path) -> io::Result<Vec<u8>> {
     let file = disk.open(path)?;
     let length = usize::try_from(file.len()?).map_err(|_| io::ErrorKind::FileTooLarge)?;
     let mut bytes = vec![0; length];
@@ -98,7 +98,7 @@ pub(crate) fn read_whole(disk: &dyn Disk, path: &Path) -> io::Result<Vec<u8>> {
 pub(crate) struct OsDisk;
 
 #[expect(clippy::disallowed_methods, reason = "the store is where files are")]
-impl Disk for OsDisk {
+impl JournalDisk for OsDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn DiskFile>> {
         Ok(Box::new(File::open(path)?))
     }

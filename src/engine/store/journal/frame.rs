@@ -12,7 +12,7 @@ pub(crate) const MAX_PAYLOAD: usize = 48 << 20;
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum FrameKind {
     /// Events of one session.
     Commit,
     /// A content, or a chunk of one.
@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     Fork,
 }
 
-impl Kind {
+impl FrameKind {
     fn code(self) -> u8 {
         match self {
             Self::Commit => 1,
@@ -56,22 +56,22 @@ impl Kind {
     }
 }
 
-/// Bytes before the commit in the payload of a [`Kind::Fork`]: the parent's id, and the position.
+/// Bytes before the commit in the payload of a [`FrameKind::Fork`]: the parent's id, and the position.
 const FORK_HEAD: usize = 24;
 
-/// The payload of a [`Kind::Fork`] up to its commit.
+/// The payload of a [`FrameKind::Fork`] up to its commit.
 pub(crate) fn fork_head(point: ForkPoint) -> Vec<u8> {
     [&point.session.as_bytes()[..], &point.seq.to_le_bytes()].concat()
 }
 
-/// Where a session was forked; none when the bytes are no payload of a [`Kind::Fork`].
+/// Where a session was forked; none when the bytes are no payload of a [`FrameKind::Fork`].
 pub(crate) fn fork_point(payload: &[u8]) -> Option<ForkPoint> {
     let (session, rest) = payload.split_first_chunk::<16>()?;
     let seq = u64::from_le_bytes(*rest.first_chunk()?);
     (seq > 0).then(|| ForkPoint { session: SessionId::from_bytes(*session), seq })
 }
 
-impl Kind {
+impl FrameKind {
     /// Where in its payload a commit begins; none when it holds none.
     pub(crate) fn commit_at(self) -> Option<usize> {
         match self {
@@ -90,7 +90,7 @@ impl Kind {
 /// A frame's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     /// Whether it is the first of its group: frames that became durable by one sync.
     pub(crate) first: bool,
     /// The group's number. A group is written only when the one before it is durable.
@@ -108,7 +108,7 @@ impl Header {
             return None;
         }
         Some(Self {
-            kind: Kind::of(bytes[4])?,
+            kind: FrameKind::of(bytes[4])?,
             first: bytes[5] & 1 == 1,
             group: u64::from(word(8)) | u64::from(word(12)) << 32,
             length,
@@ -120,7 +120,7 @@ impl Header {
     pub(crate) fn parse_known(bytes: &[u8; HEADER]) -> Option<Self> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let length = usize::try_from(word(0)).ok().filter(|length| *length <= MAX_PAYLOAD)?;
-        let kind = Kind::of(bytes[4])?;
+        let kind = FrameKind::of(bytes[4])?;
         Some(Self { kind, first: false, group: 0, length, payload_crc: word(16) })
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn frame_len(length: usize) -> usize {
 
 /// Appends a frame to `out`. `crc` is the payload's CRC-32C: computed by the caller, so that it can
 /// be done outside of locks.
-pub(crate) fn put(out: &mut Vec<u8>, kind: Kind, first: bool, group: u64, payload: &[u8], crc: u32) {
+pub(crate) fn put(out: &mut Vec<u8>, kind: FrameKind, first: bool, group: u64, payload: &[u8], crc: u32) {
     let start = out.len();
     out.reserve(frame_len(payload.len()));
     let length = u32::try_from(payload.len()).unwrap_or(u32::MAX);
@@ -163,14 +163,14 @@ mod tests {
     #[test]
     fn a_frame_comes_back_and_any_flipped_bit_shows() {
         let mut bytes = Vec::new();
-        put(&mut bytes, Kind::Content, true, 77, b"payload", crc32c::crc32c(b"payload"));
+        put(&mut bytes, FrameKind::Content, true, 77, b"payload", crc32c::crc32c(b"payload"));
         assert_eq!(bytes.len(), 32);
         let read = |bytes: &[u8]| {
             let header = Header::parse(bytes[..HEADER].try_into().unwrap())?;
             header.fits(bytes.get(HEADER..HEADER + header.length)?).then_some(header)
         };
         let header = read(&bytes).unwrap();
-        assert_eq!((header.kind, header.first, header.group, header.length), (Kind::Content, true, 77, 7));
+        assert_eq!((header.kind, header.first, header.group, header.length), (FrameKind::Content, true, 77, 7));
         for bit in 0..(HEADER + 7) * 8 {
             let mut flipped = bytes.clone();
             flipped[bit / 8] ^= 1 << (bit % 8);

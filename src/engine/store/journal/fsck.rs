@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::disk::Disk;
-use super::frame::{self, Kind};
+use super::disk::JournalDisk;
+use super::frame::{self, FrameKind};
 use super::last::{Last, last};
-use super::scan::{self, End, Frame};
-use super::segment::{self, FIRST, Place, Segment, SegmentHead};
+use super::scan::{self, Frame, ScanEnd};
+use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::commit::{CommitView, ForkPoint};
 use crate::engine::id::SessionId;
@@ -32,7 +32,7 @@ pub struct FsckReport {
     /// Sessions that are there.
     pub sessions: u64,
     /// Problems, in the journal's order.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<JournalProblem>,
     /// Repairs that were made, a line each.
     pub repaired: Vec<String>,
     /// Acknowledged events that are not there any more, where something proves it.
@@ -41,7 +41,7 @@ pub struct FsckReport {
 
 /// Something wrong in a journal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Problem {
+pub struct JournalProblem {
     /// The segment.
     pub segment: u32,
     /// Byte in it.
@@ -55,10 +55,10 @@ pub struct Problem {
 }
 
 /// A journal that was checked, with what is needed to repair it.
-pub(crate) struct Checked {
+pub(crate) struct CheckedJournal {
     pub(crate) report: FsckReport,
     /// Place behind the last whole frame of the last segment.
-    pub(crate) end: Place,
+    pub(crate) end: FramePosition,
     /// Set where the last segment says that another one follows.
     pub(crate) is_followed: bool,
     journal: [u8; 16],
@@ -75,8 +75,9 @@ pub(crate) struct Checked {
 const MISSING_MAX: u32 = 4096;
 
 /// Reads the whole journal.
-pub(crate) fn check(segments: &Segments) -> Result<Checked, StoreError> {
-    let mut check = Check { end: Place { segment: FIRST, offset: segment::header() }, ..Check::default() };
+pub(crate) fn check(segments: &Segments) -> Result<CheckedJournal, StoreError> {
+    let mut check =
+        FsckCheck { end: FramePosition { segment: FIRST, offset: segment::header() }, ..FsckCheck::default() };
     let mut numbers = segments.numbers()?;
     if last(segments, &numbers)? != Last::Used {
         numbers.pop();
@@ -88,19 +89,19 @@ pub(crate) fn check(segments: &Segments) -> Result<Checked, StoreError> {
         is_strange |= check.gap(expected..number, journal, &mut missing);
         expected = number + 1;
         let segment = match find(segments, SegmentHead { number, journal }, &mut check)? {
-            Found::Whole(segment) => segment,
-            Found::Salvaged(segment) => {
+            SegmentFile::Whole(segment) => segment,
+            SegmentFile::Salvaged(segment) => {
                 bad.insert(number);
                 segment
             }
-            Found::Strange => {
+            SegmentFile::Strange => {
                 is_strange = true;
                 continue;
             }
         };
         check.report.segments += 1;
         let before = check.report.problems.len();
-        check.end = Place { segment: number, offset: segment::header() };
+        check.end = FramePosition { segment: number, offset: segment::header() };
         let end = walk(&segment, &mut |item| {
             check.item(&segment, item);
             Ok(())
@@ -120,11 +121,11 @@ pub(crate) fn check(segments: &Segments) -> Result<Checked, StoreError> {
         check.problem(*number, 0, 0, what, None);
     }
     check.report.sessions = check.heads.len() as u64;
-    let Check { report, end, useless, .. } = check;
-    Ok(Checked { report, end, is_followed, journal, bad, missing, strays, is_strange, useless })
+    let FsckCheck { report, end, useless, .. } = check;
+    Ok(CheckedJournal { report, end, is_followed, journal, bad, missing, strays, is_strange, useless })
 }
 
-impl Checked {
+impl CheckedJournal {
     /// Takes out what is damaged, into files under that directory.
     ///
     /// Nothing is repaired while a segment is there that is whole and in the wrong place: a person has to
@@ -176,7 +177,7 @@ pub(crate) fn identity(segments: &Segments, numbers: &[u32]) -> Option<[u8; 16]>
 }
 
 /// Segment found under a name.
-enum Found {
+enum SegmentFile {
     Whole(Arc<Segment>),
     /// Its head or its table is damaged, its frames can be looked at.
     Salvaged(Arc<Segment>),
@@ -184,20 +185,20 @@ enum Found {
     Strange,
 }
 
-fn find(segments: &Segments, head: SegmentHead, check: &mut Check) -> Result<Found, StoreError> {
+fn find(segments: &Segments, head: SegmentHead, check: &mut FsckCheck) -> Result<SegmentFile, StoreError> {
     let number = head.number;
     match segments.get(number) {
-        Ok(segment) if segment.head == head => return Ok(Found::Whole(segment)),
+        Ok(segment) if segment.head == head => return Ok(SegmentFile::Whole(segment)),
         Ok(_) => check.problem(number, 0, 0, "it belongs to another journal".to_owned(), None),
         Err(error) => check.problem(number, 0, 0, error.to_string(), None),
     }
     segments.forget(number);
     let Some(segment) = Segment::salvage(segments.disk(), segments.directory(), head)? else {
-        return Ok(Found::Strange);
+        return Ok(SegmentFile::Strange);
     };
     let segment = Arc::new(segment);
     segments.add(Arc::clone(&segment));
-    Ok(Found::Salvaged(segment))
+    Ok(SegmentFile::Salvaged(segment))
 }
 
 /// Item that a walk over a segment meets.
@@ -216,8 +217,8 @@ pub(crate) fn walk(
     loop {
         let end = scan::frames(segment, from, &mut |frame| visit(Item::Frame(frame)))?;
         let (at, what) = match end {
-            End::Clean(end) => return Ok(Some(end)),
-            End::Bad(at, what) => (at, what),
+            ScanEnd::Clean(end) => return Ok(Some(end)),
+            ScanEnd::Bad(at, what) => (at, what),
         };
         let next = scan::resume_after(segment, at)?;
         visit(Item::Hole(at, next.unwrap_or(segment.len()?), what))?;
@@ -229,7 +230,7 @@ pub(crate) fn walk(
 }
 
 #[derive(Default)]
-struct Check {
+struct FsckCheck {
     report: FsckReport,
     heads: BTreeMap<SessionId, Seq>,
     /// Last positions of sessions that were removed.
@@ -239,10 +240,10 @@ struct Check {
     /// Frames that are whole and must go, by segment and offset.
     useless: BTreeSet<(u32, u64)>,
     /// Place behind the last whole frame.
-    end: Place,
+    end: FramePosition,
 }
 
-impl Check {
+impl FsckCheck {
     /// Notes segments that are missing; whether they are too many to be made up for.
     fn gap(&mut self, gap: Range<u32>, journal: [u8; 16], missing: &mut Vec<SegmentHead>) -> bool {
         if gap.is_empty() {
@@ -261,7 +262,7 @@ impl Check {
     }
 
     fn problem(&mut self, segment: u32, offset: u64, bytes: u64, what: String, session: Option<SessionId>) {
-        self.report.problems.push(Problem { segment, offset, bytes, what, session });
+        self.report.problems.push(JournalProblem { segment, offset, bytes, what, session });
     }
 
     fn item(&mut self, segment: &Segment, item: Item<'_>) {
@@ -270,7 +271,7 @@ impl Check {
             Item::Hole(from, to, what) => self.problem(number, from, to - from, what.to_owned(), None),
             Item::Frame(frame) => {
                 let end = frame.offset + frame.header.frame_len() as u64;
-                self.end = Place { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
+                self.end = FramePosition { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
                 if let Err((what, session)) = self.frame(&frame) {
                     self.useless.insert((number, frame.offset));
                     self.problem(number, frame.offset, 0, what, session);
@@ -281,22 +282,22 @@ impl Check {
 
     fn frame(&mut self, frame: &Frame<'_>) -> Result<(), (String, Option<SessionId>)> {
         match frame.header.kind {
-            Kind::Commit => self.commit(frame.payload, None),
-            Kind::Fork => {
+            FrameKind::Commit => self.commit(frame.payload, None),
+            FrameKind::Fork => {
                 let point = frame::fork_point(frame.payload);
                 let point = point.ok_or_else(|| ("a fork makes no sense".to_owned(), None))?;
-                self.commit(Kind::Fork.commit_in(frame.payload).unwrap_or_default(), Some(point))
+                self.commit(FrameKind::Fork.commit_in(frame.payload).unwrap_or_default(), Some(point))
             }
-            Kind::Content => {
+            FrameKind::Content => {
                 let fits = content::piece_fits(frame.payload);
                 self.report.contents += u64::from(fits);
                 if fits { Ok(()) } else { Err(("a content does not fit its digest".to_owned(), None)) }
             }
-            Kind::Manifest => match content::manifest_chunks(frame.payload) {
+            FrameKind::Manifest => match content::manifest_chunks(frame.payload) {
                 Some(_) => Ok(()),
                 None => Err(("a list of chunks makes no sense".to_owned(), None)),
             },
-            Kind::Removal => {
+            FrameKind::Removal => {
                 if let Some(session) = frame.payload.first_chunk().map(|session| SessionId::from_bytes(*session))
                     && let Some(head) = self.heads.remove(&session)
                 {
@@ -304,7 +305,7 @@ impl Check {
                 }
                 Ok(())
             }
-            Kind::Close | Kind::Seal => Ok(()),
+            FrameKind::Close | FrameKind::Seal => Ok(()),
         }
     }
 
@@ -383,7 +384,7 @@ fn set_aside(segments: &Segments, number: u32, directory: &Path) -> Result<PathB
     Ok(saved)
 }
 
-fn saved_path(disk: &dyn Disk, directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
+fn saved_path(disk: &dyn JournalDisk, directory: &Path, number: u32) -> Result<PathBuf, StoreError> {
     let torn = segment::torn_directory(disk, directory)?;
     let free = (1..).map(|n| torn.join(format!("{number:08}-fsck-{n}.bin"))).find(|path| !disk.exists(path));
     free.ok_or(StoreError::Format { path: torn, what: "no free name".to_owned() })
@@ -417,7 +418,7 @@ fn without(
             let first = group.replace(frame.header.group) != Some(frame.header.group);
             let crc = crc32c::crc32c(frame.payload);
             frame::put(&mut bytes, frame.header.kind, first, frame.header.group, frame.payload, crc);
-            sealed = frame.header.kind == Kind::Seal;
+            sealed = frame.header.kind == FrameKind::Seal;
         }
         Ok(())
     })?;
@@ -428,7 +429,7 @@ fn without(
 }
 
 fn seal(bytes: &mut Vec<u8>, group: u64) {
-    frame::put(bytes, Kind::Seal, false, group, b"", crc32c::crc32c(b""));
+    frame::put(bytes, FrameKind::Seal, false, group, b"", crc32c::crc32c(b""));
 }
 
 /// Puts a segment of these bytes in the place of the one that is there, raw or packed.

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use super::frame::{self, HEADER, Header, Kind, MAX_PAYLOAD};
-use super::scan::{self, End};
+use super::frame::{self, FrameKind, HEADER, Header, MAX_PAYLOAD};
+use super::scan::{self, ScanEnd};
 use super::segment::{self, Segment, SegmentHead, packed_path, raw_path};
 use super::{Item, pack, walk};
 use crate::simulation::disk::SimulatedDisk;
@@ -29,7 +29,14 @@ fn anything(random: &mut Random) -> Vec<u8> {
         let length = random.below(400);
         let payload = random.bytes(length);
         let crc = crc32c::crc32c(&payload);
-        let kind = *random.pick(&[Kind::Commit, Kind::Content, Kind::Manifest, Kind::Removal, Kind::Close, Kind::Fork]);
+        let kind = *random.pick(&[
+            FrameKind::Commit,
+            FrameKind::Content,
+            FrameKind::Manifest,
+            FrameKind::Removal,
+            FrameKind::Close,
+            FrameKind::Fork,
+        ]);
         match random.below(7) {
             0..4 => frame::put(&mut bytes, kind, random.once_in(2), group, &payload, crc),
             4 => {
@@ -66,8 +73,8 @@ fn segments_of_any_bytes_are_read_in_order_and_to_their_end() {
             Ok(())
         });
         match end.unwrap() {
-            End::Clean(at) => assert_eq!(at, next, "seed {seed}"),
-            End::Bad(at, _) => {
+            ScanEnd::Clean(at) => assert_eq!(at, next, "seed {seed}"),
+            ScanEnd::Bad(at, _) => {
                 assert_eq!(at, next, "seed {seed}");
                 bad += 1;
             }
@@ -97,13 +104,13 @@ fn segments_of_any_bytes_are_read_in_order_and_to_their_end() {
 #[test]
 fn a_head_that_lies_takes_no_memory() {
     let mut bytes = Vec::new();
-    frame::put(&mut bytes, Kind::Content, true, 1, &[0; 64], 0);
+    frame::put(&mut bytes, FrameKind::Content, true, 1, &[0; 64], 0);
     let length = u32::try_from(MAX_PAYLOAD).unwrap();
     bytes[..4].copy_from_slice(&length.to_le_bytes());
     let crc = crc32c::crc32c(&bytes[..20]);
     bytes[20..24].copy_from_slice(&crc.to_le_bytes());
     let segment = opened(bytes);
-    let mut window = scan::Window::new(&segment);
+    let mut window = scan::SegmentWindow::new(&segment);
     let count = window.bytes(segment::HEADER, HEADER + MAX_PAYLOAD).unwrap().len();
     assert_eq!(count as u64, segment.len().unwrap() - segment::HEADER);
     assert!(window.held() < 4_096, "{} bytes", window.held());

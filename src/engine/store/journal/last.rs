@@ -1,7 +1,7 @@
 //! The last segment: whether anything was ever recorded in it.
 
 use super::disk;
-use super::scan::{self, End, Window};
+use super::scan::{self, ScanEnd, SegmentWindow};
 use super::segment::{self, SegmentHead};
 use super::segments::Segments;
 use crate::engine::store::StoreError;
@@ -41,9 +41,9 @@ pub(crate) fn last(segments: &Segments, numbers: &[u32]) -> Result<Last, StoreEr
 fn is_blank(segments: &Segments, number: u32, has_head: bool) -> Result<bool, StoreError> {
     if has_head {
         let segment = segments.get(number)?;
-        let mut window = Window::new(&segment);
+        let mut window = SegmentWindow::new(&segment);
         window.step = 64 << 10;
-        return Ok(window.end(segment::HEADER)? == End::Clean(segment::HEADER));
+        return Ok(window.end(segment::HEADER)? == ScanEnd::Clean(segment::HEADER));
     }
     let path = segment::raw_path(segments.directory(), number);
     if !segments.disk().exists(&path) {
@@ -60,7 +60,7 @@ fn ends_with_seal(segments: &Segments, number: u32) -> Result<bool, StoreError> 
     // What is wrong with it is told where it is read.
     let Ok(segment) = segments.get(number) else { return Ok(true) };
     match scan::frames(&segment, segment::HEADER, &mut |_| Ok(()))? {
-        End::Clean(end) => scan::is_sealed(&segment, end),
-        End::Bad(..) => Ok(false),
+        ScanEnd::Clean(end) => scan::is_sealed(&segment, end),
+        ScanEnd::Bad(..) => Ok(false),
     }
 }

@@ -12,10 +12,10 @@ pub(crate) mod segment;
 mod segments;
 mod writer;
 
-pub(crate) use fsck::{Checked, Item, check, identity, rewrite, walk};
-pub use fsck::{FsckReport, Problem};
+pub(crate) use fsck::{CheckedJournal, Item, check, identity, rewrite, walk};
+pub use fsck::{FsckReport, JournalProblem};
 pub(crate) use last::{Last, last};
 pub(crate) use packed::pack;
-pub(crate) use segment::Place;
+pub(crate) use segment::FramePosition;
 pub(crate) use segments::Segments;
-pub(crate) use writer::{Group, Noted, Stage, Staged, Writer};
+pub(crate) use writer::{Group, LatestNotes, StagedFrame, StagingBuffer, Writer};

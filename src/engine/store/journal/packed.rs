@@ -8,7 +8,7 @@ use bytes::Bytes;
 use quick_cache::sync::Cache;
 use zstd::bulk::Compressor;
 
-use super::disk::{Disk, DiskFile, read_exactly, read_whole};
+use super::disk::{DiskFile, JournalDisk, read_exactly, read_whole};
 use super::segment::{Segment, sync_directory};
 use crate::engine::store::StoreError;
 use crate::engine::store::decompress::decompressed;
@@ -53,7 +53,7 @@ fn fresh_id() -> u64 {
 }
 
 impl Packed {
-    pub(super) fn open(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn open(disk: &dyn JournalDisk, path: &Path) -> Result<Self, StoreError> {
         let wrong = |what: &str| StoreError::Format { path: path.to_owned(), what: what.to_owned() };
         let file = disk.open(path).map_err(StoreError::io("open", path))?;
         let length = file.len().map_err(StoreError::io("inspect", path))?;
@@ -93,7 +93,7 @@ impl Packed {
     }
 
     /// Opens a segment whose trailer or table is damaged: its blocks tell themselves how long they are.
-    pub(super) fn salvage(disk: &dyn Disk, path: &Path) -> Result<Self, StoreError> {
+    pub(super) fn salvage(disk: &dyn JournalDisk, path: &Path) -> Result<Self, StoreError> {
         let file = disk.open(path).map_err(StoreError::io("open", path))?;
         let bytes = read_whole(disk, path).map_err(StoreError::io("read", path))?;
         let (mut starts, mut end, mut lengths) = (vec![0], 0, Vec::new());
@@ -152,11 +152,11 @@ impl Packed {
 }
 
 /// Packs the first `end` bytes of a sealed segment into `target`, durable before it has its name.
-pub(crate) fn pack(disk: &dyn Disk, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
+pub(crate) fn pack(disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
     pack_in(BLOCK, disk, segment, end, target)
 }
 
-fn pack_in(block: usize, disk: &dyn Disk, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
+fn pack_in(block: usize, disk: &dyn JournalDisk, segment: &Segment, end: u64, target: &Path) -> Result<(), StoreError> {
     let unfinished = target.with_extension("tmp");
     let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
     let mut compressor = Compressor::new(LEVEL).map_err(StoreError::io("compress", &unfinished))?;

@@ -1,7 +1,7 @@
 //! Reading frames in order, and telling a torn end from damage.
 
-use super::disk::Disk;
-use super::frame::{self, Header, Kind};
+use super::disk::JournalDisk;
+use super::frame::{self, FrameKind, Header};
 use super::segment::{self, Segment};
 use crate::engine::store::StoreError;
 
@@ -16,7 +16,7 @@ pub(crate) struct Frame<'a> {
 
 /// End of a scan.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum ScanEnd {
     /// Nothing but zeros, or nothing at all, follows.
     Clean(u64),
     /// At this offset there is no whole frame, and there are bytes.
@@ -28,24 +28,28 @@ pub(crate) fn frames(
     segment: &Segment,
     from: u64,
     visit: &mut dyn FnMut(Frame<'_>) -> Result<(), StoreError>,
-) -> Result<End, StoreError> {
-    let mut window = Window::new(segment);
+) -> Result<ScanEnd, StoreError> {
+    let mut window = SegmentWindow::new(segment);
     let mut offset = from.max(segment::HEADER);
     loop {
         let head = window.bytes(offset, frame::HEADER)?;
         let Ok(head) = <&[u8; frame::HEADER]>::try_from(head) else {
             let clean = head.iter().all(|byte| *byte == 0);
-            return Ok(if clean { End::Clean(offset) } else { End::Bad(offset, "it ends within a frame's head") });
+            return Ok(if clean {
+                ScanEnd::Clean(offset)
+            } else {
+                ScanEnd::Bad(offset, "it ends within a frame's head")
+            });
         };
         let Some(header) = Header::parse(head) else {
             return window.end(offset);
         };
         let payload = window.bytes(offset + frame::HEADER as u64, header.length)?;
         if payload.len() < header.length {
-            return Ok(End::Bad(offset, "it ends within a frame"));
+            return Ok(ScanEnd::Bad(offset, "it ends within a frame"));
         }
         if !header.fits(payload) {
-            return Ok(End::Bad(offset, "a frame's checksum does not fit its contents"));
+            return Ok(ScanEnd::Bad(offset, "a frame's checksum does not fit its contents"));
         }
         visit(Frame { offset, header, payload })?;
         offset += header.frame_len() as u64;
@@ -55,7 +59,7 @@ pub(crate) fn frames(
 /// Finds the first whole frame at or after `from` that begins a group later than `after`, or belongs to
 /// one even later: what can't be there when the bytes at `from` were never acknowledged.
 pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<Option<u64>, StoreError> {
-    let mut window = Window::new(segment);
+    let mut window = SegmentWindow::new(segment);
     let mut offset = after_frame(&mut window, from)?.unwrap_or(from.next_multiple_of(frame::ALIGN as u64));
     loop {
         let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
@@ -73,14 +77,14 @@ pub(crate) fn durable_after(segment: &Segment, from: u64, after: u64) -> Result<
 
 /// Finds the end of a frame whose head is whole and whose payload is not: a payload may hold the bytes of
 /// another journal, and is not searched for frames.
-fn after_frame(window: &mut Window<'_>, from: u64) -> Result<Option<u64>, StoreError> {
+fn after_frame(window: &mut SegmentWindow<'_>, from: u64) -> Result<Option<u64>, StoreError> {
     let header = window.bytes(from, frame::HEADER)?.first_chunk().and_then(Header::parse);
     Ok(header.map(|header| from + header.frame_len() as u64))
 }
 
 /// Finds the next offset after `from` at which a whole frame stands.
 pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, StoreError> {
-    let mut window = Window::new(segment);
+    let mut window = SegmentWindow::new(segment);
     let mut offset = after_frame(&mut window, from)?.unwrap_or((from + 1).next_multiple_of(frame::ALIGN as u64));
     loop {
         let Ok(head) = <&[u8; frame::HEADER]>::try_from(window.bytes(offset, frame::HEADER)?) else {
@@ -97,16 +101,16 @@ pub(crate) fn resume_after(segment: &Segment, from: u64) -> Result<Option<u64>, 
 
 /// Tells whether the frames that end at `end` are all of a full segment: nothing of it was cut off.
 pub(crate) fn is_sealed(segment: &Segment, end: u64) -> Result<bool, StoreError> {
-    let mut window = Window::new(segment);
+    let mut window = SegmentWindow::new(segment);
     window.step = frame::HEADER;
     let head = window.bytes(end.saturating_sub(frame::HEADER as u64), frame::HEADER)?;
-    Ok(head.first_chunk().and_then(Header::parse).is_some_and(|header| header.kind == Kind::Seal))
+    Ok(head.first_chunk().and_then(Header::parse).is_some_and(|header| header.kind == FrameKind::Seal))
 }
 
 /// Reads one frame.
-pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(Kind, Vec<u8>), StoreError> {
+pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(FrameKind, Vec<u8>), StoreError> {
     let damaged = |what: &str| StoreError::Damaged { segment: segment.head.number, offset, what: what.to_owned() };
-    let mut window = Window::new(segment);
+    let mut window = SegmentWindow::new(segment);
     window.step = 8 << 10;
     let head = window.bytes(offset, frame::HEADER)?;
     let head = <&[u8; frame::HEADER]>::try_from(head).map_err(|_| damaged("the segment ends before it"))?;
@@ -119,7 +123,7 @@ pub(crate) fn frame_at(segment: &Segment, offset: u64) -> Result<(Kind, Vec<u8>)
 }
 
 /// A part of a segment in memory that moves along.
-pub(crate) struct Window<'a> {
+pub(crate) struct SegmentWindow<'a> {
     segment: &'a Segment,
     buffer: Vec<u8>,
     start: u64,
@@ -127,7 +131,7 @@ pub(crate) struct Window<'a> {
     pub(crate) step: usize,
 }
 
-impl<'a> Window<'a> {
+impl<'a> SegmentWindow<'a> {
     pub(crate) fn new(segment: &'a Segment) -> Self {
         Self { segment, buffer: Vec::new(), start: 0, filled: 0, step: WINDOW }
     }
@@ -161,15 +165,15 @@ impl<'a> Window<'a> {
     }
 
     /// Tells how a segment ends at an offset where no frame begins.
-    pub(crate) fn end(&mut self, offset: u64) -> Result<End, StoreError> {
+    pub(crate) fn end(&mut self, offset: u64) -> Result<ScanEnd, StoreError> {
         let mut at = offset;
         loop {
             let bytes = self.bytes(at, 64 << 10)?;
             if bytes.is_empty() {
-                return Ok(End::Clean(offset));
+                return Ok(ScanEnd::Clean(offset));
             }
             if bytes.iter().any(|byte| *byte != 0) {
-                return Ok(End::Bad(offset, "the bytes there are no frame"));
+                return Ok(ScanEnd::Bad(offset, "the bytes there are no frame"));
             }
             at += bytes.len() as u64;
         }
@@ -182,7 +186,7 @@ pub(crate) fn frames_so_far(
     from: u64,
     visit: &mut dyn FnMut(Frame<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
-    let mut window = Window::new(segment);
+    let mut window = SegmentWindow::new(segment);
     window.step = 64 << 10;
     let mut offset = from;
     loop {
@@ -207,7 +211,7 @@ pub(crate) struct Cut {
 
 /// Copies the end of a segment to a file of its own, up to its last byte that is not zero; the file is durable.
 pub(crate) fn save_tail(
-    disk: &dyn Disk,
+    disk: &dyn JournalDisk,
     segment: &Segment,
     from: u64,
     directory: &std::path::Path,
@@ -215,7 +219,7 @@ pub(crate) fn save_tail(
     let torn = segment::torn_directory(disk, directory)?;
     let path = torn.join(format!("{:08}-{from}.bin", segment.head.number));
     let file = disk.create(&path).map_err(StoreError::io("create", &path))?;
-    let mut window = Window::new(segment);
+    let mut window = SegmentWindow::new(segment);
     let (mut at, mut zeros, mut written) = (from, 0_u64, 0_u64);
     loop {
         let bytes = window.bytes(at, WINDOW)?;

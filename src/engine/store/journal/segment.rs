@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::disk::{Disk, DiskFile, read_fully};
+use super::disk::{DiskFile, JournalDisk, read_fully};
 use super::packed::Packed;
 use crate::engine::store::StoreError;
 
@@ -20,7 +20,7 @@ pub(crate) fn header() -> u32 {
 
 /// A frame's position in the journal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub(crate) struct Place {
+pub(crate) struct FramePosition {
     pub(crate) segment: u32,
     pub(crate) offset: u32,
 }
@@ -87,7 +87,7 @@ pub(crate) fn packed_path(directory: &Path, number: u32) -> PathBuf {
 impl Segment {
     /// Creates a segment with `capacity` bytes set aside on the disk, durable with its name.
     pub(crate) fn create(
-        disk: &dyn Disk,
+        disk: &dyn JournalDisk,
         directory: &Path,
         head: SegmentHead,
         capacity: u64,
@@ -102,7 +102,12 @@ impl Segment {
     }
 
     /// Opens the segment of that number, raw or packed.
-    pub(crate) fn open(disk: &dyn Disk, directory: &Path, number: u32, writable: bool) -> Result<Self, StoreError> {
+    pub(crate) fn open(
+        disk: &dyn JournalDisk,
+        directory: &Path,
+        number: u32,
+        writable: bool,
+    ) -> Result<Self, StoreError> {
         let packed = packed_path(directory, number);
         if disk.exists(&packed) {
             let opened = Packed::open(disk, &packed)?;
@@ -115,7 +120,11 @@ impl Segment {
 
     /// Opens a segment whose head or table is damaged, as one with that head; none when it is whole and not
     /// what its name says, or of a newer format.
-    pub(crate) fn salvage(disk: &dyn Disk, directory: &Path, head: SegmentHead) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn salvage(
+        disk: &dyn JournalDisk,
+        directory: &Path,
+        head: SegmentHead,
+    ) -> Result<Option<Self>, StoreError> {
         let (mut path, packed) = (raw_path(directory, head.number), packed_path(directory, head.number));
         let bytes = if disk.exists(&packed) {
             path = packed;
@@ -243,12 +252,12 @@ fn preallocate(file: &dyn DiskFile, capacity: u64) {
 }
 
 /// Makes the names in a directory durable.
-pub(crate) fn sync_directory(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+pub(crate) fn sync_directory(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
     disk.sync_dir(directory).map_err(StoreError::io("sync", directory))
 }
 
 /// Puts a file of these bytes in the place of the one of that name, durable with its name.
-pub(crate) fn put_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
+pub(crate) fn put_file(disk: &dyn JournalDisk, path: &Path, bytes: &[u8]) -> Result<(), StoreError> {
     let unfinished = path.with_extension("tmp");
     let file = disk.create(&unfinished).map_err(StoreError::io("create", &unfinished))?;
     file.write_all_at(bytes, 0).map_err(StoreError::io("write", &unfinished))?;
@@ -258,7 +267,7 @@ pub(crate) fn put_file(disk: &dyn Disk, path: &Path, bytes: &[u8]) -> Result<(),
 }
 
 /// Returns the store's directory for what is set aside, made and durable.
-pub(crate) fn torn_directory(disk: &dyn Disk, store: &Path) -> Result<PathBuf, StoreError> {
+pub(crate) fn torn_directory(disk: &dyn JournalDisk, store: &Path) -> Result<PathBuf, StoreError> {
     let torn = store.join("torn");
     disk.create_dir(&torn).map_err(StoreError::io("create", &torn))?;
     sync_directory(disk, store)?;
@@ -266,7 +275,7 @@ pub(crate) fn torn_directory(disk: &dyn Disk, store: &Path) -> Result<PathBuf, S
 }
 
 /// Lists the numbers of the segments in a journal's directory, in order.
-pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<u32>, StoreError> {
+pub(crate) fn list(disk: &dyn JournalDisk, directory: &Path) -> Result<Vec<u32>, StoreError> {
     let mut numbers = Vec::new();
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
         let name = path.file_name().and_then(|name| name.to_str());
@@ -280,7 +289,7 @@ pub(crate) fn list(disk: &dyn Disk, directory: &Path) -> Result<Vec<u32>, StoreE
 }
 
 /// Removes what a cut-off packing left: unfinished files, and raw segments that are packed already.
-pub(crate) fn clear_unfinished(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+pub(crate) fn clear_unfinished(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
     for path in disk.list(directory).map_err(StoreError::io("list", directory))? {
         let is_packed = path.extension() == Some("seg".as_ref()) && disk.exists(&path.with_extension("pak"));
         if is_packed {

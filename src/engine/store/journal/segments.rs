@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::disk::{Disk, OsDisk};
-use super::segment::{self, Place, Segment};
+use super::disk::{JournalDisk, OsDisk};
+use super::segment::{self, FramePosition, Segment};
 use crate::engine::store::StoreError;
 
 /// The segments of one journal.
 pub(crate) struct Segments {
-    disk: Arc<dyn Disk>,
+    disk: Arc<dyn JournalDisk>,
     directory: PathBuf,
     writable: bool,
     open: RwLock<BTreeMap<u32, Arc<Segment>>>,
@@ -22,11 +22,11 @@ impl Segments {
     }
 
     /// The same on any disk.
-    pub(crate) fn on(disk: Arc<dyn Disk>, directory: &Path, writable: bool) -> Self {
+    pub(crate) fn on(disk: Arc<dyn JournalDisk>, directory: &Path, writable: bool) -> Self {
         Self { disk, directory: directory.to_owned(), writable, open: RwLock::default() }
     }
 
-    pub(crate) fn disk(&self) -> &dyn Disk {
+    pub(crate) fn disk(&self) -> &dyn JournalDisk {
         &*self.disk
     }
 
@@ -75,7 +75,7 @@ impl Segments {
     }
 
     /// The checksum of the last bytes before a place; it tells whether a journal is the one that was known.
-    pub(crate) fn checksum_before(&self, end: Place) -> Result<u32, StoreError> {
+    pub(crate) fn checksum_before(&self, end: FramePosition) -> Result<u32, StoreError> {
         const LOOKED_AT: u32 = 512;
         let from = end.offset.saturating_sub(LOOKED_AT);
         let mut bytes = vec![0; usize::try_from(end.offset - from).unwrap_or(0)];

@@ -4,15 +4,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::open::Opening;
-use super::proof::{self, Ending, Found};
+use super::proof::{self, JournalEnd, ProvenLoss};
 use super::{LocalStore, LocalStoreOptions};
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::{Commit, Expected};
 use crate::engine::event::EventsLost;
 use crate::engine::id::CommitId;
-use crate::engine::store::index::{self, Index, Row};
-use crate::engine::store::journal::disk::{Disk, OsDisk};
-use crate::engine::store::journal::{self, Checked, FsckReport, Problem, Segments};
+use crate::engine::store::index::{self, CatalogueRow, SledIndex};
+use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
+use crate::engine::store::journal::{self, CheckedJournal, FsckReport, JournalProblem, Segments};
 use crate::engine::store::lock::StoreLock;
 use crate::engine::store::{EventStore, Loss, LostEvents, StoreError};
 
@@ -27,7 +27,11 @@ impl LocalStore {
         Self::fsck_on(Arc::new(OsDisk), directory.as_ref(), repair)
     }
 
-    pub(super) fn fsck_on(disk: Arc<dyn Disk>, directory: &Path, repair: bool) -> Result<FsckReport, StoreError> {
+    pub(super) fn fsck_on(
+        disk: Arc<dyn JournalDisk>,
+        directory: &Path,
+        repair: bool,
+    ) -> Result<FsckReport, StoreError> {
         let segments = Segments::on(disk, &directory.join("journal"), repair);
         segments.numbers()?;
         let _lock = if repair { Some(StoreLock::take(directory)?) } else { StoreLock::take_to_look(directory)? };
@@ -71,7 +75,7 @@ impl LocalStore {
         if checked.is_followed {
             checked.follow(&segments)?;
         }
-        let Found { loss, rows } = found;
+        let ProvenLoss { loss, rows } = found;
         let store = Self::open_locked(directory, opening, lock)?;
         checked
             .report
@@ -85,18 +89,19 @@ impl LocalStore {
 }
 
 /// Reads the journal, and what the index knows of it.
-fn look(directory: &Path, segments: &Segments) -> Result<(Checked, Option<Found>), StoreError> {
+fn look(directory: &Path, segments: &Segments) -> Result<(CheckedJournal, Option<ProvenLoss>), StoreError> {
     let mut checked = journal::check(segments)?;
     let place = directory.join("index");
     let is_usable = place.is_dir() && !SystemClock::default().is_before_1970();
-    let index = is_usable.then(|| Index::open(&place).ok()).flatten();
+    let index = is_usable.then(|| SledIndex::open(&place).ok()).flatten();
     let is_whole = checked.report.problems.is_empty();
-    let ending = Ending { place: checked.end, is_followed: checked.is_followed, is_whole };
+    let ending = JournalEnd { place: checked.end, is_followed: checked.is_followed, is_whole };
     let noted = proof::noted(segments.disk(), directory)?.map(|(_, found)| found);
     let found = noted.or_else(|| proof::find(segments, &ending, index.as_ref()));
     if let Some(found) = &found {
         let loss = &found.loss;
-        let problem = |session, what| Problem { segment: loss.segment, offset: loss.offset, bytes: 0, what, session };
+        let problem =
+            |session, what| JournalProblem { segment: loss.segment, offset: loss.offset, bytes: 0, what, session };
         let of_session = |lost: &LostEvents| problem(Some(lost.session), format!("session {}: {lost}", lost.session));
         checked.report.problems.push(problem(None, loss.to_string()));
         checked.report.problems.extend(loss.sessions.iter().map(of_session));
@@ -106,7 +111,7 @@ fn look(directory: &Path, segments: &Segments) -> Result<(Checked, Option<Found>
 }
 
 /// Records what is lost in the sessions themselves, by commits of that name; gives a line for each.
-fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[Row]) -> Result<Vec<String>, StoreError> {
+fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[CatalogueRow]) -> Result<Vec<String>, StoreError> {
     let time = SystemClock::default().now();
     let mut left = Vec::new();
     // First of all, while what a child's past ends in is still its parent's history.
@@ -132,7 +137,7 @@ fn record(store: &LocalStore, id: CommitId, loss: &Loss, rows: &[Row]) -> Result
 }
 
 /// Begins a session again of which nothing is left, with its first event.
-fn begin_again(store: &LocalStore, row: &Row) -> Result<(), StoreError> {
+fn begin_again(store: &LocalStore, row: &CatalogueRow) -> Result<(), StoreError> {
     let origin = &row.entry.origin;
     let expected = row.base.map_or(Expected::NoSession, Expected::ForkOf);
     let mut commit = Commit::new(row.entry.id, origin.time).by(&origin.agent).expecting(expected);

@@ -7,13 +7,13 @@ use std::sync::{Arc, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use super::open::Opening;
-use super::{LocalStore, LocalStoreOptions, Slot};
+use super::{LocalStore, LocalStoreOptions, SessionHead};
 use crate::engine::commit::CommitView;
 use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
-use crate::engine::store::journal::frame::{self, Kind};
-use crate::engine::store::journal::scan::{self, End, Frame};
-use crate::engine::store::journal::{self, Place};
+use crate::engine::store::journal::frame::{self, FrameKind};
+use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
+use crate::engine::store::journal::{self, FramePosition};
 use crate::engine::store::{StoreError, content, index};
 
 /// Findings of a collection, taken away unless it was a rehearsal.
@@ -53,7 +53,7 @@ impl LocalStore {
     pub(super) fn collect_with(directory: &Path, opening: Opening, rehearse: bool) -> Result<GcReport, StoreError> {
         let mut store = Self::open_with(directory, opening.clone())?;
         let mut report = GcReport::default();
-        let live = Live::find(&store)?;
+        let live = LiveData::find(&store)?;
         let garbage = live.garbage(&store, &mut report)?;
         report.segments = garbage.rewritten.union(&garbage.removals).count() as u64;
         report.leftovers = leftovers(directory, rehearse)?;
@@ -74,12 +74,12 @@ impl LocalStore {
         // its beginning, with the removal after it, and no list of chunks lacks a chunk.
         for number in garbage.rewritten.into_iter().rev() {
             rewrite(&store, number, &|place, frame| {
-                frame.header.kind == Kind::Removal || live.keeps(place, frame.header.kind, frame.payload)
+                frame.header.kind == FrameKind::Removal || live.keeps(place, frame.header.kind, frame.payload)
             })?;
         }
         for number in garbage.removals {
             rewrite(&store, number, &|place, frame| {
-                frame.header.kind != Kind::Removal || live.keeps(place, frame.header.kind, frame.payload)
+                frame.header.kind != FrameKind::Removal || live.keeps(place, frame.header.kind, frame.payload)
             })?;
         }
         drop(store);
@@ -90,7 +90,11 @@ impl LocalStore {
 }
 
 /// Writes a segment anew with the frames that are to be kept.
-fn rewrite(store: &LocalStore, number: u32, keeps: &dyn Fn(Place, &Frame<'_>) -> bool) -> Result<(), StoreError> {
+fn rewrite(
+    store: &LocalStore,
+    number: u32,
+    keeps: &dyn Fn(FramePosition, &Frame<'_>) -> bool,
+) -> Result<(), StoreError> {
     journal::rewrite(&store.shared.segments, number, &mut |item| match item {
         journal::Item::Frame(frame) => Ok(keeps(place_of(number, frame), frame)),
         journal::Item::Hole(from, _, what) => {
@@ -99,8 +103,8 @@ fn rewrite(store: &LocalStore, number: u32, keeps: &dyn Fn(Place, &Frame<'_>) ->
     })
 }
 
-fn place_of(segment: u32, frame: &Frame<'_>) -> Place {
-    Place { segment, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) }
+fn place_of(segment: u32, frame: &Frame<'_>) -> FramePosition {
+    FramePosition { segment, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) }
 }
 
 /// The segments in which there is something to take away.
@@ -113,31 +117,31 @@ struct Garbage {
 }
 
 /// Sessions and contents that must stay.
-struct Live {
+struct LiveData {
     sessions: BTreeSet<SessionId>,
     /// Sessions whose past children have, removed or not: everything of them stays, removals as well.
     parents: BTreeSet<SessionId>,
     /// Places of sessions' last removals: what stands before is gone, also when one came again.
-    removals: BTreeMap<SessionId, Place>,
+    removals: BTreeMap<SessionId, FramePosition>,
     contents: BTreeSet<Digest>,
 }
 
-impl Live {
+impl LiveData {
     fn find(store: &LocalStore) -> Result<Self, StoreError> {
-        let mut known = Known::default();
+        let mut known = KnownDigests::default();
         let mut chunks = BTreeMap::new();
         let mut removals = BTreeMap::new();
         store.each_frame(&mut |place, frame| {
-            if frame.header.kind == Kind::Removal
+            if frame.header.kind == FrameKind::Removal
                 && let Some(session) = frame.payload.first_chunk()
             {
                 removals.insert(SessionId::from_bytes(*session), place);
             }
             if let Some(head) = content::head_of(frame.header.kind, frame.payload)
-                && matches!(frame.header.kind, Kind::Content | Kind::Manifest)
+                && matches!(frame.header.kind, FrameKind::Content | FrameKind::Manifest)
             {
                 known.add(head.digest);
-                if frame.header.kind == Kind::Manifest
+                if frame.header.kind == FrameKind::Manifest
                     && let Some((_, parts)) = content::manifest_chunks(frame.payload)
                 {
                     chunks.insert(head.digest, parts);
@@ -147,7 +151,7 @@ impl Live {
         let slots = store.shared.slots.all();
         let (parents, there): (Vec<_>, Vec<_>) =
             slots.iter().filter(|slot| slot.visible() > 0).partition(|slot| slot.lock().children > 0);
-        let ids = |slots: Vec<&Arc<Slot>>| slots.into_iter().map(|slot| slot.id).collect();
+        let ids = |slots: Vec<&Arc<SessionHead>>| slots.into_iter().map(|slot| slot.id).collect();
         let mut live = Self { sessions: ids(there), parents: ids(parents), removals, contents: BTreeSet::new() };
         let mut named = BTreeSet::new();
         store.each_frame(&mut |place, frame| {
@@ -161,25 +165,25 @@ impl Live {
         Ok(live)
     }
 
-    fn keeps(&self, place: Place, kind: Kind, payload: &[u8]) -> bool {
+    fn keeps(&self, place: FramePosition, kind: FrameKind, payload: &[u8]) -> bool {
         let lives = |commit: CommitView<'_>| {
             let removed = self.removals.get(&commit.session);
             self.parents.contains(&commit.session)
                 || self.sessions.contains(&commit.session) && removed.is_none_or(|removed| place > *removed)
         };
         match kind {
-            Kind::Commit | Kind::Fork => {
+            FrameKind::Commit | FrameKind::Fork => {
                 CommitView::parse(kind.commit_in(payload).unwrap_or_default()).is_ok_and(lives)
             }
-            Kind::Content | Kind::Manifest => {
+            FrameKind::Content | FrameKind::Manifest => {
                 content::head_of(kind, payload).is_some_and(|head| self.contents.contains(&head.digest))
             }
             // Without it the session would be back.
-            Kind::Removal => {
+            FrameKind::Removal => {
                 let session = payload.first_chunk().map(|id| SessionId::from_bytes(*id));
                 session.is_some_and(|session| self.parents.contains(&session))
             }
-            Kind::Close | Kind::Seal => true,
+            FrameKind::Close | FrameKind::Seal => true,
         }
     }
 
@@ -189,13 +193,13 @@ impl Live {
             if self.keeps(place, frame.header.kind, frame.payload) {
                 return;
             }
-            let removal = frame.header.kind == Kind::Removal;
+            let removal = frame.header.kind == FrameKind::Removal;
             if removal { &mut garbage.removals } else { &mut garbage.rewritten }.insert(place.segment);
             report.bytes += frame::frame_len(frame.header.length) as u64;
             match frame.header.kind {
-                Kind::Commit | Kind::Fork => report.commits += 1,
-                Kind::Content | Kind::Manifest => report.contents += 1,
-                Kind::Removal | Kind::Close | Kind::Seal => {}
+                FrameKind::Commit | FrameKind::Fork => report.commits += 1,
+                FrameKind::Content | FrameKind::Manifest => report.contents += 1,
+                FrameKind::Removal | FrameKind::Close | FrameKind::Seal => {}
             }
         })?;
         Ok(garbage)
@@ -204,14 +208,14 @@ impl Live {
 
 impl LocalStore {
     /// Shows all frames; damage is an error, because what stands behind it may refer to anything.
-    fn each_frame(&self, visit: &mut dyn FnMut(Place, &Frame<'_>)) -> Result<(), StoreError> {
+    fn each_frame(&self, visit: &mut dyn FnMut(FramePosition, &Frame<'_>)) -> Result<(), StoreError> {
         for number in self.shared.segments.numbers()? {
             let segment = self.shared.segments.get(number)?;
             let end = scan::frames(&segment, journal::segment::HEADER, &mut |frame| {
                 visit(place_of(number, &frame), &frame);
                 Ok(())
             })?;
-            if let End::Bad(offset, what) = end {
+            if let ScanEnd::Bad(offset, what) = end {
                 return Err(StoreError::Damaged { segment: number, offset, what: what.to_owned() });
             }
         }
@@ -221,14 +225,14 @@ impl LocalStore {
 
 /// Digests to look for in bytes, with a filter that rules most places out.
 #[derive(Default)]
-struct Known {
+struct KnownDigests {
     digests: BTreeSet<Digest>,
     beginnings: Vec<u64>,
 }
 
 const FILTER_BITS: usize = 1 << 24;
 
-impl Known {
+impl KnownDigests {
     fn add(&mut self, digest: Digest) {
         self.beginnings.resize(FILTER_BITS / 64, 0);
         let at = beginning(digest.as_bytes());

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-use super::{Index, Shared};
+use super::{LocalInner, SledIndex};
 use crate::engine::commit::CommitView;
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
-use crate::engine::store::journal::frame::Kind;
-use crate::engine::store::journal::{self, Place};
+use crate::engine::store::journal::frame::FrameKind;
+use crate::engine::store::journal::{self, FramePosition};
 use crate::engine::store::{StoreError, content, index};
 
-impl Shared {
+impl LocalInner {
     /// Does something with the index that can be left undone when there is none.
     pub(super) fn with_index<T>(
         &self,
         without: T,
-        work: impl FnOnce(&Index) -> Result<T, StoreError>,
+        work: impl FnOnce(&SledIndex) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let Some(index) = self.index() else { return Ok(without) };
         match work(&index) {
@@ -58,38 +58,38 @@ impl Shared {
     }
 
     /// Reads where everything is; what is damaged is passed over, and shows when it is read.
-    fn read_positions(&self) -> Result<BTreeMap<SessionId, Vec<(Seq, Place)>>, StoreError> {
+    fn read_positions(&self) -> Result<BTreeMap<SessionId, Vec<(Seq, FramePosition)>>, StoreError> {
         let end = self.slots.dirty().end;
-        let mut positions = BTreeMap::<SessionId, Vec<(Seq, Place)>>::new();
+        let mut positions = BTreeMap::<SessionId, Vec<(Seq, FramePosition)>>::new();
         for number in self.segments.numbers()? {
             journal::walk(&*self.segments.get(number)?, &mut |item| {
                 let journal::Item::Frame(frame) = item else { return Ok(()) };
-                let place = Place { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
+                let place = FramePosition { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
                 match frame.header.kind {
                     _ if place >= end => {}
-                    Kind::Commit | Kind::Fork => {
+                    FrameKind::Commit | FrameKind::Fork => {
                         let commit = frame.header.kind.commit_in(frame.payload).unwrap_or_default();
                         if let Ok(commit) = CommitView::parse(commit) {
                             // Another life may have been under its id.
-                            if commit.first == 1 || frame.header.kind == Kind::Fork {
+                            if commit.first == 1 || frame.header.kind == FrameKind::Fork {
                                 positions.remove(&commit.session);
                             }
                             positions.entry(commit.session).or_default().push((commit.first, place));
                         }
                     }
-                    Kind::Content | Kind::Manifest => {
+                    FrameKind::Content | FrameKind::Manifest => {
                         if let Some(head) = content::head_of(frame.header.kind, frame.payload) {
                             self.contents.found(head.digest, place);
                         }
                     }
-                    Kind::Removal => {
+                    FrameKind::Removal => {
                         if let Some(session) = frame.payload.first_chunk().map(|id| SessionId::from_bytes(*id))
                             && !self.slots.get(session).is_some_and(|slot| slot.is_buried())
                         {
                             positions.remove(&session);
                         }
                     }
-                    Kind::Close | Kind::Seal => {}
+                    FrameKind::Close | FrameKind::Seal => {}
                 }
                 Ok(())
             })?;

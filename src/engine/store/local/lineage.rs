@@ -1,28 +1,28 @@
 //! Children and parents: a child's past is read where it is, in its parents' histories.
 //!
-//! What holds: a session counts the children whose [base](Slot::base) is in it, under its lock. A removed
+//! What holds: a session counts the children whose [base](SessionHead::base) is in it, under its lock. A removed
 //! session with children is buried: nobody can open it, its events stay. When the last child goes, it goes too.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
 
-use super::session_head::{Slot, SlotInner};
+use super::session_head::{SessionHead, SlotInner};
 use super::session_heads::Slots;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
 use crate::engine::id::SessionId;
 use crate::engine::recorded::Seq;
 use crate::engine::store::StoreError;
-use crate::engine::store::index::Row;
-use crate::engine::store::journal::Place;
+use crate::engine::store::index::CatalogueRow;
+use crate::engine::store::journal::FramePosition;
 
 /// A parent, locked, so that it is not removed before its child is staged.
-pub(super) struct Parent<'a> {
-    slot: &'a Slot,
+pub(super) struct LockedParent<'a> {
+    slot: &'a SessionHead,
     pub(super) inner: MutexGuard<'a, SlotInner>,
 }
 
-impl Parent<'_> {
+impl LockedParent<'_> {
     /// Fails when it was removed, or has no such position.
     pub(super) fn check(&self, point: ForkPoint) -> Result<(), StoreError> {
         let actual = self.slot.visible();
@@ -37,19 +37,19 @@ impl Parent<'_> {
 }
 
 /// Behind what a commit is to stand.
-pub(super) struct Begun<'a> {
+pub(super) struct CommitBase<'a> {
     pub(super) head: Seq,
     /// When that was recorded; none at the beginning.
     pub(super) time: Option<Timestamp>,
     /// The parent, when the commit begins a child.
-    pub(super) fork: Option<(ForkPoint, Parent<'a>)>,
+    pub(super) fork: Option<(ForkPoint, LockedParent<'a>)>,
 }
 
-impl<'a> Begun<'a> {
+impl<'a> CommitBase<'a> {
     pub(super) fn of(
         inner: &SlotInner,
         point: Option<ForkPoint>,
-        parent: Option<Parent<'a>>,
+        parent: Option<LockedParent<'a>>,
     ) -> Result<Self, StoreError> {
         let Some(point) = point else {
             return Ok(Self { head: inner.head, time: (inner.head > 0).then_some(inner.time), fork: None });
@@ -63,7 +63,7 @@ impl<'a> Begun<'a> {
 
 impl Slots {
     /// The session that has the event at `seq` as its own, and up to where its own are the other's, too.
-    pub(super) fn owner(&self, slot: &Arc<Slot>, seq: Seq) -> Result<(Arc<Slot>, Seq), StoreError> {
+    pub(super) fn owner(&self, slot: &Arc<SessionHead>, seq: Seq) -> Result<(Arc<SessionHead>, Seq), StoreError> {
         let (mut owner, mut until) = (Arc::clone(slot), Seq::MAX);
         while let Some(base) = owner.base().filter(|base| seq <= base.seq) {
             until = until.min(base.seq);
@@ -74,7 +74,7 @@ impl Slots {
     }
 
     /// Takes up a fork that a scan of the journal found; false when its past is not there.
-    pub(super) fn found_fork(&self, base: ForkPoint, commit: &CommitView<'_>, place: Place) -> bool {
+    pub(super) fn found_fork(&self, base: ForkPoint, commit: &CommitView<'_>, place: FramePosition) -> bool {
         let Some(parent) = self.get(base.session).filter(|parent| parent.id != commit.session) else { return false };
         if parent.lock().head < base.seq {
             return false;
@@ -90,7 +90,7 @@ impl Slots {
     }
 
     /// Takes up a removal that a scan of the journal found.
-    pub(super) fn found_removal(&self, session: SessionId, place: Place) {
+    pub(super) fn found_removal(&self, session: SessionId, place: FramePosition) {
         let Some(slot) = self.get(session) else {
             self.dirty().removed.push((session, place));
             return;
@@ -103,7 +103,7 @@ impl Slots {
     }
 
     /// Lets the index hear of a session.
-    pub(super) fn note(&self, slot: &Arc<Slot>) {
+    pub(super) fn note(&self, slot: &Arc<SessionHead>) {
         let mut dirty = self.dirty();
         if !slot.dirty.swap(true, Ordering::AcqRel) {
             dirty.sessions.push(Arc::clone(slot));
@@ -112,7 +112,7 @@ impl Slots {
 
     /// Takes out a removed session without children, and of its parents those that were kept for it only. The
     /// index will hear of them.
-    pub(super) fn dissolve(&self, slot: &Arc<Slot>, place: Place) {
+    pub(super) fn dissolve(&self, slot: &Arc<SessionHead>, place: FramePosition) {
         let mut next = Some(Arc::clone(slot));
         while let Some(slot) = next {
             self.let_go(&slot);
@@ -127,8 +127,8 @@ impl Slots {
     }
 
     /// Takes up what the index knows.
-    pub(super) fn load(&self, rows: &[Row]) -> Result<(), String> {
-        let slots: Vec<_> = rows.iter().map(|row| Arc::new(Slot::of_row(row))).collect();
+    pub(super) fn load(&self, rows: &[CatalogueRow]) -> Result<(), String> {
+        let slots: Vec<_> = rows.iter().map(|row| Arc::new(SessionHead::of_row(row))).collect();
         slots.iter().for_each(|slot| self.add(Arc::clone(slot)));
         for base in slots.iter().filter_map(|slot| slot.base()) {
             let parent = self.get(base.session).filter(|parent| parent.visible() >= base.seq);
@@ -137,7 +137,7 @@ impl Slots {
         // A crash after the removal of the last child.
         for slot in slots.iter().filter(|slot| slot.is_removed_alone()) {
             if self.get(slot.id).is_some() {
-                self.dissolve(slot, Place::default());
+                self.dissolve(slot, FramePosition::default());
             }
         }
         Ok(())
@@ -146,20 +146,20 @@ impl Slots {
     /// Locks a session that a commit is for, and the one that its past is to end in, in an order in which two
     /// callers can't wait for each other.
     pub(super) fn lock<'a>(
-        slot: &'a Slot,
-        parent: Option<&'a Arc<Slot>>,
-    ) -> (MutexGuard<'a, SlotInner>, Option<Parent<'a>>) {
+        slot: &'a SessionHead,
+        parent: Option<&'a Arc<SessionHead>>,
+    ) -> (MutexGuard<'a, SlotInner>, Option<LockedParent<'a>>) {
         let Some(parent) = parent.filter(|parent| parent.id != slot.id) else { return (slot.lock(), None) };
         let first = (slot.id > parent.id).then(|| parent.lock());
         let own = slot.lock();
         let inner = first.unwrap_or_else(|| parent.lock());
-        (own, Some(Parent { slot: parent, inner }))
+        (own, Some(LockedParent { slot: parent, inner }))
     }
 }
 
-impl Slot {
+impl SessionHead {
     /// Notes its removal; whether it has to stay for its children.
-    pub(super) fn bury(&self, place: Place) -> bool {
+    pub(super) fn bury(&self, place: FramePosition) -> bool {
         let mut inner = self.lock();
         inner.removed = Some(place);
         inner.children > 0

@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
-use super::Shared;
+use super::LocalInner;
 use crate::engine::id::SessionId;
-use crate::engine::store::index::{Batch, Stamp};
-use crate::engine::store::journal::frame::{self, Kind};
+use crate::engine::store::index::{IndexBatch, IndexedUpTo};
+use crate::engine::store::journal::frame::{self, FrameKind};
 use crate::engine::store::journal::segment::{self};
-use crate::engine::store::journal::{Place, pack, scan};
+use crate::engine::store::journal::{FramePosition, pack, scan};
 use crate::engine::store::{StorageUse, StoreError, content};
 
 /// How long a commit that nobody waits for may stay in memory.
@@ -27,7 +27,7 @@ pub(super) struct Maintenance {
 
 impl Maintenance {
     /// Starts the threads, where there are to be any.
-    pub(super) fn start(shared: &Arc<Shared>, threads: bool) -> Result<Self, StoreError> {
+    pub(super) fn start(shared: &Arc<LocalInner>, threads: bool) -> Result<Self, StoreError> {
         let (stop, stopped) = crossbeam_channel::bounded::<()>(0);
         if !threads {
             return Ok(Self { stop, threads: Vec::new() });
@@ -51,7 +51,7 @@ impl Maintenance {
     }
 
     /// Ends the threads and closes the journal and the index.
-    pub(super) fn stop(self, shared: &Shared) {
+    pub(super) fn stop(self, shared: &LocalInner) {
         drop(self.stop);
         if let Some(writer) = &shared.writer {
             writer.stop();
@@ -72,7 +72,7 @@ impl Maintenance {
     }
 }
 
-impl Shared {
+impl LocalInner {
     /// Tells the index what is durable and new.
     pub(super) fn learn(&self) {
         if let Err(error) = self.teach()
@@ -87,7 +87,7 @@ impl Shared {
         let Some(index) = self.index() else { return Ok(()) };
         let (sessions, removed, end, group) = {
             let mut dirty = self.slots.dirty();
-            if dirty.end == Place::default() {
+            if dirty.end == FramePosition::default() {
                 return Ok(());
             }
             let sessions = std::mem::take(&mut dirty.sessions);
@@ -106,9 +106,9 @@ impl Shared {
         if sessions.is_empty() && removed.is_empty() && contents.is_empty() && is_known() {
             return Ok(());
         }
-        let removed: Vec<(SessionId, Place)> = removed;
+        let removed: Vec<(SessionId, FramePosition)> = removed;
         let removed = removed.into_iter().map(|(session, _)| session).collect();
-        let mut batch = Batch { contents, removed, ..Batch::default() };
+        let mut batch = IndexBatch { contents, removed, ..IndexBatch::default() };
         for slot in &sessions {
             if slot.lock().removed.is_some_and(|place| place >= end) {
                 // Its row will have to say so, and nothing else will call it up again.
@@ -119,7 +119,7 @@ impl Shared {
             batch.rows.extend(row);
         }
         let tail = self.segments.checksum_before(end)?;
-        index.learn(&batch, Stamp { journal: self.journal, end, group, tail })?;
+        index.learn(&batch, IndexedUpTo { journal: self.journal, end, group, tail })?;
         self.contents.indexed(&batch.contents);
         for (slot, (_, positions)) in sessions.iter().zip(&batch.positions) {
             slot.lock().positions.drain(..positions.len());
@@ -161,16 +161,16 @@ impl Shared {
             let segment = self.segments.get(number)?;
             scan::frames_so_far(&segment, segment::HEADER, &mut |found| {
                 let (at, count, raw) = match found.header.kind {
-                    Kind::Commit | Kind::Fork => {
+                    FrameKind::Commit | FrameKind::Fork => {
                         let commit = found.header.kind.commit_in(found.payload).unwrap_or_default();
                         let commit = crate::engine::commit::CommitView::parse(commit);
                         (0, commit.map_or(0, |commit| u64::from(commit.count)), found.payload.len() as u64)
                     }
-                    Kind::Content => {
-                        (1, 1, content::head_of(Kind::Content, found.payload).map_or(0, |head| head.raw_len))
+                    FrameKind::Content => {
+                        (1, 1, content::head_of(FrameKind::Content, found.payload).map_or(0, |head| head.raw_len))
                     }
-                    Kind::Manifest => (2, 1, found.payload.len() as u64),
-                    Kind::Removal | Kind::Close | Kind::Seal => (3, 1, 0),
+                    FrameKind::Manifest => (2, 1, found.payload.len() as u64),
+                    FrameKind::Removal | FrameKind::Close | FrameKind::Seal => (3, 1, 0),
                 };
                 uses[at].count += count;
                 uses[at].raw_bytes += raw;

@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use bytes::Bytes;
 
 use super::content::{self, ContentFrame, Contents};
-use super::index::Index;
-use super::journal::frame::{self, Kind};
-use super::journal::{Group, Place, Segments, Stage, Staged, Writer};
+use super::index::SledIndex;
+use super::journal::frame::{self, FrameKind};
+use super::journal::{FramePosition, Group, Segments, StagedFrame, StagingBuffer, Writer};
 use super::lease::{Lease, LeaseHolder};
 use super::lock::StoreLock;
 use super::pending::Ticket;
@@ -34,9 +34,9 @@ use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
 
 pub use collect::GcReport;
-use lineage::Begun;
+use lineage::CommitBase;
 use maintain::Maintenance;
-use session_head::{Slot, SlotInner, TailCommit};
+use session_head::{SessionHead, SlotInner, TailCommit};
 use session_heads::Slots;
 
 /// When a commit counts as recorded.
@@ -94,7 +94,7 @@ impl Default for LocalStoreOptions {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct LocalStore {
-    shared: Arc<Shared>,
+    shared: Arc<LocalInner>,
     /// None when the store is open for reading only.
     maintenance: Option<Maintenance>,
     notes: Vec<String>,
@@ -102,7 +102,7 @@ pub struct LocalStore {
 }
 
 /// What the store shares with its background threads.
-struct Shared {
+struct LocalInner {
     directory: PathBuf,
     durability: Durability,
     /// None when nothing is to be packed, else how many full segments are left raw.
@@ -111,13 +111,13 @@ struct Shared {
     segments: Arc<Segments>,
     contents: Arc<Contents>,
     /// None when there is none: the store reads only, or the index failed.
-    index: RwLock<Option<Arc<Index>>>,
+    index: RwLock<Option<Arc<SledIndex>>>,
     slots: Arc<Slots>,
     bus: Arc<Bus>,
     /// None when the store is open for reading only.
-    writer: Option<Arc<Writer<Slot>>>,
+    writer: Option<Arc<Writer<SessionHead>>>,
     /// How far a store that only reads has read.
-    read_to: Mutex<Place>,
+    read_to: Mutex<FramePosition>,
     /// Held while the index learns: batches must come in order.
     learning: Mutex<()>,
 }
@@ -149,17 +149,17 @@ impl LocalStore {
     }
 }
 
-impl Shared {
-    fn index(&self) -> Option<Arc<Index>> {
+impl LocalInner {
+    fn index(&self) -> Option<Arc<SledIndex>> {
         self.index.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn slot(&self, session: SessionId) -> Result<Arc<Slot>, StoreError> {
+    fn slot(&self, session: SessionId) -> Result<Arc<SessionHead>, StoreError> {
         let slot = self.slots.get(session).filter(|slot| slot.visible() > 0 && !slot.is_buried());
         slot.ok_or(StoreError::NoSession(session))
     }
 
-    fn writer(&self) -> Result<&Arc<Writer<Slot>>, StoreError> {
+    fn writer(&self) -> Result<&Arc<Writer<SessionHead>>, StoreError> {
         self.writer.as_ref().ok_or(StoreError::ReadOnly)
     }
 
@@ -195,12 +195,12 @@ impl Shared {
             return Err(StoreError::NoSession(commit.session));
         }
         lineage::check_expected(commit, inner.head)?;
-        let begun = Begun::of(&inner, fork.as_ref().map(|(point, _)| *point), parent)?;
+        let begun = CommitBase::of(&inner, fork.as_ref().map(|(point, _)| *point), parent)?;
         let first = begun.head + 1;
         let last = begun.head + u64::from(commit.count);
         let time = begun.time.map_or(commit.time, |time| commit.time.max(time));
         let mut payload = begun.fork.as_ref().map_or_else(Vec::new, |(point, _)| frame::fork_head(*point));
-        let kind = if payload.is_empty() { Kind::Commit } else { Kind::Fork };
+        let kind = if payload.is_empty() { FrameKind::Commit } else { FrameKind::Fork };
         payload.reserve(commit.encoded_len());
         commit.encode(first, time, &mut payload);
         let crc = crc32c::crc32c(&payload);
@@ -254,7 +254,7 @@ impl Shared {
     }
 
     /// Stages contents, but those that another thread has staged meanwhile.
-    fn stage(&self, frames: Vec<ContentFrame>, stage: &mut Stage<'_, Slot>) {
+    fn stage(&self, frames: Vec<ContentFrame>, stage: &mut StagingBuffer<'_, SessionHead>) {
         for frame in frames {
             if !self.contents.is_fresh(&frame.digest) {
                 let staged = stage.frame(frame.kind, &frame.payload, frame.crc);
@@ -265,7 +265,7 @@ impl Shared {
     }
 
     /// Stages contents ahead of the commit that refers to them. They are durable when that is, which comes behind them.
-    fn keep_ahead(&self, frames: Vec<ContentFrame>, writer: &Writer<Slot>) -> Result<Pending, StoreError> {
+    fn keep_ahead(&self, frames: Vec<ContentFrame>, writer: &Writer<SessionHead>) -> Result<Pending, StoreError> {
         let mut stage = writer.stage()?;
         self.stage(frames, &mut stage);
         let bytes_staged = stage.staged();
@@ -275,13 +275,13 @@ impl Shared {
         Ok(Pending { committed, ticket: Ticket::Done })
     }
 
-    fn pressed(&self, staged: Staged) {
+    fn pressed(&self, staged: StagedFrame) {
         if staged.pressed {
             self.slots.dirty().full.push(staged.place.segment - 1);
         }
     }
 
-    fn ticket(&self, slot: &Arc<Slot>, number: u64, writer: &Arc<Writer<Slot>>) -> Ticket {
+    fn ticket(&self, slot: &Arc<SessionHead>, number: u64, writer: &Arc<Writer<SessionHead>>) -> Ticket {
         match self.durability {
             Durability::Synced => {
                 slot.written_by(writer);
@@ -292,7 +292,12 @@ impl Shared {
     }
 
     /// The positions of an earlier commit of that name.
-    fn repeated(&self, slot: &Arc<Slot>, inner: &mut SlotInner, id: CommitId) -> Result<Option<Committed>, StoreError> {
+    fn repeated(
+        &self,
+        slot: &Arc<SessionHead>,
+        inner: &mut SlotInner,
+        id: CommitId,
+    ) -> Result<Option<Committed>, StoreError> {
         if inner.named.is_none() {
             inner.named = Some(self.named_commits(slot, inner)?);
         }
@@ -302,7 +307,7 @@ impl Shared {
 }
 
 /// What happens when a group is durable: it becomes visible, and the bus hears of it.
-fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, Slot>) {
+fn told(slots: &Slots, contents: &Contents, bus: &Bus, group: &Group<'_, SessionHead>) {
     contents.written(group.end);
     let mut dirty = slots.dirty();
     dirty.end = group.end;
@@ -408,7 +413,7 @@ impl EventStore for LocalStore {
         let is_shared = inner.children > 0;
         let crc = crc32c::crc32c(session.as_bytes());
         let mut stage = writer.stage()?;
-        let staged = stage.frame(Kind::Removal, session.as_bytes(), crc);
+        let staged = stage.frame(FrameKind::Removal, session.as_bytes(), crc);
         self.shared.pressed(staged);
         // Before anybody can write the frame, so that the index hears of it in time.
         if is_shared {

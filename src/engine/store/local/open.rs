@@ -4,19 +4,19 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use super::maintain::Maintenance;
-use super::proof::{self, Ending};
-use super::recover::{Recovered, Scan};
+use super::proof::{self, JournalEnd};
+use super::recover::{Recovered, RecoveryScan};
 use super::session_heads::{Dirty, Slots};
-use super::{LocalStore, LocalStoreOptions, Shared, told};
+use super::{LocalInner, LocalStore, LocalStoreOptions, told};
 use crate::engine::bus::Bus;
 use crate::engine::clock::SystemClock;
 use crate::engine::store::StoreError;
 use crate::engine::store::content::Contents;
-use crate::engine::store::index::{self, Index, Stamp};
-use crate::engine::store::journal::disk::{Disk, OsDisk};
+use crate::engine::store::index::{self, IndexedUpTo, SledIndex};
+use crate::engine::store::journal::disk::{JournalDisk, OsDisk};
 use crate::engine::store::journal::scan;
 use crate::engine::store::journal::segment::{self, FIRST};
-use crate::engine::store::journal::{Place, Segments, Writer};
+use crate::engine::store::journal::{FramePosition, Segments, Writer};
 use crate::engine::store::lock::StoreLock;
 
 const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
@@ -26,7 +26,7 @@ const SEGMENT_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=1 << 30;
 pub(super) struct Opening {
     pub(super) options: LocalStoreOptions,
     pub(super) bus: Arc<Bus>,
-    pub(super) disk: Arc<dyn Disk>,
+    pub(super) disk: Arc<dyn JournalDisk>,
     /// Threads write and index in the background; without them a test decides when that happens.
     pub(super) threads: bool,
 }
@@ -78,8 +78,8 @@ impl LocalStore {
         let contents = Arc::new(Contents::new(Arc::clone(&segments)));
         let slots = Arc::new(Slots::default());
         let place = directory.join("index");
-        let Known { mut index, mut stamp, mut unfit } = known(&place, &segments, &slots, &mut notes)?;
-        let scan = Scan { segments: &segments, contents: &contents, slots: &slots };
+        let FoundIndex { mut index, mut stamp, mut unfit } = known(&place, &segments, &slots, &mut notes)?;
+        let scan = RecoveryScan { segments: &segments, contents: &contents, slots: &slots };
         let recovered = match scan.look(stamp) {
             // An index that contradicts the journal is as good as none.
             Err(StoreError::Index(reason)) => {
@@ -94,7 +94,7 @@ impl LocalStore {
             let what = "is no segment of this journal and is not read; `foldspace fsck --repair` sets it aside";
             notes.push(format!("{} {what}", name.display()));
         }
-        let ending = Ending { place: recovered.end, is_followed: recovered.is_followed, is_whole: true };
+        let ending = JournalEnd { place: recovered.end, is_followed: recovered.is_followed, is_whole: true };
         if let Some(found) = proof::find(&segments, &ending, index.as_ref().filter(|_| unfit.is_some())) {
             return Err(StoreError::Lost(Arc::new(found.loss)));
         }
@@ -118,7 +118,7 @@ impl LocalStore {
         Opening { options, bus, threads, .. }: Opening,
         lock: StoreLock,
         (segments, contents, slots): (Arc<Segments>, Arc<Contents>, Arc<Slots>),
-        index: Option<Index>,
+        index: Option<SledIndex>,
         recovered: Recovered,
         notes: Vec<String>,
     ) -> Result<Self, StoreError> {
@@ -133,7 +133,7 @@ impl LocalStore {
         let capacity = options.segment_bytes;
         let told = Box::new(move |group: super::Group<'_, _>| told(&heard.0, &heard.1, &heard.2, &group));
         let writer = Writer::new(Arc::clone(&segments), journal, next, group, capacity, options.write_in_place, told);
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LocalInner {
             directory: directory.to_owned(),
             durability: options.durability,
             pack_behind: options.pack.then_some(options.raw_segments),
@@ -161,7 +161,7 @@ impl LocalStore {
         let directory = directory.as_ref();
         let segments = Arc::new(Segments::new(&directory.join("journal"), false));
         segments.numbers()?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(LocalInner {
             directory: directory.to_owned(),
             durability: super::Durability::Synced,
             pack_behind: None,
@@ -172,7 +172,7 @@ impl LocalStore {
             slots: Arc::default(),
             bus: Arc::default(),
             writer: None,
-            read_to: Mutex::new(Place { segment: FIRST, offset: segment::header() }),
+            read_to: Mutex::new(FramePosition { segment: FIRST, offset: segment::header() }),
             learning: Mutex::default(),
         });
         shared.refresh()?;
@@ -180,20 +180,20 @@ impl LocalStore {
     }
 }
 
-impl Shared {
+impl LocalInner {
     /// Reads what another process has written since the last look; nothing when this one writes.
     pub(super) fn refresh(&self) -> Result<(), StoreError> {
         if self.writer.is_some() {
             return Ok(());
         }
         let mut read_to = self.read_to.lock().unwrap_or_else(PoisonError::into_inner);
-        let scan = Scan { segments: &self.segments, contents: &self.contents, slots: &self.slots };
+        let scan = RecoveryScan { segments: &self.segments, contents: &self.contents, slots: &self.slots };
         for number in self.segments.numbers()? {
             if number < read_to.segment {
                 continue;
             }
             if number > read_to.segment {
-                *read_to = Place { segment: number, offset: segment::header() };
+                *read_to = FramePosition { segment: number, offset: segment::header() };
             }
             // A segment that is being created has no head yet.
             let Ok(segment) = self.segments.get(number) else { break };
@@ -210,7 +210,7 @@ impl Shared {
 }
 
 /// Makes the names of the journal's directory and of the store's durable, before anything is recorded there.
-fn sync_names(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+fn sync_names(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
     segment::sync_directory(disk, directory)?;
     let above = directory.parent().map(|above| if above.as_os_str().is_empty() { Path::new(".") } else { above });
     // It may be one that this user can't open.
@@ -220,8 +220,8 @@ fn sync_names(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {
-    let is_new = |slot: &Arc<super::Slot>| {
+fn unindexed(slots: &Slots) -> Vec<Arc<super::SessionHead>> {
+    let is_new = |slot: &Arc<super::SessionHead>| {
         !slot.lock().positions.is_empty() || slot.dirty.load(std::sync::atomic::Ordering::Acquire)
     };
     let sessions: Vec<_> = slots.all().into_iter().filter(is_new).collect();
@@ -233,40 +233,40 @@ fn unindexed(slots: &Slots) -> Vec<Arc<super::Slot>> {
 
 /// Index as it was found.
 #[derive(Default)]
-struct Known {
-    index: Option<Index>,
+struct FoundIndex {
+    index: Option<SledIndex>,
     /// Position up to which it knows the journal.
-    stamp: Option<Stamp>,
+    stamp: Option<IndexedUpTo>,
     /// Reason for which it can't be used.
     unfit: Option<String>,
 }
 
 /// Opens the index and loads the catalogue.
-fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<Known, StoreError> {
+fn known(place: &Path, segments: &Segments, slots: &Slots, notes: &mut Vec<String>) -> Result<FoundIndex, StoreError> {
     if SystemClock::default().is_before_1970() {
         notes.push("there is no index this time: the machine's clock shows a time before 1970".to_owned());
-        return Ok(Known::default());
+        return Ok(FoundIndex::default());
     }
     let existed = place.exists();
-    let index = match Index::open(place) {
+    let index = match SledIndex::open(place) {
         Ok(index) => index,
-        Err(StoreError::Index(reason)) => return Ok(Known { unfit: Some(reason), ..Known::default() }),
+        Err(StoreError::Index(reason)) => return Ok(FoundIndex { unfit: Some(reason), ..FoundIndex::default() }),
         Err(other) => return Err(other),
     };
     match load(&index, segments, slots) {
-        Ok(stamp) => Ok(Known { index: Some(index), stamp: Some(stamp), unfit: None }),
+        Ok(stamp) => Ok(FoundIndex { index: Some(index), stamp: Some(stamp), unfit: None }),
         Err(reason) => {
             slots.clear();
             // It has just been made, now or by an opening that failed later.
             let is_new = !existed || index.is_empty();
-            Ok(Known { index: Some(index), stamp: None, unfit: (!is_new).then_some(reason) })
+            Ok(FoundIndex { index: Some(index), stamp: None, unfit: (!is_new).then_some(reason) })
         }
     }
 }
 
 /// Makes a new index; none where none can be made, on a full disk for one: the store does without.
-fn another(place: &Path, notes: &mut Vec<String>) -> Option<Index> {
-    Index::open(place).inspect_err(|error| notes.push(format!("there is no index this time: {error}"))).ok()
+fn another(place: &Path, notes: &mut Vec<String>) -> Option<SledIndex> {
+    SledIndex::open(place).inspect_err(|error| notes.push(format!("there is no index this time: {error}"))).ok()
 }
 
 fn note_set_aside(place: &Path, reason: &str, notes: &mut Vec<String>) -> Result<(), StoreError> {
@@ -276,7 +276,7 @@ fn note_set_aside(place: &Path, reason: &str, notes: &mut Vec<String>) -> Result
     Ok(())
 }
 
-fn load(index: &Index, segments: &Segments, slots: &Slots) -> Result<Stamp, String> {
+fn load(index: &SledIndex, segments: &Segments, slots: &Slots) -> Result<IndexedUpTo, String> {
     let stamp = index.stamp().ok_or("it does not say how far it goes")?;
     let numbers = segments.numbers().map_err(|e| e.to_string())?;
     if !numbers.contains(&stamp.end.segment) {

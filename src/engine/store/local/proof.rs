@@ -9,16 +9,16 @@ use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;
-use crate::engine::store::index::{Index, Row};
-use crate::engine::store::journal::disk::{Disk, read_whole};
+use crate::engine::store::index::{CatalogueRow, SledIndex};
+use crate::engine::store::journal::disk::{JournalDisk, read_whole};
 use crate::engine::store::journal::segment::{put_file, sync_directory};
-use crate::engine::store::journal::{self, Place, Segments, scan};
+use crate::engine::store::journal::{self, FramePosition, Segments, scan};
 use crate::engine::store::{Loss, LostEvents, StoreError};
 
 /// A loss with what the index knows of its sessions.
-pub(super) struct Found {
+pub(super) struct ProvenLoss {
     pub(super) loss: Loss,
-    pub(super) rows: Vec<Row>,
+    pub(super) rows: Vec<CatalogueRow>,
 }
 
 /// File in the store's directory in which a loss is noted, from before its other proofs go until all sessions tell it.
@@ -26,7 +26,7 @@ const NOTE: &str = "loss.json";
 
 /// A loss as it is noted.
 #[derive(Serialize, Deserialize)]
-struct Note {
+struct LossNote {
     /// Name of the commits that record it: what comes again after a crash is recorded once.
     id: [u8; 16],
     loss: Loss,
@@ -35,42 +35,42 @@ struct Note {
 }
 
 /// Notes a loss durably, where it is not; gives the name of the commits that are to record it.
-pub(super) fn note(disk: &dyn Disk, directory: &Path, found: &Found) -> Result<CommitId, StoreError> {
+pub(super) fn note(disk: &dyn JournalDisk, directory: &Path, found: &ProvenLoss) -> Result<CommitId, StoreError> {
     if let Some((id, _)) = noted(disk, directory)? {
         return Ok(id);
     }
-    let rows = found.rows.iter().map(Row::encode).collect::<Result<_, _>>()?;
-    let note = Note { id: SystemClock::default().fresh_id(), loss: found.loss.clone(), rows };
+    let rows = found.rows.iter().map(CatalogueRow::encode).collect::<Result<_, _>>()?;
+    let note = LossNote { id: SystemClock::default().fresh_id(), loss: found.loss.clone(), rows };
     put_file(disk, &directory.join(NOTE), &serde_json::to_vec(&note).unwrap_or_default())?;
     Ok(CommitId::from_bytes(note.id))
 }
 
 /// Reads the note of a loss, where there is one.
-pub(super) fn noted(disk: &dyn Disk, directory: &Path) -> Result<Option<(CommitId, Found)>, StoreError> {
+pub(super) fn noted(disk: &dyn JournalDisk, directory: &Path) -> Result<Option<(CommitId, ProvenLoss)>, StoreError> {
     let path = directory.join(NOTE);
     if !disk.exists(&path) {
         return Ok(None);
     }
     let bytes = read_whole(disk, &path).map_err(StoreError::io("read", &path))?;
-    let note = serde_json::from_slice::<Note>(&bytes).ok();
-    let found = note.and_then(|Note { id, loss, rows }| {
-        let rows = rows.iter().map(|row| Row::decode(row)).collect::<Option<_>>()?;
-        Some((CommitId::from_bytes(id), Found { loss, rows }))
+    let note = serde_json::from_slice::<LossNote>(&bytes).ok();
+    let found = note.and_then(|LossNote { id, loss, rows }| {
+        let rows = rows.iter().map(|row| CatalogueRow::decode(row)).collect::<Option<_>>()?;
+        Some((CommitId::from_bytes(id), ProvenLoss { loss, rows }))
     });
     let what = "is no note of lost events; remove it to go by the journal and the index alone".to_owned();
     found.map(Some).ok_or(StoreError::Format { path, what })
 }
 
 /// Removes the note of a loss durably: all sessions tell it.
-pub(super) fn forget(disk: &dyn Disk, directory: &Path) -> Result<(), StoreError> {
+pub(super) fn forget(disk: &dyn JournalDisk, directory: &Path) -> Result<(), StoreError> {
     let path = directory.join(NOTE);
     disk.remove(&path).map_err(StoreError::io("remove", &path))?;
     sync_directory(disk, directory)
 }
 
 /// End of a journal.
-pub(super) struct Ending {
-    pub(super) place: Place,
+pub(super) struct JournalEnd {
+    pub(super) place: FramePosition,
     /// Set where its last segment says that another one follows.
     pub(super) is_followed: bool,
     /// Set where all before the end is known to be whole.
@@ -78,19 +78,19 @@ pub(super) struct Ending {
 }
 
 /// Finds a loss behind the journal's end. An index is given where it does not fit the journal.
-pub(super) fn find(segments: &Segments, ending: &Ending, index: Option<&Index>) -> Option<Found> {
+pub(super) fn find(segments: &Segments, ending: &JournalEnd, index: Option<&SledIndex>) -> Option<ProvenLoss> {
     if let Some(found) = index.and_then(|index| by_index(index, segments, ending).ok().flatten()) {
         return Some(found);
     }
-    let Place { segment, offset } = ending.place;
+    let FramePosition { segment, offset } = ending.place;
     let proof = format!("whose seal says that segment {} follows", segment + 1);
     let loss = Loss { segment, offset: u64::from(offset), proof, sessions: Vec::new() };
-    ending.is_followed.then_some(Found { loss, rows: Vec::new() })
+    ending.is_followed.then_some(ProvenLoss { loss, rows: Vec::new() })
 }
 
 /// Finds what an index of this journal proves: it is told only of what is durable. One of another journal, or
 /// damaged, proves nothing.
-fn by_index(index: &Index, segments: &Segments, ending: &Ending) -> Result<Option<Found>, StoreError> {
+fn by_index(index: &SledIndex, segments: &Segments, ending: &JournalEnd) -> Result<Option<ProvenLoss>, StoreError> {
     let end = ending.place;
     let identity = journal::identity(segments, &segments.numbers()?);
     let stamp = index.stamp().filter(|stamp| stamp.end > end && identity.is_none_or(|id| id == stamp.journal));
@@ -113,11 +113,11 @@ fn by_index(index: &Index, segments: &Segments, ending: &Ending) -> Result<Optio
     }
     let proof = format!("and the index knows of it up to byte {} of segment {}", stamp.end.offset, stamp.end.segment);
     let loss = Loss { segment: end.segment, offset: u64::from(end.offset), proof, sessions };
-    Ok(Some(Found { loss, rows }))
+    Ok(Some(ProvenLoss { loss, rows }))
 }
 
 /// Returns the session and the first position of a commit in the journal.
-fn commit_at(segments: &Segments, place: Place) -> Option<(SessionId, Seq)> {
+fn commit_at(segments: &Segments, place: FramePosition) -> Option<(SessionId, Seq)> {
     let segment = segments.get(place.segment).ok()?;
     let (kind, payload) = scan::frame_at(&segment, u64::from(place.offset)).ok()?;
     let commit = CommitView::parse(kind.commit_in(&payload)?).ok()?;

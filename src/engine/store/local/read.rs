@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::Shared;
-use super::session_head::{REMEMBERED, Slot, SlotInner};
+use super::LocalInner;
+use super::session_head::{REMEMBERED, SessionHead, SlotInner};
 use crate::engine::commit::CommitView;
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::Seq;
-use crate::engine::store::journal::Place;
+use crate::engine::store::journal::FramePosition;
 use crate::engine::store::journal::frame::{self, Header};
 use crate::engine::store::journal::segment::Segment;
 use crate::engine::store::{EventBatch, READ_MAX, StoreError};
@@ -24,7 +24,7 @@ const BATCH_MAX: usize = 256 << 20;
 /// Bytes of a small commit in the journal, to guess how many positions are wanted.
 const SMALL: usize = 96;
 
-impl Shared {
+impl LocalInner {
     pub(super) fn read(
         &self,
         session: SessionId,
@@ -46,7 +46,7 @@ impl Shared {
     }
 
     /// Reads events of a session's own.
-    fn read_own(&self, slot: &Arc<Slot>, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
+    fn read_own(&self, slot: &Arc<SessionHead>, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
         // Asked before the tail: what leaves the tail is written.
         let written = slot.written().min(until);
         let Some(tail) = slot.lock().tail_from(from) else {
@@ -69,7 +69,7 @@ impl Shared {
     fn read_stored(
         &self,
         session: SessionId,
-        positions: &[(Seq, Place)],
+        positions: &[(Seq, FramePosition)],
         from: Seq,
         written: Seq,
         bytes: usize,
@@ -96,7 +96,12 @@ impl Shared {
     }
 
     /// Adds commits to a batch; gives whether they are all in it, and there are any. The first one of a batch always is.
-    fn read_near(&self, session: SessionId, near: &[(Seq, Place)], batch: &mut EventBatch) -> Result<bool, StoreError> {
+    fn read_near(
+        &self,
+        session: SessionId,
+        near: &[(Seq, FramePosition)],
+        batch: &mut EventBatch,
+    ) -> Result<bool, StoreError> {
         let (Some((_, start)), Some((_, last))) = (near.first(), near.last()) else { return Ok(false) };
         let segment = self.segments.get(start.segment)?;
         let reach = usize::try_from(last.offset - start.offset).unwrap_or(0);
@@ -148,11 +153,11 @@ impl Shared {
     /// Positions of the session's commits from the one that holds `seq` on.
     fn positions(
         &self,
-        slot: &Slot,
+        slot: &SessionHead,
         inner: &SlotInner,
         seq: Seq,
         limit: usize,
-    ) -> Result<Vec<(Seq, Place)>, StoreError> {
+    ) -> Result<Vec<(Seq, FramePosition)>, StoreError> {
         let fresh = &inner.positions;
         if fresh.front().is_some_and(|(first, _)| *first <= seq) {
             let skip = fresh.partition_point(|(first, _)| *first <= seq) - 1;
@@ -164,7 +169,7 @@ impl Shared {
     /// The last named commits of a session, oldest first.
     pub(super) fn named_commits(
         &self,
-        slot: &Arc<Slot>,
+        slot: &Arc<SessionHead>,
         inner: &SlotInner,
     ) -> Result<VecDeque<(CommitId, Seq, Seq)>, StoreError> {
         let mut span = 4 * REMEMBERED as u64;
@@ -181,7 +186,7 @@ impl Shared {
 
     fn named_since(
         &self,
-        slot: &Arc<Slot>,
+        slot: &Arc<SessionHead>,
         inner: &SlotInner,
         from: Seq,
     ) -> Result<VecDeque<(CommitId, Seq, Seq)>, StoreError> {
@@ -206,7 +211,7 @@ fn name(commit: CommitView<'_>) -> Option<(CommitId, Seq, Seq)> {
 }
 
 /// How many of the positions, from the first on, are of commits that are written and lie near each other in one segment.
-fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> usize {
+fn together(positions: &[(Seq, FramePosition)], written: Seq, bytes: usize) -> usize {
     let Some((_, start)) = positions.first() else { return 0 };
     let reach = u32::try_from(bytes).unwrap_or(u32::MAX);
     let mut before = start.offset;
@@ -219,7 +224,7 @@ fn together(positions: &[(Seq, Place)], written: Seq, bytes: usize) -> usize {
     near.count()
 }
 
-fn damage(segment: &Segment, place: Place) -> impl Fn(&'static str) -> StoreError + use<> {
+fn damage(segment: &Segment, place: FramePosition) -> impl Fn(&'static str) -> StoreError + use<> {
     let number = segment.head.number;
     move |what| StoreError::Damaged { segment: number, offset: u64::from(place.offset), what: what.to_owned() }
 }

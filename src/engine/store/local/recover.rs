@@ -9,14 +9,14 @@ use crate::engine::commit::CommitView;
 use crate::engine::id::SessionId;
 use crate::engine::store::StoreError;
 use crate::engine::store::content::{self, Contents};
-use crate::engine::store::index::Stamp;
-use crate::engine::store::journal::frame::{self, Kind};
-use crate::engine::store::journal::scan::{self, End, Frame};
+use crate::engine::store::index::IndexedUpTo;
+use crate::engine::store::journal::frame::{self, FrameKind};
+use crate::engine::store::journal::scan::{self, Frame, ScanEnd};
 use crate::engine::store::journal::segment::{self, FIRST, Segment};
-use crate::engine::store::journal::{self, Last, Place, Segments};
+use crate::engine::store::journal::{self, FramePosition, Last, Segments};
 
 /// A scan of the journal that takes up what it finds.
-pub(super) struct Scan<'a> {
+pub(super) struct RecoveryScan<'a> {
     pub(super) segments: &'a Segments,
     pub(super) contents: &'a Contents,
     pub(super) slots: &'a Slots,
@@ -25,9 +25,9 @@ pub(super) struct Scan<'a> {
 /// Findings of a scan. Nothing is changed until it is mended.
 pub(super) struct Recovered {
     pub(super) journal: [u8; 16],
-    pub(super) end: Place,
+    pub(super) end: FramePosition,
     /// Place of the next frame: right there, unless the last segment is packed.
-    pub(super) next: Place,
+    pub(super) next: FramePosition,
     pub(super) group: u64,
     /// Set where the last segment says that another one follows.
     pub(super) is_followed: bool,
@@ -39,16 +39,16 @@ pub(super) struct Recovered {
     unsynced: Vec<(Arc<Segment>, u64, u64)>,
 }
 
-impl Scan<'_> {
+impl RecoveryScan<'_> {
     /// Reads the journal from the stamp on.
-    pub(super) fn look(&self, stamp: Option<Stamp>) -> Result<Recovered, StoreError> {
+    pub(super) fn look(&self, stamp: Option<IndexedUpTo>) -> Result<Recovered, StoreError> {
         let mut numbers = self.segments.numbers()?;
         let unused = match journal::last(self.segments, &numbers)? {
             Last::Used => None,
             Last::Unused => numbers.pop(),
             Last::Lost => numbers.pop().and(None),
         };
-        let first = Place { segment: FIRST, offset: segment::header() };
+        let first = FramePosition { segment: FIRST, offset: segment::header() };
         let start = stamp.map_or(first, |stamp| stamp.end);
         let mut recovered = Recovered {
             journal: SystemClock::default().fresh_id(),
@@ -67,8 +67,11 @@ impl Scan<'_> {
         }
         recovered.journal = self.segments.get(last)?.head.journal;
         for number in numbers.into_iter().filter(|number| *number >= start.segment) {
-            let from =
-                if number == start.segment { start } else { Place { segment: number, offset: segment::header() } };
+            let from = if number == start.segment {
+                start
+            } else {
+                FramePosition { segment: number, offset: segment::header() }
+            };
             self.segment(from, number == last, &mut recovered)?;
         }
         let segment = self.segments.get(last)?;
@@ -77,7 +80,7 @@ impl Scan<'_> {
     }
 
     /// Reads one segment.
-    fn segment(&self, from: Place, is_last: bool, recovered: &mut Recovered) -> Result<(), StoreError> {
+    fn segment(&self, from: FramePosition, is_last: bool, recovered: &mut Recovered) -> Result<(), StoreError> {
         let number = from.segment;
         let segment = self.segments.get(number)?;
         if segment.head.journal != recovered.journal {
@@ -90,18 +93,18 @@ impl Scan<'_> {
         let before = recovered.group;
         let end = scan::frames(&segment, u64::from(from.offset), &mut |frame| {
             // It shows that all before it was synced, and nothing about itself.
-            let is_close = frame.header.kind == Kind::Close;
+            let is_close = frame.header.kind == FrameKind::Close;
             unsynced = unsynced.filter(|_| !is_close).or(Some(frame.offset));
             self.take(&segment, &frame, &mut recovered.group)
         })?;
         let damaged = |offset, what: &str| StoreError::Damaged { segment: number, offset, what: what.to_owned() };
         let end = match end {
-            End::Clean(end) if !is_last && !scan::is_sealed(&segment, end)? => {
+            ScanEnd::Clean(end) if !is_last && !scan::is_sealed(&segment, end)? => {
                 return Err(damaged(end, "the rest of the segment is missing"));
             }
-            End::Clean(end) => end,
+            ScanEnd::Clean(end) => end,
             // A torn end was never acknowledged; anything else is damage.
-            End::Bad(at, what) => {
+            ScanEnd::Bad(at, what) => {
                 let growing = is_last && !segment.is_packed();
                 if !growing || scan::durable_after(&segment, at, recovered.group)?.is_some() {
                     return Err(damaged(at, what));
@@ -110,10 +113,10 @@ impl Scan<'_> {
                 at
             }
         };
-        recovered.end = Place { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
+        recovered.end = FramePosition { segment: number, offset: u32::try_from(end).unwrap_or(u32::MAX) };
         let is_packed = segment.is_packed();
         recovered.next =
-            if is_packed { Place { segment: number + 1, offset: segment::header() } } else { recovered.end };
+            if is_packed { FramePosition { segment: number + 1, offset: segment::header() } } else { recovered.end };
         if recovered.group > before {
             // Nothing is written to a segment before all in the one before it is durable.
             recovered.unsynced.clear();
@@ -128,32 +131,32 @@ impl Scan<'_> {
     pub(super) fn take(&self, segment: &Segment, frame: &Frame<'_>, group: &mut u64) -> Result<(), StoreError> {
         *group = frame.header.group;
         let number = segment.head.number;
-        let place = Place { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
+        let place = FramePosition { segment: number, offset: u32::try_from(frame.offset).unwrap_or(u32::MAX) };
         let damaged = |what: &str| StoreError::Damaged { segment: number, offset: frame.offset, what: what.to_owned() };
         match frame.header.kind {
-            Kind::Commit => {
+            FrameKind::Commit => {
                 let commit = CommitView::parse(frame.payload).map_err(|_| damaged("it is no commit"))?;
                 if !self.slots.get_or_add(commit.session).found(&commit, place) {
                     return Err(damaged("the commit does not follow the session's last one"));
                 }
             }
-            Kind::Fork => {
+            FrameKind::Fork => {
                 let point = frame::fork_point(frame.payload).ok_or_else(|| damaged("it is no fork"))?;
-                let commit = CommitView::parse(Kind::Fork.commit_in(frame.payload).unwrap_or_default());
+                let commit = CommitView::parse(FrameKind::Fork.commit_in(frame.payload).unwrap_or_default());
                 let commit = commit.map_err(|_| damaged("it is no fork"))?;
                 if !self.slots.found_fork(point, &commit, place) {
                     return Err(damaged("the fork does not follow its parent's history"));
                 }
             }
-            Kind::Content | Kind::Manifest => {
+            FrameKind::Content | FrameKind::Manifest => {
                 let head = content::head_of(frame.header.kind, frame.payload);
                 self.contents.found(head.ok_or_else(|| damaged("it is no content"))?.digest, place);
             }
-            Kind::Removal => {
+            FrameKind::Removal => {
                 let session = frame.payload.first_chunk().ok_or_else(|| damaged("it is no removal"))?;
                 self.slots.found_removal(SessionId::from_bytes(*session), place);
             }
-            Kind::Close | Kind::Seal => {}
+            FrameKind::Close | FrameKind::Seal => {}
         }
         Ok(())
     }

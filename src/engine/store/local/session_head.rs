@@ -10,9 +10,9 @@ use crate::engine::clock::Timestamp;
 use crate::engine::commit::{CommitView, ForkPoint};
 use crate::engine::id::{CommitId, SessionId};
 use crate::engine::recorded::{Recorded, Seq};
-use crate::engine::store::index::Row;
-use crate::engine::store::journal::{Noted, Place, Writer};
-use crate::engine::store::pending::{GroupWait, Progress};
+use crate::engine::store::index::CatalogueRow;
+use crate::engine::store::journal::{FramePosition, LatestNotes, Writer};
+use crate::engine::store::pending::{GroupWait, WriteProgress};
 use crate::engine::store::{SessionEntry, StoreError};
 
 /// Bytes of recent commits kept in memory, so that what was just written is not read from the disk.
@@ -21,7 +21,7 @@ const TAIL_BYTES: usize = 64 << 10;
 pub(super) const REMEMBERED: usize = 1024;
 
 /// One session of a local store.
-pub(super) struct Slot {
+pub(super) struct SessionHead {
     pub(super) id: SessionId,
     /// The position of the last event that may be seen.
     visible: AtomicU64,
@@ -38,11 +38,11 @@ pub(super) struct Slot {
 
 /// What a session knows of the store's writer. The writer knows the sessions: they don't keep it.
 struct Writes {
-    progress: Arc<Progress>,
-    writer: Weak<Writer<Slot>>,
+    progress: Arc<WriteProgress>,
+    writer: Weak<Writer<SessionHead>>,
 }
 
-impl GroupWait for Slot {
+impl GroupWait for SessionHead {
     fn wait(&self, number: u64) -> Result<(), StoreError> {
         let Some(writes) = self.writes.get() else { return Ok(()) };
         if writes.progress.is_durable(number)? {
@@ -61,7 +61,7 @@ impl GroupWait for Slot {
         writer.map_or(Ok(false), |writer| writer.write_in_place(number))
     }
 
-    fn progress(&self) -> Option<&Progress> {
+    fn progress(&self) -> Option<&WriteProgress> {
         self.writes.get().map(|writes| &*writes.progress)
     }
 
@@ -72,7 +72,7 @@ impl GroupWait for Slot {
     }
 }
 
-/// The part of a [`Slot`] that changes under its lock.
+/// The part of a [`SessionHead`] that changes under its lock.
 #[derive(Default)]
 pub(super) struct SlotInner {
     /// The position of the last event that was staged.
@@ -80,20 +80,20 @@ pub(super) struct SlotInner {
     pub(super) time: Timestamp,
     pub(super) origin: Option<Recorded>,
     /// Where its first own commit is.
-    begun: Place,
+    begun: FramePosition,
     /// Commits that the index does not have yet.
-    pub(super) positions: VecDeque<(Seq, Place)>,
+    pub(super) positions: VecDeque<(Seq, FramePosition)>,
     /// The last events of those commits, with their times.
     times: VecDeque<(Seq, Timestamp)>,
     /// The time of the last event that the index has.
     indexed: Timestamp,
-    pub(super) noted: Noted,
+    pub(super) noted: LatestNotes,
     tail: VecDeque<TailCommit>,
     tail_bytes: usize,
     /// Named commits with their positions; none until the first is asked for.
     pub(super) named: Option<VecDeque<(CommitId, Seq, Seq)>>,
     /// Where its removal stands in the journal.
-    pub(super) removed: Option<Place>,
+    pub(super) removed: Option<FramePosition>,
     /// Sessions whose past ends in this one's. While there are some, a removed session stays for them: buried.
     pub(super) children: usize,
 }
@@ -106,7 +106,7 @@ pub(super) struct TailCommit {
     pub(super) bytes: Bytes,
 }
 
-impl Slot {
+impl SessionHead {
     pub(super) fn new(id: SessionId) -> Self {
         Self {
             id,
@@ -124,7 +124,7 @@ impl Slot {
         self.writes.get_or_init(|| Writes { progress: writer.progress(), writer: Arc::downgrade(writer) });
     }
 
-    pub(super) fn of_row(Row { entry, begun, base, buried }: &Row) -> Self {
+    pub(super) fn of_row(CatalogueRow { entry, begun, base, buried }: &CatalogueRow) -> Self {
         let slot = Self::new(entry.id);
         base.iter().for_each(|base| slot.fork_at(*base));
         slot.show(entry.head);
@@ -136,7 +136,7 @@ impl Slot {
             inner.indexed = entry.updated;
             inner.origin = Some(entry.origin.clone());
             inner.begun = *begun;
-            inner.removed = buried.then(Place::default);
+            inner.removed = buried.then(FramePosition::default);
         }
         slot
     }
@@ -193,12 +193,12 @@ impl Slot {
     }
 
     /// What the order of sessions goes by that began in the same millisecond.
-    pub(super) fn begun(&self) -> Place {
+    pub(super) fn begun(&self) -> FramePosition {
         self.lock().begun
     }
 
     /// Takes up a commit that a scan of the journal found; false when it does not follow.
-    pub(super) fn found(&self, commit: &CommitView<'_>, place: Place) -> bool {
+    pub(super) fn found(&self, commit: &CommitView<'_>, place: FramePosition) -> bool {
         let mut inner = self.lock();
         let head = if inner.head == 0 { self.own_from() - 1 } else { inner.head };
         if commit.first != head + 1 || inner.removed.is_some() {
@@ -211,11 +211,11 @@ impl Slot {
     }
 }
 
-impl Slot {
+impl SessionHead {
     /// Positions before `end` that the index has not got, and the session's row as of there: both must
     /// say the same, because the journal is read from `end` on when the store is next opened. Nothing when
     /// the session was removed before, and no child has its past.
-    pub(super) fn indexable(&self, end: Place) -> (Vec<(Seq, Place)>, Option<Row>) {
+    pub(super) fn indexable(&self, end: FramePosition) -> (Vec<(Seq, FramePosition)>, Option<CatalogueRow>) {
         let mut inner = self.lock();
         let removed = inner.removed.is_some_and(|removed| removed < end);
         if removed && inner.children == 0 {
@@ -228,7 +228,7 @@ impl Slot {
             inner.indexed = time;
         }
         let origin = inner.origin.clone().filter(|_| head >= self.own_from());
-        let row = origin.map(|origin| Row {
+        let row = origin.map(|origin| CatalogueRow {
             entry: SessionEntry { id: self.id, head, updated: inner.indexed, origin },
             begun: inner.begun,
             base: self.base(),
@@ -240,7 +240,7 @@ impl Slot {
 
 impl SlotInner {
     /// Moves the head over a commit.
-    fn advance(&mut self, commit: &CommitView<'_>, place: Place) {
+    fn advance(&mut self, commit: &CommitView<'_>, place: FramePosition) {
         self.take(commit.first, commit.last(), commit.time, place);
         if self.origin.is_none() {
             self.begin(commit, place);
@@ -248,7 +248,7 @@ impl SlotInner {
     }
 
     /// The same when only so much is known of it; the first commit must [`begin`](Self::begin) too.
-    pub(super) fn take(&mut self, first: Seq, last: Seq, time: Timestamp, place: Place) {
+    pub(super) fn take(&mut self, first: Seq, last: Seq, time: Timestamp, place: FramePosition) {
         self.head = last;
         self.time = time;
         self.positions.push_back((first, place));
@@ -256,7 +256,7 @@ impl SlotInner {
     }
 
     /// Remembers how the session began.
-    pub(super) fn begin(&mut self, commit: &CommitView<'_>, place: Place) {
+    pub(super) fn begin(&mut self, commit: &CommitView<'_>, place: FramePosition) {
         self.begun = place;
         self.origin = commit.events().next().and_then(Result::ok).map(|event| event.to_recorded());
     }
@@ -282,7 +282,7 @@ impl SlotInner {
     }
 
     /// Takes back positions of commits that the index had.
-    pub(super) fn complete(&mut self, mut older: Vec<(Seq, Place)>) {
+    pub(super) fn complete(&mut self, mut older: Vec<(Seq, FramePosition)>) {
         let from = self.positions.front().map_or(Seq::MAX, |(first, _)| *first);
         older.retain(|(first, _)| *first < from);
         let newer = std::mem::replace(&mut self.positions, VecDeque::from(older));

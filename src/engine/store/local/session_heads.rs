@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-use super::session_head::Slot;
+use super::session_head::SessionHead;
 use crate::engine::id::SessionId;
-use crate::engine::store::journal::Place;
+use crate::engine::store::journal::FramePosition;
 
 /// Parts with a lock each, so that writers of different sessions seldom meet.
 const PARTS: usize = 16;
 
-type Part = RwLock<BTreeMap<SessionId, Arc<Slot>>>;
+type Part = RwLock<BTreeMap<SessionId, Arc<SessionHead>>>;
 
 /// All sessions, and what the indexer has not seen of them.
 #[derive(Default)]
@@ -22,11 +22,11 @@ pub(super) struct Slots {
 /// What has changed since the index last learned.
 #[derive(Default)]
 pub(super) struct Dirty {
-    pub(super) sessions: Vec<Arc<Slot>>,
+    pub(super) sessions: Vec<Arc<SessionHead>>,
     /// Sessions whose removal the index has not heard of, with its place in the journal.
-    pub(super) removed: Vec<(SessionId, Place)>,
+    pub(super) removed: Vec<(SessionId, FramePosition)>,
     /// Up to where the journal is durable, and in which group.
-    pub(super) end: Place,
+    pub(super) end: FramePosition,
     pub(super) group: u64,
     /// Segments that were filled and can be packed.
     pub(super) full: Vec<u32>,
@@ -38,26 +38,26 @@ impl Slots {
         &self.parts[usize::from(mixed) % PARTS]
     }
 
-    pub(super) fn get(&self, session: SessionId) -> Option<Arc<Slot>> {
+    pub(super) fn get(&self, session: SessionId) -> Option<Arc<SessionHead>> {
         self.part(session).read().unwrap_or_else(PoisonError::into_inner).get(&session).cloned()
     }
 
-    pub(super) fn get_or_add(&self, session: SessionId) -> Arc<Slot> {
+    pub(super) fn get_or_add(&self, session: SessionId) -> Arc<SessionHead> {
         if let Some(slot) = self.get(session) {
             return slot;
         }
         let mut part = self.part(session).write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(part.entry(session).or_insert_with(|| Arc::new(Slot::new(session))))
+        Arc::clone(part.entry(session).or_insert_with(|| Arc::new(SessionHead::new(session))))
     }
 
     /// Puts in a session that is not there.
-    pub(super) fn add(&self, slot: Arc<Slot>) {
+    pub(super) fn add(&self, slot: Arc<SessionHead>) {
         let mut part = self.part(slot.id).write().unwrap_or_else(PoisonError::into_inner);
         part.insert(slot.id, slot);
     }
 
     /// Lets go of one life of a session; another may have begun under its id.
-    pub(super) fn let_go(&self, slot: &Arc<Slot>) {
+    pub(super) fn let_go(&self, slot: &Arc<SessionHead>) {
         let mut part = self.part(slot.id).write().unwrap_or_else(PoisonError::into_inner);
         if part.get(&slot.id).is_some_and(|known| Arc::ptr_eq(known, slot)) {
             part.remove(&slot.id);
@@ -69,7 +69,7 @@ impl Slots {
     }
 
     /// All sessions, in the order of their ids.
-    pub(super) fn all(&self) -> Vec<Arc<Slot>> {
+    pub(super) fn all(&self) -> Vec<Arc<SessionHead>> {
         let mut all = Vec::new();
         for part in &self.parts {
             all.extend(part.read().unwrap_or_else(PoisonError::into_inner).values().cloned());

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use super::open::Opening;
 use super::{LocalStore, LocalStoreOptions};
-use crate::engine::store::disk::Disk;
+use crate::engine::store::disk::JournalDisk;
 use crate::engine::store::pending::Ticket;
 use crate::engine::store::{Committed, FsckReport, GcReport, Pending, StoreError};
 
-fn opening(disk: Arc<dyn Disk>, options: LocalStoreOptions) -> Opening {
+fn opening(disk: Arc<dyn JournalDisk>, options: LocalStoreOptions) -> Opening {
     Opening { options, bus: Arc::default(), disk, threads: false }
 }
 
@@ -17,7 +17,7 @@ impl LocalStore {
     /// Opens a store whose segments may be smaller than any real one's.
     pub(crate) fn simulated(
         directory: &Path,
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn JournalDisk>,
         options: LocalStoreOptions,
     ) -> Result<Self, StoreError> {
         Self::open_with(directory, opening(disk, options))
@@ -25,7 +25,7 @@ impl LocalStore {
 
     pub(crate) fn simulated_fsck(
         directory: &Path,
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn JournalDisk>,
         repair: bool,
     ) -> Result<FsckReport, StoreError> {
         Self::fsck_on(disk, directory, repair)
@@ -33,7 +33,7 @@ impl LocalStore {
 
     pub(crate) fn simulated_accept_loss(
         directory: &Path,
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn JournalDisk>,
         options: LocalStoreOptions,
     ) -> Result<FsckReport, StoreError> {
         Self::accept_loss_with(directory, opening(disk, options))
@@ -41,7 +41,7 @@ impl LocalStore {
 
     pub(crate) fn simulated_collect(
         directory: &Path,
-        disk: Arc<dyn Disk>,
+        disk: Arc<dyn JournalDisk>,
         options: LocalStoreOptions,
     ) -> Result<GcReport, StoreError> {
         Self::collect_with(directory, opening(disk, LocalStoreOptions { pack: false, ..options }), false)

@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use super::remote::{Remote, Trouble};
-use super::server::{self, Answer, Server};
+use super::remote::{Remote, RemoteError};
+use super::server::{self, StoreAnswer, StoreServer};
 use super::socket;
 use super::unacknowledged::{Settling, unsettled};
-use super::wire::{Message, Reply, Request, Upkeep};
+use super::wire::{Message, StoreReply, StoreRequest, Upkeep};
 use crate::engine::bus::Bus;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::Commit;
 use crate::engine::id::CommitId;
-use crate::engine::store::name_lock::Naming;
+use crate::engine::store::name_lock::NameLock;
 use crate::engine::store::pending::Ticket;
 use crate::engine::store::{Committed, Durability, EventStore, LocalStore, LocalStoreOptions, Pending, StoreError};
 
@@ -30,46 +30,46 @@ const REVIVAL: Duration = Duration::from_secs(1);
 const TRIES: usize = 20;
 
 /// What the handles of a shared store have together.
-pub(super) struct Inner {
+pub(super) struct SharedInner {
     pub(super) directory: PathBuf,
     pub(super) options: LocalStoreOptions,
     pub(super) bus: Arc<Bus>,
-    pub(super) place: RwLock<Place>,
+    pub(super) place: RwLock<StoreRoute>,
     /// Held while another place is looked for.
     pub(super) moving: Mutex<()>,
     pub(super) settling: Arc<Settling>,
-    pub(super) naming: Naming,
+    pub(super) naming: NameLock,
     is_closed: AtomicBool,
     /// Whether a store that can't write is about to be opened anew.
     is_reviving: AtomicBool,
 }
 
 /// Where the store is, for this process.
-pub(super) enum Place {
+pub(super) enum StoreRoute {
     /// Here.
-    Here(Box<Here>),
+    Here(Box<LocalRoute>),
     /// With another process.
     There(Arc<Remote>),
     /// Nowhere: it was closed, or is being collected.
     Nowhere,
 }
 
-pub(super) struct Here {
+pub(super) struct LocalRoute {
     pub(super) store: LocalStore,
     /// None where there can be no socket.
-    server: Option<Server>,
+    server: Option<StoreServer>,
 }
 
-impl Inner {
+impl SharedInner {
     pub(super) fn open(directory: &Path, options: LocalStoreOptions) -> Result<Arc<Self>, StoreError> {
         let inner = Arc::new(Self {
             directory: directory.to_owned(),
             options,
             bus: Arc::default(),
-            place: RwLock::new(Place::Nowhere),
+            place: RwLock::new(StoreRoute::Nowhere),
             moving: Mutex::default(),
             settling: Arc::default(),
-            naming: Naming::of(directory),
+            naming: NameLock::of(directory),
             is_closed: AtomicBool::new(false),
             is_reviving: AtomicBool::new(false),
         });
@@ -78,11 +78,11 @@ impl Inner {
         Ok(inner)
     }
 
-    pub(super) fn place(&self) -> RwLockReadGuard<'_, Place> {
+    pub(super) fn place(&self) -> RwLockReadGuard<'_, StoreRoute> {
         self.place.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn put(&self, place: Place) -> Place {
+    fn put(&self, place: StoreRoute) -> StoreRoute {
         std::mem::replace(&mut *self.place.write().unwrap_or_else(PoisonError::into_inner), place)
     }
 
@@ -90,13 +90,13 @@ impl Inner {
     pub(super) fn with<T>(
         self: &Arc<Self>,
         here: impl Fn(&LocalStore) -> Result<T, StoreError>,
-        there: impl Fn(&Remote) -> Result<T, Trouble>,
+        there: impl Fn(&Remote) -> Result<T, RemoteError>,
     ) -> Result<T, StoreError> {
         for _ in 0..TRIES {
             let remote = match &*self.place() {
-                Place::Here(found) => return here(&found.store),
-                Place::There(remote) => Some(Arc::clone(remote)),
-                Place::Nowhere => None,
+                StoreRoute::Here(found) => return here(&found.store),
+                StoreRoute::There(remote) => Some(Arc::clone(remote)),
+                StoreRoute::Nowhere => None,
             };
             let Some(remote) = remote else {
                 self.open_again()?;
@@ -104,8 +104,8 @@ impl Inner {
             };
             match there(&remote) {
                 Ok(done) => return Ok(done),
-                Err(Trouble::Told(error)) => return Err(error),
-                Err(Trouble::Gone) => self.move_from(Some(&remote))?,
+                Err(RemoteError::Told(error)) => return Err(error),
+                Err(RemoteError::Gone) => self.move_from(Some(&remote))?,
             }
         }
         Err(self.restless())
@@ -128,7 +128,7 @@ impl Inner {
     }
 
     /// The place, once no new holder is being given what waits: new commits come behind.
-    pub(super) fn settled_place(&self) -> RwLockReadGuard<'_, Place> {
+    pub(super) fn settled_place(&self) -> RwLockReadGuard<'_, StoreRoute> {
         loop {
             let place = self.place();
             if !self.settling.is_giving() {
@@ -143,8 +143,8 @@ impl Inner {
     pub(super) fn ask<T>(
         self: &Arc<Self>,
         here: impl Fn(&LocalStore) -> Result<T, StoreError>,
-        request: Request,
-        read: impl Fn(Message<Reply>) -> Option<T>,
+        request: StoreRequest,
+        read: impl Fn(Message<StoreReply>) -> Option<T>,
     ) -> Result<T, StoreError> {
         self.with(here, |remote| read(remote.ask(&request, &[])?).ok_or_else(|| odd_answer().into()))
     }
@@ -157,8 +157,8 @@ impl Inner {
     pub(super) fn move_from(self: &Arc<Self>, gone: Option<&Arc<Remote>>) -> Result<(), StoreError> {
         let _moving = self.moving();
         let is_done = match (&*self.place(), gone) {
-            (Place::There(now), Some(gone)) => !Arc::ptr_eq(now, gone),
-            (Place::Nowhere, None) => false,
+            (StoreRoute::There(now), Some(gone)) => !Arc::ptr_eq(now, gone),
+            (StoreRoute::Nowhere, None) => false,
             _ => true,
         };
         if is_done || self.is_closed() {
@@ -180,11 +180,11 @@ impl Inner {
                 let remote = Arc::new(remote);
                 match self.settling.give(&|commit| remote.submit(commit)) {
                     Ok(()) => {
-                        self.put(Place::There(remote));
+                        self.put(StoreRoute::There(remote));
                         return Ok(());
                     }
-                    Err(Trouble::Told(error)) => return Err(error),
-                    Err(Trouble::Gone) => {}
+                    Err(RemoteError::Told(error)) => return Err(error),
+                    Err(RemoteError::Gone) => {}
                 }
             }
             if clock.monotonic_micros() >= until {
@@ -196,16 +196,16 @@ impl Inner {
 
     /// Serves a store that this process holds now. Then it gets what waits: others may have to give theirs before.
     fn hold(self: &Arc<Self>, store: LocalStore) {
-        self.put(Place::Here(Box::new(Here { store, server: None })));
-        let server = Server::begin(self);
+        self.put(StoreRoute::Here(Box::new(LocalRoute { store, server: None })));
+        let server = StoreServer::begin(self);
         let server =
             server.inspect_err(|error| tracing::warn!(%error, "other processes can't use the store meanwhile"));
-        if let Place::Here(here) = &mut *self.place.write().unwrap_or_else(PoisonError::into_inner) {
+        if let StoreRoute::Here(here) = &mut *self.place.write().unwrap_or_else(PoisonError::into_inner) {
             here.server = server.ok();
         }
         let given = self.settling.give(&|commit| match &*self.place() {
-            Place::Here(here) => Ok(here.store.submit(commit.clone())?.committed),
-            _ => Err(Trouble::Gone),
+            StoreRoute::Here(here) => Ok(here.store.submit(commit.clone())?.committed),
+            _ => Err(RemoteError::Gone),
         });
         if given.is_err() {
             tracing::error!("what waited could not be given to the store: it was closed");
@@ -213,13 +213,17 @@ impl Inner {
     }
 
     /// Answers another process; none when this one does not hold the store any more.
-    pub(super) fn answer(self: &Arc<Self>, request: Request, tail: Bytes) -> Option<Result<Answer, StoreError>> {
-        if let Request::Keep(upkeep) = request {
-            return self.keep_up(upkeep).map(|report| report.map(Answer::json));
+    pub(super) fn answer(
+        self: &Arc<Self>,
+        request: StoreRequest,
+        tail: Bytes,
+    ) -> Option<Result<StoreAnswer, StoreError>> {
+        if let StoreRequest::Keep(upkeep) = request {
+            return self.keep_up(upkeep).map(|report| report.map(StoreAnswer::json));
         }
         let answer = match &*self.place() {
-            Place::Here(here) => {
-                let is_submission = matches!(request, Request::Submit(_));
+            StoreRoute::Here(here) => {
+                let is_submission = matches!(request, StoreRequest::Submit(_));
                 let answer = server::answer(&here.store, request, tail);
                 // What another process sees must not be lost with this one. Of a commit it knows that it may be.
                 match self.options.durability == Durability::Synced || is_submission {
@@ -255,7 +259,7 @@ impl Inner {
     /// Whether other processes may have the store as well.
     pub(super) fn has_company(&self) -> bool {
         match &*self.place() {
-            Place::Here(here) => here.server.as_ref().is_some_and(Server::has_company),
+            StoreRoute::Here(here) => here.server.as_ref().is_some_and(StoreServer::has_company),
             _ => true,
         }
     }
@@ -274,10 +278,10 @@ impl Inner {
         };
         for _ in 0..TRIES {
             let remote = match &*self.settled_place() {
-                Place::There(remote) => Some(Arc::clone(remote)),
-                Place::Nowhere => None,
+                StoreRoute::There(remote) => Some(Arc::clone(remote)),
+                StoreRoute::Nowhere => None,
                 // The move gave it to this store, or it comes now.
-                Place::Here(here) => match self.settling.outcome_of(number) {
+                StoreRoute::Here(here) => match self.settling.outcome_of(number) {
                     Some(Ok(committed)) => return Ok(self.pending(number, committed)),
                     Some(Err(error)) => return Err(error),
                     None => {
@@ -295,9 +299,9 @@ impl Inner {
                     let committed = self.settling.tell(number, committed);
                     return Ok(self.pending(number, committed));
                 }
-                Err(Trouble::Told(error @ StoreError::Locked { .. })) => return Err(unsettled(error)),
-                Err(Trouble::Told(error)) => return refused(error),
-                Err(Trouble::Gone) => {}
+                Err(RemoteError::Told(error @ StoreError::Locked { .. })) => return Err(unsettled(error)),
+                Err(RemoteError::Told(error)) => return refused(error),
+                Err(RemoteError::Gone) => {}
             }
             self.move_from(Some(&remote)).map_err(unsettled)?;
             match self.settling.outcome_of(number) {
@@ -318,7 +322,7 @@ impl Inner {
         let read = |report: &str| serde_json::from_str(report).map_err(|_| odd_answer());
         for _ in 0..TRIES {
             let remote = match &*self.place() {
-                Place::There(remote) => Some(Arc::clone(remote)),
+                StoreRoute::There(remote) => Some(Arc::clone(remote)),
                 _ => None,
             };
             let Some(remote) = remote else {
@@ -330,11 +334,11 @@ impl Inner {
                     }
                 }
             };
-            match remote.ask(&Request::Keep(upkeep), &[]) {
-                Ok(Message { head: Reply::Json(report), .. }) => return read(&report),
+            match remote.ask(&StoreRequest::Keep(upkeep), &[]) {
+                Ok(Message { head: StoreReply::Json(report), .. }) => return read(&report),
                 Ok(_) => return Err(odd_answer()),
-                Err(Trouble::Told(error)) => return Err(error),
-                Err(Trouble::Gone) => self.move_from(Some(&remote))?,
+                Err(RemoteError::Told(error)) => return Err(error),
+                Err(RemoteError::Gone) => self.move_from(Some(&remote))?,
             }
         }
         Err(self.restless())
@@ -362,8 +366,8 @@ impl Inner {
     ) -> Option<Result<T, StoreError>> {
         let _moving = self.moving();
         let mut place = self.place.write().unwrap_or_else(PoisonError::into_inner);
-        let Here { store, server } = match std::mem::replace(&mut *place, Place::Nowhere) {
-            Place::Here(here) => *here,
+        let LocalRoute { store, server } = match std::mem::replace(&mut *place, StoreRoute::Nowhere) {
+            StoreRoute::Here(here) => *here,
             other => {
                 *place = other;
                 return None;
@@ -373,13 +377,13 @@ impl Inner {
         let done = work(&self.directory);
         match LocalStore::open_on(&self.directory, self.options.clone(), Arc::clone(&self.bus)) {
             Ok(store) => {
-                *place = Place::Here(Box::new(Here { store, server }));
+                *place = StoreRoute::Here(Box::new(LocalRoute { store, server }));
                 Some(done)
             }
             Err(error) => {
                 drop(place);
                 // On a thread of its own: one of those that it waits for may be this one.
-                if std::thread::Builder::new().spawn(|| server.map(Server::stop)).is_err() {
+                if std::thread::Builder::new().spawn(|| server.map(StoreServer::stop)).is_err() {
                     tracing::warn!("connections of other processes stay until they end");
                 }
                 // A check has told of it; whoever asks for more is refused.
@@ -389,7 +393,7 @@ impl Inner {
     }
 
     pub(super) fn sync(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.ask(|store| store.sync(), Request::Sync, done)
+        self.ask(|store| store.sync(), StoreRequest::Sync, done)
     }
 
     pub(super) fn close(&self) {
@@ -401,8 +405,8 @@ impl Inner {
         self.is_closed.store(true, Ordering::Release);
         let _moving = self.moving();
         self.settling.close();
-        let Place::Here(here) = self.put(Place::Nowhere) else { return };
-        let Here { store, server } = *here;
+        let StoreRoute::Here(here) = self.put(StoreRoute::Nowhere) else { return };
+        let LocalRoute { store, server } = *here;
         if let Some(server) = server {
             server.stop();
             // While the lock is held, so that it is not the next holder's.
@@ -418,8 +422,8 @@ fn json(report: &impl serde::Serialize) -> String {
     serde_json::to_string(report).unwrap_or_default()
 }
 
-pub(super) fn done(message: Message<Reply>) -> Option<()> {
-    matches!(message.head, Reply::Done).then_some(())
+pub(super) fn done(message: Message<StoreReply>) -> Option<()> {
+    matches!(message.head, StoreReply::Done).then_some(())
 }
 
 pub(super) fn odd_answer() -> StoreError {

@@ -25,9 +25,9 @@ use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Seq;
-use inner::{Inner, Place, done, odd_answer};
-use remote::{Remote, Trouble};
-use wire::{Message, Reply, Request, Upkeep, WireEntry, WireSnapshot};
+use inner::{SharedInner, StoreRoute, done, odd_answer};
+use remote::{Remote, RemoteError};
+use wire::{Message, StoreReply, StoreRequest, Upkeep, WireEntry, WireSnapshot};
 
 /// A store in a directory, for as many processes as like: the first one holds it, as a [`LocalStore`], and serves it
 /// on a unix socket in the directory; the others work through that one, and one of them takes its place when it ends,
@@ -51,7 +51,7 @@ use wire::{Message, Reply, Request, Upkeep, WireEntry, WireSnapshot};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct SharedStore {
-    inner: Arc<Inner>,
+    inner: Arc<SharedInner>,
 }
 
 impl SharedStore {
@@ -61,13 +61,13 @@ impl SharedStore {
     /// As [`LocalStore::open`]; [`StoreError::Locked`] only when somebody holds the store for long and does not serve
     /// it, and [`StoreError::Foreign`] when another user or another version of the program does.
     pub fn open(directory: impl AsRef<Path>, options: LocalStoreOptions) -> Result<Self, StoreError> {
-        let inner = Inner::open(directory.as_ref(), options)?;
+        let inner = SharedInner::open(directory.as_ref(), options)?;
         Ok(Self { inner })
     }
 
     /// Whether this process holds the store, so that others work through it.
     pub fn is_holder(&self) -> bool {
-        matches!(*self.inner.place(), Place::Here(_))
+        matches!(*self.inner.place(), StoreRoute::Here(_))
     }
 
     /// The directory of the store.
@@ -79,7 +79,7 @@ impl SharedStore {
     /// another process holds it.
     pub fn notes(&self) -> Vec<String> {
         match &*self.inner.place() {
-            Place::Here(here) => here.store.notes().to_vec(),
+            StoreRoute::Here(here) => here.store.notes().to_vec(),
             _ => Vec::new(),
         }
     }
@@ -105,23 +105,23 @@ impl SharedStore {
     }
 }
 
-fn number(message: Message<Reply>) -> Option<u64> {
+fn number(message: Message<StoreReply>) -> Option<u64> {
     match message.head {
-        Reply::Number(number) => Some(number),
+        StoreReply::Number(number) => Some(number),
         _ => None,
     }
 }
 
-fn entries(message: Message<Reply>) -> Option<Vec<SessionEntry>> {
+fn entries(message: Message<StoreReply>) -> Option<Vec<SessionEntry>> {
     match message.head {
-        Reply::Entries(entries) => Some(entries.into_iter().map(WireEntry::entry).collect()),
+        StoreReply::Entries(entries) => Some(entries.into_iter().map(WireEntry::entry).collect()),
         _ => None,
     }
 }
 
 impl EventStore for SharedStore {
     fn submit(&self, commit: Commit) -> Result<Pending, StoreError> {
-        if let Place::Here(here) = &*self.inner.settled_place() {
+        if let StoreRoute::Here(here) = &*self.inner.settled_place() {
             let pending = here.store.submit(commit);
             if let Err(StoreError::Poisoned(_)) = &pending {
                 self.inner.revive_soon();
@@ -133,61 +133,61 @@ impl EventStore for SharedStore {
     }
 
     fn head(&self, session: SessionId) -> Result<Seq, StoreError> {
-        self.inner.ask(|store| store.head(session), Request::Head(*session.as_bytes()), number)
+        self.inner.ask(|store| store.head(session), StoreRequest::Head(*session.as_bytes()), number)
     }
 
     fn entry(&self, session: SessionId) -> Result<Option<SessionEntry>, StoreError> {
-        let request = Request::Entry(*session.as_bytes());
+        let request = StoreRequest::Entry(*session.as_bytes());
         self.inner.ask(|store| store.entry(session), request, |message| Some(entries(message)?.pop()))
     }
 
     fn entries(&self) -> Result<Vec<SessionEntry>, StoreError> {
-        self.inner.ask(|store| store.entries(), Request::Entries, entries)
+        self.inner.ask(|store| store.entries(), StoreRequest::Entries, entries)
     }
 
     fn read(&self, session: SessionId, from: Seq, until: Seq, bytes: usize) -> Result<EventBatch, StoreError> {
-        let request = Request::Read { session: *session.as_bytes(), from, until, bytes: bytes as u64 };
+        let request = StoreRequest::Read { session: *session.as_bytes(), from, until, bytes: bytes as u64 };
         let here = |store: &LocalStore| store.read(session, from, until, bytes);
         self.inner.ask(here, request, |message| EventBatch::read_from(&message.tail))
     }
 
     fn content(&self, digest: &Digest) -> Result<Bytes, StoreError> {
-        let request = Request::Content(*digest.as_bytes());
+        let request = StoreRequest::Content(*digest.as_bytes());
         self.inner.ask(|store| store.content(digest), request, |message| Some(message.tail))
     }
 
     fn has_content(&self, digest: &Digest) -> Result<bool, StoreError> {
-        let request = Request::HasContent(*digest.as_bytes());
+        let request = StoreRequest::HasContent(*digest.as_bytes());
         self.inner.ask(
             |store| store.has_content(digest),
             request,
             |message| match message.head {
-                Reply::Flag(flag) => Some(flag),
+                StoreReply::Flag(flag) => Some(flag),
                 _ => None,
             },
         )
     }
 
     fn snapshot(&self, session: SessionId, seq: Seq) -> Result<Option<Snapshot>, StoreError> {
-        let request = Request::Snapshot { session: *session.as_bytes(), seq };
+        let request = StoreRequest::Snapshot { session: *session.as_bytes(), seq };
         self.inner.ask(
             |store| store.snapshot(session, seq),
             request,
             |message| match message.head {
-                Reply::Snapshot(None) => Some(None),
-                Reply::Snapshot(Some(snapshot)) => Some(Some(snapshot.snapshot(message.tail)?)),
+                StoreReply::Snapshot(None) => Some(None),
+                StoreReply::Snapshot(Some(snapshot)) => Some(Some(snapshot.snapshot(message.tail)?)),
                 _ => None,
             },
         )
     }
 
     fn snapshots(&self, session: SessionId) -> Result<Vec<Seq>, StoreError> {
-        let request = Request::Snapshots(*session.as_bytes());
+        let request = StoreRequest::Snapshots(*session.as_bytes());
         self.inner.ask(
             |store| store.snapshots(session),
             request,
             |message| match message.head {
-                Reply::Numbers(numbers) => Some(numbers),
+                StoreReply::Numbers(numbers) => Some(numbers),
                 _ => None,
             },
         )
@@ -195,14 +195,14 @@ impl EventStore for SharedStore {
 
     fn put_snapshot(&self, snapshot: &Snapshot) -> Result<u64, StoreError> {
         let there = |remote: &Remote| {
-            let request = Request::PutSnapshot(WireSnapshot::of(snapshot));
+            let request = StoreRequest::PutSnapshot(WireSnapshot::of(snapshot));
             number(remote.ask(&request, &WireSnapshot::tail(snapshot))?).ok_or_else(|| odd_answer().into())
         };
         self.inner.with(|store| store.put_snapshot(snapshot), there)
     }
 
     fn drop_snapshot(&self, session: SessionId, seq: Seq) -> Result<(), StoreError> {
-        let request = Request::DropSnapshot { session: *session.as_bytes(), seq };
+        let request = StoreRequest::DropSnapshot { session: *session.as_bytes(), seq };
         self.inner.ask(|store| store.drop_snapshot(session, seq), request, done)
     }
 
@@ -211,8 +211,8 @@ impl EventStore for SharedStore {
         let removed = self.inner.with(
             |store| store.remove(session),
             |remote| {
-                let answer = remote.ask(&Request::Remove(*session.as_bytes()), &[]);
-                asked.set(asked.get() || matches!(answer, Err(Trouble::Gone)));
+                let answer = remote.ask(&StoreRequest::Remove(*session.as_bytes()), &[]);
+                asked.set(asked.get() || matches!(answer, Err(RemoteError::Gone)));
                 done(answer?).ok_or_else(|| odd_answer().into())
             },
         );
@@ -251,9 +251,9 @@ impl EventStore for SharedStore {
     fn usage(&self) -> Result<Vec<StorageUse>, StoreError> {
         self.inner.ask(
             |store| store.usage(),
-            Request::Usage,
+            StoreRequest::Usage,
             |message| match message.head {
-                Reply::Json(text) => serde_json::from_str(&text).ok(),
+                StoreReply::Json(text) => serde_json::from_str(&text).ok(),
                 _ => None,
             },
         )

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::super::{Committed, StoreError};
 use super::inner::odd_answer;
 use super::socket::{self, Unreached};
-use super::wire::{self, Message, Reply, Request, WireCommit};
+use super::wire::{self, Message, StoreReply, StoreRequest, WireCommit};
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
 use crate::engine::id::SessionId;
@@ -29,14 +29,14 @@ pub(super) struct Remote {
 }
 
 /// Why an answer did not come, or is none.
-pub(super) enum Trouble {
+pub(super) enum RemoteError {
     /// The holder is gone.
     Gone,
     /// The holder answered, or can't be worked with.
     Told(StoreError),
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for RemoteError {
     fn from(error: StoreError) -> Self {
         Self::Told(error)
     }
@@ -69,31 +69,31 @@ impl Remote {
     }
 
     /// Gives the holder a commit.
-    pub(super) fn submit(&self, commit: &Commit) -> Result<Committed, Trouble> {
-        match self.ask(&Request::Submit(WireCommit::of(commit)), &WireCommit::tail(commit))?.head {
-            Reply::Committed { first, last, repeated } => Ok(Committed { first, last, repeated }),
+    pub(super) fn submit(&self, commit: &Commit) -> Result<Committed, RemoteError> {
+        match self.ask(&StoreRequest::Submit(WireCommit::of(commit)), &WireCommit::tail(commit))?.head {
+            StoreReply::Committed { first, last, repeated } => Ok(Committed { first, last, repeated }),
             _ => Err(odd_answer().into()),
         }
     }
 
     /// Asks the holder.
-    pub(super) fn ask(&self, request: &Request, tail: &[&[u8]]) -> Result<Message<Reply>, Trouble> {
+    pub(super) fn ask(&self, request: &StoreRequest, tail: &[&[u8]]) -> Result<Message<StoreReply>, RemoteError> {
         let idle = self.idle().pop();
         let stream = match idle {
             Some(stream) => stream,
             None => match socket::connect(&self.directory) {
                 Ok(stream) => stream,
-                Err(Unreached::Nobody) => return Err(Trouble::Gone),
+                Err(Unreached::Nobody) => return Err(RemoteError::Gone),
                 Err(Unreached::Refused(error)) => return Err(error.into()),
             },
         };
-        let patience = if matches!(request, Request::Keep(_)) { None } else { Some(SILENCE) };
+        let patience = if matches!(request, StoreRequest::Keep(_)) { None } else { Some(SILENCE) };
         let asked = stream.set_read_timeout(patience).and_then(|()| exchange(&stream, request, tail));
         let answer = asked.map_err(|error| match error.kind() {
             // It was not sent.
-            ErrorKind::InvalidInput => Trouble::Told(StoreError::io("send to", &self.directory)(error)),
-            ErrorKind::WouldBlock | ErrorKind::TimedOut => Trouble::Told(self.silent()),
-            _ => Trouble::Gone,
+            ErrorKind::InvalidInput => RemoteError::Told(StoreError::io("send to", &self.directory)(error)),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => RemoteError::Told(self.silent()),
+            _ => RemoteError::Gone,
         })?;
         let mut idle = self.idle();
         if idle.len() < IDLE_MAX {
@@ -101,7 +101,7 @@ impl Remote {
         }
         drop(idle);
         match answer.head {
-            Reply::Failed(error) => Err(error.error().into()),
+            StoreReply::Failed(error) => Err(error.error().into()),
             _ => Ok(answer),
         }
     }
@@ -116,18 +116,18 @@ impl Remote {
     }
 }
 
-fn exchange(stream: &UnixStream, request: &Request, tail: &[&[u8]]) -> io::Result<Message<Reply>> {
+fn exchange(stream: &UnixStream, request: &StoreRequest, tail: &[&[u8]]) -> io::Result<Message<StoreReply>> {
     wire::write(&mut &*stream, request, tail)?;
     // One answer to one question: what is read is all that there is.
     wire::read(&mut BufReader::with_capacity(16 << 10, stream))?.ok_or_else(|| ErrorKind::UnexpectedEof.into())
 }
 
 fn watch(stream: &UnixStream, bus: &Weak<Bus>) -> io::Result<()> {
-    wire::write(&mut &*stream, &Request::Watch, &[])?;
+    wire::write(&mut &*stream, &StoreRequest::Watch, &[])?;
     let mut reader = BufReader::new(stream);
-    while let Some(message) = wire::read::<Reply>(&mut reader)? {
+    while let Some(message) = wire::read::<StoreReply>(&mut reader)? {
         let Some(bus) = bus.upgrade() else { return Ok(()) };
-        if let Reply::Moved(sessions) = message.head {
+        if let StoreReply::Moved(sessions) = message.head {
             sessions.into_iter().for_each(|session| bus.nudge(SessionId::from_bytes(session)));
         }
     }

@@ -12,9 +12,9 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use super::super::{EventBatch, EventStore, LocalStore, StoreError};
-use super::inner::Inner;
+use super::inner::SharedInner;
 use super::socket;
-use super::wire::{self, Message, Reply, Request, WireEntry, WireError, WireSnapshot};
+use super::wire::{self, Message, StoreReply, StoreRequest, WireEntry, WireError, WireSnapshot};
 use crate::engine::bus::Bus;
 use crate::engine::id::{Digest, SessionId};
 
@@ -28,28 +28,28 @@ const HEARTBEAT: Duration = Duration::from_secs(5);
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Serves a store on its socket until it is stopped.
-pub(super) struct Server {
+pub(super) struct StoreServer {
     listener: Arc<UnixListener>,
-    lines: Arc<Lines>,
+    lines: Arc<StoreConnections>,
     accepting: JoinHandle<()>,
 }
 
 /// The connections, and whether they are to end.
 #[derive(Default)]
-struct Lines {
+struct StoreConnections {
     is_ending: AtomicBool,
-    open: Mutex<Vec<Line>>,
+    open: Mutex<Vec<StoreConnection>>,
 }
 
-struct Line {
+struct StoreConnection {
     stream: Arc<UnixStream>,
     thread: JoinHandle<()>,
 }
 
-impl Server {
-    pub(super) fn begin(inner: &Arc<Inner>) -> io::Result<Self> {
+impl StoreServer {
+    pub(super) fn begin(inner: &Arc<SharedInner>) -> io::Result<Self> {
         let listener = Arc::new(socket::listen(&inner.directory)?);
-        let lines = Arc::<Lines>::default();
+        let lines = Arc::<StoreConnections>::default();
         let (accepting, open, served) = (Arc::clone(&listener), Arc::clone(&lines), Arc::downgrade(inner));
         let thread = std::thread::Builder::new().name("foldspace-accept".to_owned());
         let accepting = thread.spawn(move || accept(&accepting, &open, &served))?;
@@ -80,7 +80,7 @@ impl Server {
     }
 }
 
-fn accept(listener: &UnixListener, lines: &Arc<Lines>, inner: &Weak<Inner>) {
+fn accept(listener: &UnixListener, lines: &Arc<StoreConnections>, inner: &Weak<SharedInner>) {
     while !lines.is_ending.load(Ordering::Acquire) {
         let stream = match listener.accept() {
             Ok((stream, _)) => Arc::new(stream),
@@ -106,7 +106,7 @@ fn accept(listener: &UnixListener, lines: &Arc<Lines>, inner: &Weak<Inner>) {
             }
         });
         match thread {
-            Ok(thread) => open.push(Line { stream, thread }),
+            Ok(thread) => open.push(StoreConnection { stream, thread }),
             Err(error) => tracing::warn!(%error, "a connection to the store can't be served"),
         }
     }
@@ -121,7 +121,7 @@ impl Drop for Shut<'_> {
     }
 }
 
-fn serve(stream: &UnixStream, lines: &Lines, inner: &Weak<Inner>) -> io::Result<()> {
+fn serve(stream: &UnixStream, lines: &StoreConnections, inner: &Weak<SharedInner>) -> io::Result<()> {
     if let Some(user) = socket::stranger(stream)? {
         tracing::warn!(user, "another user wanted to use the store, and was refused");
         return Ok(());
@@ -132,21 +132,21 @@ fn serve(stream: &UnixStream, lines: &Lines, inner: &Weak<Inner>) -> io::Result<
     // Who does not read must not keep the holder from ending.
     stream.set_write_timeout(Some(STALL))?;
     let mut reader = io::BufReader::with_capacity(64 << 10, stream);
-    while let Some(Message { head, tail }) = wire::read::<Request>(&mut reader)? {
+    while let Some(Message { head, tail }) = wire::read::<StoreRequest>(&mut reader)? {
         // Who lets go of the store meanwhile waits for this answer.
         let Some(inner) = inner.upgrade() else { return Ok(()) };
-        if matches!(head, Request::Watch) {
+        if matches!(head, StoreRequest::Watch) {
             let bus = Arc::clone(&inner.bus);
             drop(inner);
             return watch(stream, lines, &bus);
         }
         let Some(answer) = inner.answer(head, tail) else { return Ok(()) };
-        let answer = answer.unwrap_or_else(|error| Answer::of(Reply::Failed(WireError::of(&error))));
+        let answer = answer.unwrap_or_else(|error| StoreAnswer::of(StoreReply::Failed(WireError::of(&error))));
         match wire::write(&mut &*stream, &answer.head, &[&answer.tail]) {
             // It is too long, and nothing of it was sent.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                 let failed = WireError::Other { message: error.to_string(), hint: None };
-                wire::write(&mut &*stream, &Reply::Failed(failed), &[])?;
+                wire::write(&mut &*stream, &StoreReply::Failed(failed), &[])?;
             }
             written => written?,
         }
@@ -155,82 +155,92 @@ fn serve(stream: &UnixStream, lines: &Lines, inner: &Weak<Inner>) -> io::Result<
 }
 
 /// Tells which sessions have moved.
-fn watch(mut stream: &UnixStream, lines: &Lines, bus: &Bus) -> io::Result<()> {
+fn watch(mut stream: &UnixStream, lines: &StoreConnections, bus: &Bus) -> io::Result<()> {
     let (tap, mut quiet) = (bus.tap(), Duration::ZERO);
-    wire::write(&mut stream, &Reply::Done, &[])?;
+    wire::write(&mut stream, &StoreReply::Done, &[])?;
     while !lines.is_ending.load(Ordering::Acquire) {
         let moved: Vec<_> = tap.moved_within(PATIENCE).iter().map(|session| *session.as_bytes()).collect();
         quiet = if moved.is_empty() { quiet + PATIENCE } else { Duration::ZERO };
         if !moved.is_empty() || quiet >= HEARTBEAT {
             quiet = Duration::ZERO;
-            wire::write(&mut stream, &Reply::Moved(moved), &[])?;
+            wire::write(&mut stream, &StoreReply::Moved(moved), &[])?;
         }
     }
     Ok(())
 }
 
 /// What is sent back.
-pub(super) struct Answer {
-    head: Reply,
+pub(super) struct StoreAnswer {
+    head: StoreReply,
     tail: Bytes,
 }
 
-impl Answer {
-    fn of(head: Reply) -> Self {
+impl StoreAnswer {
+    fn of(head: StoreReply) -> Self {
         Self { head, tail: Bytes::new() }
     }
 
     pub(super) fn json(text: String) -> Self {
-        Self::of(Reply::Json(text))
+        Self::of(StoreReply::Json(text))
     }
 
-    fn with(head: Reply, tail: impl Into<Bytes>) -> Self {
+    fn with(head: StoreReply, tail: impl Into<Bytes>) -> Self {
         Self { head, tail: tail.into() }
     }
 }
 
 /// Does what another process asks for.
-pub(super) fn answer(store: &LocalStore, request: Request, tail: Bytes) -> Result<Answer, StoreError> {
+pub(super) fn answer(store: &LocalStore, request: StoreRequest, tail: Bytes) -> Result<StoreAnswer, StoreError> {
     let session = SessionId::from_bytes;
     Ok(match request {
-        Request::Submit(commit) => {
+        StoreRequest::Submit(commit) => {
             let pending = store.submit(commit.commit(tail).ok_or_else(nonsense)?)?;
             let committed = pending.committed;
             let (first, last, repeated) = (committed.first, committed.last, committed.repeated);
-            Answer::of(Reply::Committed { first, last, repeated })
+            StoreAnswer::of(StoreReply::Committed { first, last, repeated })
         }
-        Request::Sync => Answer::of(store.sync().map(|()| Reply::Done)?),
-        Request::Head(id) => Answer::of(Reply::Number(store.head(session(id))?)),
-        Request::Entry(id) => Answer::of(Reply::Entries(store.entry(session(id))?.iter().map(WireEntry::of).collect())),
-        Request::Entries => Answer::of(Reply::Entries(store.entries()?.iter().map(WireEntry::of).collect())),
-        Request::Read { session: id, from, until, bytes } => {
+        StoreRequest::Sync => StoreAnswer::of(store.sync().map(|()| StoreReply::Done)?),
+        StoreRequest::Head(id) => StoreAnswer::of(StoreReply::Number(store.head(session(id))?)),
+        StoreRequest::Entry(id) => {
+            StoreAnswer::of(StoreReply::Entries(store.entry(session(id))?.iter().map(WireEntry::of).collect()))
+        }
+        StoreRequest::Entries => {
+            StoreAnswer::of(StoreReply::Entries(store.entries()?.iter().map(WireEntry::of).collect()))
+        }
+        StoreRequest::Read { session: id, from, until, bytes } => {
             let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(super::super::READ_MAX);
             let batch: EventBatch = store.read(session(id), from, until, bytes)?;
             let mut tail = Vec::new();
             batch.write_to(&mut tail);
-            Answer::with(Reply::Bytes, tail)
+            StoreAnswer::with(StoreReply::Bytes, tail)
         }
-        Request::Content(digest) => Answer::with(Reply::Bytes, store.content(&Digest::from_bytes(digest))?),
-        Request::HasContent(digest) => Answer::of(Reply::Flag(store.has_content(&Digest::from_bytes(digest))?)),
-        Request::Snapshot { session: id, seq } => match store.snapshot(session(id), seq)? {
-            None => Answer::of(Reply::Snapshot(None)),
+        StoreRequest::Content(digest) => {
+            StoreAnswer::with(StoreReply::Bytes, store.content(&Digest::from_bytes(digest))?)
+        }
+        StoreRequest::HasContent(digest) => {
+            StoreAnswer::of(StoreReply::Flag(store.has_content(&Digest::from_bytes(digest))?))
+        }
+        StoreRequest::Snapshot { session: id, seq } => match store.snapshot(session(id), seq)? {
+            None => StoreAnswer::of(StoreReply::Snapshot(None)),
             Some(snapshot) => {
                 let tail = WireSnapshot::tail(&snapshot).concat();
-                Answer::with(Reply::Snapshot(Some(WireSnapshot::of(&snapshot))), tail)
+                StoreAnswer::with(StoreReply::Snapshot(Some(WireSnapshot::of(&snapshot))), tail)
             }
         },
-        Request::Snapshots(id) => Answer::of(Reply::Numbers(store.snapshots(session(id))?)),
-        Request::PutSnapshot(snapshot) => {
+        StoreRequest::Snapshots(id) => StoreAnswer::of(StoreReply::Numbers(store.snapshots(session(id))?)),
+        StoreRequest::PutSnapshot(snapshot) => {
             let snapshot = snapshot.snapshot(tail).ok_or_else(nonsense)?;
-            Answer::of(Reply::Number(store.put_snapshot(&snapshot)?))
+            StoreAnswer::of(StoreReply::Number(store.put_snapshot(&snapshot)?))
         }
-        Request::DropSnapshot { session: id, seq } => {
-            Answer::of(store.drop_snapshot(session(id), seq).map(|()| Reply::Done)?)
+        StoreRequest::DropSnapshot { session: id, seq } => {
+            StoreAnswer::of(store.drop_snapshot(session(id), seq).map(|()| StoreReply::Done)?)
         }
-        Request::Remove(id) => Answer::of(store.remove(session(id)).map(|()| Reply::Done)?),
-        Request::Usage => Answer::of(Reply::Json(serde_json::to_string(&store.usage()?).unwrap_or_default())),
+        StoreRequest::Remove(id) => StoreAnswer::of(store.remove(session(id)).map(|()| StoreReply::Done)?),
+        StoreRequest::Usage => {
+            StoreAnswer::of(StoreReply::Json(serde_json::to_string(&store.usage()?).unwrap_or_default()))
+        }
         // These are no work of a store: who serves it does them.
-        Request::Keep(_) | Request::Watch => return Err(nonsense()),
+        StoreRequest::Keep(_) | StoreRequest::Watch => return Err(nonsense()),
     })
 }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender};
 
-use super::inner::Inner;
-use super::remote::Trouble;
+use super::inner::SharedInner;
+use super::remote::RemoteError;
 use crate::engine::commit::{Commit, Expected};
-use crate::engine::store::pending::{GroupWait, Progress, Turn};
+use crate::engine::store::pending::{GroupWait, WaiterTurn, WriteProgress};
 use crate::engine::store::{Committed, StoreError};
 
 /// Bytes and number of commits that wait; who adds more waits for the disk first. The holder recognises the last 1,024
@@ -35,9 +35,9 @@ const TRIES: usize = 20;
 /// it, or who made it is told that its fate is not known.
 #[derive(Default)]
 pub(super) struct Settling {
-    progress: Progress,
-    waiting: Mutex<Waiting>,
-    inner: OnceLock<Weak<Inner>>,
+    progress: WriteProgress,
+    waiting: Mutex<Unacknowledged>,
+    inner: OnceLock<Weak<SharedInner>>,
     nudged: OnceLock<Sender<Nudge>>,
     /// Held while a commit is given away, so that they are kept in the order in which they are taken.
     pub(super) order: Mutex<()>,
@@ -52,17 +52,17 @@ enum Nudge {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct Unacknowledged {
     /// The number of the commit that was added last, and of the one whose positions were told last.
     last: u64,
     told: u64,
-    commits: VecDeque<Kept>,
+    commits: VecDeque<KeptCommit>,
     bytes: usize,
     /// Those that were lost, until somebody asks.
     lost: BTreeMap<u64, StoreError>,
 }
 
-impl Waiting {
+impl Unacknowledged {
     fn take(&mut self, number: u64) {
         if let Some(at) = self.commits.iter().position(|kept| kept.number == number)
             && let Some(kept) = self.commits.remove(at)
@@ -79,14 +79,14 @@ impl Waiting {
     }
 }
 
-struct Kept {
+struct KeptCommit {
     number: u64,
     commit: Commit,
     bytes: usize,
     committed: Option<Committed>,
 }
 
-impl Kept {
+impl KeptCommit {
     /// The commit as it is given again: where it was told to stand.
     fn again(&self) -> Commit {
         let commit = self.commit.clone();
@@ -110,10 +110,10 @@ impl Drop for IsGiving<'_> {
 }
 
 /// Gives a commit to a store.
-pub(super) type Giving<'a> = dyn Fn(&Commit) -> Result<Committed, Trouble> + 'a;
+pub(super) type Giving<'a> = dyn Fn(&Commit) -> Result<Committed, RemoteError> + 'a;
 
 impl Settling {
-    pub(super) fn serves(&self, inner: &Arc<Inner>) {
+    pub(super) fn serves(&self, inner: &Arc<SharedInner>) {
         self.inner.get_or_init(|| Arc::downgrade(inner));
     }
 
@@ -124,7 +124,7 @@ impl Settling {
         waiting.last += 1;
         let number = waiting.last;
         waiting.bytes += bytes;
-        waiting.commits.push_back(Kept { number, commit, bytes, committed: None });
+        waiting.commits.push_back(KeptCommit { number, commit, bytes, committed: None });
         number
     }
 
@@ -186,7 +186,7 @@ impl Settling {
 
     /// Gives all that waits to a new holder, in order. One that stands where others have written is lost, and who
     /// waits for it is told.
-    pub(super) fn give(&self, giving: &Giving<'_>) -> Result<(), Trouble> {
+    pub(super) fn give(&self, giving: &Giving<'_>) -> Result<(), RemoteError> {
         let mut next = 0;
         let mut waited = Duration::ZERO;
         loop {
@@ -194,16 +194,16 @@ impl Settling {
             let Some((number, commit)) = found else { return Ok(()) };
             match giving(&commit) {
                 Ok(committed) => self.given(number, committed),
-                Err(Trouble::Gone) => return Err(Trouble::Gone),
+                Err(RemoteError::Gone) => return Err(RemoteError::Gone),
                 // What stands before it is another process's, which is about to give it.
-                Err(Trouble::Told(StoreError::Conflict { expected, actual, .. }))
+                Err(RemoteError::Told(StoreError::Conflict { expected, actual, .. }))
                     if actual < expected && waited < OTHERS =>
                 {
                     std::thread::sleep(PAUSE);
                     waited += PAUSE;
                     continue;
                 }
-                Err(Trouble::Told(error)) => self.refused(number, error),
+                Err(RemoteError::Told(error)) => self.refused(number, error),
             }
             next = number + 1;
         }
@@ -259,7 +259,7 @@ impl Settling {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, Unacknowledged> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -325,8 +325,8 @@ pub(super) fn unsettled(error: StoreError) -> StoreError {
 impl GroupWait for Settling {
     fn wait(&self, number: u64) -> Result<(), StoreError> {
         match self.progress.turn(number)? {
-            Turn::Done => Ok(()),
-            Turn::Write => match self.settle() {
+            WaiterTurn::Done => Ok(()),
+            WaiterTurn::Write => match self.settle() {
                 Ok(number) => {
                     self.progress.finish(Ok(number));
                     Ok(())
@@ -348,7 +348,7 @@ impl GroupWait for Settling {
         self.waiting().lost.remove(&number).map_or(Ok(()), Err)
     }
 
-    fn progress(&self) -> Option<&Progress> {
+    fn progress(&self) -> Option<&WriteProgress> {
         Some(&self.progress)
     }
 

@@ -23,7 +23,7 @@ const TAIL_MAX: u64 = 4 << 30;
 
 /// What a process asks of the one that holds the store. Bytes that belong to it follow it.
 #[derive(Debug, Archive, Serialize, Deserialize)]
-pub(super) enum Request {
+pub(super) enum StoreRequest {
     Submit(WireCommit),
     Sync,
     Head([u8; 16]),
@@ -63,7 +63,7 @@ pub(super) enum Upkeep {
 
 /// What the holder answers.
 #[derive(Debug, Archive, Serialize, Deserialize)]
-pub(super) enum Reply {
+pub(super) enum StoreReply {
     Done,
     Committed { first: u64, last: u64, repeated: bool },
     Number(u64),

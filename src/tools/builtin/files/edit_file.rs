@@ -130,7 +130,7 @@ mod tests {
 
     use super::*;
     use crate::engine::event::Node;
-    use crate::tools::builtin::files::testing::World;
+    use crate::tools::builtin::files::testing::ToolWorld;
 
     fn edit(path: &str, old: &str, new: &str) -> Value {
         json!({ "file_path": path, "old_string": old, "new_string": new })
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn one_occurrence_is_replaced_literally() {
-        let world = World::with(&[("a.txt", "a.c $1 abc")]);
+        let world = ToolWorld::with(&[("a.txt", "a.c $1 abc")]);
         let result = world.ok("edit_file", edit("a.txt", "a.c", "\\0$1"));
         assert_eq!(result, json!({ "file_path": "/a.txt", "replacements": 1, "version": 2, "size": 11 }));
         assert_eq!(world.read("a.txt"), b"\\0$1 $1 abc");
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn none_and_several_are_told_apart() {
-        let world = World::with(&[("a.txt", "x y x y x")]);
+        let world = ToolWorld::with(&[("a.txt", "x y x y x")]);
         let none = world.error("edit_file", edit("a.txt", "z", "1"));
         assert!(none.starts_with("old_string does not occur in /a.txt (0 matches)"), "{none}");
         assert_eq!(none, world.error("edit_file", edit_all("a.txt", "z", "1")));
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn edit_file_with_the_same_text_is_refused() {
-        let world = World::with(&[("a.txt", "same same")]);
+        let world = ToolWorld::with(&[("a.txt", "same same")]);
         for params in [edit("a.txt", "same", "same"), edit_all("a.txt", "same", "same")] {
             assert!(world.error("edit_file", params).starts_with("new_string is the same as old_string"));
         }
@@ -174,7 +174,7 @@ mod tests {
     fn texts_are_limited() {
         let at = "\u{e9}".repeat(TEXT_MAX);
         let over = "\u{e9}".repeat(TEXT_MAX + 1);
-        let world = World::with(&[("a.txt", &over), ("b.txt", "x")]);
+        let world = ToolWorld::with(&[("a.txt", &over), ("b.txt", "x")]);
         let limit = |what: &str| format!("{what} has 48001 characters; at most 48000 are allowed");
         assert_eq!(world.error("edit_file", edit("a.txt", "", "x")), "old_string is empty; give the text to replace");
         assert_eq!(world.error("edit_file", edit("a.txt", &over, "x")), limit("old_string"));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_file_may_grow_to_a_limit() {
-        let world = World::with(&[("a.txt", &"x".repeat(1024))]);
+        let world = ToolWorld::with(&[("a.txt", &"x".repeat(1024))]);
         let new = "y".repeat(FILE_MAX / 1024);
         let error = world.error("edit_file", edit_all("a.txt", "x", &format!("{new}y")));
         assert_eq!(error, "/a.txt would have 16778240 bytes; an edit makes at most 16777216");
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn what_is_no_text_file_is_an_error() {
-        let world = World::with(&[("dir/x", "1")]);
+        let world = ToolWorld::with(&[("dir/x", "1")]);
         world.file("binary", b"x\0");
         world.link("dangling", "nowhere");
         let error = |path: &str| world.error("edit_file", edit(path, "x", "y"));
@@ -213,7 +213,7 @@ mod tests {
 
     #[test]
     fn the_executable_bit_stays_and_links_are_followed() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.executable("bin/run", "echo a");
         world.link("run", "bin/run");
         assert_eq!(world.ok("edit_file", edit("run", "a", "b"))["file_path"], "/bin/run");
@@ -225,7 +225,7 @@ mod tests {
 
     #[test]
     fn line_ends_that_differ_are_pointed_out() {
-        let world = World::with(&[("dos", "a\r\nb\r\n")]);
+        let world = ToolWorld::with(&[("dos", "a\r\nb\r\n")]);
         let error = world.error("edit_file", edit("dos", "a\nb", "c"));
         assert!(error.ends_with("the file's lines end in \\r\\n, those of old_string in \\n"), "{error}");
         assert_eq!(world.ok("edit_file", edit("dos", "a\r\nb", "c"))["size"], 3);
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn odd_names_can_be_edited() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.file(b"caf\xc3\xa9\xff", "x");
         assert_eq!(world.ok("edit_file", edit("caf\u{e9}\\xff", "x", "y"))["version"], 2);
     }

@@ -97,10 +97,10 @@ mod tests {
     use serde_json::{Value, json};
 
     use crate::tools::ToolCall;
-    use crate::tools::builtin::files::testing::World;
+    use crate::tools::builtin::files::testing::ToolWorld;
 
-    fn sources() -> World {
-        World::with(&[
+    fn sources() -> ToolWorld {
+        ToolWorld::with(&[
             ("a.rs", ""),
             ("src/b.rs", ""),
             ("src/b.txt", ""),
@@ -110,7 +110,7 @@ mod tests {
         ])
     }
 
-    fn found(world: &World, pattern: &str, path: &str) -> Vec<String> {
+    fn found(world: &ToolWorld, pattern: &str, path: &str) -> Vec<String> {
         let result = world.ok("glob", json!({ "pattern": pattern, "path": path }));
         serde_json::from_value(result["matches"].clone()).unwrap()
     }
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn odd_names_are_found() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.file(b"odd\xff\n.rs", "");
         assert_eq!(found(&world, "odd*.rs", "/"), ["/odd\\xff\\x0a.rs"]);
     }
@@ -170,7 +170,7 @@ mod tests {
 
     #[test]
     fn results_are_limited() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.many((0..2000).map(|n| format!("at/f{n:04}")), "");
         world.many((0..2001).map(|n| format!("over/f{n:04}")), "");
         let at = world.ok("glob", json!({ "pattern": "at/*" }));

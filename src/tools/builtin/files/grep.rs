@@ -79,7 +79,7 @@ impl Tool for GrepTool {
     type Output = GrepMatches;
 
     async fn call(&self, context: &mut ToolContext, params: GrepParams) -> Result<GrepMatches, ToolError> {
-        let mut search = Search::new(&params)?;
+        let mut search = GrepSearch::new(&params)?;
         let asked = context.path(&params.path)?;
         let start = context.filesystem().resolve(&asked)?;
         let tree = context.filesystem().tree().clone();
@@ -122,13 +122,13 @@ impl Tool for GrepTool {
 }
 
 /// A search under way.
-struct Search {
+struct GrepSearch {
     lines: LineSearch,
     glob: Option<PathGlob>,
     found: GrepMatches,
 }
 
-impl Search {
+impl GrepSearch {
     fn new(params: &GrepParams) -> Result<Self, ToolError> {
         check_chars("pattern", &params.pattern)?;
         let wrong = |why| ToolError::new(format!("the pattern is not a regular expression for lines: {why}"));
@@ -215,10 +215,10 @@ mod tests {
 
     use super::*;
     use crate::tools::ToolCall;
-    use crate::tools::builtin::files::testing::World;
+    use crate::tools::builtin::files::testing::ToolWorld;
 
-    fn sources() -> World {
-        World::with(&[
+    fn sources() -> ToolWorld {
+        ToolWorld::with(&[
             ("a.rs", "fn one() {}\nlet x;\nfn two() {}"),
             ("src/b.rs", "fn three() {}\n"),
             ("src/c.py", "def one():\n"),
@@ -226,7 +226,7 @@ mod tests {
         ])
     }
 
-    fn found(world: &World, params: Value) -> Vec<String> {
+    fn found(world: &ToolWorld, params: Value) -> Vec<String> {
         let result = world.ok("grep", params);
         let line = |m: &Value| format!("{}:{}:{}", m["path"].as_str().unwrap(), m["line_number"], m["line"]);
         result["matches"].as_array().unwrap().iter().map(line).collect()
@@ -263,7 +263,7 @@ mod tests {
 
     #[test]
     fn binary_files_are_counted_and_links_not_followed() {
-        let world = World::with(&[("text", "needle")]);
+        let world = ToolWorld::with(&[("text", "needle")]);
         world.file("binary", b"needle\0");
         world.file("latin", b"needle \xe9");
         world.link("to", "text");
@@ -295,7 +295,8 @@ mod tests {
     #[test]
     fn long_lines_are_cut() {
         let at = "x".repeat(LINE_MAX);
-        let world = World::with(&[("at", &at), ("over", &"\u{e9}".repeat(LINE_MAX + 1)), ("long", &"y".repeat(9000))]);
+        let world =
+            ToolWorld::with(&[("at", &at), ("over", &"\u{e9}".repeat(LINE_MAX + 1)), ("long", &"y".repeat(9000))]);
         let line = |path: &str| world.ok("grep", json!({ "pattern": ".", "path": path }))["matches"][0]["line"].clone();
         assert_eq!(line("at"), at);
         assert_eq!(line("over"), format!("{} [cut here: 1 character more]", "\u{e9}".repeat(LINE_MAX)));
@@ -304,7 +305,7 @@ mod tests {
 
     #[test]
     fn results_are_limited() {
-        let world = World::with(&[("at", &"x\n".repeat(2000)), ("over/a", &"x\n".repeat(1500))]);
+        let world = ToolWorld::with(&[("at", &"x\n".repeat(2000)), ("over/a", &"x\n".repeat(1500))]);
         world.file("over/b", "x\n".repeat(501));
         let at = world.ok("grep", json!({ "pattern": "x", "path": "at" }));
         assert_eq!((at["matches"].as_array().unwrap().len(), &at["truncated"]), (2000, &json!(false)));
@@ -318,7 +319,7 @@ mod tests {
     fn large_files_are_searched_in_pieces() {
         let lines = |count: usize| "x\r\n".repeat(count);
         let text = format!("{}needle\n{}needle", lines(PIECE / 3), lines(PIECE));
-        let world = World::with(&[("large", &text)]);
+        let world = ToolWorld::with(&[("large", &text)]);
         let (first, second) = (PIECE / 3 + 1, PIECE / 3 + PIECE + 2);
         let expected = [format!("/large:{first}:\"needle\""), format!("/large:{second}:\"needle\"")];
         assert_eq!(found(&world, json!({ "pattern": "^needle$" })), expected);
@@ -334,14 +335,14 @@ mod tests {
 
     #[test]
     fn an_empty_pattern_matches_every_line() {
-        let world = World::with(&[("a", "1\n\n3"), ("empty", "")]);
+        let world = ToolWorld::with(&[("a", "1\n\n3"), ("empty", "")]);
         assert_eq!(found(&world, json!({ "pattern": "" })).len(), 3);
         assert_eq!(found(&world, json!({ "pattern": "^$" })), ["/a:2:\"\""]);
     }
 
     #[test]
     fn odd_names_are_searched() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.file(b"\xff/x.rs", "needle");
         assert_eq!(found(&world, json!({ "pattern": "needle", "glob": "*.rs" })), ["/\\xff/x.rs:1:\"needle\""]);
         assert_eq!(found(&world, json!({ "pattern": "needle", "path": "\\xff" })).len(), 1);

@@ -32,7 +32,7 @@ pub struct ListParams {
 
 /// A directory's entries.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Listing {
+pub struct ListResult {
     /// The directory.
     path: String,
     /// Its entries, sorted by name.
@@ -126,9 +126,9 @@ impl Tool for ListTool {
         list; the path of a file is an error.";
     const EFFECT: Effect = Effect::ReadOnly;
     type Params = ListParams;
-    type Output = Listing;
+    type Output = ListResult;
 
-    async fn call(&self, context: &mut ToolContext, params: ListParams) -> Result<Listing, ToolError> {
+    async fn call(&self, context: &mut ToolContext, params: ListParams) -> Result<ListResult, ToolError> {
         let asked = context.path(&params.path)?;
         let files = context.filesystem();
         let path = files.resolve(&asked)?;
@@ -137,10 +137,10 @@ impl Tool for ListTool {
             return Err(ToolError::new(format!("{asked} is a file, not a directory; read it with read_file")));
         }
         let entries = files.tree().children(&path).map(|(path, entry)| ListedEntry::of(path, entry)).collect();
-        Ok(Listing { path: path.rooted(), entries })
+        Ok(ListResult { path: path.rooted(), entries })
     }
 
-    fn render(&self, output: &Listing) -> String {
+    fn render(&self, output: &ListResult) -> String {
         let count = output.entries.len();
         let mut text = match count {
             0 => format!("{} is empty", output.path),
@@ -165,11 +165,11 @@ impl Tool for ListTool {
 mod tests {
     use serde_json::json;
 
-    use crate::tools::builtin::files::testing::World;
+    use crate::tools::builtin::files::testing::ToolWorld;
 
     #[test]
     fn entries_are_sorted_and_whole() {
-        let world = World::with(&[("b.txt", "hello"), ("a/deep/x", "1"), ("a.txt", "")]);
+        let world = ToolWorld::with(&[("b.txt", "hello"), ("a/deep/x", "1"), ("a.txt", "")]);
         world.executable("run", "#!");
         world.link("link", "a/deep");
         let listing = world.ok("ls", json!({}));
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_text_is_aligned() {
-        let world = World::with(&[("dir/x", "1"), ("notes.md", "hello world")]);
+        let world = ToolWorld::with(&[("dir/x", "1"), ("notes.md", "hello world")]);
         world.link("to", "dir");
         insta::assert_snapshot!(world.text("ls", json!({ "path": "/" })), @r"
         /: 3 entries
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_missing_directory_is_empty_and_a_file_an_error() {
-        let world = World::with(&[("a.txt", "x")]);
+        let world = ToolWorld::with(&[("a.txt", "x")]);
         world.link("dangling", "nowhere");
         for path in ["/none", "dangling", "a.txt/below"] {
             assert_eq!(world.ok("ls", json!({ "path": path }))["entries"], json!([]), "{path}");
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_link_to_a_directory_is_followed() {
-        let world = World::with(&[("dir/x", "1")]);
+        let world = ToolWorld::with(&[("dir/x", "1")]);
         world.link("to", "./dir/");
         let listing = world.ok("ls", json!({ "path": "to" }));
         assert_eq!(listing["path"], "/dir");
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn names_that_a_command_left_can_be_given_back() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.file(b"odd\xff\n/in", "1");
         let listing = world.ok("ls", json!({}));
         let path = listing["entries"][0]["path"].as_str().unwrap();
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_long_list_is_whole_and_its_text_is_cut() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.many((0..2001).map(|n| format!("f{n:04}")), "x");
         assert_eq!(world.ok("ls", json!({}))["entries"].as_array().unwrap().len(), 2001);
         let text = world.text("ls", json!({}));

@@ -151,13 +151,13 @@ fn counted(count: usize, what: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::testing::World;
+    use super::testing::ToolWorld;
     use super::*;
     use crate::tools::Tools;
 
     #[test]
     fn unknown_parameters_are_refused() {
-        let world = World::new();
+        let world = ToolWorld::new();
         for tool in Tools::standard().names() {
             let error = world.error(tool, serde_json::json!({ "colour": "red" }));
             assert!(error.starts_with(&format!("the parameters of {tool} are not right: ")), "{error}");
@@ -166,9 +166,9 @@ mod tests {
 
     #[test]
     fn hostile_paths_are_refused_by_every_tool() {
-        let world = World::new();
+        let world = ToolWorld::new();
         for path in ["../etc/passwd", "a/../../b", "a/./b", "./../a", "a\0b", "\\x2e\\x2e/a"] {
-            for (tool, params) in World::calls_with_path(path) {
+            for (tool, params) in ToolWorld::calls_with_path(path) {
                 let error = world.error(tool, params);
                 assert!(error.contains("not allowed") || error.contains("NUL"), "{tool}: {error}");
             }
@@ -177,8 +177,8 @@ mod tests {
 
     #[test]
     fn path_with_a_leading_dot_begins_at_the_root() {
-        let world = World::with(&[("a.txt", "one\n"), ("d/b.txt", "two\n")]);
-        for (tool, params) in World::calls_with_path("./a.txt") {
+        let world = ToolWorld::with(&[("a.txt", "one\n"), ("d/b.txt", "two\n")]);
+        for (tool, params) in ToolWorld::calls_with_path("./a.txt") {
             let error = world.call(crate::tools::ToolCall::new(tool, params)).text;
             assert!(!error.contains("not allowed"), "{tool}: {error}");
         }
@@ -191,13 +191,13 @@ mod tests {
 
     #[test]
     fn links_out_and_in_circles_are_refused_by_every_tool() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.link("out", "../../etc");
         world.link("root", "/etc");
         world.link("a", "b");
         world.link("b", "a");
         for path in ["out/x", "root/x", "a/x"] {
-            for (tool, params) in World::calls_with_path(path) {
+            for (tool, params) in ToolWorld::calls_with_path(path) {
                 let error = world.error(tool, params);
                 let expected = if path == "a/x" { "too many symbolic links" } else { "leads out of the workspace" };
                 assert!(error.contains(expected), "{tool} {path}: {error}");

@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::builtin::files::testing::World;
+    use crate::tools::builtin::files::testing::ToolWorld;
 
     fn numbered(count: usize) -> String {
         (1..=count).map(|n| format!("line {n}\n")).collect()
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn lines_are_numbered_and_the_content_is_exact() {
-        let world = World::with(&[("a.txt", "one\ntwo\n\nlast")]);
+        let world = ToolWorld::with(&[("a.txt", "one\ntwo\n\nlast")]);
         let result = world.ok("read_file", json!({ "file_path": "a.txt" }));
         let expected = json!({ "file_path": "/a.txt", "content": "one\ntwo\n\nlast", "offset": 0, "lines": 4,
                                "total_lines": 4, "truncated": false });
@@ -167,7 +167,7 @@ mod tests {
 
     #[test]
     fn offset_and_limit_choose() {
-        let world = World::with(&[("a.txt", "one\ntwo\nthree\n")]);
+        let world = ToolWorld::with(&[("a.txt", "one\ntwo\nthree\n")]);
         let result = world.ok("read_file", json!({ "file_path": "a.txt", "offset": 1, "limit": 1 }));
         assert_eq!((&result["content"], &result["lines"]), (&json!("two\n"), &json!(1)));
         assert_eq!((&result["total_lines"], &result["truncated"]), (&json!(3), &json!(true)));
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn at_most_2000_lines_come_at_once() {
-        let world = World::with(&[("at", &numbered(2000)), ("over", &numbered(2001))]);
+        let world = ToolWorld::with(&[("at", &numbered(2000)), ("over", &numbered(2001))]);
         let at = world.ok("read_file", json!({ "file_path": "at" }));
         assert_eq!((&at["lines"], &at["truncated"]), (&json!(2000), &json!(false)));
         let over = world.ok("read_file", json!({ "file_path": "over" }));
@@ -191,7 +191,7 @@ mod tests {
         }
     }
 
-    impl World {
+    impl ToolWorld {
         fn call_limit(&self, limit: u64) -> Result<(), String> {
             let params = json!({ "file_path": "at", "limit": limit });
             let outcome = self.call(crate::tools::ToolCall::new("read_file", params));
@@ -201,7 +201,7 @@ mod tests {
 
     #[test]
     fn an_offset_past_the_end_is_an_error() {
-        let world = World::with(&[("three", "1\n2\n3"), ("empty", "")]);
+        let world = ToolWorld::with(&[("three", "1\n2\n3"), ("empty", "")]);
         for offset in [3, 4, u64::MAX] {
             let error = world.error("read_file", json!({ "file_path": "three", "offset": offset }));
             assert_eq!(error, format!("offset {offset} is past the end: /three has 3 lines"));
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn carriage_returns_stay_in_the_content_and_out_of_the_text() {
-        let world = World::with(&[("dos", "a\r\nb\r\n")]);
+        let world = ToolWorld::with(&[("dos", "a\r\nb\r\n")]);
         assert_eq!(world.ok("read_file", json!({ "file_path": "dos" }))["content"], "a\r\nb\r\n");
         let text = world.text("read_file", json!({ "file_path": "dos" }));
         assert_eq!(text, "     1\ta\n     2\tb\n[lines end in \\r\\n]\n");
@@ -222,7 +222,7 @@ mod tests {
 
     #[test]
     fn what_is_no_text_file_is_an_error() {
-        let world = World::with(&[("dir/x", "1")]);
+        let world = ToolWorld::with(&[("dir/x", "1")]);
         world.file("nul", b"a\0b");
         world.file("latin", b"caf\xe9");
         world.link("dangling", "nowhere/x");
@@ -238,7 +238,7 @@ mod tests {
 
     #[test]
     fn links_are_followed_and_odd_names_read() {
-        let world = World::with(&[("dir/x", "1")]);
+        let world = ToolWorld::with(&[("dir/x", "1")]);
         world.link("dir/up", "../dir/x");
         world.file(b"\xfe", "odd");
         assert_eq!(world.ok("read_file", json!({ "file_path": "dir/up" }))["file_path"], "/dir/x");
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn long_lines_end_a_call_early() {
         let half = format!("{}\n", "x".repeat(BYTES_MAX / 2 - 1));
-        let world = World::with(&[("long", &half.repeat(3)), ("longer", &"x".repeat(BYTES_MAX + 1))]);
+        let world = ToolWorld::with(&[("long", &half.repeat(3)), ("longer", &"x".repeat(BYTES_MAX + 1))]);
         let result = world.ok("read_file", json!({ "file_path": "long" }));
         assert_eq!((&result["lines"], &result["truncated"]), (&json!(2), &json!(true)));
         let error = world.error("read_file", json!({ "file_path": "longer" }));

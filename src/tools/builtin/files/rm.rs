@@ -69,11 +69,11 @@ impl Tool for RemoveTool {
 mod tests {
     use serde_json::json;
 
-    use crate::tools::builtin::files::testing::World;
+    use crate::tools::builtin::files::testing::ToolWorld;
 
     #[test]
     fn a_directory_goes_with_all_below() {
-        let world = World::with(&[("a/b/c", "1"), ("a/d", "2"), ("ab", "3")]);
+        let world = ToolWorld::with(&[("a/b/c", "1"), ("a/d", "2"), ("ab", "3")]);
         let result = world.ok("rm", json!({ "path": "/a/" }));
         assert_eq!(result, json!({ "path": "/a", "removed": 4 }));
         assert_eq!(world.paths(), ["/ab"]);
@@ -83,13 +83,13 @@ mod tests {
 
     #[test]
     fn the_text_counts() {
-        let world = World::with(&[("a/b", "1")]);
+        let world = ToolWorld::with(&[("a/b", "1")]);
         assert_eq!(world.text("rm", json!({ "path": "a" })), "removed /a (2 entries)");
     }
 
     #[test]
     fn the_root_and_what_is_missing_are_errors() {
-        let world = World::with(&[("a/b", "1")]);
+        let world = ToolWorld::with(&[("a/b", "1")]);
         for root in ["/", "", "//"] {
             let error = world.error("rm", json!({ "path": root }));
             assert_eq!(error, "the workspace root can't be removed; name what is to go");
@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_link_goes_and_not_what_it_leads_to() {
-        let world = World::with(&[("dir/x", "1"), ("dir/y", "2")]);
+        let world = ToolWorld::with(&[("dir/x", "1"), ("dir/y", "2")]);
         world.link("to", "dir");
         world.link("out", "/etc");
         world.link("dangling", "nowhere");
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn odd_names_can_be_removed() {
-        let world = World::new();
+        let world = ToolWorld::new();
         world.file(b"\xff/x", "1");
         assert_eq!(world.ok("rm", json!({ "path": "\\xff" }))["removed"], 2);
     }

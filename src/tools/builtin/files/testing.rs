@@ -14,21 +14,21 @@ use crate::engine::session::sessions::{NewSession, Sessions};
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::MemoryStore;
 use crate::reducers::VirtualFileSystem;
-use crate::tools::{Dispatcher, ToolCall, ToolOutcome, Tools};
+use crate::tools::{ToolCall, ToolOutcome, ToolRunner, Tools};
 
 /// A session whose standard tools are called through a real dispatcher.
-pub(in crate::tools) struct World {
+pub(in crate::tools) struct ToolWorld {
     runtime: tokio::runtime::Runtime,
-    pub(in crate::tools) dispatcher: Dispatcher,
+    pub(in crate::tools) dispatcher: ToolRunner,
 }
 
-impl World {
+impl ToolWorld {
     pub(in crate::tools) fn new() -> Self {
         let store = Arc::new(MemoryStore::default());
         let clock = Arc::new(StepClock::new(Timestamp(1_700_000_000_000), 0));
         let sessions = Sessions::new(store, Registry::standard(), clock, SnapshotPolicy::default()).unwrap();
         let session = sessions.create(NewSession::default()).unwrap();
-        let dispatcher = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
+        let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace)).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Self { runtime, dispatcher }
     }

@@ -33,7 +33,7 @@ pub struct WriteParams {
 
 /// A file that was created.
 #[derive(Debug, Serialize, JsonSchema)]
-pub struct Written {
+pub struct WriteResult {
     /// The file, links followed.
     file_path: String,
     /// Its bytes.
@@ -49,9 +49,9 @@ impl Tool for WriteTool {
         existing file with edit_file.";
     const EFFECT: Effect = Effect::Additive;
     type Params = WriteParams;
-    type Output = Written;
+    type Output = WriteResult;
 
-    async fn call(&self, context: &mut ToolContext, params: WriteParams) -> Result<Written, ToolError> {
+    async fn call(&self, context: &mut ToolContext, params: WriteParams) -> Result<WriteResult, ToolError> {
         let asked = EntryPath::for_creation(context.below_root(&params.file_path))?;
         check_chars("content", &params.content)?;
         let files = context.filesystem();
@@ -63,11 +63,11 @@ impl Tool for WriteTool {
         let size = params.content.len() as u64;
         files.create(&path, params.content)?;
         let version = files.tree().get(&path).map_or(1, |entry| entry.version);
-        Ok(Written { file_path: path.rooted(), size, version })
+        Ok(WriteResult { file_path: path.rooted(), size, version })
     }
 
-    fn render(&self, output: &Written) -> String {
-        let Written { file_path, size, version } = output;
+    fn render(&self, output: &WriteResult) -> String {
+        let WriteResult { file_path, size, version } = output;
         format!("wrote {file_path} ({size} bytes, version {version})")
     }
 }
@@ -91,11 +91,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::tools::builtin::files::testing::World;
+    use crate::tools::builtin::files::testing::ToolWorld;
 
     #[test]
     fn a_file_and_its_directories_come_into_being() {
-        let world = World::new();
+        let world = ToolWorld::new();
         let result = world.ok("write_file", json!({ "file_path": "//src//lib.rs", "content": "caf\u{e9}\n" }));
         assert_eq!(result, json!({ "file_path": "/src/lib.rs", "size": 6, "version": 1 }));
         assert_eq!(world.paths(), ["/src", "/src/lib.rs"]);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn what_is_there_is_not_replaced() {
-        let world = World::with(&[("a.txt", "x"), ("dir/x", "1")]);
+        let world = ToolWorld::with(&[("a.txt", "x"), ("dir/x", "1")]);
         world.link("dangling", "nowhere");
         world.link("to", "dir");
         for path in ["a.txt", "dir", "dangling", "to", "to/x"] {
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn a_file_is_no_directory() {
-        let world = World::with(&[("a.txt", "x")]);
+        let world = ToolWorld::with(&[("a.txt", "x")]);
         let error = world.error("write_file", json!({ "file_path": "a.txt/b/c", "content": "y" }));
         assert_eq!(error, "/a.txt/b/c can't be written: /a.txt is a file, not a directory");
     }
 
     #[test]
     fn a_linked_directory_is_written_through() {
-        let world = World::with(&[("dir/x", "1")]);
+        let world = ToolWorld::with(&[("dir/x", "1")]);
         world.link("to", "dir");
         let result = world.ok("write_file", json!({ "file_path": "to/new", "content": "" }));
         assert_eq!(result["file_path"], "/dir/new");
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn characters_are_limited() {
-        let world = World::new();
+        let world = ToolWorld::new();
         let text = |chars: usize| json!({ "file_path": "a", "content": "\u{e9}".repeat(chars) });
         let error = world.error("write_file", text(TEXT_MAX + 1));
         assert_eq!(error, "content has 48001 characters; at most 48000 are allowed");
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn new_paths_are_limited() {
-        let world = World::new();
+        let world = ToolWorld::new();
         let write = |path: &str| json!({ "file_path": path, "content": "" });
         let deep = |segments: usize| vec!["d"; segments].join("/");
         world.ok("write_file", write(&deep(16)));

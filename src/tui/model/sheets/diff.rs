@@ -5,23 +5,23 @@ use foldspace::{Slice, VirtualFileSystem};
 use super::super::json::differences;
 use super::file::patches;
 use crate::cli::text;
-use crate::tui::model::Trouble;
-use crate::tui::model::history::Past;
+use crate::tui::model::ViewError;
+use crate::tui::model::history::SessionHistory;
 use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::{Place, Step};
+use crate::tui::model::view::{HistoryPosition, ShownStep};
 
 /// Differences as patches, then the slices that differ.
 pub(crate) fn diff(
-    past: &Past,
-    step: &Step,
-    compared: Option<&(Place, Place)>,
+    past: &SessionHistory,
+    step: &ShownStep,
+    compared: Option<&(HistoryPosition, HistoryPosition)>,
     leash: &Leash,
-) -> Result<Sheet, Trouble> {
+) -> Result<Sheet, ViewError> {
     let (title, old, new) = match compared {
         None => (format!("difference {}..{}", step.before, step.after), step.old.clone(), step.new.clone()),
         Some((from, to)) => {
-            let name = |place: &Place| format!("{}@{}", text::one_line(place.past.name(), 60), place.seq);
+            let name = |place: &HistoryPosition| format!("{}@{}", text::one_line(place.past.name(), 60), place.seq);
             let title = format!("difference {}..{}", name(from), name(to));
             (title, from.past.state(from.seq, leash)?, to.past.state(to.seq, leash)?)
         }

@@ -4,17 +4,17 @@ use foldspace::{CallFinished, CallStarted, Recorded, Seq};
 use serde_json::Value;
 
 use crate::cli::text;
-use crate::tui::model::Trouble;
-use crate::tui::model::history::Past;
+use crate::tui::model::ViewError;
+use crate::tui::model::history::SessionHistory;
 use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::Step;
+use crate::tui::model::view::ShownStep;
 
 /// Events of a call that are listed.
 const EVENTS_MAX: usize = 500;
 
 /// An event: where, when and by whom it was recorded, and what it says.
-pub(crate) fn event(past: &Past, seq: Seq) -> Result<Sheet, Trouble> {
+pub(crate) fn event(past: &SessionHistory, seq: Seq) -> Result<Sheet, ViewError> {
     let event = past.event(seq)?;
     let mut sheet = Sheet::new(format!("event {seq}: {}", text::one_line(&event.event.kind, 100)));
     about(&event, &mut sheet);
@@ -33,7 +33,7 @@ fn about(event: &Recorded, sheet: &mut Sheet) {
 }
 
 /// A call: its parameters, its result, its events.
-pub(crate) fn call(past: &Past, step: &Step, leash: &Leash) -> Result<Sheet, Trouble> {
+pub(crate) fn call(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, ViewError> {
     let started = past.event(step.cursor)?;
     let end = past.end_of(step.cursor, leash)?;
     let known = started.typed::<CallStarted>().and_then(Result::ok).map(|call| call.event);

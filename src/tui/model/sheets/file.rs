@@ -6,10 +6,10 @@ use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
 use similar::{ChangeTag, TextDiff};
 
 use crate::cli::text;
-use crate::tui::model::Trouble;
-use crate::tui::model::history::Past;
+use crate::tui::model::ViewError;
+use crate::tui::model::history::SessionHistory;
 use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::Step;
+use crate::tui::model::view::ShownStep;
 
 /// Bytes of a file that are shown.
 const BYTES_MAX: usize = 2 << 20;
@@ -17,7 +17,12 @@ const BYTES_MAX: usize = 2 << 20;
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// A file: its difference, or all of it with a sign before the lines that changed.
-pub(crate) fn file(past: &Past, step: &Step, path: Option<&EntryPath>, whole: bool) -> Result<Sheet, Trouble> {
+pub(crate) fn file(
+    past: &SessionHistory,
+    step: &ShownStep,
+    path: Option<&EntryPath>,
+    whole: bool,
+) -> Result<Sheet, ViewError> {
     let Some(path) = path else {
         let mut sheet = Sheet::new("file");
         sheet.add(Tone::Dim, "no file changed at this step; choose one to see it");
@@ -52,7 +57,7 @@ fn before(change: &Change) -> Option<&Entry> {
 }
 
 /// Adds a change as patches.
-pub(super) fn patches(past: &Past, change: &Change, sheet: &mut Sheet) -> Result<(), Trouble> {
+pub(super) fn patches(past: &SessionHistory, change: &Change, sheet: &mut Sheet) -> Result<(), ViewError> {
     for patch in past.patches(change)? {
         let (head, lines) = patch.parts();
         head.iter().for_each(|line| sheet.add(Tone::Bold, line));
@@ -72,11 +77,11 @@ pub(super) fn patches(past: &Past, change: &Change, sheet: &mut Sheet) -> Result
 }
 
 fn shown_whole(
-    past: &Past,
+    past: &SessionHistory,
     (changed, old): (bool, Option<&Entry>),
     new: Option<&Entry>,
     sheet: &mut Sheet,
-) -> Result<(), Trouble> {
+) -> Result<(), ViewError> {
     let Some(shown) = new.or(old) else {
         sheet.add(Tone::Dim, "nothing is there");
         return Ok(());
@@ -114,7 +119,7 @@ fn shown_whole(
 }
 
 /// The contents as text; words instead where there is none.
-fn contents(past: &Past, entry: &Entry) -> Result<Result<String, String>, Trouble> {
+fn contents(past: &SessionHistory, entry: &Entry) -> Result<Result<String, String>, ViewError> {
     Ok(match &entry.node {
         Node::File { text: true, incomplete: false, content, .. } => {
             let bytes = past.content(content)?;

@@ -6,7 +6,7 @@ use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
 
 use crate::cli::text;
 use crate::tui::model::sheet::{Sheet, Target, Tone};
-use crate::tui::model::view::Step;
+use crate::tui::model::view::ShownStep;
 
 /// Lines of a tree at most.
 const LINES_MAX: usize = 5_000;
@@ -18,7 +18,7 @@ const SMALL: usize = 40;
 const DEPTH_MAX: usize = 64;
 
 /// The tree: `+` came, `-` is gone, `~` is another, `*` has changes in it.
-pub(crate) fn files(step: &Step, turned: &BTreeSet<EntryPath>) -> Sheet {
+pub(crate) fn files(step: &ShownStep, turned: &BTreeSet<EntryPath>) -> Sheet {
     let tree = VirtualFileSystem::of(&step.new);
     let (mut changed, mut above) = (BTreeMap::new(), BTreeSet::new());
     let mut gone: BTreeMap<EntryPath, Vec<_>> = BTreeMap::new();
@@ -36,7 +36,7 @@ pub(crate) fn files(step: &Step, turned: &BTreeSet<EntryPath>) -> Sheet {
     };
     let entries = text::count(tree.len() as u64, "entry");
     let mut sheet = Sheet::new(format!("files at {}: {entries}, {counts}", step.after));
-    let mut walk = Walk { tree: &tree, changed: &changed, above: &above, gone: &gone, turned, sheet: &mut sheet };
+    let mut walk = FileWalk { tree: &tree, changed: &changed, above: &above, gone: &gone, turned, sheet: &mut sheet };
     walk.directory(&EntryPath::root(), 0);
     if sheet.lines.is_empty() {
         sheet.add(Tone::Dim, "no files");
@@ -60,7 +60,7 @@ fn sign_of(change: &Change) -> char {
     }
 }
 
-struct Walk<'a> {
+struct FileWalk<'a> {
     tree: &'a VirtualFileSystem,
     changed: &'a BTreeMap<EntryPath, &'a Change>,
     /// Directories with changes in them.
@@ -71,7 +71,7 @@ struct Walk<'a> {
     sheet: &'a mut Sheet,
 }
 
-impl Walk<'_> {
+impl FileWalk<'_> {
     fn directory(&mut self, directory: &EntryPath, depth: usize) {
         let mut entries: BTreeMap<EntryPath, Entry> = BTreeMap::new();
         let room = LINES_MAX.saturating_sub(self.sheet.lines.len());

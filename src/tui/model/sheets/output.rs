@@ -4,17 +4,17 @@ use foldspace::{CallFinished, CommandResult, EvalResult, Event, Recorded, Record
 use serde_json::Value;
 
 use crate::cli::text;
-use crate::tui::model::Trouble;
-use crate::tui::model::history::Past;
+use crate::tui::model::ViewError;
+use crate::tui::model::history::SessionHistory;
 use crate::tui::model::seek::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
-use crate::tui::model::view::Step;
+use crate::tui::model::view::ShownStep;
 
 /// Bytes of one stream that are shown.
 const BYTES_MAX: usize = 1 << 20;
 
 /// The output of the call to which the step belongs: its commands', or else its result.
-pub(crate) fn output(past: &Past, step: &Step, leash: &Leash) -> Result<Sheet, Trouble> {
+pub(crate) fn output(past: &SessionHistory, step: &ShownStep, leash: &Leash) -> Result<Sheet, ViewError> {
     let event = past.event(step.cursor)?;
     let Some(call) = event.call else {
         let mut sheet = Sheet::new("output");
@@ -48,7 +48,7 @@ pub(crate) fn output(past: &Past, step: &Step, leash: &Leash) -> Result<Sheet, T
 }
 
 /// The events of a call that tell of something printed.
-fn printing(past: &Past, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Recorded>, Trouble> {
+fn printing(past: &SessionHistory, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Recorded>, ViewError> {
     let mut found = Vec::new();
     past.visit(call, last, &mut |event| {
         if event.call == Some(call) && [CommandResult::KIND, EvalResult::KIND].contains(&event.kind) {
@@ -59,7 +59,13 @@ fn printing(past: &Past, call: Seq, last: Seq, leash: &Leash) -> Result<Vec<Reco
     Ok(found)
 }
 
-fn stream(past: &Past, output: &RecordedOutput, sign: &str, tone: Tone, sheet: &mut Sheet) -> Result<(), Trouble> {
+fn stream(
+    past: &SessionHistory,
+    output: &RecordedOutput,
+    sign: &str,
+    tone: Tone,
+    sheet: &mut Sheet,
+) -> Result<(), ViewError> {
     if output.kept == 0 {
         return Ok(());
     }
@@ -73,7 +79,7 @@ fn stream(past: &Past, output: &RecordedOutput, sign: &str, tone: Tone, sheet: &
     Ok(())
 }
 
-fn result(past: &Past, last: &Recorded, sheet: &mut Sheet) {
+fn result(past: &SessionHistory, last: &Recorded, sheet: &mut Sheet) {
     let Some(Ok(end)) = last.typed::<CallFinished>() else {
         return sheet.add(Tone::Dim, format!("the call has no outcome: it is {}", past.unfinished()));
     };

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use foldspace::{Slice, State, VirtualFileSystem};
 use serde_json::Value;
 
-use super::super::json::{Difference, differences};
+use super::super::json::{JsonDifference, differences};
 use crate::cli::text;
-use crate::tui::model::Trouble;
+use crate::tui::model::ViewError;
 use crate::tui::model::sheet::{Sheet, Target, Tone};
-use crate::tui::model::view::Step;
+use crate::tui::model::view::ShownStep;
 
 /// Differences of one slice that are shown.
 const SHOWN_MAX: usize = 500;
@@ -17,12 +17,12 @@ const SHOWN_MAX: usize = 500;
 const VALUE_MAX: usize = 300;
 
 /// What changed in each slice, in the registry's order.
-pub(crate) fn changed_slices(step: &Step) -> Result<Vec<(&'static str, Vec<Difference>)>, Trouble> {
+pub(crate) fn changed_slices(step: &ShownStep) -> Result<Vec<(&'static str, Vec<JsonDifference>)>, ViewError> {
     let names = step.new.registry().slices();
     names.iter().map(|slice| Ok((slice.name, changes_of(step, slice.name)?))).collect()
 }
 
-fn changes_of(step: &Step, name: &str) -> Result<Vec<Difference>, Trouble> {
+fn changes_of(step: &ShownStep, name: &str) -> Result<Vec<JsonDifference>, ViewError> {
     if name == VirtualFileSystem::NAME {
         // As JSON it may be large; what differs in it is known.
         return Ok(step.changes.iter().map(of_file).collect());
@@ -30,11 +30,11 @@ fn changes_of(step: &Step, name: &str) -> Result<Vec<Difference>, Trouble> {
     Ok(differences(&json_of(&step.old, name)?, &json_of(&step.new, name)?))
 }
 
-fn json_of(state: &State, name: &str) -> Result<Value, Trouble> {
+fn json_of(state: &State, name: &str) -> Result<Value, ViewError> {
     Ok(state.slice_json(name).transpose()?.unwrap_or_default())
 }
 
-fn of_file(change: &foldspace::Change) -> Difference {
+fn of_file(change: &foldspace::Change) -> JsonDifference {
     use foldspace::Change::{Added, Changed, Removed};
     let (before, after) = match change {
         Added { after, .. } => (None, Some(after)),
@@ -43,11 +43,11 @@ fn of_file(change: &foldspace::Change) -> Difference {
     };
     let json = |entry| serde_json::to_value(entry).ok();
     let pointer = format!("/{}", change.path().to_string().replace('~', "~0").replace('/', "~1"));
-    Difference { pointer, before: before.and_then(json), after: after.and_then(json) }
+    JsonDifference { pointer, before: before.and_then(json), after: after.and_then(json) }
 }
 
 /// The slices: `*` before those that changed, and their differences; opened ones whole.
-pub(crate) fn slices(step: &Step, open: &BTreeSet<String>) -> Result<Sheet, Trouble> {
+pub(crate) fn slices(step: &ShownStep, open: &BTreeSet<String>) -> Result<Sheet, ViewError> {
     let changed = changed_slices(step)?;
     let count = changed.iter().filter(|(_, differences)| !differences.is_empty()).count() as u64;
     let mut sheet = Sheet::new(format!("slices at {}: {} changed", step.after, count));
@@ -76,7 +76,7 @@ pub(crate) fn slices(step: &Step, open: &BTreeSet<String>) -> Result<Sheet, Trou
     Ok(sheet)
 }
 
-fn show(difference: &Difference, sheet: &mut Sheet) {
+fn show(difference: &JsonDifference, sheet: &mut Sheet) {
     let short = |value: &Option<Value>| match value {
         Some(value) => text::one_line(&value.to_string(), VALUE_MAX),
         None => String::new(),

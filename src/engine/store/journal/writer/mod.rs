@@ -10,13 +10,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 
-use super::frame::{self, Header, Kind};
-use super::segment::{self, Place, Segment, SegmentHead};
+use super::frame::{self, FrameKind, Header};
+use super::segment::{self, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::recorded::Seq;
 use crate::engine::store::StoreError;
-use crate::engine::store::pending::{Progress, Turn};
+use crate::engine::store::pending::{WaiterTurn, WriteProgress};
 
 /// Staged bytes above which a caller must help to write.
 const STAGED_MAX: usize = 16 << 20;
@@ -37,7 +37,7 @@ pub(crate) struct Note<T> {
 
 /// Which note of which group is a session's latest.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Noted {
+pub(crate) struct LatestNotes {
     group: u64,
     at: usize,
 }
@@ -48,17 +48,17 @@ pub(crate) struct Group<'a, T> {
     /// One for each session.
     pub(crate) notes: Vec<Note<T>>,
     /// The journal's end after it.
-    pub(crate) end: Place,
+    pub(crate) end: FramePosition,
     pub(crate) number: u64,
 }
 
 /// Hears of every group when it is durable.
-pub(crate) type Told<T> = Box<dyn Fn(Group<'_, T>) + Send + Sync>;
+pub(crate) type DurableListener<T> = Box<dyn Fn(Group<'_, T>) + Send + Sync>;
 
 /// Where a staged frame will be, and the number by which to wait for it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Staged {
-    pub(crate) place: Place,
+pub(crate) struct StagedFrame {
+    pub(crate) place: FramePosition,
     pub(crate) number: u64,
     /// Whether the frame is the first of a segment: the one before is complete.
     pub(crate) pressed: bool,
@@ -70,8 +70,8 @@ pub(crate) struct Writer<T> {
     capacity: u64,
     staging: Mutex<Staging<T>>,
     io: Mutex<Io>,
-    progress: Arc<Progress>,
-    told: Told<T>,
+    progress: Arc<WriteProgress>,
+    told: DurableListener<T>,
     /// Whether a task that waits for its commit may write it on its own thread.
     in_place: bool,
     clock: SystemClock,
@@ -97,7 +97,7 @@ struct Staging<T> {
     /// Where in `bytes` another segment begins, and its number.
     cuts: Vec<(usize, u32)>,
     /// Where the next frame goes.
-    next: Place,
+    next: FramePosition,
     group: u64,
     number: u64,
     failed: Option<StoreError>,
@@ -108,7 +108,7 @@ struct Staging<T> {
 struct Io {
     segment: Option<Arc<Segment>>,
     /// Where the durable part of the journal ends.
-    end: Place,
+    end: FramePosition,
     /// Identity of the journal.
     journal: [u8; 16],
     spare: Vec<u8>,
@@ -133,11 +133,11 @@ impl<T: Send + Sync> Writer<T> {
     pub(crate) fn new(
         segments: Arc<Segments>,
         journal: [u8; 16],
-        end: Place,
+        end: FramePosition,
         group: u64,
         capacity: u64,
         in_place: bool,
-        told: Told<T>,
+        told: DurableListener<T>,
     ) -> Self {
         let staging = Staging {
             bytes: Vec::new(),
@@ -166,11 +166,11 @@ impl<T: Send + Sync> Writer<T> {
     }
 
     /// Locks the staging buffer, to stage frames that must stand together and in order.
-    pub(crate) fn stage(&self) -> Result<Stage<'_, T>, StoreError> {
+    pub(crate) fn stage(&self) -> Result<StagingBuffer<'_, T>, StoreError> {
         let staging = self.staging.lock().unwrap_or_else(PoisonError::into_inner);
         match &staging.failed {
             Some(error) => Err(StoreError::Poisoned(error.to_string())),
-            None => Ok(Stage { staging, capacity: self.capacity }),
+            None => Ok(StagingBuffer { staging, capacity: self.capacity }),
         }
     }
 
@@ -227,7 +227,7 @@ impl<T: Send + Sync> Writer<T> {
     }
 
     /// Writes what is staged and a closing frame, and gives back the space set aside.
-    pub(crate) fn close(&self) -> Result<Place, StoreError> {
+    pub(crate) fn close(&self) -> Result<FramePosition, StoreError> {
         let mut staging = self.lock_staging();
         if staging.used && staging.failed.is_none() {
             let crc = crc32c::crc32c(b"");
@@ -237,7 +237,7 @@ impl<T: Send + Sync> Writer<T> {
                 self.sync()?;
                 staging = self.lock_staging();
             }
-            Stage { staging, capacity: self.capacity }.frame(Kind::Close, b"", crc);
+            StagingBuffer { staging, capacity: self.capacity }.frame(FrameKind::Close, b"", crc);
             self.sync()?;
         } else {
             drop(staging);
@@ -339,7 +339,7 @@ impl<T: Send + Sync> Writer<T> {
     }
 
     fn go_on_in(&self, io: &mut Io, segment: Arc<Segment>) {
-        io.end = Place { segment: segment.head.number, offset: segment::header() };
+        io.end = FramePosition { segment: segment.head.number, offset: segment::header() };
         self.segments.add(Arc::clone(&segment));
         io.segment = Some(segment);
     }
@@ -378,11 +378,11 @@ impl<T: Send + Sync> Writer<T> {
         }
     }
 
-    fn take(&self, turn: Turn) -> Result<(), StoreError> {
+    fn take(&self, turn: WaiterTurn) -> Result<(), StoreError> {
         match turn {
-            Turn::Done => Ok(()),
-            Turn::Write => {
-                let mut writing = Writing { progress: &self.progress, outcome: Err(panicked()) };
+            WaiterTurn::Done => Ok(()),
+            WaiterTurn::Write => {
+                let mut writing = WriteTurn { progress: &self.progress, outcome: Err(panicked()) };
                 let begun = self.clock.monotonic_micros();
                 writing.outcome = self.write_group();
                 let is_quick = self.clock.monotonic_micros().saturating_sub(begun) <= QUICK_MICROS;
@@ -396,7 +396,7 @@ impl<T: Send + Sync> Writer<T> {
     }
 
     /// How far it has come.
-    pub(crate) fn progress(&self) -> Arc<Progress> {
+    pub(crate) fn progress(&self) -> Arc<WriteProgress> {
         Arc::clone(&self.progress)
     }
 
@@ -408,12 +408,12 @@ impl<T: Send + Sync> Writer<T> {
 }
 
 /// A turn to write, which ends with this: with an error where the writing panicked, so that nobody waits for ever.
-struct Writing<'a> {
-    progress: &'a Progress,
+struct WriteTurn<'a> {
+    progress: &'a WriteProgress,
     outcome: Result<u64, StoreError>,
 }
 
-impl Drop for Writing<'_> {
+impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
         self.progress.finish(std::mem::replace(&mut self.outcome, Ok(0)));
     }
@@ -424,22 +424,22 @@ fn panicked() -> StoreError {
 }
 
 /// The staging buffer, locked.
-pub(crate) struct Stage<'a, T> {
+pub(crate) struct StagingBuffer<'a, T> {
     staging: MutexGuard<'a, Staging<T>>,
     capacity: u64,
 }
 
-impl<T> Stage<'_, T> {
+impl<T> StagingBuffer<'_, T> {
     /// Stages a frame that nobody is told about.
-    pub(crate) fn frame(&mut self, kind: Kind, payload: &[u8], crc: u32) -> Staged {
+    pub(crate) fn frame(&mut self, kind: FrameKind, payload: &[u8], crc: u32) -> StagedFrame {
         let staging = &mut *self.staging;
         let length = frame::frame_len(payload.len()) as u64;
         let full = u64::from(staging.next.offset) + length + frame::HEADER as u64 > self.capacity;
         let pressed = full && u64::from(staging.next.offset) > segment::HEADER;
         if pressed {
             let first = staging.bytes.is_empty();
-            frame::put(&mut staging.bytes, Kind::Seal, first, staging.group, b"", crc32c::crc32c(b""));
-            staging.next = Place { segment: staging.next.segment + 1, offset: segment::header() };
+            frame::put(&mut staging.bytes, FrameKind::Seal, first, staging.group, b"", crc32c::crc32c(b""));
+            staging.next = FramePosition { segment: staging.next.segment + 1, offset: segment::header() };
             staging.cuts.push((staging.bytes.len(), staging.next.segment));
         }
         let place = staging.next;
@@ -448,23 +448,23 @@ impl<T> Stage<'_, T> {
         staging.next.offset += u32::try_from(length).unwrap_or(u32::MAX);
         staging.number += 1;
         staging.used = true;
-        Staged { place, number: staging.number, pressed }
+        StagedFrame { place, number: staging.number, pressed }
     }
 
     /// Stages a frame with a commit up to the event `last` of `subject`, which is noted for when it is durable.
     pub(crate) fn commit(
         &mut self,
         subject: &Arc<T>,
-        noted: &mut Noted,
+        noted: &mut LatestNotes,
         last: Seq,
-        (kind, payload, crc): (Kind, &[u8], u32),
-    ) -> Staged {
+        (kind, payload, crc): (FrameKind, &[u8], u32),
+    ) -> StagedFrame {
         let staged = self.frame(kind, payload, crc);
         let staging = &mut *self.staging;
         match staging.notes.get_mut(noted.at) {
             Some(note) if noted.group == staging.group && Arc::ptr_eq(&note.subject, subject) => note.last = last,
             _ => {
-                *noted = Noted { group: staging.group, at: staging.notes.len() };
+                *noted = LatestNotes { group: staging.group, at: staging.notes.len() };
                 staging.notes.push(Note { subject: Arc::clone(subject), last });
             }
         }

@@ -3,13 +3,13 @@ use std::thread::{self, ThreadId};
 
 use super::*;
 
-fn writer(directory: &std::path::Path, told: Told<()>) -> Arc<Writer<()>> {
+fn writer(directory: &std::path::Path, told: DurableListener<()>) -> Arc<Writer<()>> {
     let segments = Arc::new(Segments::new(directory, true));
-    Arc::new(Writer::new(segments, [7; 16], Place { segment: 1, offset: 0 }, 0, 1 << 20, true, told))
+    Arc::new(Writer::new(segments, [7; 16], FramePosition { segment: 1, offset: 0 }, 0, 1 << 20, true, told))
 }
 
 fn staged(writer: &Writer<()>) -> u64 {
-    writer.stage().unwrap().frame(Kind::Close, b"", crc32c::crc32c(b"")).number
+    writer.stage().unwrap().frame(FrameKind::Close, b"", crc32c::crc32c(b"")).number
 }
 
 #[test]
