@@ -56,7 +56,7 @@ pub use backends::{
     WarmContainers, Which, Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_sandboxes,
     sweep_throwaways, unwatched,
 };
-pub use engine::bus::{Bus, Filter, Subscription, Watcher};
+pub use engine::bus::Bus;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
 pub use engine::commit::{
     CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
@@ -73,10 +73,10 @@ pub use engine::history::{
     BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, HistorySearch, Matches, PathChange,
     SessionChange, blame, history_through_merges, path_history, search_history,
 };
-pub use engine::id::{CommitId, Digest, IdError, SessionId};
+pub use engine::id::{CommitId, Digest, IdError, Seq, SessionId};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
 pub use engine::portable::{PortableError, PortableSummary, export_session, import_session, import_session_if};
-pub use engine::recorded::{EventRef, Payload, Recorded, Seq};
+pub use engine::recorded::{EventRef, Payload, Recorded};
 pub use engine::reducer::{Folding, Opener, Reducer};
 pub use engine::registry::{Registry, RegistryError, SliceSummary};
 pub use engine::replay::Replay;
@@ -93,6 +93,7 @@ pub use engine::store::{
     LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, SessionEntry, SharedStore,
     Snapshot, StorageUse, StoreError, Visitor,
 };
+pub use engine::subscription::{Filter, Subscription, Watcher};
 pub use engine::verify::{VerifyDifference, VerifyReport};
 pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};

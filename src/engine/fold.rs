@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::event::{Event, SliceRestored};
-use super::recorded::Seq;
+use super::id::Seq;
 use super::reducer::ErasedFolding;
 use super::registry::Registry;
 use super::slice::OnRewind;

@@ -5,6 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+/// A position in a session's history: the first event has 1, and there are no gaps.
+pub type Seq = u64;
+
 /// A text that is not the hexadecimal form of an identity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not {digits} hexadecimal digits")]

@@ -19,4 +19,5 @@ pub(crate) mod session;
 pub(crate) mod slice;
 pub(crate) mod state;
 pub(crate) mod store;
+pub(crate) mod subscription;
 pub(crate) mod verify;

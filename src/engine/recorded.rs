@@ -7,10 +7,7 @@ use serde::Serialize;
 
 use super::clock::Timestamp;
 use super::event::{CodecError, Common, Event};
-use super::id::SessionId;
-
-/// A position in a session's history: the first event has 1, and there are no gaps.
-pub type Seq = u64;
+use super::id::{Seq, SessionId};
 
 /// An event with where, when and by whom it was recorded.
 ///

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::event::{CodecError, Event};
-use super::recorded::{EventRef, Recorded, Seq};
+use super::id::Seq;
+use super::recorded::{EventRef, Recorded};
 use super::slice::{ErasedSlice, OnRewind, Slice, SliceError};
 use super::store::filtered_batch::EventRun;
 

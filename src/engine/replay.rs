@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use super::recorded::{EventRef, Recorded, Seq};
+use super::id::Seq;
+use super::recorded::{EventRef, Recorded};
 use super::session::Session;
 use super::session::sessions::SessionError;
 use super::state::State;

@@ -7,8 +7,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::clock::Timestamp;
-use super::id::{Digest, SessionId};
-use super::recorded::Seq;
+use super::id::{Digest, Seq, SessionId};
 use super::reducer::ErasedSliceType;
 use super::registry::Registry;
 use super::slice::{EncodedSlice, ErasedSlice, OnRewind, Slice, SliceError};

@@ -6,8 +6,7 @@ use std::ops::ControlFlow;
 use serde::Serialize;
 
 use super::event::{Event, EventsLost, Node, WriteFile};
-use super::id::{Digest, SessionId};
-use super::recorded::Seq;
+use super::id::{Digest, Seq, SessionId};
 use super::session::Session;
 use super::session::sessions::{SessionError, Sessions};
 use super::session::snapshot::snapshot_of;

@@ -13,8 +13,7 @@ use super::calls::not_under_way;
 use super::extract::{Body, Path};
 use super::in_flight::{InFlightCalls, TakenBack};
 use super::problem::{HttpProblem, ProblemKind};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 
 /// Characters of a reason.

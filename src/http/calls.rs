@@ -17,7 +17,7 @@ use super::in_flight::InFlightGuard;
 use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking, stream};
 use crate::engine::commit::MAX_AGENT_BYTES;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::sessions::SessionError;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{Asker, ToolCall, ToolOutcome};

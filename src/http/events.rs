@@ -10,7 +10,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::{Path, StrictQuery};
 use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::view::{self, EventDocument, Position};
 
 /// Events of a page at most.

@@ -16,10 +16,11 @@ use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
 use super::metrics::Follower;
 use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
-use crate::engine::bus::{Filter, Subscription};
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::Seq;
+use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::store::StoreError;
+use crate::engine::subscription::{Filter, Subscription};
 use crate::view::{self, Position};
 
 /// How long to wait for an announcement before looking whether there is something all the same, or the session is gone.

@@ -9,7 +9,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::extract::{Path, StrictQuery};
 use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::state::State as Folded;
 use crate::engine::verify::VerifyReport;

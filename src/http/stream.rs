@@ -14,7 +14,7 @@ use super::approvals::OverStream;
 use super::calls::{CallRequest, CallResponse, call_noted};
 use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{ToolCall, ToolOutcome};

@@ -16,8 +16,7 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::event::Isolation;
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{NewSession, SessionError, Sessions};

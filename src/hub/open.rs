@@ -12,7 +12,7 @@ use super::forward::{Forward, ForwardError};
 use super::in_flight::{Going, InFlight};
 use super::span::CallSpan;
 use super::{Hub, HubError, blocking};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;

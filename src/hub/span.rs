@@ -9,7 +9,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::in_flight::Going;
 use crate::engine::event::CallStatus;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::tools::{ToolCall, ToolOutcome, Tools, TraceContext};
 

@@ -19,7 +19,7 @@ use super::approver::{AsksClient, Question, can_ask};
 use super::client::{Joined, McpClient};
 use super::pending_questions::{PARKED_MAX, PendingQuestion};
 use super::progress::ProgressReporter;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{ApprovalAnswer, ShellRules, ToolCall, ToolOutcome, TraceContext};
 

@@ -11,7 +11,6 @@ use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::resources::{ResourceUri, What};
-use crate::engine::bus::{Filter, Subscription};
 use crate::engine::event::{DeleteEntry, Event, WriteFile, WriteMode};
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
@@ -19,6 +18,7 @@ use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
+use crate::engine::subscription::{Filter, Subscription};
 
 /// How long changes are gathered before they are told.
 const GATHER: Duration = Duration::from_millis(50);

@@ -8,8 +8,8 @@ use crate::engine::event::{
     CallFinished, CallStarted, ChildLimits, ChildStarted, CodecError, Common, Event, Isolation, SessionStarted,
     WriteFile, finished_view, write_view,
 };
-use crate::engine::id::SessionId;
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::{OnRewind, Slice, SliceError};

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::Vector;
 use crate::engine::event::{CommandResult, EvalResult};
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::Seq;
+use crate::engine::recorded::Recorded;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::{OnRewind, Slice};
 

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::collections::{OrdMap, Vector};
 use crate::engine::event::Event;
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::Seq;
+use crate::engine::recorded::Recorded;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::{OnRewind, Slice};
 

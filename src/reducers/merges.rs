@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::OrdMap;
 use crate::engine::event::{ChildMerged, MergeConflicted, SessionStarted};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::recorded::Recorded;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::Slice;
 

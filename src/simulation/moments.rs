@@ -6,8 +6,7 @@ use super::disk::{Fault, SimulatedDisk};
 use super::run::copy;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::Commit;
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::{EventStore, LocalStore, LocalStoreOptions, StoreError};
 
 /// Power cuts differ in what they lose: so many of each moment.

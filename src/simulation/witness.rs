@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::recorded::Recorded;
 use crate::engine::store::{
     EventBatch, EventStore, LocalStore, MemoryStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError,
 };

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use super::{ChangeDocument, changes_between, event, whole};
 use crate::engine::clock::Timestamp;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::tools::bisection::algorithm::BisectVerdict;

@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteFile, WriteMode};
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::{EventRef, Recorded, Seq};
+use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::tools::lower;

@@ -8,8 +8,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use crate::engine::event::{ChildLimits, Isolation};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::tools::{MergeOutcome, MergeReport};
 

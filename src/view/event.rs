@@ -8,8 +8,8 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::id::SessionId;
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 
 /// An event: where, when and by whom it was recorded, and what it says.

@@ -9,8 +9,7 @@ use utoipa::ToSchema;
 
 use super::EntryShape;
 use crate::engine::event::Node;
-use crate::engine::id::Digest;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Digest, Seq};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};

@@ -11,7 +11,7 @@ use utoipa::openapi::{self, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::engine::clock::Timestamp;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 

@@ -6,8 +6,7 @@ use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::event::SessionStarted;
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::sessions::{SessionError, Sessions, name_of};
 use crate::engine::store::{SessionEntry, StoreError};
 use crate::reducers::Usage;

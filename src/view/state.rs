@@ -6,8 +6,7 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::registry::SliceSummary;
 use crate::engine::slice::{OnRewind, SliceError};
 use crate::engine::state::State;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::clock::Timestamp;
 use super::event::{CodecError, Event};
-use super::id::{CommitId, Digest, SessionId};
-use super::recorded::{EventRef, Seq};
+use super::id::{CommitId, Digest, Seq, SessionId};
+use super::recorded::EventRef;
 
 pub(crate) use view::{CommitView, declared_in};
 

@@ -3,8 +3,8 @@
 use super::DECLARES;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Common;
-use crate::engine::id::{CommitId, SessionId};
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::id::{CommitId, Seq, SessionId};
+use crate::engine::recorded::EventRef;
 
 /// A stored commit, read in place.
 #[derive(Debug, Clone, Copy)]

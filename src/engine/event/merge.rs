@@ -3,9 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Event, Node};
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 
 /// A child's changes were merged into this session. Each event of a file in the same commit is one of
 /// [`merged`](ChildMerged::merged), which names the event of the child that it comes from.

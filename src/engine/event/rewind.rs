@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::codec::{archive, validated};
 use super::{CodecError, Event};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 
 /// The session went back: its files, and every slice that a rewind puts back, are again what they were after
 /// [`to`](SessionRewound::to). What that took stands beside it, in the same commit; nothing of the history is gone.

@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Event;
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 
 /// The first event of every session; of one that was forked the first after the past that it shares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -9,9 +9,8 @@ use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
-use crate::engine::id::{Digest, SessionId};
+use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 

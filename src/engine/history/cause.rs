@@ -9,9 +9,9 @@ use crate::engine::clock::Timestamp;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildMerged, DriftFound, Event, MountHydrated, SessionRewound, started_tool,
 };
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::{EventRef, Recorded, Seq};
+use crate::engine::recorded::{EventRef, Recorded};
 
 /// Why an entry changed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -8,8 +8,7 @@ use serde::Serialize;
 
 use super::path::PathChange;
 use crate::engine::event::{Event, SessionStarted};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;

@@ -5,9 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::cause::Cause;
 use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::path::{PathChange, path_history};
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 

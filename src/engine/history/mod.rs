@@ -14,7 +14,8 @@ mod watched;
 use std::ops::ControlFlow;
 
 use super::event::{DeleteEntry, WriteFile};
-use super::recorded::{EventRef, Recorded, Seq};
+use super::id::Seq;
+use super::recorded::{EventRef, Recorded};
 use super::session::Session;
 use super::session::sessions::SessionError;
 

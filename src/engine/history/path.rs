@@ -12,8 +12,8 @@ use super::renames::{Moves, known_by, moves};
 use super::watched::{EntryStep, WatchedEntry};
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Node;
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 

@@ -8,9 +8,8 @@ use super::cause::Causes;
 use super::watched::below;
 use super::{FileEvent, each};
 use crate::engine::event::Node;
-use crate::engine::id::Digest;
+use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 

@@ -8,8 +8,8 @@ use super::reader::{ExportReader, Record, ended};
 use super::{PortableError, PortableSummary, damaged};
 use crate::engine::commit::{ChunkList, Commit, Content, Expected};
 use crate::engine::event::SessionStarted;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::recorded::EventRef;
 use crate::engine::session::sessions::{SessionError, Sessions, check_name, name_of};
 use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
 

@@ -12,8 +12,7 @@ use std::io;
 use serde::Serialize;
 
 use super::commit::{CommitView, MAX_COMMIT_BYTES};
-use super::id::SessionId;
-use super::recorded::Seq;
+use super::id::{Seq, SessionId};
 use super::session::sessions::SessionError;
 use super::store::StoreError;
 

@@ -6,8 +6,8 @@ use super::{
     BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, MAGIC, PortableError, VERSION, damaged,
 };
 use crate::engine::commit::{Commit, CommitView};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::recorded::EventRef;
 use crate::engine::session::sessions::SessionError;
 
 /// Log of the bytes that the decompressor may look back: what files are written with needs 21.

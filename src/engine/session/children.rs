@@ -7,8 +7,7 @@ use super::inner::{Core, lock};
 use super::sessions::{SessionError, Sessions, check_name};
 use crate::engine::commit::{Commit, Expected, ForkPoint};
 use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, SessionStarted};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::Pending;
 
 /// How a child of a session begins.

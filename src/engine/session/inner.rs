@@ -10,8 +10,7 @@ use super::sessions::{SessionError, SessionsInner, name_of};
 use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::state::State;
 use crate::engine::store::{EventBatch, Lease, READ_MAX, SessionEntry, StoreError};
 

@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::bus::{Filter, Subscription, Watcher};
 use super::clock::Timestamp;
 use super::commit::{Commit, Content};
 use super::event::{ChildLimits, Origin, SessionStarted};
-use super::id::{Digest, SessionId};
-use super::recorded::{EventRef, Recorded, Seq};
+use super::id::{Digest, Seq, SessionId};
+use super::recorded::{EventRef, Recorded};
 use super::state::State;
 use super::store::{Committed, Lease, LeaseHolder, Pending, StoreError, Visitor};
+use super::subscription::{Filter, Subscription, Watcher};
 use inner::{Core, lock};
 use output_stream::{CommandOutput, OutputSubscription};
 use sessions::{SessionError, Sessions};

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
 
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 
 /// Pieces that wait for one subscriber.
 const WAITING_MAX: usize = 1024;

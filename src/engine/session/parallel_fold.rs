@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::sessions::SessionError;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::store::{EventBatch, StoreError};
 
 /// Events of a piece: small enough to stay in a processor's cache until both have seen them.

@@ -13,8 +13,7 @@ use super::snapshot::SnapshotPolicy;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::{Commit, Expected};
 use crate::engine::event::{ChildLimits, SessionStarted};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::registry::Registry;
 use crate::engine::slice::SliceError;
 use crate::engine::store::{

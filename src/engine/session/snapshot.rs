@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::registry::Registry;
 use crate::engine::state::State;
 use crate::engine::store::Snapshot;

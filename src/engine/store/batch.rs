@@ -8,8 +8,8 @@ use super::filtered_batch::WantedKinds;
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Commit, CommitView, declared_in};
 use crate::engine::event::Common;
-use crate::engine::id::{CommitId, SessionId};
-use crate::engine::recorded::{EventRef, Recorded, Seq};
+use crate::engine::id::{CommitId, Seq, SessionId};
+use crate::engine::recorded::{EventRef, Recorded};
 
 /// Events of one session in order and without gaps, as they are stored: read once, looked at in place,
 /// by several threads if need be.

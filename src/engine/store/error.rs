@@ -6,8 +6,7 @@ use std::sync::Arc;
 use super::lease::LeaseHolder;
 use super::loss::Loss;
 use crate::engine::commit::CommitError;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Digest, Seq, SessionId};
 
 /// What went wrong in a store.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -2,7 +2,8 @@
 
 use super::EventBatch;
 use crate::engine::event::Common;
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::id::Seq;
+use crate::engine::recorded::EventRef;
 
 /// The kinds of events that a slice takes.
 #[derive(Debug, Clone)]

@@ -9,8 +9,8 @@ use super::pending::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected, ForkPoint};
-use crate::engine::id::{CommitId, Digest, SessionId};
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::{CommitId, Digest, Seq, SessionId};
+use crate::engine::recorded::Recorded;
 
 /// Keeps everything in memory, in the plainest way. What it has taken is as durable as it gets.
 ///

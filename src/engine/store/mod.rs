@@ -27,8 +27,8 @@ use serde::{Deserialize, Serialize};
 use super::bus::Bus;
 use super::clock::Timestamp;
 use super::commit::Commit;
-use super::id::{Digest, SessionId};
-use super::recorded::{EventRef, Recorded, Seq};
+use super::id::{Digest, Seq, SessionId};
+use super::recorded::{EventRef, Recorded};
 use super::slice::EncodedSlice;
 
 pub use batch::EventBatch;

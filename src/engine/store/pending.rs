@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::thread::futex;
 
 use super::StoreError;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 
 /// A commit that is durable and visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

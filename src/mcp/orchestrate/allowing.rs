@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::{OperationContext, OperationError};
 use crate::backends::{ShellCommand, ShellError, WorkspaceSpec};
 use crate::engine::event::{CommandDecided, PolicyDecision};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::mcp::approver::{AsksAtOnce, can_ask};

@@ -5,9 +5,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{OperationContext, OperationEffect, OperationError, OperationOutcome};
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::reducers::{Change, VirtualFileSystem};
 use crate::view::{self, ChangeDocument, Position};

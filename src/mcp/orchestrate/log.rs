@@ -9,8 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shorten::Shortened;
 use super::{OperationContext, OperationEffect, OperationError, OperationOutcome, RESULT_MAX};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::mcp::resources::first_read;
 use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};

@@ -21,7 +21,7 @@ use serde_json::Value;
 use super::calls::{failed, succeeded};
 use super::client::McpClient;
 use super::tool_list::described;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::view::Position;
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use super::{BLOCK, CallEntry, REMEMBERED, ToolCalls};
 use crate::engine::collections::Vector;
 use crate::engine::event::{CallStatus, CodecError, Common, Event, SessionStarted, finished_view, started_tool};
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::id::Seq;
+use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
 
 /// Events below which a queue is not worth filling.

@@ -13,7 +13,7 @@ use folding::{CallMap, InternedNames};
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::Vector;
 use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event, SessionStarted};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::registry::{Registry, RegistryError};
 use crate::engine::slice::{OnRewind, Slice, SliceError};
 

@@ -10,8 +10,8 @@ use crate::backends::{
     BackendError, ChangeDetector, FileChange, OutputWatch, Shell, ShellCommand, ShellError, ShellResult, Throwaway,
     Workspace, WorkspaceSpec,
 };
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::reducers::{Allowances, VirtualFileSystem};

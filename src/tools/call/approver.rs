@@ -7,7 +7,7 @@ use std::pin::Pin;
 use bytes::Bytes;
 
 use crate::engine::event::CommandLine;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 
 /// Answers where a policy does not know: a person at a terminal, an orchestrator, another program.
 ///

@@ -18,7 +18,7 @@ use super::trace::TraceContext;
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
 use crate::engine::event::CallStatus;
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::ToolCalls;

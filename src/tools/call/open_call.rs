@@ -9,7 +9,7 @@ use super::error::ToolError;
 use super::tool::ToolAnswer;
 use crate::engine::commit::{CallLink, CommitError};
 use crate::engine::event::{CallFinished, CallStarted, CallStatus};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::store::Pending;

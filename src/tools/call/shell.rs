@@ -13,7 +13,7 @@ use super::record_command::RecordAs;
 use crate::backends::{OutputWatch, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which};
 use crate::engine::commit::Content;
 use crate::engine::event::{CommandDecided, CommandLine, DecidedBy, PolicyDecision, SessionAllow};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::reducers::Allowances;

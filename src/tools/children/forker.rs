@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::event::{ChildLimits, Isolation};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{SessionError, Sessions};

@@ -12,9 +12,9 @@ use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
     WriteFile, delete_path, write_view,
 };
-use crate::engine::id::SessionId;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::{EventRef, Seq};
+use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::past::{PastRun, RecordedCall};
 use super::rules::{NormalRules, normal_texts};
 use crate::engine::event::{CallStatus, Node};
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::Seq;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 

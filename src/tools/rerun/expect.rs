@@ -7,7 +7,7 @@ use super::course::{CallReport, CallVerdict};
 use super::past::{PastRun, RecordedCall};
 use super::rules::NormalRules;
 use super::{RerunError, RerunReport};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use serde_json::{Value, json};
 

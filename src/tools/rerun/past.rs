@@ -11,9 +11,9 @@ use crate::engine::event::{
     CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, DeleteEntry, DriftFound, Event,
     Isolation, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
 };
-use crate::engine::id::{Digest, SessionId};
+use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::{EventRef, Recorded, Seq};
+use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Allowances, VirtualFileSystem};

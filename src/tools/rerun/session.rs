@@ -12,8 +12,9 @@ use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
     ChildLimits, DeleteEntry, Event, Isolation, Node, SessionRewound, SliceRestored, WriteFile, WriteMode,
 };
+use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::slice::Slice;

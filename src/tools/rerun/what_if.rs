@@ -6,7 +6,7 @@ use super::course::{CallWatch, Course, RerunStep, RerunWorkspace, ScriptedCall};
 use super::past::PastRun;
 use super::rules::NormalRules;
 use super::{RerunError, RerunReport, steps};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::session::Session;
 
 /// Runs other calls from a position on, then the recorded ones that followed, in another session that is fresh; and

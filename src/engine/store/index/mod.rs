@@ -18,8 +18,7 @@ use super::StoreError;
 use super::journal::FramePosition;
 use super::journal::disk::{JournalDisk, OsDisk};
 use super::journal::segment::sync_directory;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Digest, Seq, SessionId};
 
 pub(super) use catalogue::CatalogueRow;
 

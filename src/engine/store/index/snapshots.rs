@@ -6,8 +6,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::{SledIndex, guarded, key};
 use crate::engine::clock::Timestamp;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::slice::EncodedSlice;
 use crate::engine::store::{Snapshot, StoreError};
 

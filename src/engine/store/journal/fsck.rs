@@ -14,8 +14,7 @@ use super::scan::{self, Frame, ScanEnd};
 use super::segment::{self, FIRST, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::commit::{CommitView, ForkPoint};
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::{Loss, StoreError, content};
 
 /// Findings of a check.

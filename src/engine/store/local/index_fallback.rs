@@ -5,8 +5,7 @@ use std::sync::PoisonError;
 
 use super::{LocalInner, SledIndex};
 use crate::engine::commit::CommitView;
-use crate::engine::id::SessionId;
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::journal::frame::FrameKind;
 use crate::engine::store::journal::{self, FramePosition};
 use crate::engine::store::{StoreError, content, index};

@@ -30,8 +30,8 @@ use super::pending::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};
 use crate::engine::bus::Bus;
 use crate::engine::commit::{Commit, CommitView, Expected};
-use crate::engine::id::{CommitId, Digest, SessionId};
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::{CommitId, Digest, Seq, SessionId};
+use crate::engine::recorded::Recorded;
 
 pub use collect::GcReport;
 use lineage::CommitBase;

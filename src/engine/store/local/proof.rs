@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::CommitView;
-use crate::engine::id::{CommitId, SessionId};
-use crate::engine::recorded::Seq;
+use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::store::index::{CatalogueRow, SledIndex};
 use crate::engine::store::journal::disk::{JournalDisk, read_whole};
 use crate::engine::store::journal::segment::{put_file, sync_directory};

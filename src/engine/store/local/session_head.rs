@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{CommitView, ForkPoint};
-use crate::engine::id::{CommitId, SessionId};
-use crate::engine::recorded::{Recorded, Seq};
+use crate::engine::id::{CommitId, Seq, SessionId};
+use crate::engine::recorded::Recorded;
 use crate::engine::store::index::CatalogueRow;
 use crate::engine::store::journal::{FramePosition, LatestNotes, Writer};
 use crate::engine::store::pending::{GroupWait, WriteProgress};

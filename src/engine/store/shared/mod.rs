@@ -23,8 +23,7 @@ use super::{
 };
 use crate::engine::bus::Bus;
 use crate::engine::commit::Commit;
-use crate::engine::id::{Digest, SessionId};
-use crate::engine::recorded::Seq;
+use crate::engine::id::{Digest, Seq, SessionId};
 use inner::{SharedInner, StoreRoute, done, odd_answer};
 use remote::{Remote, RemoteError};
 use wire::{Message, StoreReply, StoreRequest, Upkeep, WireEntry, WireSnapshot};

@@ -2,10 +2,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::engine::bus::{Filter, Subscription};
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{Content, Expected, ForkPoint};
 use crate::engine::store::Durability;
+use crate::engine::subscription::{Filter, Subscription};
 
 fn open(directory: &Path) -> SharedStore {
     SharedStore::open(directory, LocalStoreOptions::default()).unwrap()

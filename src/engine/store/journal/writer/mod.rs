@@ -14,7 +14,7 @@ use super::frame::{self, FrameKind, Header};
 use super::segment::{self, FramePosition, Segment, SegmentHead};
 use super::segments::Segments;
 use crate::engine::clock::{Clock, SystemClock};
-use crate::engine::recorded::Seq;
+use crate::engine::id::Seq;
 use crate::engine::store::StoreError;
 use crate::engine::store::pending::{WaiterTurn, WriteProgress};
 
