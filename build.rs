@@ -7,6 +7,10 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=runner");
     println!("cargo::rerun-if-changed=build.rs");
+    // Only tools need it: the event store builds without a static C library.
+    if env::var_os("CARGO_FEATURE_TOOLS").is_none() {
+        return;
+    }
     if let Err(error) = build() {
         for line in error.lines() {
             println!("cargo::error={line}");

@@ -9,7 +9,7 @@
 //! ```
 //! use std::sync::Arc;
 //! use foldspace::{
-//!     Dispatcher, EntryPath, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, VirtualFileSystem,
+//!     ToolRunner, EntryPath, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, VirtualFileSystem,
 //! };
 //!
 //! # let directory = tempfile::tempdir()?;
@@ -17,7 +17,7 @@
 //! # runtime.block_on(async {
 //! let sessions = Sessions::open(directory.path(), Registry::standard())?;
 //! let session = sessions.create(NewSession::named("demo"))?;
-//! let tools = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?;
+//! let tools = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?;
 //!
 //! let params = serde_json::json!({ "file_path": "hello.txt", "content": "hello\n" });
 //! let outcome = tools.call(ToolCall::new("write_file", params)).await?;
@@ -36,25 +36,37 @@
 //! [`Slice`] and [`Reducer`] for own types; [`Tool`] and [`ToolRunner`] for tools; [`Subscription`] for
 //! events as they come; [`Replay`] to look back; [`EventStore`] for another place to keep it all.
 
+#[cfg(feature = "tools")]
 mod backends;
+// Some of it is there for the tools.
+#[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 mod engine;
+#[cfg(feature = "http")]
 pub mod http;
+#[cfg(feature = "tools")]
 mod hub;
+#[cfg(feature = "mcp")]
 mod mcp;
+#[cfg_attr(not(feature = "tools"), allow(dead_code, reason = "the event store alone has no calls"))]
 mod reducers;
-#[cfg(test)]
+#[cfg(all(test, feature = "tools"))]
 mod simulation;
+#[cfg(feature = "tools")]
 mod tools;
+#[cfg(feature = "tools")]
 pub mod view;
 
+#[cfg(feature = "compliance")]
+pub use backends::compliance;
+#[cfg(feature = "tools")]
 pub use backends::{
     BackendError, Below, ChangeDetector, Container, DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, DirtyPath, DoctorReport,
     EnvMode, FileChange, Finding, HostOptions, HostWorkspace, Leftover, Leftovers, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES,
     MAX_STDIN_BYTES, MAX_TIMEOUT, MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions,
     MockRule, MockWorkspace, Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch,
     RunnerUse, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway,
-    WarmContainers, Which, Workspace, WorkspaceSpec, compliance, diagnose, remove_leftovers, sweep_sandboxes,
-    sweep_throwaways, unwatched,
+    WarmContainers, Which, Workspace, WorkspaceSpec, diagnose, remove_leftovers, sweep_sandboxes, sweep_throwaways,
+    unwatched,
 };
 pub use engine::bus::Bus;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};
@@ -95,7 +107,9 @@ pub use engine::store::{
 };
 pub use engine::subscription::{Filter, Subscription, Watcher};
 pub use engine::verify::{VerifyDifference, VerifyReport};
+#[cfg(feature = "tools")]
 pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
+#[cfg(feature = "mcp")]
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
@@ -103,7 +117,9 @@ pub use reducers::{
     PodmanWorkspace, ReplaceLatest, SharedChild, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all,
     plan_merge, replace_latest, replace_latest_by_key, upsert_by_key,
 };
+#[cfg(feature = "tools")]
 pub use tools::bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
+#[cfg(feature = "tools")]
 pub use tools::{
     ASK_THE_PERSON, AllowedBy, AllowedRoots, ApprovalAnswer, Asker, Asking, BisectError, BisectFound, BisectReport,
     Bisection, CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy,

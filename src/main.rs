@@ -1,6 +1,7 @@
 //! The program: arguments in, exit code out.
 
 mod cli;
+#[cfg(feature = "tui")]
 mod tui;
 
 #[global_allocator]

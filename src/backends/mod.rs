@@ -2,6 +2,7 @@
 
 mod capture;
 mod commands;
+#[cfg(feature = "compliance")]
 pub mod compliance;
 pub(crate) mod config;
 pub(crate) mod disk;

@@ -41,6 +41,7 @@ mod pager;
 mod position;
 mod prompt;
 mod remove;
+#[cfg(feature = "tui")]
 mod replay;
 mod rerun;
 mod rewind;
@@ -145,6 +146,7 @@ enum CliCommand {
     History(history::History),
     Bisect(Box<bisect::BisectArgs>),
     Diff(diff::DiffArgs),
+    #[cfg(feature = "tui")]
     Replay(Box<replay::ReplayArgs>),
     Materialise(materialise::Materialise),
     Mcp(Box<mcp::Mcp>),
@@ -186,6 +188,7 @@ impl CliCommand {
             Self::History(command) => command.run(globals, out),
             Self::Bisect(command) => command.run(globals, out),
             Self::Diff(command) => command.run(globals, out),
+            #[cfg(feature = "tui")]
             Self::Replay(command) => command.run(globals, out),
             Self::Materialise(command) => command.run(globals, out),
             Self::Mcp(command) => command.run(globals, out),

@@ -5,6 +5,8 @@ mod figures;
 mod forward;
 pub(crate) mod in_flight;
 mod open;
+#[cfg(feature = "otel")]
+mod otel;
 mod span;
 
 use std::collections::BTreeMap;

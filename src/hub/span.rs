@@ -5,13 +5,12 @@ use std::sync::OnceLock;
 use tokio::time::Instant;
 use tracing::Span;
 use tracing::field::Empty;
-use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::in_flight::Going;
 use crate::engine::event::CallStatus;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::tools::{ToolCall, ToolOutcome, Tools, TraceContext};
+use crate::tools::{ToolCall, ToolOutcome, Tools};
 
 /// A call that is made. Dropped before its outcome is there, it is noted as interrupted, once it has begun.
 pub(super) struct CallSpan<'a> {
@@ -32,11 +31,8 @@ impl<'a> CallSpan<'a> {
             "tool_call", session = %session.id(), agent = %session.agent(), tool = %call.tool,
             call = Empty, status = Empty, micros = Empty,
         );
-        if let Some(trace) = &call.trace {
-            // Nobody traces, as a rule.
-            let _ = span.set_parent(trace.context());
-        }
-        call.trace = TraceContext::of(&span.context()).or(call.trace.take());
+        #[cfg(feature = "otel")]
+        super::otel::join(&span, &mut call.trace);
         let (tool, since) = (call.tool.clone(), Instant::now());
         Self { span, going, tool, tools, since, call: OnceLock::new(), has_ended: false }
     }

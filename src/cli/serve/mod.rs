@@ -3,6 +3,7 @@
 mod notify;
 pub(crate) mod server_lock;
 mod token;
+#[cfg_attr(not(feature = "otel"), path = "no_traces.rs")]
 mod traces;
 
 use std::net::SocketAddr;

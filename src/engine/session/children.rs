@@ -50,11 +50,11 @@ impl Sessions {
     /// the same whatever the length of the history.
     ///
     /// ```
-    /// use foldspace::{Isolation, NewChild, NewSession, Registry, Sessions};
+    /// use foldspace::{Isolation, ForkOptions, NewSession, Registry, Sessions};
     /// # let directory = tempfile::tempdir()?;
     /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
     /// let parent = sessions.create(NewSession::named("demo"))?;
-    /// let child = sessions.child_of(&parent, NewChild::new(Isolation::Fork))?;
+    /// let child = sessions.child_of(&parent, ForkOptions::new(Isolation::Fork))?;
     /// assert_eq!((child.name(), child.origin().map(|origin| origin.at)), ("demo-1", Some(1)));
     ///
     /// sessions.remove(parent.id())?;

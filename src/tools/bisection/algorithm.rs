@@ -29,14 +29,14 @@ pub enum BisectOutcome {
 /// `n + 1` rounds. Skips cost more, but where many in a row can't be probed it jumps away from them.
 ///
 /// ```
-/// use foldspace::{Bisect, Found, Verdict};
-/// let mut search = Bisect::new(1000);
+/// use foldspace::{BisectSearch, BisectOutcome, BisectVerdict};
+/// let mut search = BisectSearch::new(1000);
 /// let mut probes = 0;
 /// while let Some(&probe) = search.next(1).first() {
-///     search.record(probe, if probe >= 700 { Verdict::Bad } else { Verdict::Good });
+///     search.record(probe, if probe >= 700 { BisectVerdict::Bad } else { BisectVerdict::Good });
 ///     probes += 1;
 /// }
-/// assert_eq!((search.found(), probes), (Some(Found::First(700)), 10));
+/// assert_eq!((search.found(), probes), (Some(BisectOutcome::First(700)), 10));
 /// ```
 #[derive(Debug, Clone)]
 pub struct BisectSearch {

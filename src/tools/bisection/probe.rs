@@ -35,14 +35,14 @@ const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest
 /// ```
 /// use std::sync::Arc;
 /// use foldspace::{
-///     CommandPolicy, Dispatcher, MemoryWorkspace, NewSession, Probe, Registry, Sessions, ShellCommand, ToolCall, Tools,
+///     CommandPolicy, ToolRunner, MemoryWorkspace, NewSession, Probe, Registry, Sessions, ShellCommand, ToolCall, Tools,
 ///     WorkspaceSpec, unwatched,
 /// };
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;
-/// let tools = Dispatcher::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?;
+/// let tools = ToolRunner::new(session.clone(), Tools::standard(), Arc::new(MemoryWorkspace))?;
 /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
 /// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
 ///

@@ -12,7 +12,7 @@ use crate::engine::id::Seq;
 /// Answers where a policy does not know: a person at a terminal, an orchestrator, another program.
 ///
 /// ```
-/// use foldspace::{Answer, Asker, Asking, CommandQuestion};
+/// use foldspace::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 ///
 /// /// Allows what begins with `git`.
 /// struct GitOnly;
@@ -20,7 +20,7 @@ use crate::engine::id::Seq;
 /// impl Asker for GitOnly {
 ///     fn ask(&self, question: CommandQuestion) -> Asking {
 ///         let git = question.programs.iter().all(|program| program == "git");
-///         Box::pin(async move { if git { Answer::Session } else { Answer::Refuse("only git".to_owned()) } })
+///         Box::pin(async move { if git { ApprovalAnswer::Session } else { ApprovalAnswer::Refuse("only git".to_owned()) } })
 ///     }
 /// }
 /// ```

@@ -81,13 +81,13 @@ impl ToolOutcome {
 /// Makes calls in a session and records them.
 ///
 /// ```
-/// use foldspace::{Dispatcher, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools};
+/// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools};
 /// use std::sync::Arc;
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;
-/// let dispatcher = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+/// let dispatcher = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
 /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
 /// let outcome = runtime.block_on(dispatcher.call(ToolCall::new("write_file", params)))?;
 /// assert!(outcome.is_ok());

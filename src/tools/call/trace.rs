@@ -1,97 +1,73 @@
 //! The trace that a call belongs to.
 
-use std::collections::HashMap;
-
-use opentelemetry::propagation::{Extractor, TextMapPropagator};
-use opentelemetry::trace::{SpanContext, TraceContextExt};
-use opentelemetry_sdk::propagation::TraceContextPropagator;
-
-/// The headers of W3C Trace Context, which MCP has as members of `_meta`.
-const PARENT: &str = "traceparent";
-const STATE: &str = "tracestate";
-
 /// Bytes of a state that is passed on: the standard wants 512 at least.
 const STATE_MAX: usize = 2048;
 
-/// The span of somebody else's in which a call is made: the call's own span becomes a child of it, so that a trace of an
-/// agent's run goes on through its tool calls. It is told as W3C Trace Context.
+/// Caller's span in which a call is made, as W3C Trace Context: the call's own span becomes its child, so that the trace
+/// of an agent's run goes on through its tool calls.
 ///
 /// ```
 /// use foldspace::TraceContext;
 /// let text = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 /// let trace = TraceContext::read(text, Some("vendor=1")).expect("it is one");
-/// assert_eq!((trace.traceparent().as_str(), trace.tracestate().as_str()), (text, "vendor=1"));
+/// assert_eq!((trace.traceparent().as_str(), trace.tracestate()), (text, "vendor=1"));
 /// assert_eq!(TraceContext::read("00-of-no-trace", None), None);
 /// ```
-#[derive(Debug, Clone, PartialEq)]
-pub struct TraceContext(SpanContext);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceContext {
+    pub(crate) trace: u128,
+    pub(crate) span: u64,
+    pub(crate) flags: u8,
+    pub(crate) state: String,
+}
 
 impl TraceContext {
-    /// What the two say. None where the first can't be read: the call has a trace of its own then, as the standard asks.
-    /// The second is left out where it can't be read or has more than 2048 bytes.
+    /// Reads the two headers. None where the first can't be read: the call then has a trace of its own, as the standard
+    /// asks. The second is left out where it can't be read or has more than 2048 bytes.
     pub fn read(traceparent: &str, tracestate: Option<&str>) -> Option<Self> {
-        let traceparent = traceparent.trim();
-        if !is_parent(traceparent) {
+        let parts: Vec<&str> = traceparent.trim().splitn(5, '-').collect();
+        let [version, trace, span, flags, rest @ ..] = parts.as_slice() else { return None };
+        let version = u8::try_from(hexadecimal(version, 2)?).ok()?;
+        // A later version may have more behind the flags.
+        if version == 0xff || (version == 0 && !rest.is_empty()) {
             return None;
         }
-        // Else no header could have it.
-        let is_header = |state: &&str| state.bytes().all(|byte| matches!(byte, b'\t' | b' '..=b'~'));
-        let tracestate = tracestate.filter(|state| state.len() <= STATE_MAX).filter(is_header);
-        let told = TraceFields { traceparent, tracestate };
-        let context = TraceContextPropagator::new().extract_with_context(&opentelemetry::Context::new(), &told);
-        Self::of(&context)
+        let (trace, span) = (hexadecimal(trace, 32)?, u64::try_from(hexadecimal(span, 16)?).ok()?);
+        let flags = u8::try_from(hexadecimal(flags, 2)?).ok()? & SAMPLED;
+        let state = tracestate.and_then(read_state).unwrap_or_default();
+        (trace != 0 && span != 0).then_some(Self { trace, span, flags, state })
     }
 
-    /// The span of a context, if it has one.
-    pub(crate) fn of(context: &opentelemetry::Context) -> Option<Self> {
-        let span = context.span().span_context().clone();
-        span.is_valid().then_some(Self(span))
-    }
-
-    /// A context in which that span is the parent of others.
-    pub(crate) fn context(&self) -> opentelemetry::Context {
-        opentelemetry::Context::new().with_remote_span_context(self.0.clone())
-    }
-
-    /// As `traceparent` has it.
+    /// Returns the `traceparent` header.
     pub fn traceparent(&self) -> String {
-        let mut headers = HashMap::new();
-        TraceContextPropagator::new().inject_context(&self.context(), &mut headers);
-        headers.remove(PARENT).unwrap_or_default()
+        format!("00-{:032x}-{:016x}-{:02x}", self.trace, self.span, self.flags)
     }
 
-    /// As `tracestate` has it; empty when there is nothing.
-    pub fn tracestate(&self) -> String {
-        self.0.trace_state().header()
+    /// Returns the `tracestate` header; empty when there is nothing.
+    pub fn tracestate(&self) -> &str {
+        &self.state
     }
 }
 
-/// Whether it has the standard's form, which the propagator does not look at closely. What a later version has behind
-/// that is passed over.
-fn is_parent(text: &str) -> bool {
-    let parts: Vec<&str> = text.splitn(5, '-').collect();
-    let is_hex = |part: &str| part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
-    let lengths = parts.iter().map(|part| part.len()).take(4);
-    lengths.eq([2, 32, 16, 2]) && parts[..4].iter().all(|part| is_hex(part)) && (parts.len() == 4 || parts[0] != "00")
+/// The one flag that is passed on.
+const SAMPLED: u8 = 1;
+
+/// Reads exactly so many lower-case digits.
+fn hexadecimal(text: &str, digits: usize) -> Option<u128> {
+    let are_digits = text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    if text.len() == digits && are_digits { u128::from_str_radix(text, 16).ok() } else { None }
 }
 
-struct TraceFields<'a> {
-    traceparent: &'a str,
-    tracestate: Option<&'a str>,
-}
-
-impl Extractor for TraceFields<'_> {
-    fn get(&self, key: &str) -> Option<&str> {
-        match key {
-            PARENT => Some(self.traceparent),
-            STATE => self.tracestate,
-            _ => None,
-        }
-    }
-
-    fn keys(&self) -> Vec<&str> {
-        vec![PARENT, STATE]
-    }
+/// Reads a list of `key=value`, without the blanks around its members.
+fn read_state(state: &str) -> Option<String> {
+    let is_value = |value: &str| value.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=');
+    let is_key = |key: &str| {
+        let allowed = |byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'*' | b'/' | b'@');
+        !key.is_empty() && key.bytes().all(allowed)
+    };
+    let members: Vec<&str> = state.split(',').map(str::trim).filter(|member| !member.is_empty()).collect();
+    let is_member = |member: &&str| member.split_once('=').is_some_and(|(key, value)| is_key(key) && is_value(value));
+    (state.len() <= STATE_MAX && members.iter().all(is_member)).then(|| members.join(","))
 }
 
 #[cfg(test)]
@@ -124,7 +100,7 @@ mod tests {
     fn later_versions_may_say_more() {
         let (trace, span) = ("0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331");
         let read = TraceContext::read(&format!(" cc-{trace}-{span}-01-what-else "), Some("a=1,\tb=2")).unwrap();
-        assert_eq!((read.traceparent(), read.tracestate().as_str()), (format!("00-{trace}-{span}-01"), "a=1,b=2"));
+        assert_eq!((read.traceparent(), read.tracestate()), (format!("00-{trace}-{span}-01"), "a=1,b=2"));
     }
 
     #[test]
@@ -133,7 +109,7 @@ mod tests {
         let long = format!("vendor={}", "x".repeat(STATE_MAX));
         for state in ["no state", "vendor=a\r\nhost: b", "vendor=é", "vendor=\0", &long] {
             let trace = TraceContext::read(text, Some(state)).unwrap();
-            assert_eq!((trace.traceparent().as_str(), trace.tracestate().as_str()), (text, ""), "{state}");
+            assert_eq!((trace.traceparent().as_str(), trace.tracestate()), (text, ""), "{state}");
         }
     }
 }

@@ -123,7 +123,7 @@ impl SubagentOutcome {
 ///
 /// ```
 /// use foldspace::{
-///     AllowedRoots, ChildContext, Dispatcher, Isolation, MemoryWorkspace, MergeChoices, NewChild, NewSession, Nursery,
+///     AllowedRoots, ChildContext, ToolRunner, Isolation, MemoryWorkspace, MergeChoices, ForkOptions, NewSession, Forker,
 ///     Registry, Sessions, Subagent, Subagents, ToolCall, Tools, dispatch_subagents,
 /// };
 /// use serde_json::{Value, json};
@@ -133,8 +133,8 @@ impl SubagentOutcome {
 /// # runtime.block_on(async {
 /// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
 /// let session = sessions.create(NewSession::named("lead"))?;
-/// let lead = Dispatcher::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
-/// let nursery = Nursery { sessions, home: directory.path().into(), roots: AllowedRoots::default() };
+/// let lead = ToolRunner::new(session, Tools::standard(), Arc::new(MemoryWorkspace))?;
+/// let nursery = Forker { sessions, home: directory.path().into(), roots: AllowedRoots::default() };
 ///
 /// async fn work(child: ChildContext) -> Result<Value, String> {
 ///     let params = json!({ "file_path": child.task, "content": "done\n" });
@@ -142,7 +142,7 @@ impl SubagentOutcome {
 ///     if outcome.is_ok() { Ok(outcome.result) } else { Err(outcome.text) }
 /// }
 ///
-/// let fork = |task: &str| Subagent { child: NewChild::new(Isolation::Fork), task: json!(task) };
+/// let fork = |task: &str| Subagent { child: ForkOptions::new(Isolation::Fork), task: json!(task) };
 /// let options = Subagents { merge: Some(MergeChoices::default()), ..Subagents::default() };
 /// let results = dispatch_subagents(&lead, &nursery, vec![fork("a.txt"), fork("b.txt")], options, work).await;
 /// assert!(results.iter().all(|child| child.outcome.is_done()));

@@ -40,18 +40,18 @@ use past::{Happening, PastRun};
 ///
 /// ```
 /// use foldspace::{
-///     Dispatcher, Fresh, MemoryWorkspace, NewSession, Registry, Rerun, Scratch, Sessions, ToolCall, Tools, WorkspaceSpec,
+///     ToolRunner, RerunWorkspace, MemoryWorkspace, NewSession, Registry, Rerun, Scratch, Sessions, ToolCall, Tools, WorkspaceSpec,
 /// };
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::named("first"))?;
-/// let tools = Dispatcher::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+/// let tools = ToolRunner::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
 /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
 /// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
 ///
 /// let scratch = Scratch::begin(Registry::standard(), &WorkspaceSpec::Memory, "again")?;
-/// let fresh = Fresh {
+/// let fresh = RerunWorkspace {
 ///     session: scratch.session().clone(),
 ///     workspace: scratch.workspace().clone(),
 ///     tools: Tools::standard().into(),

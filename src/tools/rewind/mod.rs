@@ -138,13 +138,13 @@ impl ToolRunner {
     ///
     /// ```
     /// use foldspace::{
-    ///     Dispatcher, MemoryWorkspace, NewSession, Registry, RewindOptions, Sessions, ToolCall, Tools, VirtualFileSystem,
+    ///     ToolRunner, MemoryWorkspace, NewSession, Registry, RewindOptions, Sessions, ToolCall, Tools, VirtualFileSystem,
     /// };
     /// # let directory = tempfile::tempdir()?;
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
     /// let session = sessions.create(NewSession::default())?;
-    /// let tools = Dispatcher::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+    /// let tools = ToolRunner::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
     /// let params = serde_json::json!({ "file_path": "a.txt", "content": "hello" });
     /// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
     ///

@@ -25,12 +25,12 @@ pub struct Materialised {
 /// Writes the files of a state into a directory that is empty or not there.
 ///
 /// ```
-/// use foldspace::{Dispatcher, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, materialise};
+/// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, materialise};
 /// # let directory = tempfile::tempdir()?;
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
 /// let sessions = Sessions::open(directory.path().join("data"), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;
-/// let tools = Dispatcher::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+/// let tools = ToolRunner::new(session.clone(), Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
 /// let params = serde_json::json!({ "file_path": "src/a.txt", "content": "hello" });
 /// runtime.block_on(tools.call(ToolCall::new("write_file", params)))?;
 ///

@@ -14,11 +14,11 @@ use crate::tools::mounts::previews;
 /// What an orchestrator puts into a prompt about a session's workspace, and works with beside it.
 ///
 /// ```
-/// use foldspace::{Dispatcher, MemoryWorkspace, NewSession, Registry, Sessions, Tools};
+/// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, Tools};
 /// # let directory = tempfile::tempdir()?;
 /// let sessions = Sessions::open(directory.path(), Registry::standard())?;
 /// let session = sessions.create(NewSession::default())?;
-/// let tools = Dispatcher::new(session, Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
+/// let tools = ToolRunner::new(session, Tools::standard(), std::sync::Arc::new(MemoryWorkspace))?;
 /// let section = tools.section()?;
 /// assert!(section.text.contains("read_file"));
 /// assert!(section.shell.is_none());
