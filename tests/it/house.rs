@@ -190,3 +190,55 @@ fn every_fixture_is_read_by_a_test_and_explained() {
         assert!(readme.contains(&folder), "fixtures/README.md says nothing of {folder}");
     }
 }
+
+/// The documents for people.
+fn documents() -> Vec<PathBuf> {
+    let others = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "fixtures/README.md"];
+    files("docs", ".md").into_iter().chain(others.map(|name| root().join(name))).collect()
+}
+
+#[test]
+fn architecture_names_tests_that_exist() {
+    let architecture = text(&root().join("ARCHITECTURE.md"));
+    let named: Vec<_> = architecture.split('`').filter_map(|code| code.split_once("::")).collect();
+    let named: Vec<_> = named.into_iter().filter(|(file, _)| file.ends_with(".rs")).collect();
+    assert!(named.len() >= 20, "only {} tests are named", named.len());
+    for (file, test) in named {
+        let path = root().join(file);
+        let exists = path.exists() && text(&path).contains(&format!("fn {test}("));
+        assert!(exists, "ARCHITECTURE.md names {file}::{test}, which does not exist");
+    }
+}
+
+/// The anchor of a heading, as hosts of repositories make it.
+fn anchor(heading: &str) -> String {
+    let kept = heading.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+#[test]
+fn links_in_documents_lead_somewhere() {
+    for document in documents() {
+        let written = text(&document);
+        for link in written.split("](").skip(1) {
+            let target = link.split(')').next().unwrap();
+            if target.contains("://") {
+                continue;
+            }
+            let (path, heading) = target.split_once('#').unwrap_or((target, ""));
+            let file = if path.is_empty() { document.clone() } else { document.parent().unwrap().join(path) };
+            assert!(file.exists(), "{} links to {target}, which is not there", document.display());
+            let has = |line: &str| line.starts_with('#') && anchor(line.trim_start_matches('#').trim()) == heading;
+            let found = heading.is_empty() || text(&file).lines().any(has);
+            assert!(found, "{} links to {target}, and there is no such heading", document.display());
+        }
+    }
+}
+
+#[test]
+fn first_documents_stay_short() {
+    for (name, most) in [("README.md", 120), ("ARCHITECTURE.md", 200)] {
+        let lines = text(&root().join(name)).lines().count();
+        assert!(lines <= most, "{name} has {lines} lines, more than {most}");
+    }
+}
