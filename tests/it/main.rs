@@ -29,3 +29,4 @@ mod rig;
 mod rootless;
 mod sharing;
 mod store;
+mod tidy;

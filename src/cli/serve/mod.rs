@@ -28,7 +28,6 @@ use super::run::allowed_roots;
 use super::{Globals, text};
 use notify::Notify;
 use server_lock::ServerLock;
-use traces::Traces;
 
 /// Serves sessions to other programs over HTTP, on a unix socket in the data directory and, with --http, on TCP, there
 /// with MCP at /mcp
@@ -90,15 +89,15 @@ impl Serve {
         self.check_address()?;
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
         let runtime = runtime.map_err(|error| Failure::io("start", "the runtime", &error))?;
-        let traces = Traces::to(self.otlp.as_deref(), runtime.handle())?;
-        let _log = logs::serving(self.log_format, globals.verbose, traces.layer());
+        let (traces, end_traces) = traces::begin(self.otlp.as_deref(), runtime.handle())?;
+        let _log = logs::serving(self.log_format, globals.verbose, traces);
         let roots = AllowedRoots::new(allowed_roots(&self.roots)?.unwrap_or_default())?;
         let opened = open::writing(globals, Durability::default())?;
         let directory = open::directory(globals)?;
         let place = ServerLock::take(&directory)?;
         out.go_live()?;
         let served = runtime.block_on(self.serve(&opened, &directory, &place, roots, out));
-        traces.end();
+        end_traces();
         runtime.shutdown_timeout(LAST);
         drop(place);
         served.map(|()| Exit::Ok)

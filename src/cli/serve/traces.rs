@@ -15,12 +15,11 @@ use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::SdkTracerProvider;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
-use tracing::Subscriber;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
-use tracing_subscriber::registry::LookupSpan;
 
 use super::super::exit::{Exit, Failure};
+use super::super::logs::TraceLayer;
 
 /// Where a collector takes traces, below its address.
 const PATH: &str = "/v1/traces";
@@ -29,56 +28,37 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Bytes of a collector's answer.
 const ANSWER_MAX: usize = 1 << 20;
 
-/// Traces on their way out; none where nobody wants them.
-#[derive(Default)]
-pub(super) struct Traces {
-    provider: Option<SdkTracerProvider>,
-}
-
-impl Traces {
-    /// To the collector that is named, or that the environment names.
-    pub(super) fn to(given: Option<&str>, runtime: &Handle) -> Result<Self, Failure> {
-        let named = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
-        let base = given.map(str::to_owned).or_else(|| named("OTEL_EXPORTER_OTLP_ENDPOINT"));
-        let url = named("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").filter(|_| given.is_none());
-        let Some(url) = url.or_else(|| base.map(|base| format!("{}{PATH}", base.trim_end_matches('/')))) else {
-            return Ok(Self::default());
-        };
-        if !url.starts_with("http://") {
-            let failure = Failure::new(Exit::Usage, format!("traces can't be sent to {url:?}"));
-            return Err(
-                failure.with_hint("give a URL that begins with http://; a collector on this machine speaks TLS")
-            );
-        }
-        let exporter = SpanExporter::builder()
-            .with_http()
-            .with_http_client(Plain { runtime: runtime.clone() })
-            .with_endpoint(url)
-            .with_protocol(Protocol::HttpBinary)
-            .with_timeout(PATIENCE)
-            .build();
-        let exporter = exporter.map_err(|error| Failure::new(Exit::Usage, format!("--otlp: {error}")))?;
-        let resource = Resource::builder().with_service_name("foldspace").build();
-        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
-        Ok(Self { provider: Some(provider) })
+/// Begins to send traces to the collector that is named, or that the environment names. The second sends at the end what
+/// has not been sent.
+pub(super) fn begin(given: Option<&str>, runtime: &Handle) -> Result<(TraceLayer, Box<dyn FnOnce()>), Failure> {
+    let named = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    let base = given.map(str::to_owned).or_else(|| named("OTEL_EXPORTER_OTLP_ENDPOINT"));
+    let url = named("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").filter(|_| given.is_none());
+    let Some(url) = url.or_else(|| base.map(|base| format!("{}{PATH}", base.trim_end_matches('/')))) else {
+        return Ok((None, Box::new(|| {})));
+    };
+    if !url.starts_with("http://") {
+        let failure = Failure::new(Exit::Usage, format!("traces can't be sent to {url:?}"));
+        return Err(failure.with_hint("give a URL that begins with http://; a collector on this machine speaks TLS"));
     }
-
-    /// Makes a span of each tool call.
-    pub(super) fn layer<S>(&self) -> Option<Box<dyn Layer<S> + Send + Sync>>
-    where
-        S: Subscriber + for<'a> LookupSpan<'a> + Send + Sync,
-    {
-        let tracer = self.provider.as_ref()?.tracer("foldspace");
-        let calls = filter_fn(|metadata| metadata.is_span() && metadata.name() == "tool_call");
-        Some(tracing_opentelemetry::layer().with_tracer(tracer).with_filter(calls).boxed())
-    }
-
-    /// Sends what has not been sent.
-    pub(super) fn end(self) {
-        if let Some(Err(error)) = self.provider.map(|provider| provider.shutdown_with_timeout(PATIENCE)) {
+    let exporter = SpanExporter::builder()
+        .with_http()
+        .with_http_client(Plain { runtime: runtime.clone() })
+        .with_endpoint(url)
+        .with_protocol(Protocol::HttpBinary)
+        .with_timeout(PATIENCE)
+        .build();
+    let exporter = exporter.map_err(|error| Failure::new(Exit::Usage, format!("--otlp: {error}")))?;
+    let resource = Resource::builder().with_service_name("foldspace").build();
+    let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+    let calls = filter_fn(|metadata| metadata.is_span() && metadata.name() == "tool_call");
+    let layer = tracing_opentelemetry::layer().with_tracer(provider.tracer("foldspace")).with_filter(calls).boxed();
+    let end = move || {
+        if let Err(error) = provider.shutdown_with_timeout(PATIENCE) {
             tracing::warn!(%error, "the last traces could not be sent");
         }
-    }
+    };
+    Ok((Some(layer), Box::new(end)))
 }
 
 /// HTTP without TLS, on the server's own runtime: whoever sends has none.
