@@ -18,7 +18,7 @@ use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, Captured, compare};
-use crate::tools::workspace::managed::DispatchError;
+use crate::tools::workspace::error::DispatchError;
 use crate::tools::workspace::populate::{can_be_written, fill, write_all};
 
 /// No contents are kept, and none is read: what a command has made again, with the same contents, has another time all

@@ -17,8 +17,8 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::tools::policy::CommandPolicy;
 use crate::tools::predicate::Predicate;
+use crate::tools::workspace::error::DispatchError;
 use crate::tools::workspace::limits::{denied, limits_of};
-use crate::tools::workspace::managed::DispatchError;
 
 /// The exit code with which a command says that it can't tell.
 const SKIP: i32 = 125;

@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 
 use super::shell_execute::{TIMED_OUT, no_shell};
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::shell::EVALUATION;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Characters of each stream that are given back.
 const STREAM_MAX: usize = 4096;

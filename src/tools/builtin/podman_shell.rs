@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use super::shell_execute::{LONGEST, ShellRun, timeout};
 use crate::backends::{Container, ShellCommand, ShellError};
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// The tool `podman_shell`. It is not among the standard tools: whoever wants it adds it.
 #[derive(Debug, Clone, Copy, Default)]

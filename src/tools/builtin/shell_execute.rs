@@ -10,8 +10,9 @@ use crate::backends::{Output, ShellCommand, ShellResult};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Characters of standard input.
 const STDIN_MAX: usize = 48_000;

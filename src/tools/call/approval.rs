@@ -2,9 +2,9 @@
 
 use super::approver::{ApprovalAnswer, CommandQuestion};
 use crate::engine::event::{DecidedBy, PolicyDecision};
+use crate::tools::policy::rules::ShellRules;
 use crate::tools::policy::{AllowedBy, Decision};
 use crate::tools::words;
-use crate::tools::workspace::managed::ShellRules;
 
 /// Whether a command may run, and who says so.
 pub(crate) struct Decided {

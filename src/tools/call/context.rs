@@ -7,11 +7,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::effect::Effect;
 use super::error::ToolError;
 use super::filesystem::Filesystem;
 use super::record_command::RecordAs;
-use super::shell::ToolShell;
-use super::tool::Effect;
 use crate::backends::{FileChange, MachineNews, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
 use crate::engine::event::Event;
@@ -20,7 +19,8 @@ use crate::engine::path::{EntryPath, PathError};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
-use crate::tools::workspace::managed::{ManagedWorkspace, ShellRules};
+use crate::tools::policy::rules::ShellRules;
+use crate::tools::workspace::managed::ManagedWorkspace;
 use crate::tools::workspace::recording::EventBuffer;
 
 /// What a tool's handler works with: the session, the workspace's files, and how long it may take.
@@ -38,14 +38,14 @@ pub struct ToolContext {
     pub(crate) allowed: Vec<String>,
     call: Seq,
     files: Filesystem,
-    machine: ManagedWorkspace,
+    pub(super) machine: ManagedWorkspace,
     deadline: Instant,
     limit: Duration,
     cancel: CancellationToken,
     /// Recorded with a success.
     extra: Commit,
     /// Whether it may change anything: only then it has the turn, and a shell.
-    may_change: bool,
+    pub(super) may_change: bool,
     /// What happened to the machine, until it is recorded.
     news: Vec<MachineNews>,
     /// Recorded whatever becomes of the call: it has happened.
@@ -168,15 +168,6 @@ impl ToolContext {
             return Err(ToolError::Cancelled);
         }
         if self.remaining().is_zero() { Err(ToolError::TimedOut(self.limit)) } else { Ok(()) }
-    }
-
-    /// Where commands run; none where the backend has no such place, and for a tool that only reads.
-    pub fn shell(&mut self) -> Option<ToolShell<'_>> {
-        if !self.may_change {
-            return None;
-        }
-        let shell = self.machine.workspace.shell()?;
-        Some(ToolShell::new(self, shell))
     }
 
     /// The workspace.

@@ -1,82 +1,32 @@
 //! A call's way: check, record the intent, perform, record the outcome.
 
+use super::tool_call::{ToolCall, ToolOutcome};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::context::ToolContext;
+use super::effect::Effect;
 use super::error::ToolError;
 use super::open_call::{OpenCall, PARAMS_MAX, interrupted};
-use super::tool::{Answering, Effect, ToolAnswer};
+use super::tool::{Answering, ToolAnswer};
 use super::toolset::Tools;
-use super::trace::TraceContext;
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
-use crate::engine::event::CallStatus;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::ToolCalls;
+use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::capture::CaptureBudget;
-use crate::tools::workspace::managed::{DispatchError, ManagedWorkspace, ShellRules};
+use crate::tools::workspace::error::DispatchError;
+use crate::tools::workspace::managed::ManagedWorkspace;
 
 /// How long a call may take when nothing else is said.
 const LIMIT: Duration = Duration::from_secs(120);
-
-/// A call to be made.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct ToolCall {
-    /// The tool's name.
-    pub tool: String,
-    /// Its parameters.
-    #[serde(default)]
-    pub params: Value,
-    /// How long it may take; 120 seconds when nothing is said.
-    #[serde(skip)]
-    pub limit: Option<Duration>,
-    /// Takes the call back.
-    #[serde(skip)]
-    pub cancel: CancellationToken,
-    /// The trace that it belongs to; one of its own when nothing is said.
-    #[serde(skip)]
-    pub trace: Option<TraceContext>,
-}
-
-impl ToolCall {
-    /// A call of that tool.
-    pub fn new(tool: impl Into<String>, params: Value) -> Self {
-        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new(), trace: None }
-    }
-}
-
-/// What came of a call.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ToolOutcome {
-    /// The position of the call's intent, which is its name.
-    pub call: Seq,
-    /// The position of its outcome.
-    pub finished: Seq,
-    /// How it ended.
-    pub status: CallStatus,
-    /// The result of a success, else null.
-    pub result: Value,
-    /// The result, or what was wrong, as text for a model.
-    pub text: String,
-    /// How long it took, in microseconds.
-    pub micros: u64,
-}
-
-impl ToolOutcome {
-    /// Whether it did what was asked.
-    pub fn is_ok(&self) -> bool {
-        self.status == CallStatus::Ok
-    }
-}
 
 /// Makes calls in a session and records them.
 ///
@@ -138,7 +88,7 @@ impl ToolRunner {
         }
         let machine = ManagedWorkspace::new(&session, workspace, rules)?;
         machine.prepare(&session)?;
-        let tools = machine.allowed(&session, tools.into())?;
+        let tools = allowed(&machine, &session, tools.into())?;
         Ok(Self { session, tools, machine })
     }
 
@@ -164,7 +114,7 @@ impl ToolRunner {
     /// The same for a child that shares the session: under its agent's name, and within its limits.
     pub(crate) fn in_session(&self, child: Session) -> Result<Self, SessionError> {
         let machine = self.machine.shared_by(&child)?;
-        let tools = machine.allowed(&child, Arc::clone(&self.tools))?;
+        let tools = allowed(&machine, &child, Arc::clone(&self.tools))?;
         Ok(Self { session: child, tools, machine })
     }
 
@@ -326,4 +276,13 @@ impl std::fmt::Debug for ToolRunner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Dispatcher").field("session", &self.session).field("tools", &self.tools).finish_non_exhaustive()
     }
+}
+
+/// Returns those of the tools that the session may use by now, under its agent's name.
+fn allowed(machine: &ManagedWorkspace, session: &Session, tools: Arc<Tools>) -> Result<Arc<Tools>, SessionError> {
+    let Some(limits) = &machine.limits else { return Ok(tools) };
+    Ok(match limits.tools(session)? {
+        Some(names) => Arc::new(tools.only(&names)),
+        None => tools,
+    })
 }

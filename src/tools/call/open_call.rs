@@ -4,9 +4,9 @@ use serde_json::Value;
 
 use super::content_params::lift;
 use super::context::ToolContext;
-use super::dispatcher::{ToolCall, ToolOutcome};
 use super::error::ToolError;
 use super::tool::ToolAnswer;
+use super::tool_call::{ToolCall, ToolOutcome};
 use crate::engine::commit::{CallLink, CommitError};
 use crate::engine::event::{CallFinished, CallStarted, CallStatus};
 use crate::engine::id::Seq;

@@ -32,11 +32,18 @@ pub struct ToolShell<'a> {
     shell: Arc<dyn Shell>,
 }
 
-impl<'a> ToolShell<'a> {
-    pub(crate) fn new(context: &'a mut ToolContext, shell: Arc<dyn Shell>) -> Self {
-        Self { context, shell }
+impl ToolContext {
+    /// Returns the shell; none where the backend runs no commands, and for a tool that only reads.
+    pub fn shell(&mut self) -> Option<ToolShell<'_>> {
+        if !self.may_change {
+            return None;
+        }
+        let shell = self.machine.workspace.shell()?;
+        Some(ToolShell { context: self, shell })
     }
+}
 
+impl ToolShell<'_> {
     /// What is fixed about the shell.
     pub fn properties(&self) -> ShellProperties {
         self.shell.properties()

@@ -1,5 +1,6 @@
 //! What a tool is.
 
+use super::effect::Effect;
 use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
@@ -11,18 +12,6 @@ use serde_json::Value;
 
 use super::context::ToolContext;
 use super::error::ToolError;
-
-/// What a tool may do to the workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Effect {
-    /// It only looks.
-    ReadOnly,
-    /// It adds, and takes nothing away.
-    Additive,
-    /// It may change or remove what is there.
-    Destructive,
-}
 
 /// A tool that an agent can call.
 ///

@@ -13,8 +13,8 @@ use crate::reducers::{Mounts, VirtualFileSystem};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::mounts::{AllowedRoots, MountError, MountSpec, hydrate};
 use crate::tools::rewind::{ChangePlan, RewindError};
+use crate::tools::workspace::error::DispatchError;
 use crate::tools::workspace::limits;
-use crate::tools::workspace::managed::DispatchError;
 
 /// Why a child can't begin.
 #[derive(Debug, thiserror::Error)]

@@ -1,6 +1,5 @@
 //! Compares programs with the entries of an allow list.
 
-use super::judge::FoundProgram;
 use super::names::HARMLESS;
 use super::words::{base_name, has, marker, shown};
 
@@ -33,4 +32,12 @@ pub(super) fn name_of(found: &FoundProgram) -> String {
     let word = found.words.first().map_or("", String::as_str);
     let base = base_name(word);
     shown(if is_standard(word) { base } else { word })
+}
+
+/// Names a program that a command runs.
+#[derive(Debug)]
+pub(super) struct FoundProgram {
+    pub(super) words: Vec<String>,
+    /// Its output goes to a file.
+    pub(super) writes: bool,
 }

@@ -4,6 +4,7 @@ use super::paths::{Whole, WorkingDirectory, is_sink};
 use super::rule::{DenyRule, matches};
 use super::words::{base_name, has, marker};
 use super::wrappers::is_wrapper;
+use super::wrappers::programs;
 
 /// Programs that make a file system, or something else over all of a disk; `mkfs.*` too.
 const MAKERS: &str = "mkdosfs mke2fs mkexfatfs mkfs mkntfs mkreiserfs mkswap mkudffs";
@@ -183,13 +184,4 @@ fn deletes(arguments: &[String]) -> bool {
     let is_named = |at: usize| at > 0 && has(NAME_TESTS, &arguments[at - 1]);
     let deletes = arguments.iter().enumerate().any(|(at, word)| word == "-delete" && !is_named(at));
     deletes || programs(arguments).any(removes)
-}
-
-/// Returns the programs that `find` runs.
-pub(super) fn programs(arguments: &[String]) -> impl Iterator<Item = &[String]> {
-    let runs = |word: &String| has("-exec -execdir -ok -okdir", word);
-    arguments.split_inclusive(move |word| runs(word)).skip(1).map(|rest| {
-        let end = rest.iter().position(|word| word == ";" || word == "+").unwrap_or(rest.len());
-        &rest[..end]
-    })
 }

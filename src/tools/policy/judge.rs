@@ -1,9 +1,11 @@
 //! Looks at every program that a command may run, and gathers what would have to be allowed.
 
+use super::allow::FoundProgram;
 use super::allow::is_standard;
 use super::dangers::{RuleVerdict, WRITES_DISK, WRITES_ZEROS, is_fetcher, judge};
 use super::names::{builtin, changes_programs, evaluates, holds_subscript};
 use super::paths::{WorkingDirectory, is_sink, is_stream};
+use super::raw::RUNS_FETCHED;
 use super::raw::Raw;
 use super::rule::DenyRule;
 use super::words::{RedirectKind, Simple, SplitScript, base_name, has, marker, shown, unmarked};
@@ -21,18 +23,8 @@ pub(super) type Judged<T> = Result<T, Denied>;
 pub(super) const STEPS_PER_BYTE: usize = 32;
 pub(super) const STEPS: usize = 4_096;
 
-pub(super) const RUNS_FETCHED: &str =
-    "it would run what it has just fetched from the network; save it, look at it, then run it";
 const IS_BOMB: &str = "it defines a function that starts itself over and over (a fork bomb)";
 const DECIDES: &str = "a variable that decides what runs";
-
-/// Names a program that a command runs.
-#[derive(Debug)]
-pub(super) struct FoundProgram {
-    pub(super) words: Vec<String>,
-    /// Its output goes to a file.
-    pub(super) writes: bool,
-}
 
 /// Gathers what is found in a command.
 #[derive(Default)]

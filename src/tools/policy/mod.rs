@@ -13,6 +13,7 @@ mod wrappers;
 
 #[cfg(test)]
 mod hostile_tests;
+pub(crate) mod rules;
 #[cfg(test)]
 mod tests;
 
@@ -22,8 +23,9 @@ use serde::{Deserialize, Serialize};
 
 pub use rule::DenyRule;
 
+use allow::FoundProgram;
 use allow::{covers, is_harmless, name_of};
-use judge::{Denied, FoundProgram, Judge, Judged};
+use judge::{Denied, Judge, Judged};
 
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;

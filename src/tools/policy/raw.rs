@@ -1,7 +1,7 @@
 //! Scan of a text that is not plain for dangers that come together from several places.
 
 use super::dangers::{RuleVerdict, has_option, is_dangerous, is_fetcher, is_narrowed, judge};
-use super::judge::RUNS_FETCHED;
+
 use super::paths::{Whole, WorkingDirectory};
 use super::rule::DenyRule;
 use super::words::{RedirectKind, Simple, base_name, has, marker};
@@ -111,3 +111,6 @@ impl Raw {
 fn is_root(path: &str) -> bool {
     path.starts_with(['/', marker::HOME]) && WorkingDirectory::default().whole(path) == Whole::Yes
 }
+
+pub(super) const RUNS_FETCHED: &str =
+    "it would run what it has just fetched from the network; save it, look at it, then run it";

@@ -1,6 +1,5 @@
 //! Programs that run other programs: what they run, read from their arguments.
 
-use super::dangers::programs;
 use super::names::changes_meanings;
 use super::words::{base_name, has, marker};
 
@@ -227,4 +226,13 @@ fn with_unknown(program: &[String]) -> Vec<String> {
     let in_text = program.iter().any(|word| is_shell(base_name(word)));
     let given = |word: &String| word.replace("{}", marker::UNKNOWN.encode_utf8(&mut [0; 4]));
     if in_text { program.iter().map(given).collect() } else { program.to_vec() }
+}
+
+/// Returns the programs that `find` runs.
+pub(super) fn programs(arguments: &[String]) -> impl Iterator<Item = &[String]> {
+    let runs = |word: &String| has("-exec -execdir -ok -okdir", word);
+    arguments.split_inclusive(move |word| runs(word)).skip(1).map(|rest| {
+        let end = rest.iter().position(|word| word == ";" || word == "+").unwrap_or(rest.len());
+        &rest[..end]
+    })
 }

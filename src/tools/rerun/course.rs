@@ -16,9 +16,10 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
-use crate::tools::call::dispatcher::{ToolCall, ToolOutcome, ToolRunner};
+use crate::tools::call::dispatcher::ToolRunner;
+use crate::tools::call::tool_call::{ToolCall, ToolOutcome};
 use crate::tools::call::toolset::Tools;
-use crate::tools::workspace::managed::ShellRules;
+use crate::tools::policy::rules::ShellRules;
 
 /// One call of a run again.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -19,7 +19,7 @@ pub use rules::{NormalRules, RulesError};
 pub use scratch::Scratch;
 pub use what_if::WhatIf;
 
-use super::workspace::managed::DispatchError;
+use super::workspace::error::DispatchError;
 use crate::backends::BackendError;
 use crate::engine::commit::CommitError;
 use crate::engine::id::Seq;

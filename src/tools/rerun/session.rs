@@ -21,7 +21,7 @@ use crate::engine::slice::Slice;
 use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::toolset::Tools;
-use crate::tools::workspace::managed::ShellRules;
+use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::populate::can_be_written;
 
 /// Bytes of files, and entries, that are put there at once.

@@ -9,8 +9,9 @@ use serde::Serialize;
 use super::call::dispatcher::ToolRunner;
 use super::words;
 use super::workspace::capture::{CaptureBudget, Captured, compare};
+use super::workspace::error::DispatchError;
 pub(super) use super::workspace::intent::{Intended, Intent};
-use super::workspace::managed::{DispatchError, ManagedWorkspace, files_of, record_found};
+use super::workspace::managed::{ManagedWorkspace, files_of, record_found};
 pub(super) use super::workspace::plan::{ChangePlan, PlannedChange};
 pub(super) use super::workspace::project::{Landing, NewContents};
 use crate::backends::{BackendError, Workspace};
@@ -266,7 +267,7 @@ impl RewindWork {
     /// The files as they are, and what somebody changed from outside.
     fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), RewindError> {
         if self.workspace.is_blank() && !self.options.dry_run {
-            let rules = super::workspace::managed::ShellRules { budget: self.budget, ..Default::default() };
+            let rules = super::policy::rules::ShellRules { budget: self.budget, ..Default::default() };
             let workspace = Arc::clone(&self.workspace);
             let machine =
                 ManagedWorkspace { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };

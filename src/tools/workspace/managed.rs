@@ -1,9 +1,10 @@
 //! The workspace as the dispatcher uses it: filled from the history, watched for drift.
 
-use std::path::PathBuf;
+use super::error::DispatchError;
+use crate::tools::policy::rules::ShellRules;
 use std::sync::Arc;
 
-use super::capture::{CaptureBudget, Captured, compare};
+use super::capture::{Captured, compare};
 use super::limits::Limits;
 use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
@@ -14,42 +15,8 @@ use crate::engine::session::sessions::SessionError;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::{Lease, Pending};
 use crate::reducers::VirtualFileSystem;
-use crate::tools::call::approver::Asker;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::toolset::Tools;
-use crate::tools::policy::CommandPolicy;
 use crate::tools::rewind::Intent;
-
-/// What a dispatcher goes by where commands run.
-#[derive(Clone, Default)]
-pub struct ShellRules {
-    /// Which commands may run.
-    pub policy: CommandPolicy,
-    /// Who is asked where the policy does not know; without one such a command is refused.
-    pub asker: Option<Arc<dyn Asker>>,
-    /// How much is kept of what commands write.
-    pub budget: CaptureBudget,
-    /// How to allow a command, for who wrote one that nobody could be asked about; the command line's ways when nothing
-    /// is said.
-    pub advice: Option<Arc<str>>,
-}
-
-/// Why a dispatcher can't be made.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum DispatchError {
-    /// The session or its store failed.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The workspace failed.
-    #[error(transparent)]
-    Workspace(#[from] BackendError),
-    /// A directory that is to be filled holds something.
-    #[error("{} is not empty; give a directory that is empty or not there", .0.display())]
-    NotEmpty(PathBuf),
-    /// The session has a container-backed shell already.
-    #[error("session {0} has an active container already; a session has one at most")]
-    SecondContainer(String),
-}
 
 /// A workspace with the rules for it.
 #[derive(Clone)]
@@ -82,15 +49,6 @@ impl ManagedWorkspace {
             },
         };
         Ok(Self { workspace, rules: Arc::new(rules), _lease: Some(lease), claim, limits: Some(Arc::new(limits)) })
-    }
-
-    /// Those of the tools that the session may use by now, under its agent's name.
-    pub(crate) fn allowed(&self, session: &Session, tools: Arc<Tools>) -> Result<Arc<Tools>, SessionError> {
-        let Some(limits) = &self.limits else { return Ok(tools) };
-        Ok(match limits.tools(session)? {
-            Some(names) => Arc::new(tools.only(&names)),
-            None => tools,
-        })
     }
 
     /// The same workspace for a child that shares it with its parent.

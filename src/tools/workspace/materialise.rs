@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::managed::DispatchError;
+use super::error::DispatchError;
 use super::populate::{can_be_written, fill};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::path::EntryPath;

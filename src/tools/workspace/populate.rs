@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::managed::DispatchError;
+use super::error::DispatchError;
 use crate::backends::{BackendError, FileChange, Workspace};
 use crate::engine::event::{DeleteEntry, Node};
 use crate::engine::path::EntryPath;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
-use super::managed::DispatchError;
+use super::error::DispatchError;
 use super::populate::write_all;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
 use crate::engine::event::Node;

@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::{TEXT_MAX, check_chars, counted, text_file, utf8};
 use crate::engine::path::EntryPath;
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Bytes up to which an edit may make a file grow; one that is larger already may not grow.
 const FILE_MAX: usize = 16 << 20;

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{GLOB_MAX, RESULTS_MAX, STRIDE, counted, glob_set, missing, os_path, root};
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Finds files by name.
 ///

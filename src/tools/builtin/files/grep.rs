@@ -10,8 +10,9 @@ use crate::reducers::Entry;
 use crate::tools::builtin::line_search::LineSearch;
 use crate::tools::builtin::path_glob::PathGlob;
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Characters of a line that are given.
 const LINE_MAX: usize = 2_000;

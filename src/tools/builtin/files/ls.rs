@@ -9,8 +9,9 @@ use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Lists a directory.
 ///

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{counted, text_file, utf8};
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Lines that one call gives.
 const LINES_MAX: u64 = 2_000;

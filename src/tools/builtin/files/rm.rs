@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::missing;
 use crate::tools::call::context::ToolContext;
+use crate::tools::call::effect::Effect;
 use crate::tools::call::error::ToolError;
-use crate::tools::call::tool::{Effect, Tool};
+use crate::tools::call::tool::Tool;
 
 /// Removes an entry and everything below it.
 ///

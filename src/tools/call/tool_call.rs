@@ -1,0 +1,61 @@
+//! A call, and its outcome.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::trace::TraceContext;
+use crate::engine::event::CallStatus;
+use crate::engine::id::Seq;
+
+/// A call to be made.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// The tool's name.
+    pub tool: String,
+    /// Its parameters.
+    #[serde(default)]
+    pub params: Value,
+    /// How long it may take; 120 seconds when nothing is said.
+    #[serde(skip)]
+    pub limit: Option<Duration>,
+    /// Takes the call back.
+    #[serde(skip)]
+    pub cancel: CancellationToken,
+    /// The trace that it belongs to; one of its own when nothing is said.
+    #[serde(skip)]
+    pub trace: Option<TraceContext>,
+}
+
+impl ToolCall {
+    /// A call of that tool.
+    pub fn new(tool: impl Into<String>, params: Value) -> Self {
+        Self { tool: tool.into(), params, limit: None, cancel: CancellationToken::new(), trace: None }
+    }
+}
+
+/// What came of a call.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ToolOutcome {
+    /// The position of the call's intent, which is its name.
+    pub call: Seq,
+    /// The position of its outcome.
+    pub finished: Seq,
+    /// How it ended.
+    pub status: CallStatus,
+    /// The result of a success, else null.
+    pub result: Value,
+    /// The result, or what was wrong, as text for a model.
+    pub text: String,
+    /// How long it took, in microseconds.
+    pub micros: u64,
+}
+
+impl ToolOutcome {
+    /// Whether it did what was asked.
+    pub fn is_ok(&self) -> bool {
+        self.status == CallStatus::Ok
+    }
+}
