@@ -62,6 +62,7 @@ pub use engine::commit::{
     CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
     MAX_KIND_BYTES,
 };
+pub use engine::error::{Diagnostic, ErrorKind};
 pub use engine::event::{
     CallFinished, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided,
     CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound,

@@ -9,8 +9,8 @@ use clap::ValueEnum;
 use foldspace::view::Position;
 use foldspace::{
     BisectError, BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions,
-    PodmanOptions, Predicate, PredicateError, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem,
-    WorkspaceSpec, bisect, bisect_slices, first_position, view,
+    PodmanOptions, Predicate, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem, WorkspaceSpec, bisect,
+    bisect_slices, first_position, view,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -272,32 +272,21 @@ const ENDS: &str = "it must hold at the bad position and not at the good one; --
 /// Bytes of what a probe printed that an error is told with.
 const GIVEN: usize = 4096;
 
-impl From<BisectError> for Failure {
-    fn from(error: BisectError) -> Self {
-        let words = error.to_string();
-        let told = |exit, hint: &str| Self::new(exit, words.clone()).with_hint(hint);
-        match error {
-            BisectError::Session(error) => error.into(),
-            BisectError::Workspace(error) => error.into(),
-            BisectError::Shell(_) => Self::new(Exit::Failed, words),
-            BisectError::Stopped => Self::new(Exit::Io, words),
-            BisectError::Order { .. } => told(Exit::Usage, "--good and --bad say where to search"),
-            BisectError::NothingChanged { .. } => {
-                told(Exit::NotFound, "`foldspace log --path '**'` shows what changed when")
-            }
-            BisectError::GoodIsBad(record) => told(Exit::Failed, &printed(&record, "--good says where all is well")),
-            BisectError::BadIsGood(record) => told(Exit::Failed, &printed(&record, "--bad says where it fails")),
-            BisectError::NotRun(record) => told(Exit::Failed, &printed(&record, "is the program there, in the probe?")),
-            BisectError::Aborted(record) => told(Exit::Failed, &printed(&record, "125 says that nobody can tell")),
-            BisectError::SameAtEnd { holds: true, .. } => told(Exit::Failed, ENDS),
-            BisectError::SameAtEnd { .. } => {
-                let replay =
-                    "where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place";
-                told(Exit::Failed, &format!("{ENDS}; {replay}"))
-            }
-            BisectError::Cancelled => Self::new(Exit::Interrupted, "interrupted; nothing of the probes is left"),
-        }
-    }
+/// Returns the advice for a bisection that came to nothing.
+pub(super) fn hint(error: &BisectError) -> Option<String> {
+    Some(match error {
+        BisectError::Order { .. } => "--good and --bad say where to search".to_owned(),
+        BisectError::NothingChanged { .. } => "`foldspace log --path '**'` shows what changed when".to_owned(),
+        BisectError::GoodIsBad(record) => printed(record, "--good says where all is well"),
+        BisectError::BadIsGood(record) => printed(record, "--bad says where it fails"),
+        BisectError::NotRun(record) => printed(record, "is the program there, in the probe?"),
+        BisectError::Aborted(record) => printed(record, "125 says that nobody can tell"),
+        BisectError::SameAtEnd { holds: true, .. } => ENDS.to_owned(),
+        BisectError::SameAtEnd { .. } => format!(
+            "{ENDS}; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place"
+        ),
+        _ => return None,
+    })
 }
 
 /// A hint, and the end of what the command printed.
@@ -316,11 +305,4 @@ fn printed(record: &ProbeRecord, hint: &str) -> String {
         )
     });
     format!("{hint}{left_out}{shown}")
-}
-
-impl From<PredicateError> for Failure {
-    fn from(error: PredicateError) -> Self {
-        let hint = "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices";
-        Self::new(Exit::Usage, error.to_string()).with_hint(hint)
-    }
 }

@@ -3,8 +3,8 @@
 use foldspace::http::OverHttp;
 use foldspace::view;
 use foldspace::{
-    Forward, HubError, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node, Session,
-    SessionError, StoreError, merge_child, preview_merge,
+    Forward, HubError, MergeChoices, MergeConflict, MergeOutcome, MergeReport, MergeSide, Node, Session, SessionError,
+    StoreError, merge_child, preview_merge,
 };
 
 use super::Globals;
@@ -240,20 +240,5 @@ fn shown(node: Option<&Node>) -> String {
         Some(Node::Symlink { target }) => format!("link to {}", text::one_line(&String::from_utf8_lossy(target), 80)),
         Some(Node::Directory) => "directory".to_owned(),
         Some(Node::Special { special }) => special.name().to_owned(),
-    }
-}
-
-impl From<MergeError> for Failure {
-    fn from(error: MergeError) -> Self {
-        let message = error.to_string();
-        match error {
-            MergeError::NotAChild { .. } | MergeError::Itself(_) => {
-                Self::new(Exit::Usage, message).with_hint("`foldspace tree` shows what comes from what")
-            }
-            MergeError::Session(error) => error.into(),
-            MergeError::Workspace(error) => error.into(),
-            MergeError::NotPutBack(_) => Self::new(Exit::Io, message),
-            MergeError::Tool(_) => Self::new(Exit::Failed, message),
-        }
     }
 }

@@ -185,17 +185,3 @@ fn refused(
     output::tell(&Failure::new(Exit::Failed, told).with_hint(hint));
     Ok(Exit::Failed)
 }
-
-impl From<RewindError> for Failure {
-    fn from(error: RewindError) -> Self {
-        match error {
-            RewindError::Session(error) => error.into(),
-            RewindError::Workspace(error) => error.into(),
-            RewindError::Slice(error) => error.into(),
-            RewindError::InsideCommit { before, after, .. } => Self::new(Exit::NotFound, error.to_string())
-                .with_hint(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too")),
-            RewindError::NotPutBack { .. } => Self::new(Exit::Io, error.to_string()),
-            other => Self::new(Exit::Failed, other.to_string()),
-        }
-    }
-}

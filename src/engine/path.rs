@@ -1,5 +1,6 @@
 //! Paths of workspace entries.
 
+use crate::engine::error::{Diagnostic, ErrorKind};
 use std::fmt;
 use std::sync::Arc;
 
@@ -70,6 +71,12 @@ pub enum PathError {
     /// An entry was needed and the root was given.
     #[error("the path names the workspace root; name an entry below it")]
     Root,
+}
+
+impl Diagnostic for PathError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
 }
 
 impl EntryPath {

@@ -1,5 +1,6 @@
 //! Slices: the typed, immutable parts of a session's state.
 
+use crate::engine::error::{Diagnostic, ErrorKind};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -72,6 +73,12 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
 pub struct SliceError {
     slice: &'static str,
     reason: String,
+}
+
+impl Diagnostic for SliceError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Damaged
+    }
 }
 
 impl SliceError {

@@ -222,8 +222,8 @@ fn error_of(holder: &LeaseHolder, error: ClientError) -> ForwardError {
             ForwardError::Ending(holder.to_string())
         }
         ClientError::Refused(problem) => {
-            let HttpProblem { kind, detail: message, hint, .. } = *problem;
-            ForwardError::Refused { kind, message, hint }
+            let HttpProblem { kind: problem, detail: message, hint, .. } = *problem;
+            ForwardError::Refused { kind: ProblemKind::of(&problem).into(), problem, message, hint }
         }
         other => lost(holder, &other.to_string()),
     }

@@ -2,6 +2,7 @@
 
 use super::forward::ForwardError;
 use crate::backends::BackendError;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::{LeaseHolder, StoreError};
 use crate::tools::{ChildError, DispatchError, MergeError, MountError, RewindError};
@@ -44,6 +45,43 @@ pub enum HubError {
     /// What was asked for came upon a fault of foldspace's own.
     #[error("the work panicked, which is a fault of foldspace; the log on its error stream has the place")]
     Panicked,
+}
+
+impl Diagnostic for HubError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::Dispatch(error) => error.kind(),
+            Self::Mount(error) => error.kind(),
+            Self::Child(error) => error.kind(),
+            Self::Merge(error) => error.kind(),
+            Self::Rewind(error) => error.kind(),
+            Self::Forward(error) => error.kind(),
+            Self::Busy { .. } => ErrorKind::Busy,
+            Self::Ending => ErrorKind::Unavailable,
+            Self::Panicked => ErrorKind::Io,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Busy { .. } => Some("try again when that is done".to_owned()),
+            _ => self.inner()?.hint(),
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            Self::Dispatch(error) => Some(error),
+            Self::Mount(error) => Some(error),
+            Self::Child(error) => Some(error),
+            Self::Merge(error) => Some(error),
+            Self::Rewind(error) => Some(error),
+            Self::Forward(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl From<DispatchError> for HubError {

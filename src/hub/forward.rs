@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
@@ -29,13 +30,33 @@ pub enum ForwardError {
     /// It says no.
     #[error("{message}")]
     Refused {
-        /// What kind of problem it is, in a word, as the API says it: `not_found`, `conflict`, ...
-        kind: String,
+        /// Its kind.
+        kind: ErrorKind,
+        /// The problem in a word, as the API has it: `not_found`, `conflict`, ...
+        problem: String,
         /// Its words.
         message: String,
         /// What it says a person can do about it.
         hint: Option<String>,
     },
+}
+
+impl Diagnostic for ForwardError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Gone(_) | Self::Ending(_) => ErrorKind::Busy,
+            Self::Lost { .. } => ErrorKind::Io,
+            Self::Refused { kind, .. } => *kind,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Gone(_) | Self::Ending(_) => Some("nothing was done; try again".to_owned()),
+            Self::Lost { .. } => Some("look into the session's log before you do it again".to_owned()),
+            Self::Refused { hint, .. } => hint.clone(),
+        }
+    }
 }
 
 /// A future of one who forwards.

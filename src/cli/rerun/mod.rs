@@ -10,8 +10,8 @@ use std::sync::Arc;
 use foldspace::view::Position;
 use foldspace::{
     AllowedRoots, CallReport, CallWatch, ForkOptions, Forker, HostOptions, NewSession, NormalRules, Registry,
-    RerunError, RerunReport, RerunWorkspace, RulesError, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules,
-    Tools, Workspace, WorkspaceSpec,
+    RerunError, RerunReport, RerunWorkspace, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools,
+    Workspace, WorkspaceSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -100,12 +100,6 @@ impl RuleFileArgs {
             return Err(Failure::new(Exit::Usage, format!("{place} has more than {}", text::size(RULES_MAX))));
         }
         rules.with_json(&written).map_err(|error| Failure::from(error).at(&place))
-    }
-}
-
-impl From<RulesError> for Failure {
-    fn from(error: RulesError) -> Self {
-        Self::new(Exit::Usage, error.to_string())
     }
 }
 
@@ -290,18 +284,6 @@ impl RerunTarget {
                 out.line(format!("kept as session {name}: {program} log {named} --calls"))
             }
             _ => Ok(()),
-        }
-    }
-}
-
-impl From<RerunError> for Failure {
-    fn from(error: RerunError) -> Self {
-        match error {
-            RerunError::Session(error) => error.into(),
-            RerunError::Workspace(error) => error.into(),
-            RerunError::Dispatch(error) => error.into(),
-            RerunError::NotFresh(_) => Self::new(Exit::Usage, error.to_string()),
-            RerunError::NoCall { .. } => Self::new(Exit::NotFound, error.to_string()),
         }
     }
 }

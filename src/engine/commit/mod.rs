@@ -2,6 +2,7 @@
 
 mod view;
 
+use crate::engine::error::{Diagnostic, ErrorKind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -120,6 +121,12 @@ pub enum CommitError {
     /// A commit with nothing in it was given.
     #[error("the commit has no events")]
     Empty,
+}
+
+impl Diagnostic for CommitError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
 }
 
 impl Commit {

@@ -8,6 +8,7 @@ use super::cause::Cause;
 use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::Node;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -77,6 +78,33 @@ pub enum BlameError {
         /// How many bytes it has.
         size: u64,
     },
+}
+
+impl Diagnostic for BlameError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::NotThere { .. } | Self::NotText { .. } | Self::NotKept { .. } => ErrorKind::NotFound,
+            Self::TooLarge { .. } => ErrorKind::Refused,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Session(error) => return error.hint(),
+            Self::NotThere { .. } => "`foldspace history` shows what became of it; --at shows another moment",
+            Self::NotKept { .. } => "`foldspace history` shows who changed it; --keep-file-bytes raises the budget",
+            Self::NotText { .. } | Self::TooLarge { .. } => "`foldspace history` shows who changed it",
+        };
+        Some(hint.to_owned())
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Finds out which change wrote each line of a text file, as it was at a position.

@@ -7,6 +7,7 @@ mod export;
 mod import;
 mod reader;
 
+use crate::engine::error::{Diagnostic, ErrorKind};
 use std::io;
 
 use serde::Serialize;
@@ -79,6 +80,38 @@ pub enum PortableError {
         /// The first position that differs.
         seq: Seq,
     },
+}
+
+impl Diagnostic for PortableError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Damaged(_) => ErrorKind::Damaged,
+            Self::Refused(_) => ErrorKind::Invalid,
+            Self::Differs { .. } => ErrorKind::Conflict,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        let hint = match self {
+            Self::Session(SessionError::NameTaken { .. } | SessionError::BadName { .. }) => {
+                "give it another name with --name"
+            }
+            Self::Differs { .. } => {
+                "nothing was changed; `foldspace remove` what is here, or import into another store (--data)"
+            }
+            _ => return self.inner()?.hint(),
+        };
+        Some(hint.to_owned())
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl From<StoreError> for PortableError {

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use super::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 use super::probe::Probe;
 use crate::backends::{Output, ShellCommand, ShellError, ShellResult, WorkspaceSpec, unwatched};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -191,8 +192,31 @@ pub enum BisectError {
         holds: bool,
     },
     /// It was taken back.
-    #[error("interrupted")]
+    #[error("interrupted; nothing of the probes is left")]
     Cancelled,
+}
+
+impl Diagnostic for BisectError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::Workspace(error) => error.kind(),
+            Self::Stopped => ErrorKind::Unavailable,
+            Self::Order { .. } => ErrorKind::Invalid,
+            Self::NothingChanged { .. } => ErrorKind::NotFound,
+            Self::Cancelled => ErrorKind::Cancelled,
+            Self::Shell(_) | Self::GoodIsBad(_) | Self::BadIsGood(_) => ErrorKind::Refused,
+            Self::NotRun(_) | Self::Aborted(_) | Self::SameAtEnd { .. } => ErrorKind::Refused,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            Self::Workspace(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl ProbeRecord {

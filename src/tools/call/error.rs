@@ -1,6 +1,7 @@
 //! What a tool says when it can't do what was asked.
 
 use crate::backends::ShellError;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::path::PathError;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
@@ -26,6 +27,28 @@ pub enum ToolError {
     /// The caller took the call back.
     #[error("the call was cancelled")]
     Cancelled,
+}
+
+impl Diagnostic for ToolError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused(_) => ErrorKind::Refused,
+            Self::Path(error) => error.kind(),
+            Self::Session(error) => error.kind(),
+            Self::Shell(error) => error.kind(),
+            Self::TimedOut(_) => ErrorKind::TimedOut,
+            Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Path(error) => Some(error),
+            Self::Session(error) => Some(error),
+            Self::Shell(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl ToolError {

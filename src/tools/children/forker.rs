@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChildLimits, Isolation};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
@@ -32,6 +33,22 @@ pub enum ChildError {
         /// What went wrong.
         source: MountError,
     },
+}
+
+impl Diagnostic for ChildError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Dispatch(error) => error.kind(),
+            Self::Mounts { source, .. } => source.kind(),
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Dispatch(error) => Some(error),
+            Self::Mounts { source, .. } => Some(source),
+        }
+    }
 }
 
 impl From<SessionError> for ChildError {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::backends::BackendError;
 use crate::engine::commit::{Commit, Content};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
     WriteFile, delete_path, write_view,
@@ -49,6 +50,26 @@ pub enum MergeError {
     /// What others changed in the parent's workspace could not be found out, or the parent may not write so much.
     #[error(transparent)]
     Tool(#[from] ToolError),
+}
+
+impl Diagnostic for MergeError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NotAChild { .. } | Self::Itself(_) => ErrorKind::Invalid,
+            Self::Session(error) => error.kind(),
+            Self::Workspace(error) => error.kind(),
+            Self::NotPutBack(_) => ErrorKind::Io,
+            Self::Tool(_) => ErrorKind::Refused,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            Self::Workspace(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// What came of a merge.

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::path::EntryPath;
 use crate::engine::registry::Registry;
 use crate::engine::slice::{Slice, SliceError};
@@ -61,6 +62,12 @@ pub struct PredicateError {
     pub at: usize,
     /// What is wrong, and what is right.
     pub what: String,
+}
+
+impl Diagnostic for PredicateError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
 }
 
 #[derive(Debug, Clone)]

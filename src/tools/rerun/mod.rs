@@ -22,6 +22,7 @@ pub use what_if::WhatIf;
 use super::workspace::managed::DispatchError;
 use crate::backends::BackendError;
 use crate::engine::commit::CommitError;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
@@ -126,6 +127,27 @@ pub enum RerunError {
         /// Where it was to begin.
         start: Seq,
     },
+}
+
+impl Diagnostic for RerunError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::Workspace(error) => error.kind(),
+            Self::Dispatch(error) => error.kind(),
+            Self::NotFresh(_) => ErrorKind::Invalid,
+            Self::NoCall { .. } => ErrorKind::NotFound,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            Self::Workspace(error) => Some(error),
+            Self::Dispatch(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl From<CommitError> for RerunError {

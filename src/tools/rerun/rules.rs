@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::words;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::path::EntryPath;
 use crate::tools::builtin::path_glob::PathGlob;
 
@@ -58,6 +59,12 @@ pub enum RulesError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+impl Diagnostic for RulesError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
 }
 
 /// Rules as a file has them.

@@ -15,6 +15,7 @@ pub(super) use super::workspace::plan::{ChangePlan, PlannedChange};
 pub(super) use super::workspace::project::{Landing, NewContents};
 use crate::backends::{BackendError, Workspace};
 use crate::engine::commit::{Commit, CommitError};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceRestored};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -115,6 +116,28 @@ pub enum RewindError {
     /// The thread that did it panicked.
     #[error("the rewind was stopped")]
     Stopped,
+}
+
+impl Diagnostic for RewindError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::Workspace(error) => error.kind(),
+            Self::Slice(error) => error.kind(),
+            Self::Drifted(_) | Self::NotKept(_) | Self::Earlier { .. } => ErrorKind::Refused,
+            Self::InsideCommit { .. } | Self::TooLarge { .. } => ErrorKind::Refused,
+            Self::NotPutBack { .. } | Self::Stopped => ErrorKind::Io,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            Self::Workspace(error) => Some(error),
+            Self::Slice(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// Paths that an error names.

@@ -9,6 +9,7 @@ use super::populate::{fill, not_filled};
 use super::recording::EventBuffer;
 use crate::backends::{BackendError, MachineNews, Workspace};
 use crate::engine::commit::{CommitError, Content};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
 use crate::engine::session::sessions::SessionError;
 use crate::engine::session::{MachineClaim, Session};
@@ -49,6 +50,25 @@ pub enum DispatchError {
     /// The session has a container-backed shell already.
     #[error("session {0} has an active container already; a session has one at most")]
     SecondContainer(String),
+}
+
+impl Diagnostic for DispatchError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::Workspace(error) => error.kind(),
+            Self::NotEmpty(_) => ErrorKind::Refused,
+            Self::SecondContainer(_) => ErrorKind::Busy,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            Self::Workspace(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 /// A workspace with the rules for it.
