@@ -64,11 +64,11 @@ pub use engine::commit::{
 };
 pub use engine::error::{Diagnostic, ErrorKind};
 pub use engine::event::{
-    CallFinished, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided,
-    CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound,
-    EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated,
-    MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound, SessionStarted,
-    SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
+    CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError,
+    CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy,
+    DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide,
+    MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
+    SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::history::{
     BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, HistorySearch, Matches, PathChange,

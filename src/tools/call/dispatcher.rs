@@ -11,13 +11,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::ToolContext;
 use super::error::ToolError;
-use super::open_call::{OpenCall, PARAMS_MAX, interrupted};
+use super::open_call::{OpenCall, PARAMS_MAX};
 use super::tool::{Answering, Effect, ToolAnswer};
 use super::toolset::Tools;
 use super::trace::TraceContext;
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
-use crate::engine::event::CallStatus;
+use crate::engine::event::{CallFinished, CallReason, CallStatus};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
@@ -131,7 +131,8 @@ impl ToolRunner {
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
             if !session.is_under_way(call.call) {
                 let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(call.call));
-                let lost = interrupted("the process that ran the call ended before it did", 0);
+                let message = "the process that ran the call ended before it did".to_owned();
+                let lost = CallFinished::without_success(CallStatus::Interrupted, CallReason::Abandoned, message, 0);
                 commit.push(&lost).map_err(SessionError::from)?;
                 session.record(commit)?;
             }
@@ -249,7 +250,7 @@ impl ToolRunner {
             None => None,
         };
         if size > PARAMS_MAX {
-            return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
+            return Err(ToolError::TooLarge(size));
         }
         let Some(tool) = self.tools.get(&call.tool) else {
             let known = self.tools.names().collect::<Vec<_>>().join(", ");

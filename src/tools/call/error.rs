@@ -1,7 +1,9 @@
 //! What a tool says when it can't do what was asked.
 
+use super::open_call::PARAMS_MAX;
 use crate::backends::ShellError;
 use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::event::CallReason;
 use crate::engine::path::PathError;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
@@ -12,6 +14,15 @@ pub enum ToolError {
     /// What was asked can't be done.
     #[error("{0}")]
     Refused(String),
+    /// The parameters are too large to be recorded.
+    #[error("the parameters have {0} bytes; at most {PARAMS_MAX} are allowed")]
+    TooLarge(usize),
+    /// A limit of the session or the agent is used up.
+    #[error("{0}")]
+    OverLimit(String),
+    /// A parameter can't be used.
+    #[error("{0}")]
+    Invalid(String),
     /// A path can't be used.
     #[error(transparent)]
     Path(#[from] PathError),
@@ -32,7 +43,8 @@ pub enum ToolError {
 impl Diagnostic for ToolError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Refused(_) => ErrorKind::Refused,
+            Self::Refused(_) | Self::OverLimit(_) => ErrorKind::Refused,
+            Self::TooLarge(_) | Self::Invalid(_) => ErrorKind::Invalid,
             Self::Path(error) => error.kind(),
             Self::Session(error) => error.kind(),
             Self::Shell(error) => error.kind(),
@@ -58,7 +70,16 @@ impl ToolError {
     }
 
     pub(crate) fn params(tool: &str, error: serde_json::Error) -> Self {
-        Self::Refused(format!("the parameters of {tool} are not right: {error}"))
+        Self::Invalid(format!("the parameters of {tool} are not right: {error}"))
+    }
+
+    /// Returns the reason to record.
+    pub(crate) fn reason(&self) -> CallReason {
+        match self {
+            Self::TooLarge(_) => CallReason::TooLarge,
+            Self::OverLimit(_) => CallReason::OverLimit,
+            other => other.kind().into(),
+        }
     }
 }
 
