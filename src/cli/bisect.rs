@@ -92,7 +92,8 @@ impl BisectArgs {
             None => first_position(&session)?,
         };
         if let Some(text) = &self.slice {
-            let predicate = Predicate::parse(text, opened.sessions.registry())?;
+            let predicate = Predicate::parse(text, opened.sessions.registry())
+                .map_err(|error| Failure::from(error).with_hint(PREDICATES))?;
             return by_slice(&session, &predicate, good, bad, out);
         }
         let (spec, home) = (self.spec(&session)?, Home::of(globals)?);
@@ -267,6 +268,9 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
     Ok(Exit::Ok)
 }
 
+/// The way to learn about predicates.
+const PREDICATES: &str =
+    "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices";
 /// Checks a predicate at both ends.
 const ENDS: &str = "it must hold at the bad position and not at the good one; --good and --bad say which they are";
 /// Bytes of what a probe printed that an error is told with.

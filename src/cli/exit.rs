@@ -4,7 +4,7 @@ use std::io;
 
 use foldspace::{
     BackendError, BisectError, ChildError, Diagnostic, DispatchError, ErrorKind, ForwardError, HubError, MergeError,
-    MountError, PortableError, PredicateError, RewindError, SessionError, StoreError,
+    MountError, PortableError, RewindError, SessionError, StoreError,
 };
 
 use super::text;
@@ -181,13 +181,10 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
         _ => None,
     };
     let backend = |_: &BackendError| "`foldspace doctor` tells what works here".to_owned();
-    let predicate = |_: &PredicateError| {
-        "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices".to_owned()
-    };
     let found = error.downcast_ref().and_then(child).or_else(|| error.downcast_ref().and_then(rewind));
     let found = found.or_else(|| error.downcast_ref().and_then(merge));
     let found = found.or_else(|| error.downcast_ref().and_then(super::bisect::hint));
-    found.or_else(|| error.downcast_ref().map(backend)).or_else(|| error.downcast_ref().map(predicate))
+    found.or_else(|| error.downcast_ref().map(backend))
 }
 
 #[cfg(test)]

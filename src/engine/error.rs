@@ -48,6 +48,24 @@ pub trait Diagnostic: Error + 'static {
     }
 }
 
+/// A value that can't be used. Its text says what is wrong with it, and what is right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ValueError(String);
+
+impl ValueError {
+    /// Makes one with that text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Diagnostic for ValueError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
+}
+
 impl dyn Diagnostic {
     /// Iterates over the error and those that it passes on, outermost first.
     pub fn chain(&self) -> impl Iterator<Item = &dyn Diagnostic> {

@@ -39,7 +39,7 @@ use client::{McpClient, ServerState};
 use connections::Connections;
 pub use error::McpError;
 use handler::Handler;
-pub use options::{McpOptions, ToolGroup, UnknownGroup};
+pub use options::{McpOptions, ToolGroup};
 use order::Order;
 use sessionless::Stateless;
 use stdio::LineTransport;

@@ -33,17 +33,17 @@ pub use call::error::ToolError;
 pub use call::filesystem::Filesystem;
 pub use call::shell::ToolShell;
 pub use call::tool::{Effect, Tool, ToolDescription};
-pub use call::toolset::{Tools, ToolsError};
+pub use call::toolset::Tools;
 pub use call::trace::TraceContext;
 pub use children::forker::{ChildError, Forker, mounts_of};
 pub use children::merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
-pub use predicate::{Predicate, PredicateError};
+pub use predicate::Predicate;
 pub use rerun::{
     CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunError, RerunReport,
-    RerunWorkspace, RulesError, Scratch, ScriptedCall, WhatIf,
+    RerunWorkspace, Scratch, ScriptedCall, WhatIf,
 };
 pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;

@@ -11,14 +11,10 @@ use utoipa::openapi::{self, RefOr};
 use utoipa::{PartialSchema, ToSchema};
 
 use crate::engine::clock::Timestamp;
+use crate::engine::error::ValueError;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
-
-/// A text that names no position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a position is {}", Position::FORMS)]
-pub struct BadPosition;
 
 /// A position in a session, as it was given.
 ///
@@ -41,9 +37,9 @@ pub enum Position {
 }
 
 impl FromStr for Position {
-    type Err = BadPosition;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, BadPosition> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) {
             true => digits.parse::<u64>().ok(),
@@ -53,7 +49,9 @@ impl FromStr for Position {
         let known = number(digits).map(Self::Seq);
         let known = known.or_else(|| text.strip_prefix('-').and_then(number).map(Self::Back));
         let known = known.or_else(|| milliseconds(text).map(Self::Ago));
-        known.or_else(|| moment(text).map(Self::Moment)).ok_or(BadPosition)
+        known
+            .or_else(|| moment(text).map(Self::Moment))
+            .ok_or_else(|| ValueError::new(format!("a position is {}", Self::FORMS)))
     }
 }
 

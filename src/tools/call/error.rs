@@ -2,9 +2,8 @@
 
 use super::open_call::PARAMS_MAX;
 use crate::backends::ShellError;
-use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::event::CallReason;
-use crate::engine::path::PathError;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 
@@ -21,11 +20,8 @@ pub enum ToolError {
     #[error("{0}")]
     OverLimit(String),
     /// A parameter can't be used.
-    #[error("{0}")]
-    Invalid(String),
-    /// A path can't be used.
     #[error(transparent)]
-    Path(#[from] PathError),
+    Invalid(#[from] ValueError),
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -45,7 +41,6 @@ impl Diagnostic for ToolError {
         match self {
             Self::Refused(_) | Self::OverLimit(_) => ErrorKind::Refused,
             Self::TooLarge(_) | Self::Invalid(_) => ErrorKind::Invalid,
-            Self::Path(error) => error.kind(),
             Self::Session(error) => error.kind(),
             Self::Shell(error) => error.kind(),
             Self::TimedOut(_) => ErrorKind::TimedOut,
@@ -55,7 +50,7 @@ impl Diagnostic for ToolError {
 
     fn inner(&self) -> Option<&dyn Diagnostic> {
         match self {
-            Self::Path(error) => Some(error),
+            Self::Invalid(error) => Some(error),
             Self::Session(error) => Some(error),
             Self::Shell(error) => Some(error),
             _ => None,
@@ -70,7 +65,7 @@ impl ToolError {
     }
 
     pub(crate) fn params(tool: &str, error: serde_json::Error) -> Self {
-        Self::Invalid(format!("the parameters of {tool} are not right: {error}"))
+        ValueError::new(format!("the parameters of {tool} are not right: {error}")).into()
     }
 
     /// Returns the reason to record.

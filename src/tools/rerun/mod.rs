@@ -15,7 +15,7 @@ use serde::Serialize;
 pub use compare::Divergence;
 pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace, ScriptedCall};
 pub use expect::Expectation;
-pub use rules::{NormalRules, RulesError};
+pub use rules::NormalRules;
 pub use scratch::Scratch;
 pub use what_if::WhatIf;
 
