@@ -106,14 +106,14 @@ pub use reducers::{
 };
 pub use tools::bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use tools::{
-    ASK_THE_PERSON, AllowedBy, AllowedRoots, ApprovalAnswer, Asker, Asking, BisectError, BisectFound, BisectReport,
-    Bisection, CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy,
-    CommandQuestion, Decision, DenyRule, DispatchError, Divergence, EditTool, Effect, Expectation, Filesystem, Forker,
-    GlobTool, GrepTool, LineSearch, ListTool, MAX_SCRIPT_CHARS, Materialised, MergeError, MergeOutcome, MergeReport,
-    MergedChange, MountError, MountSpec, NormalRules, PathGlob, PodmanShellTool, Predicate, Probe, ProbeRecord,
-    PythonTool, ReadTool, RemoveTool, Rerun, RerunError, RerunReport, RerunWorkspace, RewindError, RewindOptions,
-    Rewound, Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome, SubagentResult, Subagents, Tool,
-    ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolRunner, ToolShell, Tools, TraceContext, WhatIf,
-    WorkspaceSection, WriteTool, bisect, bisect_slices, changed_positions, dispatch_subagents, first_position, hydrate,
-    lift, lower, materialise, materialise_into, merge_child, mounts_of, preview_merge, previews, rewind,
+    ASK_THE_PERSON, AllowedBy, AllowedRoots, ApprovalAnswer, Asker, Asking, BisectFound, BisectReport, Bisection,
+    CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, CommandPolicy, CommandQuestion, Decision,
+    DenyRule, Divergence, EditTool, Effect, Expectation, Filesystem, Forker, GlobTool, GrepTool, LineSearch, ListTool,
+    MAX_SCRIPT_CHARS, Materialised, MergeOutcome, MergeReport, MergedChange, MountError, MountSpec, NormalRules,
+    PathGlob, PodmanShellTool, Predicate, Probe, ProbeRecord, PythonTool, ReadTool, RemoveTool, Rerun, RerunReport,
+    RerunWorkspace, RewindOptions, Rewound, Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome,
+    SubagentResult, Subagents, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolRunner,
+    ToolShell, Tools, TraceContext, WhatIf, WorkspaceError, WorkspaceSection, WriteTool, bisect, bisect_slices,
+    changed_positions, dispatch_subagents, first_position, hydrate, lift, lower, materialise, materialise_into,
+    merge_child, mounts_of, preview_merge, previews, rewind,
 };

@@ -1,5 +1,6 @@
 //! `foldspace bisect`: the first change after which a command fails, or a predicate holds.
 
+use foldspace::WorkspaceError;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -8,9 +9,9 @@ use anstyle::Style;
 use clap::ValueEnum;
 use foldspace::view::Position;
 use foldspace::{
-    BisectError, BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions,
-    PodmanOptions, Predicate, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem, WorkspaceSpec, bisect,
-    bisect_slices, first_position, view,
+    BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions,
+    Predicate, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem, WorkspaceSpec, bisect, bisect_slices,
+    first_position, view,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -127,7 +128,7 @@ impl BisectArgs {
         command.timeout = Some(
             timeout.ok_or_else(|| Failure::new(Exit::Usage, "--timeout: give a number of seconds from 0.1 to 600"))?,
         );
-        command.check().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        command.check()?;
         Ok(command)
     }
 
@@ -159,7 +160,7 @@ async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Fa
     let mut work = std::pin::pin!(bisect(bisection, &seen, &cancel));
     loop {
         tokio::select! {
-            done = &mut work => return Ok(done?),
+            done = &mut work => return done.map_err(failed),
             // The probes are removed in any case; what is removed twice as often is not removed sooner.
             _ = signals.next() => cancel.cancel(),
         }
@@ -247,7 +248,7 @@ fn left_out(report: &BisectReport) -> BTreeSet<&EntryPath> {
 }
 
 fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: &mut Out) -> Result<Exit, Failure> {
-    let looked = bisect_slices(session, predicate, good, bad)?;
+    let looked = bisect_slices(session, predicate, good, bad).map_err(failed)?;
     if out.is_json() {
         out.document(&view::bisected_by_slice(session, predicate, (good, bad), &looked)?)?;
         return Ok(Exit::Ok);
@@ -276,21 +277,22 @@ const ENDS: &str = "it must hold at the bad position and not at the good one; --
 /// Bytes of what a probe printed that an error is told with.
 const GIVEN: usize = 4096;
 
-/// Returns the advice for a bisection that came to nothing.
-pub(super) fn hint(error: &BisectError) -> Option<String> {
-    Some(match error {
-        BisectError::Order { .. } => "--good and --bad say where to search".to_owned(),
-        BisectError::NothingChanged { .. } => "`foldspace log --path '**'` shows what changed when".to_owned(),
-        BisectError::GoodIsBad(record) => printed(record, "--good says where all is well"),
-        BisectError::BadIsGood(record) => printed(record, "--bad says where it fails"),
-        BisectError::NotRun(record) => printed(record, "is the program there, in the probe?"),
-        BisectError::Aborted(record) => printed(record, "125 says that nobody can tell"),
-        BisectError::SameAtEnd { holds: true, .. } => ENDS.to_owned(),
-        BisectError::SameAtEnd { .. } => format!(
+/// Adds the advice for a bisection that came to nothing.
+fn failed(error: WorkspaceError) -> Failure {
+    let hint = match &error {
+        WorkspaceError::Order { .. } => "--good and --bad say where to search".to_owned(),
+        WorkspaceError::NothingChanged { .. } => "`foldspace log --path '**'` shows what changed when".to_owned(),
+        WorkspaceError::GoodIsBad(record) => printed(record, "--good says where all is well"),
+        WorkspaceError::BadIsGood(record) => printed(record, "--bad says where it fails"),
+        WorkspaceError::NotRun(record) => printed(record, "is the program there, in the probe?"),
+        WorkspaceError::Aborted(record) => printed(record, "125 says that nobody can tell"),
+        WorkspaceError::SameAtEnd { holds: true, .. } => ENDS.to_owned(),
+        WorkspaceError::SameAtEnd { .. } => format!(
             "{ENDS}; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place"
         ),
-        _ => return None,
-    })
+        _ => return error.into(),
+    };
+    Failure::from(error).with_hint(hint)
 }
 
 /// A hint, and the end of what the command printed.

@@ -3,8 +3,8 @@
 use std::io;
 
 use foldspace::{
-    BackendError, BisectError, ChildError, Diagnostic, DispatchError, ErrorKind, ForwardError, HubError, MergeError,
-    MountError, PortableError, RewindError, SessionError, StoreError,
+    BackendError, Diagnostic, ErrorKind, ForwardError, HubError, MountError, PortableError, SessionError, StoreError,
+    WorkspaceError,
 };
 
 use super::text;
@@ -133,18 +133,17 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
         SessionError::NameTaken { .. } | SessionError::TooDeep { .. } => Some(Exit::Usage),
         _ => None,
     };
-    let dispatch = |error: &DispatchError| matches!(error, DispatchError::NotEmpty(_)).then_some(Exit::Usage);
+    let workspace = |error: &WorkspaceError| match error {
+        WorkspaceError::NotEmpty(_) => Some(Exit::Usage),
+        WorkspaceError::InsideCommit { .. } => Some(Exit::NotFound),
+        WorkspaceError::Stopped => Some(Exit::Failed),
+        _ => None,
+    };
     let mount = |error: &MountError| match error {
         MountError::Outside { .. } => Some(Exit::Usage),
         MountError::Backend(_) | MountError::Stopped => Some(Exit::Failed),
         _ => None,
     };
-    let rewind = |error: &RewindError| match error {
-        RewindError::InsideCommit { .. } => Some(Exit::NotFound),
-        RewindError::Stopped => Some(Exit::Failed),
-        _ => None,
-    };
-    let bisect = |error: &BisectError| matches!(error, BisectError::Stopped).then_some(Exit::Io);
     let hub = |error: &HubError| matches!(error, HubError::Panicked).then_some(Exit::Failed);
     let forward = |error: &ForwardError| match error {
         ForwardError::Refused { kind: ErrorKind::Io | ErrorKind::Unavailable, .. } => Some(Exit::Failed),
@@ -152,39 +151,28 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
         _ => None,
     };
     let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
-    let found = found.or_else(|| error.downcast_ref().and_then(dispatch));
+    let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     let found = found.or_else(|| error.downcast_ref().and_then(mount));
-    let found = found.or_else(|| error.downcast_ref().and_then(rewind));
-    let found = found.or_else(|| error.downcast_ref().and_then(bisect));
     let found = found.or_else(|| error.downcast_ref().and_then(hub));
     found.or_else(|| error.downcast_ref().and_then(forward))
 }
 
 /// Returns the advice that is another on the command line.
 fn hint(error: &dyn Diagnostic) -> Option<String> {
-    let child = |error: &ChildError| match error {
-        ChildError::Mounts { name, .. } => {
+    let workspace = |error: &WorkspaceError| match error {
+        WorkspaceError::Mounts { name, .. } => {
             Some(format!("`foldspace remove {}` takes it away again", text::one_line(name, 80)))
         }
-        ChildError::Dispatch(_) => None,
-    };
-    let rewind = |error: &RewindError| match error {
-        RewindError::InsideCommit { before, after, .. } => {
+        WorkspaceError::InsideCommit { before, after, .. } => {
             Some(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too"))
         }
-        _ => None,
-    };
-    let merge = |error: &MergeError| match error {
-        MergeError::NotAChild { .. } | MergeError::Itself(_) => {
+        WorkspaceError::NotAChild { .. } | WorkspaceError::Itself(_) => {
             Some("`foldspace tree` shows what comes from what".to_owned())
         }
         _ => None,
     };
     let backend = |_: &BackendError| "`foldspace doctor` tells what works here".to_owned();
-    let found = error.downcast_ref().and_then(child).or_else(|| error.downcast_ref().and_then(rewind));
-    let found = found.or_else(|| error.downcast_ref().and_then(merge));
-    let found = found.or_else(|| error.downcast_ref().and_then(super::bisect::hint));
-    found.or_else(|| error.downcast_ref().map(backend))
+    error.downcast_ref().and_then(workspace).or_else(|| error.downcast_ref().map(backend))
 }
 
 #[cfg(test)]

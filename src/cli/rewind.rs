@@ -1,12 +1,13 @@
 //! `foldspace rewind`: the log and the files go back together.
 
+use foldspace::WorkspaceError;
 use std::sync::Arc;
 
 use foldspace::http::OverHttp;
 use foldspace::view::{self, Position};
 use foldspace::{
-    CaptureBudget, Change, EntryPath, Forward, HubError, RewindError, RewindOptions, Rewound, Seq, Session,
-    SessionError, StoreError, rewind,
+    CaptureBudget, Change, EntryPath, Forward, HubError, RewindOptions, Rewound, Seq, Session, SessionError,
+    StoreError, rewind,
 };
 use serde_json::json;
 
@@ -69,9 +70,11 @@ impl Rewind {
                 self.show(&found, &rewound, globals, out)?;
                 Ok(Exit::Ok)
             }
-            Err(RewindError::Drifted(paths)) => refused(&found, "changed_outside", paths.len(), &paths, globals, out),
-            Err(RewindError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, globals, out),
-            Err(RewindError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, globals, out),
+            Err(WorkspaceError::Drifted(paths)) => {
+                refused(&found, "changed_outside", paths.len(), &paths, globals, out)
+            }
+            Err(WorkspaceError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, globals, out),
+            Err(WorkspaceError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, globals, out),
             Err(error) => Err(error.into()),
         }
     }
@@ -121,7 +124,7 @@ fn here(
     session: &Session,
     to: Seq,
     options: RewindOptions,
-) -> Result<Result<Rewound, RewindError>, Failure> {
+) -> Result<Result<Rewound, WorkspaceError>, Failure> {
     let workspace = workspace::of_session(globals, session)?;
     let budget = CaptureBudget::default();
     let rewound = super::block_on(async { rewind(session, &Arc::clone(&workspace), budget, to, options).await })?;

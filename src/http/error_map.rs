@@ -8,7 +8,8 @@ use crate::engine::error::Diagnostic;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::ForwardError;
-use crate::tools::{BisectError, ChildError, MountError, RewindError};
+use crate::tools::MountError;
+use crate::tools::WorkspaceError;
 
 impl<E: Diagnostic> From<E> for HttpProblem {
     fn from(error: E) -> Self {
@@ -46,14 +47,14 @@ fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
         MountError::Outside { .. } => Some(ProblemKind::Forbidden),
         _ => Some(ProblemKind::Unusable),
     };
-    let bisect = |error: &BisectError| match error {
-        BisectError::NothingChanged { .. } => Some(ProblemKind::Unusable),
+    let workspace = |error: &WorkspaceError| match error {
+        WorkspaceError::NothingChanged { .. } => Some(ProblemKind::Unusable),
         _ => None,
     };
     let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
     let found = found.or_else(|| error.downcast_ref().and_then(forward));
     let found = found.or_else(|| error.downcast_ref().and_then(mount));
-    let found = found.or_else(|| error.downcast_ref().and_then(bisect));
+    let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     found.or_else(|| error.downcast_ref().map(|_: &BackendError| ProblemKind::Backend))
 }
 
@@ -68,18 +69,18 @@ fn hint(error: &dyn Diagnostic) -> Option<String> {
         MountError::Outside { .. } => Some("the server mounts only what is below its --allow-root directories"),
         _ => None,
     };
-    let rewind = |error: &RewindError| match error {
-        RewindError::Earlier { .. } => Some("`\"force\": true`, without `\"keep_earlier\"`, removes that, too"),
-        RewindError::Drifted(_) | RewindError::NotKept(_) => {
+    let workspace = |error: &WorkspaceError| match error {
+        WorkspaceError::Earlier { .. } => Some("`\"force\": true`, without `\"keep_earlier\"`, removes that, too"),
+        WorkspaceError::Drifted(_) | WorkspaceError::NotKept(_) => {
             Some("`\"force\": true` records what was changed outside first, and leaves what was not kept")
         }
         _ => None,
     };
-    if let Some(ChildError::Mounts { name, .. }) = error.downcast_ref() {
+    if let Some(WorkspaceError::Mounts { name, .. }) = error.downcast_ref() {
         return Some(format!("DELETE /v1/sessions/{name} takes the child away again"));
     }
     let found = error.downcast_ref().and_then(session).or_else(|| error.downcast_ref().and_then(mount));
-    let found = found.or_else(|| error.downcast_ref().and_then(rewind));
+    let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     let backend = |_: &BackendError| "`foldspace doctor` tells what works on the server";
     found.or_else(|| error.downcast_ref().map(backend)).map(str::to_owned)
 }

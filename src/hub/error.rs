@@ -5,7 +5,7 @@ use crate::backends::BackendError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::{LeaseHolder, StoreError};
-use crate::tools::{ChildError, DispatchError, MergeError, MountError, RewindError};
+use crate::tools::{MountError, WorkspaceError};
 
 /// Why a [`Hub`](super::Hub) could not do what it was asked for. Nothing has changed then, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -13,21 +13,12 @@ pub enum HubError {
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The workspace can't be opened.
+    /// The workspace can't be opened, rewound, merged or forked.
     #[error(transparent)]
-    Dispatch(DispatchError),
+    Workspace(WorkspaceError),
     /// The mounts can't be copied.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// A child can't begin.
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    /// A child can't be merged.
-    #[error(transparent)]
-    Merge(#[from] MergeError),
-    /// The session can't be rewound.
-    #[error(transparent)]
-    Rewind(#[from] RewindError),
     /// The process that has the session's workspace could not do it, or would not.
     #[error(transparent)]
     Forward(ForwardError),
@@ -51,11 +42,8 @@ impl Diagnostic for HubError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Session(error) => error.kind(),
-            Self::Dispatch(error) => error.kind(),
+            Self::Workspace(error) => error.kind(),
             Self::Mount(error) => error.kind(),
-            Self::Child(error) => error.kind(),
-            Self::Merge(error) => error.kind(),
-            Self::Rewind(error) => error.kind(),
             Self::Forward(error) => error.kind(),
             Self::Busy { .. } => ErrorKind::Busy,
             Self::Ending => ErrorKind::Unavailable,
@@ -73,29 +61,26 @@ impl Diagnostic for HubError {
     fn inner(&self) -> Option<&dyn Diagnostic> {
         match self {
             Self::Session(error) => Some(error),
-            Self::Dispatch(error) => Some(error),
+            Self::Workspace(error) => Some(error),
             Self::Mount(error) => Some(error),
-            Self::Child(error) => Some(error),
-            Self::Merge(error) => Some(error),
-            Self::Rewind(error) => Some(error),
             Self::Forward(error) => Some(error),
             _ => None,
         }
     }
 }
 
-impl From<DispatchError> for HubError {
-    fn from(error: DispatchError) -> Self {
+impl From<WorkspaceError> for HubError {
+    fn from(error: WorkspaceError) -> Self {
         match error {
-            DispatchError::Session(error) => Self::Session(error),
-            other => Self::Dispatch(other),
+            WorkspaceError::Session(error) => Self::Session(error),
+            other => Self::Workspace(other),
         }
     }
 }
 
 impl From<BackendError> for HubError {
     fn from(error: BackendError) -> Self {
-        Self::Dispatch(error.into())
+        Self::Workspace(error.into())
     }
 }
 
@@ -108,17 +93,10 @@ impl From<StoreError> for HubError {
 impl HubError {
     /// The other process that has the session's workspace, where that is what is in the way.
     pub fn holder(&self) -> Option<&LeaseHolder> {
-        let session = match self {
-            Self::Session(error)
-            | Self::Mount(MountError::Session(error))
-            | Self::Child(ChildError::Dispatch(DispatchError::Session(error)))
-            | Self::Merge(MergeError::Session(error))
-            | Self::Rewind(RewindError::Session(error)) => error,
-            _ => return None,
-        };
-        match session {
-            SessionError::Store(StoreError::InUse { holder, .. }) => Some(holder),
+        let error: &dyn Diagnostic = self;
+        error.chain().find_map(|error| match error.downcast_ref() {
+            Some(StoreError::InUse { holder, .. }) => Some(holder.as_ref()),
             _ => None,
-        }
+        })
     }
 }

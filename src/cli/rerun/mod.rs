@@ -2,6 +2,7 @@
 
 mod report;
 
+use foldspace::WorkspaceError;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -10,8 +11,8 @@ use std::sync::Arc;
 use foldspace::view::Position;
 use foldspace::{
     AllowedRoots, CallReport, CallWatch, ForkOptions, Forker, HostOptions, NewSession, NormalRules, Registry,
-    RerunError, RerunReport, RerunWorkspace, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools,
-    Workspace, WorkspaceSpec,
+    RerunReport, RerunWorkspace, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools, Workspace,
+    WorkspaceSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -256,7 +257,7 @@ impl RerunTarget {
         recorded: &Session,
         rules: ShellRules,
         out: &mut Out,
-        run: impl AsyncFnOnce(RerunWorkspace, CallWatch<'_>) -> Result<RerunReport, RerunError>,
+        run: impl AsyncFnOnce(RerunWorkspace, CallWatch<'_>) -> Result<RerunReport, WorkspaceError>,
     ) -> Result<RerunReport, Failure> {
         out.go_live_for_good()?;
         let mut report = RerunPrinter::new(recorded, self.session());

@@ -22,8 +22,9 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::ToolCalls;
+use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::capture::CaptureBudget;
-use crate::tools::workspace::managed::{DispatchError, ManagedWorkspace, ShellRules};
+use crate::tools::workspace::managed::{ManagedWorkspace, ShellRules};
 
 /// How long a call may take when nothing else is said.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -112,7 +113,7 @@ impl ToolRunner {
         session: Session,
         tools: impl Into<Arc<Tools>>,
         workspace: Arc<dyn Workspace>,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         Self::with_rules(session, tools, workspace, ShellRules::default())
     }
 
@@ -125,7 +126,7 @@ impl ToolRunner {
         tools: impl Into<Arc<Tools>>,
         workspace: Arc<dyn Workspace>,
         rules: ShellRules,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         let _lease = session.lease()?;
         let state = session.state()?;
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
@@ -170,7 +171,7 @@ impl ToolRunner {
     }
 
     /// The same tools and rules for another session with a workspace of its own.
-    pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, DispatchError> {
+    pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, WorkspaceError> {
         Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())
     }
 
