@@ -71,12 +71,12 @@ pub use engine::event::{
     SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::history::{
-    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, HistorySearch, Matches, PathChange,
+    BLAME_BYTES_MAX, Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange,
     SessionChange, blame, history_through_merges, path_history, search_history,
 };
 pub use engine::id::{CommitId, Digest, Seq, SessionId};
 pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS};
-pub use engine::portable::{PortableError, PortableSummary, export_session, import_session, import_session_if};
+pub use engine::portable::{PortableSummary, export_session, import_session, import_session_if};
 pub use engine::recorded::{EventRef, Payload, Recorded};
 pub use engine::reducer::{Folding, Opener, Reducer};
 pub use engine::registry::{Registry, SliceSummary};

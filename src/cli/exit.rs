@@ -3,7 +3,7 @@
 use std::io;
 
 use foldspace::{
-    BackendError, Diagnostic, ErrorKind, ForwardError, HubError, MountError, PortableError, SessionError, StoreError,
+    BackendError, Diagnostic, ErrorKind, ForwardError, HistoryError, HubError, MountError, SessionError, StoreError,
     WorkspaceError,
 };
 
@@ -97,7 +97,7 @@ impl<E: Diagnostic> From<E> for Failure {
     fn from(error: E) -> Self {
         let error: &dyn Diagnostic = &error;
         match error.downcast_ref() {
-            Some(PortableError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Self::Closed,
+            Some(HistoryError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Self::Closed,
             _ => {
                 let exit = error.chain().find_map(finer).unwrap_or_else(|| error.kind().into());
                 let hint = error.chain().find_map(hint).or_else(|| error.hint());

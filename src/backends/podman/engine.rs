@@ -85,9 +85,6 @@ pub(crate) enum EngineError {
     /// It is another user's, who could not use this process's files in a container, or be kept from others.
     #[error("{0}")]
     Foreign(String),
-    /// The container does not start.
-    #[error("the engine could not start the container: {0}")]
-    NotStarted(String),
     /// It found no ids for the container's user, which passes.
     #[error("the engine could not make the container: {0}")]
     NoMapping(String),
@@ -272,10 +269,7 @@ impl Engine {
 
     pub(crate) fn start(&self, id: &str) -> Result<(), EngineError> {
         let container = self.podman.containers().get(id);
-        self.ask("start the container", LONG, container.start(None)).map_err(|error| match error {
-            EngineError::Failed { reason, .. } => EngineError::NotStarted(reason),
-            error => error,
-        })
+        self.ask("start the container", LONG, container.start(None))
     }
 
     pub(crate) fn stop(&self, id: &str) -> Result<(), EngineError> {
@@ -360,46 +354,17 @@ fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) ->
     })
 }
 
-/// The cause of a fault of the engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EngineFault {
-    Unchanged,
-    NotFound,
-    Conflict,
-    NoImage,
-    NoMapping,
-    NoDirectory,
-    NotRunning,
-    Other,
-}
-
-impl EngineFault {
-    /// Tells causes apart by the status and, for those that have none of their own, by the engine's words. Nothing
-    /// else reads these.
-    pub(super) fn of(status: u16, words: &str) -> Self {
-        match status {
-            304 => Self::Unchanged,
-            404 => Self::NotFound,
-            409 => Self::Conflict,
-            _ if words.contains("no such image") => Self::NoImage,
-            _ if words.contains("keep-id requires additional UIDs") => Self::NoMapping,
-            _ if words.contains("chdir") => Self::NoDirectory,
-            _ if words.contains("running containers") => Self::NotRunning,
-            _ => Self::Other,
-        }
-    }
-}
-
 /// What the engine's library said, told apart by what can be done about it.
 fn failure(action: &'static str, error: &Error) -> EngineError {
     match error {
         Error::Fault { code, message } => {
             let reason = format!("{} {message}", code.as_u16());
-            match EngineFault::of(code.as_u16(), message) {
-                EngineFault::Unchanged => EngineError::Unchanged,
-                EngineFault::NotFound => EngineError::NoContainer,
-                EngineFault::NoImage => EngineError::NoImage(reason),
-                EngineFault::NoMapping => EngineError::NoMapping(reason),
+            // Nothing else reads the engine's words: it has no status of its own for these.
+            match code.as_u16() {
+                304 => EngineError::Unchanged,
+                404 => EngineError::NoContainer,
+                _ if message.contains("no such image") => EngineError::NoImage(reason),
+                _ if message.contains("keep-id requires additional UIDs") => EngineError::NoMapping(reason),
                 _ => EngineError::Failed { action, reason },
             }
         }

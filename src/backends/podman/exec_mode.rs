@@ -73,7 +73,7 @@ impl ExecMode {
         token: &[u8],
         options: &PodmanOptions,
     ) -> Result<(Arc<dyn Executor>, bool), EngineError> {
-        let failed = EngineError::NotStarted;
+        let failed = |reason: String| EngineError::Failed { action: "start the container", reason };
         let executor: Arc<dyn Executor> = match self {
             Self::Runner => {
                 let runner = runner(&paths.door.join(SOCKET), first, token)?;

@@ -294,7 +294,7 @@ impl Warm {
         let seen = engine.inspect(&id)?;
         if !seen.running || seen.pid == 0 {
             let reason = format!("it ended at once, with exit code {}", seen.exit_code);
-            return Err(EngineError::NotStarted(reason));
+            return Err(EngineError::Failed { action: "start the container", reason });
         }
         ExecMode::Runner.reach(engine, &id, seen.pid, paths, &self.token, options)?;
         Ok((id, seen.pid))

@@ -7,7 +7,7 @@ mod export;
 mod import;
 mod reader;
 
-use crate::engine::error::{Diagnostic, ErrorKind};
+use crate::engine::history::error::HistoryError;
 use std::io;
 
 use serde::Serialize;
@@ -52,74 +52,6 @@ pub struct PortableSummary {
     pub bytes: u64,
 }
 
-/// Failure of an export or an import.
-#[derive(Debug, thiserror::Error)]
-pub enum PortableError {
-    /// The session or the store failed.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The file could not be read or written.
-    #[error("can't {action} the file: {source}")]
-    Io {
-        /// Action that was tried.
-        action: &'static str,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The file is not what it should be; nothing was imported.
-    #[error("the file can't be imported: {0}")]
-    Damaged(String),
-    /// The importing program does not want the session as it began, and why; nothing was imported.
-    #[error("the session was not imported: {0}")]
-    Refused(String),
-    /// The session is there already, with another history.
-    #[error("session {session} is here already and has another history from event {seq} on")]
-    Differs {
-        /// The session.
-        session: SessionId,
-        /// The first position that differs.
-        seq: Seq,
-    },
-}
-
-impl Diagnostic for PortableError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Session(error) => error.kind(),
-            Self::Io { .. } => ErrorKind::Io,
-            Self::Damaged(_) => ErrorKind::Damaged,
-            Self::Refused(_) => ErrorKind::Invalid,
-            Self::Differs { .. } => ErrorKind::Conflict,
-        }
-    }
-
-    fn hint(&self) -> Option<String> {
-        let hint = match self {
-            Self::Session(SessionError::NameTaken { .. } | SessionError::BadName { .. }) => {
-                "give it another name with --name"
-            }
-            Self::Differs { .. } => {
-                "nothing was changed; `foldspace remove` what is here, or import into another store (--data)"
-            }
-            _ => return self.inner()?.hint(),
-        };
-        Some(hint.to_owned())
-    }
-
-    fn inner(&self) -> Option<&dyn Diagnostic> {
-        match self {
-            Self::Session(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<StoreError> for PortableError {
-    fn from(error: StoreError) -> Self {
-        Self::Session(error.into())
-    }
-}
-
-fn damaged(what: impl Into<String>) -> PortableError {
-    PortableError::Damaged(what.into())
+fn damaged(what: impl Into<String>) -> HistoryError {
+    HistoryError::Damaged(what.into())
 }

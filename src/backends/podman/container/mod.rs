@@ -176,7 +176,7 @@ impl SessionContainer {
         let stopped = machine.stopped.clone();
         let (started, way) = match self.bring_up(engine, stopped, &way) {
             // Whether it is the runner's fault that it does not start shows without the runner.
-            Err(EngineError::NoRunner(reason) | EngineError::NotStarted(reason))
+            Err(EngineError::NoRunner(reason) | EngineError::Failed { action: "start the container", reason })
                 if way == ExecMode::Runner && self.options.runner == RunnerUse::Auto =>
             {
                 let way = ExecMode::Exec(reason);
@@ -308,16 +308,12 @@ impl SessionContainer {
         token: &[u8],
         way: &ExecMode,
     ) -> Result<(LiveContainer, bool), EngineError> {
+        let failed = |what: String| EngineError::Failed { action: "start the container", reason: what };
         let seen = engine.inspect(id)?;
         if !seen.running || seen.pid == 0 {
-            return Err(EngineError::NotStarted(format!(
-                "{} ended at once, with exit code {}",
-                self.name, seen.exit_code
-            )));
+            return Err(failed(format!("{} ended at once, with exit code {}", self.name, seen.exit_code)));
         }
-        self.files
-            .attach(seen.pid)
-            .map_err(|error| EngineError::NotStarted(format!("its files can't be shown in it: {error}")))?;
+        self.files.attach(seen.pid).map_err(|error| failed(format!("its files can't be shown in it: {error}")))?;
         let (executor, limits_enforced) = way.reach(engine, id, seen.pid, &self.paths, token, &self.options)?;
         Ok((LiveContainer { id: id.to_owned(), pid: seen.pid, executor, was_warm: false }, limits_enforced))
     }

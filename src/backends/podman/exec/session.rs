@@ -1,6 +1,5 @@
 //! One exec of the engine: made, started, looked at.
 
-use crate::backends::podman::engine::EngineFault;
 use std::time::Duration;
 
 use futures_util::io::{AsyncRead, AsyncWrite};
@@ -72,10 +71,11 @@ impl<'a> ExecSession<'a> {
 /// What the engine says when it does not do it.
 fn refused(error: &Error) -> NotRun {
     let what = format!("the engine's exec failed: {error}");
-    let Error::Fault { code, message } = error else { return NotRun::Lost(what) };
-    match EngineFault::of(code.as_u16(), message) {
-        EngineFault::NotFound | EngineFault::Conflict | EngineFault::NotRunning => NotRun::Lost(what),
-        EngineFault::NoDirectory => NotRun::Invalid(what),
-        _ => NotRun::Failed(what),
+    match error {
+        // The container is gone, or it does not run.
+        Error::Fault { code, .. } if matches!(code.as_u16(), 404 | 409) => NotRun::Lost(what),
+        Error::Fault { message, .. } if message.contains("chdir") => NotRun::Invalid(what),
+        Error::Fault { message, .. } if !message.contains("running containers") => NotRun::Failed(what),
+        _ => NotRun::Lost(what),
     }
 }
