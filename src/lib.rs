@@ -96,7 +96,7 @@ pub use engine::store::{
 };
 pub use engine::subscription::{Filter, Subscription, Watcher};
 pub use engine::verify::{VerifyDifference, VerifyReport};
-pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
+pub use hub::{CallFigures, Forward, Forwarding, Hub, HubError, HubOptions, OpenSession};
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup};
 pub use reducers::{
     Allowances, AppendAll, CallEntry, Change, Child, Children, CommandEntry, Commands, Entry, Keyed, LastMerge,

@@ -1,12 +1,12 @@
 //! `foldspace bisect`: the first change after which a command fails, or a predicate holds.
 
-use foldspace::WorkspaceError;
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anstyle::Style;
 use clap::ValueEnum;
+use foldspace::WorkspaceError;
 use foldspace::view::Position;
 use foldspace::{
     BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions,

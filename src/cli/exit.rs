@@ -3,8 +3,7 @@
 use std::io;
 
 use foldspace::{
-    BackendError, Diagnostic, ErrorKind, ForwardError, HistoryError, HubError, MountError, SessionError, StoreError,
-    WorkspaceError,
+    BackendError, Diagnostic, ErrorKind, HistoryError, HubError, MountError, SessionError, StoreError, WorkspaceError,
 };
 
 use super::text;
@@ -144,17 +143,15 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
         MountError::Backend(_) | MountError::Stopped => Some(Exit::Failed),
         _ => None,
     };
-    let hub = |error: &HubError| matches!(error, HubError::Panicked).then_some(Exit::Failed);
-    let forward = |error: &ForwardError| match error {
-        ForwardError::Refused { kind: ErrorKind::Io | ErrorKind::Unavailable, .. } => Some(Exit::Failed),
-        ForwardError::Lost { .. } => Some(Exit::Failed),
+    let hub = |error: &HubError| match error {
+        HubError::Elsewhere { kind: ErrorKind::Io | ErrorKind::Unavailable, .. } => Some(Exit::Failed),
+        HubError::Lost { .. } | HubError::Panicked => Some(Exit::Failed),
         _ => None,
     };
     let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     let found = found.or_else(|| error.downcast_ref().and_then(mount));
-    let found = found.or_else(|| error.downcast_ref().and_then(hub));
-    found.or_else(|| error.downcast_ref().and_then(forward))
+    found.or_else(|| error.downcast_ref().and_then(hub))
 }
 
 /// Returns the advice that is another on the command line.

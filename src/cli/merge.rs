@@ -3,7 +3,7 @@
 use foldspace::http::OverHttp;
 use foldspace::view;
 use foldspace::{
-    Forward, HubError, MergeChoices, MergeConflict, MergeOutcome, MergeReport, MergeSide, Node, Session, SessionError,
+    Forward, MergeChoices, MergeConflict, MergeOutcome, MergeReport, MergeSide, Node, Session, SessionError,
     StoreError, merge_child, preview_merge,
 };
 
@@ -115,7 +115,7 @@ impl Merge {
         let _lease = match parent.lease() {
             Ok(lease) => lease,
             Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                return Ok(OverHttp.merge(&holder, &session, child, choices).await.map_err(HubError::from)?);
+                return Ok(OverHttp.merge(&holder, &session, child, choices).await?);
             }
             Err(error) => return Err(error.into()),
         };

@@ -1,13 +1,12 @@
 //! `foldspace rewind`: the log and the files go back together.
 
-use foldspace::WorkspaceError;
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::http::OverHttp;
 use foldspace::view::{self, Position};
 use foldspace::{
-    CaptureBudget, Change, EntryPath, Forward, HubError, RewindOptions, Rewound, Seq, Session, SessionError,
-    StoreError, rewind,
+    CaptureBudget, Change, EntryPath, Forward, RewindOptions, Rewound, Seq, Session, SessionError, StoreError, rewind,
 };
 use serde_json::json;
 
@@ -59,9 +58,7 @@ impl Rewind {
         let rewound = match found.session.lease() {
             Ok(_lease) => here(globals, &found.session, to, options)?,
             Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                super::block_on(OverHttp.rewind(&holder, &found.session, to, options))?
-                    .map(Ok)
-                    .map_err(HubError::from)?
+                super::block_on(OverHttp.rewind(&holder, &found.session, to, options))?.map(Ok)?
             }
             Err(error) => return Err(error.into()),
         };

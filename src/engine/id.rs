@@ -1,10 +1,11 @@
 //! Identities: sessions, commits, contents.
 
-use crate::engine::error::ValueError;
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::engine::error::ValueError;
 
 /// A position in a session's history: the first event has 1, and there are no gaps.
 pub type Seq = u64;

@@ -1,11 +1,12 @@
 //! Paths of workspace entries.
 
-use crate::engine::error::ValueError;
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::engine::error::ValueError;
 
 /// Segments that a path which an agent creates may have.
 pub const MAX_SEGMENTS: usize = 16;

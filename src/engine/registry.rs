@@ -1,6 +1,5 @@
 //! Which events, slices and reducers a program knows.
 
-use crate::engine::error::ValueError;
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,6 +13,7 @@ use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
 use super::slice::{ErasedSlice, OnRewind, Slice};
 use super::state::State;
 use super::store::filtered_batch::WantedKinds;
+use crate::engine::error::ValueError;
 
 /// The events, slices and reducers that a program knows.
 ///

@@ -1,6 +1,5 @@
 //! Slices: the typed, immutable parts of a session's state.
 
-use crate::engine::error::{Diagnostic, ErrorKind};
 use std::any::Any;
 use std::sync::Arc;
 
@@ -9,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::id::Digest;
+use crate::engine::error::{Diagnostic, ErrorKind};
 
 /// What a rewind does with a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]

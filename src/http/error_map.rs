@@ -7,7 +7,7 @@ use crate::backends::BackendError;
 use crate::engine::error::Diagnostic;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
-use crate::hub::ForwardError;
+use crate::hub::HubError;
 use crate::tools::MountError;
 use crate::tools::WorkspaceError;
 
@@ -37,10 +37,11 @@ fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
         SessionError::Unreadable { .. } => Some(ProblemKind::Refused),
         _ => None,
     };
-    let forward = |error: &ForwardError| match error {
-        ForwardError::Refused { problem, .. } => Some(ProblemKind::of(problem)),
-        ForwardError::Gone(_) | ForwardError::Ending(_) => Some(ProblemKind::InUse),
-        ForwardError::Lost { .. } => Some(ProblemKind::Lost),
+    let hub = |error: &HubError| match error {
+        HubError::Elsewhere { problem, .. } => Some(ProblemKind::of(problem)),
+        HubError::Gone(_) | HubError::OwnerEnding(_) => Some(ProblemKind::InUse),
+        HubError::Lost { .. } => Some(ProblemKind::Lost),
+        _ => None,
     };
     let mount = |error: &MountError| match error {
         MountError::Backend(_) | MountError::Session(_) | MountError::Stopped => None,
@@ -52,7 +53,7 @@ fn finer(error: &dyn Diagnostic) -> Option<ProblemKind> {
         _ => None,
     };
     let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
-    let found = found.or_else(|| error.downcast_ref().and_then(forward));
+    let found = found.or_else(|| error.downcast_ref().and_then(hub));
     let found = found.or_else(|| error.downcast_ref().and_then(mount));
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     found.or_else(|| error.downcast_ref().map(|_: &BackendError| ProblemKind::Backend))

@@ -1,6 +1,5 @@
 //! What can go wrong between a face and a session's workspace.
 
-use super::forward::ForwardError;
 use crate::backends::BackendError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::sessions::SessionError;
@@ -19,9 +18,32 @@ pub enum HubError {
     /// The mounts can't be copied.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// The process that has the session's workspace could not do it, or would not.
-    #[error(transparent)]
-    Forward(ForwardError),
+    /// The process that has the workspace does not answer. Nothing was done.
+    #[error("{0} has the workspace, and does not answer")]
+    Gone(String),
+    /// The process that has the workspace takes nothing on any more. Nothing was done.
+    #[error("{0} has the workspace, and is ending")]
+    OwnerEnding(String),
+    /// The process that has the workspace ended at work: it is interrupted, or done and not reported.
+    #[error("{holder} ended, or let go, before it answered ({reason}); what became of it is in the session's log")]
+    Lost {
+        /// The process.
+        holder: String,
+        /// What happened to the connection.
+        reason: String,
+    },
+    /// The process that has the workspace says no.
+    #[error("{message}")]
+    Elsewhere {
+        /// Its kind.
+        kind: ErrorKind,
+        /// The problem in a word, as the API has it: `not_found`, `conflict`, ...
+        problem: String,
+        /// Its words.
+        message: String,
+        /// Its advice.
+        hint: Option<String>,
+    },
     /// A call or a child of the session is under way.
     #[error("session {session} is being worked in: {what}")]
     Busy {
@@ -44,16 +66,19 @@ impl Diagnostic for HubError {
             Self::Session(error) => error.kind(),
             Self::Workspace(error) => error.kind(),
             Self::Mount(error) => error.kind(),
-            Self::Forward(error) => error.kind(),
-            Self::Busy { .. } => ErrorKind::Busy,
+            Self::Busy { .. } | Self::Gone(_) | Self::OwnerEnding(_) => ErrorKind::Busy,
+            Self::Elsewhere { kind, .. } => *kind,
             Self::Ending => ErrorKind::Unavailable,
-            Self::Panicked => ErrorKind::Io,
+            Self::Lost { .. } | Self::Panicked => ErrorKind::Io,
         }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
             Self::Busy { .. } => Some("try again when that is done".to_owned()),
+            Self::Gone(_) | Self::OwnerEnding(_) => Some("nothing was done; try again".to_owned()),
+            Self::Lost { .. } => Some("look into the session's log before you do it again".to_owned()),
+            Self::Elsewhere { hint, .. } => hint.clone(),
             _ => self.inner()?.hint(),
         }
     }
@@ -63,7 +88,6 @@ impl Diagnostic for HubError {
             Self::Session(error) => Some(error),
             Self::Workspace(error) => Some(error),
             Self::Mount(error) => Some(error),
-            Self::Forward(error) => Some(error),
             _ => None,
         }
     }

@@ -2,12 +2,12 @@
 
 mod report;
 
-use foldspace::WorkspaceError;
 use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::view::Position;
 use foldspace::{
     AllowedRoots, CallReport, CallWatch, ForkOptions, Forker, HostOptions, NewSession, NormalRules, Registry,

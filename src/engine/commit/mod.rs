@@ -2,7 +2,6 @@
 
 mod view;
 
-use crate::engine::error::{Diagnostic, ErrorKind};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -11,6 +10,7 @@ use super::clock::Timestamp;
 use super::event::{CodecError, Event};
 use super::id::{CommitId, Digest, Seq, SessionId};
 use super::recorded::EventRef;
+use crate::engine::error::{Diagnostic, ErrorKind};
 
 pub(crate) use view::{CommitView, declared_in};
 

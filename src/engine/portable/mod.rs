@@ -8,14 +8,11 @@ mod import;
 mod reader;
 
 use crate::engine::history::error::HistoryError;
-use std::io;
 
 use serde::Serialize;
 
 use super::commit::{CommitView, MAX_COMMIT_BYTES};
-use super::id::{Seq, SessionId};
-use super::session::sessions::SessionError;
-use super::store::StoreError;
+use super::id::SessionId;
 
 pub use export::export_session;
 pub use import::{import_session, import_session_if};

@@ -9,9 +9,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::content_params::PARAMS_MAX;
 use super::context::ToolContext;
 use super::error::ToolError;
-use super::open_call::{OpenCall, PARAMS_MAX};
+use super::open_call::OpenCall;
 use super::tool::{Answering, Effect, ToolAnswer};
 use super::toolset::Tools;
 use super::trace::TraceContext;

@@ -1,6 +1,6 @@
 //! What a tool says when it can't do what was asked.
 
-use super::open_call::PARAMS_MAX;
+use super::content_params::PARAMS_MAX;
 use crate::backends::ShellError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::event::CallReason;

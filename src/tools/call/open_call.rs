@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::content_params::lift;
+use super::content_params::{PARAMS_MAX, lift};
 use super::context::ToolContext;
 use super::dispatcher::{ToolCall, ToolOutcome};
 use super::error::ToolError;
@@ -14,9 +14,6 @@ use crate::engine::session::sessions::SessionError;
 use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::store::Pending;
 use crate::tools::workspace::recording::EventBuffer;
-
-/// Bytes of a call's parameters as JSON.
-pub(crate) const PARAMS_MAX: usize = 1 << 20;
 
 /// A call whose intent is recorded and whose outcome is not. Dropped, it kills what it runs, finds out
 /// what that has changed, and records an interruption.

@@ -1,10 +1,10 @@
 //! Sets of tools.
 
-use crate::engine::error::ValueError;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::tool::{ErasedTool, Tool, ToolDescription};
+use crate::engine::error::ValueError;
 
 /// The tools that a session offers, by name.
 ///

@@ -12,7 +12,7 @@ use crate::engine::session::sessions::{SessionError, Sessions};
 use crate::reducers::{Mounts, VirtualFileSystem};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::error::WorkspaceError;
-use crate::tools::mounts::{AllowedRoots, MountError, MountSpec, hydrate};
+use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
 use crate::tools::rewind::ChangePlan;
 use crate::tools::workspace::limits;
 

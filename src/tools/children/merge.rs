@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backends::BackendError;
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
@@ -19,7 +18,6 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
 use crate::tools::call::dispatcher::ToolRunner;
-use crate::tools::call::error::ToolError;
 use crate::tools::error::WorkspaceError;
 use crate::tools::rewind::{self, Landing, NewContents};
 use crate::tools::workspace::limits::began;

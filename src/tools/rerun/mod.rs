@@ -19,8 +19,6 @@ pub use rules::NormalRules;
 pub use scratch::Scratch;
 pub use what_if::WhatIf;
 
-use crate::backends::BackendError;
-use crate::engine::commit::CommitError;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;

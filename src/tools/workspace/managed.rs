@@ -1,6 +1,5 @@
 //! The workspace as the dispatcher uses it: filled from the history, watched for drift.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::capture::{CaptureBudget, Captured, compare};

@@ -1,8 +1,8 @@
 //! What happens to containers behind our back, and when nobody uses them.
 
-use foldspace::WorkspaceError;
 use std::time::Duration;
 
+use foldspace::WorkspaceError;
 use foldspace::{CallStatus, ContainerStarted, ContainerStopped, PodmanOptions, Recorded, ToolCall, ToolRunner, Tools};
 use podman_api::Podman;
 use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};

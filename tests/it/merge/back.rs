@@ -1,8 +1,8 @@
 //! What a child did comes into its parent: whole, once, and with where it comes from.
 
-use foldspace::WorkspaceError;
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::{
     ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, DriftFound, Event, ForkOptions, Isolation,
     MergeChoices, MergeConflicted, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, Session, ToolRunner, Tools,

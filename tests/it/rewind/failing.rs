@@ -1,8 +1,8 @@
 //! Rewinds that fail, and processes that die in them.
 
-use foldspace::WorkspaceError;
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::{
     CaptureBudget, Event, HostOptions, HostWorkspace, NewSession, Recorded, Registry, RewindOptions, Session, Sessions,
     ToolRunner, Tools, VirtualFileSystem, Workspace, WriteFile, rewind,

@@ -1,9 +1,9 @@
 //! Rewind: log and files go back together, whole or not at all.
 
-use foldspace::WorkspaceError;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldspace::WorkspaceError;
 use foldspace::{
     Allowances, CaptureBudget, Change, ChildLimits, Commit, EntryPath, Event, Expected, ForkOptions, Isolation,
     NewSession, Node, Origin, Recorded, Registry, RewindOptions, Session, SessionAllow, SessionId, SessionRewound,

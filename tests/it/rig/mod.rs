@@ -6,12 +6,12 @@ mod failing;
 pub(crate) mod portable;
 mod tree;
 
-use foldspace::WorkspaceError;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use foldspace::WorkspaceError;
 use foldspace::{
     CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, ContainerStarted, DoctorReport,
     DriftFound, Event, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse, PodmanOptions,
