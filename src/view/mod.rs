@@ -21,7 +21,7 @@ pub use event::{EventDocument, event};
 pub use patch::{
     ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
 };
-pub use position::{BadPosition, Position, PositionError};
+pub use position::Position;
 pub use question::{allowed_by_session, question};
 pub use rewound::{RewoundDocument, RewoundRange, rewound};
 pub use session::{SessionDocument, listed, session, sessions};

@@ -12,7 +12,8 @@ use tokio_util::sync::CancellationToken;
 use super::shorten::Shortened;
 use super::{OperationContext, OperationEffect, OperationError, OperationOutcome, allowing};
 use crate::backends::ShellCommand;
-use crate::tools::{BisectError, BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
+use crate::tools::WorkspaceError;
+use crate::tools::{BisectReport, Bisection, Predicate, ProbeRecord, bisect, bisect_slices};
 use crate::view::{self, BisectDocument, Position};
 
 pub(super) const NAME: &str = "session_bisect";
@@ -140,7 +141,7 @@ async fn search(
     bisection: &Bisection,
     seen: mpsc::UnboundedSender<String>,
     cancel: &CancellationToken,
-) -> Result<BisectReport, BisectError> {
+) -> Result<BisectReport, WorkspaceError> {
     let note = |record: &ProbeRecord| {
         let words = format!("position {}: exit {}", record.seq, record.exit_code);
         // There are as many as probes: few.

@@ -241,7 +241,11 @@ mod tests {
 
     fn end(session: &Session, call: Seq) {
         let (status, result) = (CallStatus::Ok, serde_json::Value::Null);
-        record(session, CallLink::Of(call), &CallFinished { status, result, message: String::new(), micros: 1 });
+        record(
+            session,
+            CallLink::Of(call),
+            &CallFinished { status, result, message: String::new(), micros: 1, reason: None },
+        );
     }
 
     fn session() -> Session {

@@ -1,6 +1,6 @@
 //! The workspace as the dispatcher uses it: filled from the history, watched for drift.
 
-use super::error::DispatchError;
+use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl ManagedWorkspace {
         session: &Session,
         workspace: Arc<dyn Workspace>,
         mut rules: ShellRules,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         let lease = session.lease()?;
         let limits = Limits::of(session)?;
         rules.policy.deny.extend(limits.denied(session)?);
@@ -45,7 +45,7 @@ impl ManagedWorkspace {
             false => None,
             true => match session.claim_machine() {
                 Some(claim) => Some(Arc::new(claim)),
-                None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
+                None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
         };
         Ok(Self { workspace, rules: Arc::new(rules), _lease: Some(lease), claim, limits: Some(Arc::new(limits)) })
@@ -87,7 +87,7 @@ impl ManagedWorkspace {
     /// and records what is otherwise than the history says.
     ///
     /// Where a call is under way in the session already, its files are its own: the next call looks.
-    pub(crate) fn prepare(&self, session: &Session) -> Result<(), DispatchError> {
+    pub(crate) fn prepare(&self, session: &Session) -> Result<(), WorkspaceError> {
         let Some(disk) = self.workspace.capture() else { return Ok(()) };
         let is_blank = self.workspace.is_blank();
         let (turn, looking) = (session.turn_now(), session.looking_now());

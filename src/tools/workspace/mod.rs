@@ -1,7 +1,6 @@
 //! Keeps a session's workspace: opened, populated, compared and recorded.
 
 pub(crate) mod capture;
-pub(crate) mod error;
 pub(crate) mod intent;
 pub(crate) mod limits;
 pub(crate) mod managed;
