@@ -5,19 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use super::output_stream::Outputs;
-use super::parallel_fold::Feed;
 use super::sessions::{SessionError, SessionsInner, name_of};
 use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::state::State;
-use crate::engine::store::{EventBatch, Lease, READ_MAX, SessionEntry, StoreError};
+use crate::engine::store::{EventBatch, Lease, READ_MAX, SessionEntry};
 
 /// Bytes of a common event in the journal, to guess how much is to be read.
 const EVENT_BYTES: usize = 256;
-/// Events from which on a fold is split over two threads.
-const SPLIT_MIN: u64 = 20_000;
 
 /// What all handles of one session share.
 pub(crate) struct Core {
@@ -133,15 +130,7 @@ impl Core {
             return Ok(base);
         }
         let expected = usize::try_from(count).unwrap_or(usize::MAX);
-        if count < SPLIT_MIN {
-            let fold = self.feed(Fold::begin(&base, expected), until)?;
-            return Ok(fold.finish());
-        }
-        let (first, others) = Fold::split(&base, expected);
-        self.feed_both(first, others, until)
-    }
-
-    fn feed(&self, mut fold: Fold, until: Seq) -> Result<Fold, SessionError> {
+        let mut fold = Fold::begin(&base, expected);
         while let Some(batch) = self.next_batch(fold.seq(), until)? {
             let before = fold.seq();
             fold.apply_batch(&batch, until);
@@ -149,31 +138,7 @@ impl Core {
                 return Err(SessionError::NoPosition { seq: until, head: before });
             }
         }
-        Ok(fold)
-    }
-
-    /// Reads once and folds on two threads.
-    fn feed_both(&self, mut first: Fold, mut others: Fold, until: Seq) -> Result<State, SessionError> {
-        let feed = Feed::new(first.seq(), until, |seq, until| self.next_batch(seq, until));
-        let [mut one, mut two] = feed.readers();
-        std::thread::scope(|scope| {
-            let first = scope.spawn(move || {
-                while let Some(batches) = one.next() {
-                    batches.iter().for_each(|batch| first.apply_batch(batch, until));
-                }
-                first
-            });
-            while let Some(batches) = two.next() {
-                batches.iter().for_each(|batch| others.apply_batch(batch, until));
-            }
-            drop(two);
-            let first = first.join().map_err(|_| StoreError::Index("a reducer panicked".to_owned()))?;
-            feed.outcome()?;
-            match first.seq().min(others.seq()) {
-                seq if seq < until => Err(SessionError::NoPosition { seq: until, head: seq }),
-                _ => Ok(first.join(others)),
-            }
-        })
+        Ok(fold.finish())
     }
 
     /// The stored events after `seq`; none when `until` is reached.

@@ -4,7 +4,6 @@ pub(crate) mod children;
 pub(crate) mod inner;
 pub(crate) mod name_index;
 pub(crate) mod output_stream;
-pub(crate) mod parallel_fold;
 pub(crate) mod sessions;
 pub(crate) mod snapshot;
 use std::ops::ControlFlow;
