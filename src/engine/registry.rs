@@ -11,7 +11,6 @@ use super::id::SessionId;
 use super::recorded::EventRef;
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
 use super::slice::{ErasedSlice, OnRewind, Slice};
-use super::state::State;
 use crate::engine::error::ValueError;
 
 /// The events, slices and reducers that a program knows.
@@ -40,7 +39,7 @@ use crate::engine::error::ValueError;
 #[derive(Default)]
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
-    slices: Vec<Box<dyn ErasedSliceType>>,
+    pub(super) slices: Vec<Box<dyn ErasedSliceType>>,
     /// The slices that take the events of each of [`Common`]; of others, those that take all.
     common: [Vec<usize>; Common::COUNT],
     /// The slices that take the events of another kind, those that take all among them.
@@ -184,11 +183,6 @@ impl Registry {
             None => Err(CodecError::new(event.kind, event.version, "unknown kind of event")),
             Some(known) => (known.to_json)(event.version, event.payload).map(drop),
         }
-    }
-
-    pub(crate) fn empty_state(self: &Arc<Self>, session: SessionId) -> State {
-        let slices: Vec<Arc<dyn ErasedSlice>> = self.slices.iter().map(|slice| slice.empty()).collect();
-        State::new(Arc::clone(self), session, slices)
     }
 
     pub(crate) fn slice_types(&self) -> &[Box<dyn ErasedSliceType>] {

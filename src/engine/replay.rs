@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use super::id::Seq;
 use super::recorded::{EventRef, Recorded};
 use super::session::Session;
-use super::session::sessions::SessionError;
+use super::session::error::SessionError;
 use super::state::State;
 
 /// Events over which a jump folds from where it is.

@@ -26,6 +26,12 @@ pub struct State {
 }
 
 impl State {
+    /// Returns the state before a session's first event.
+    pub(crate) fn empty(registry: &Arc<Registry>, session: SessionId) -> Self {
+        let slices = registry.slices.iter().map(|slice| slice.empty()).collect();
+        Self::new(Arc::clone(registry), session, slices)
+    }
+
     pub(crate) fn new(registry: Arc<Registry>, session: SessionId, slices: Vec<Arc<dyn ErasedSlice>>) -> Self {
         let slices = Arc::from(slices);
         Self { registry, session, seq: 0, time: Timestamp::default(), unreadable: 0, slices }

@@ -8,7 +8,8 @@ use serde::Serialize;
 use super::event::{Event, EventsLost, Node, WriteFile};
 use super::id::{Digest, Seq, SessionId};
 use super::session::Session;
-use super::session::sessions::{SessionError, Sessions};
+use super::session::error::SessionError;
+use super::session::sessions::Sessions;
 use super::session::snapshot::snapshot_of;
 use super::store::{EventStore, Snapshot, StoreError};
 
@@ -77,7 +78,7 @@ impl VerifyCheck<'_> {
         let mut stops = store.snapshots(self.session.id())?;
         stops.retain(|seq| *seq < head);
         stops.push(head);
-        let mut state = self.sessions.registry().empty_state(self.session.id());
+        let mut state = State::empty(self.sessions.registry(), self.session.id());
         for seq in stops {
             state = self.session.fold_from(state, seq)?;
             if let Some(stored) = store.snapshot(self.session.id(), seq)?.filter(|stored| stored.seq == seq) {

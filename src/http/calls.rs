@@ -18,7 +18,7 @@ use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking, stream};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::Seq;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{Asker, ToolCall, ToolOutcome};
 use crate::view::{self, EventDocument};

@@ -5,7 +5,7 @@ use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use super::problem::{HttpProblem, ProblemKind};
 use crate::backends::BackendError;
 use crate::engine::error::Diagnostic;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::HubError;
 use crate::tools::MountError;

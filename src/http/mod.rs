@@ -38,7 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::engine::id::SessionId;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, ShellRules};

@@ -13,7 +13,7 @@ use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
 use crate::backends::{HostOptions, WorkspaceSpec};
 use crate::engine::id::SessionId;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 use crate::tools::{AllowedRoots, MountError, MountSpec};
 use crate::view::{self, SessionDocument};

@@ -2,7 +2,7 @@
 
 use crate::backends::BackendError;
 use crate::engine::error::{Diagnostic, ErrorKind};
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::{LeaseHolder, StoreError};
 use crate::tools::{MountError, WorkspaceError};
 

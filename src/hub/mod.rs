@@ -21,7 +21,8 @@ use crate::engine::event::Isolation;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
-use crate::engine::session::sessions::{NewSession, SessionError, Sessions};
+use crate::engine::session::error::SessionError;
+use crate::engine::session::sessions::{NewSession, Sessions};
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{

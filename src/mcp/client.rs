@@ -18,7 +18,8 @@ use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
-use crate::engine::session::sessions::{SessionError, name_of};
+use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::name_of;
 use crate::hub::{Hub, HubError, OpenSession};
 
 /// Digits from which on a text counts as the beginning of an id rather than a name.

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::names::shown;
 use super::watching::{SESSIONS_MAX, WATCHED_MAX};
 use crate::engine::error::{Diagnostic, ErrorKind};
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::hub::HubError;
 
 /// A failure of the server or of a request to it.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::SessionId;
-use crate::engine::session::sessions::MAX_NAME_CHARS;
+use crate::engine::session::error::MAX_NAME_CHARS;
 use crate::view::misleads;
 
 /// Bytes of a name that its number may take.

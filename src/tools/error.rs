@@ -11,7 +11,7 @@ use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::slice::SliceError;
 
 /// A failure to open, rewind, merge, fork, bisect or run again. The session and its files are then as before, unless

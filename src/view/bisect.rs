@@ -12,7 +12,7 @@ use super::{ChangeDocument, changes_between, event, whole};
 use crate::engine::clock::Timestamp;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::tools::bisection::algorithm::BisectVerdict;
 use crate::tools::{BisectFound, BisectReport, Predicate, ProbeRecord};
 

@@ -15,7 +15,7 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::tools::lower;
 
 /// A call with what is known of it so far.

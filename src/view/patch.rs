@@ -11,7 +11,7 @@ use super::EntryShape;
 use crate::engine::event::Node;
 use crate::engine::id::{Digest, Seq};
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
 /// How long one file may take to compare; after that the difference is coarser.

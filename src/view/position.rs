@@ -14,7 +14,7 @@ use crate::engine::clock::Timestamp;
 use crate::engine::error::ValueError;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 
 /// A position in a session, as it was given.
 ///

@@ -7,7 +7,9 @@ use utoipa::ToSchema;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Seq, SessionId};
-use crate::engine::session::sessions::{SessionError, Sessions, name_of};
+use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::name_of;
+use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{SessionEntry, StoreError};
 use crate::reducers::Usage;
 

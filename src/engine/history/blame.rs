@@ -13,7 +13,7 @@ use crate::engine::history::error::{BLAME_BYTES_MAX, HistoryError};
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 
 /// A file's lines, each with the change that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use std::io;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
 /// Bytes of a file whose lines can be asked about.

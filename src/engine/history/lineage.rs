@@ -10,7 +10,7 @@ use super::path::PathChange;
 use crate::engine::event::{Event, SessionStarted};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
 /// Merges that are followed into each other. A history from elsewhere may lead in circles.

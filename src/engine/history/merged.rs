@@ -8,7 +8,7 @@ use super::path::{PathChange, path_history};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 
 /// The [history](path_history) of a path, and before each merge what the child had done until then to what the merge
 /// changed: its own changes, those of its own children, and so on.

@@ -18,7 +18,7 @@ use super::event::{DeleteEntry, WriteFile};
 use super::id::Seq;
 use super::recorded::{EventRef, Recorded};
 use super::session::Session;
-use super::session::sessions::SessionError;
+use super::session::error::SessionError;
 
 pub use blame::{Blame, BlameLine, blame};
 pub use cause::Cause;

@@ -15,7 +15,7 @@ use crate::engine::event::Node;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 
 /// A change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -11,7 +11,7 @@ use crate::engine::event::Node;
 use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 
 /// The moves of files with certain contents.
 #[derive(Default)]

@@ -16,7 +16,7 @@ use crate::engine::id::{Digest, Seq};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
 /// The lines of a text that match, each with its number from 1.

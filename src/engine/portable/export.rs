@@ -8,7 +8,9 @@ use crate::engine::commit::{Commit, CommitView};
 use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::recorded::Recorded;
-use crate::engine::session::sessions::{SessionError, Sessions, name_of};
+use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::name_of;
+use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{EventStore, READ_MAX, StoreError};
 
 fn writing(source: io::Error) -> HistoryError {

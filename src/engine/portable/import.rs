@@ -10,7 +10,9 @@ use crate::engine::commit::{ChunkList, Commit, Content, Expected};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::recorded::EventRef;
-use crate::engine::session::sessions::{SessionError, Sessions, check_name, name_of};
+use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::{check_name, name_of};
+use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
 
 /// Contents above this are given to the store chunk by chunk.

@@ -8,7 +8,7 @@ use super::{
 use crate::engine::commit::{Commit, CommitView};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::recorded::EventRef;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 
 /// Log of the bytes that the decompressor may look back: what files are written with needs 21.
 const WINDOW_LOG_MAX: u32 = 23;

@@ -3,8 +3,10 @@
 use serde_json::Value;
 
 use super::Session;
+use super::error::SessionError;
 use super::inner::{Core, lock};
-use super::sessions::{SessionError, Sessions, check_name};
+use super::name_index::check_name;
+use super::sessions::Sessions;
 use crate::engine::commit::{Commit, Expected, ForkPoint};
 use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, SessionStarted};
 use crate::engine::id::{Seq, SessionId};

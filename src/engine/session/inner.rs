@@ -1,17 +1,24 @@
 //! What all handles of one session share: the fold of its history, kept near the present.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
+use crossbeam_channel::Sender;
+
+use super::error::SessionError;
 use super::output_stream::Outputs;
-use super::sessions::{SessionError, SessionsInner, name_of};
-use super::snapshot::{Keep, RecentStates, snapshot_of, state_of};
+
+use super::name_index::{NameIndex, name_of};
+use super::snapshot::{Keep, RecentStates, SnapshotPolicy, snapshot_of, state_of};
+use crate::engine::clock::Clock;
 use crate::engine::event::SessionStarted;
 use crate::engine::fold::Fold;
 use crate::engine::id::{Seq, SessionId};
+use crate::engine::registry::Registry;
 use crate::engine::state::State;
-use crate::engine::store::{EventBatch, Lease, READ_MAX, SessionEntry};
+use crate::engine::store::{EventBatch, EventStore, Lease, LeaseHolder, READ_MAX, SessionEntry};
 
 /// Bytes of a common event in the journal, to guess how much is to be read.
 const EVENT_BYTES: usize = 256;
@@ -52,7 +59,7 @@ impl Core {
         let snapshots = shared.store.snapshots(entry.id)?;
         // The past of a child has the parent's.
         let past = entry.origin.seq - 1;
-        let live = shared.registry.empty_state(entry.id);
+        let live = State::empty(&shared.registry, entry.id);
         let due = snapshots.last().copied().unwrap_or(0).max(past) + shared.policy.every;
         let started = entry.origin.typed::<SessionStarted>();
         let started = started.and_then(Result::ok).map(|started| started.event);
@@ -195,7 +202,7 @@ impl Core {
     }
 
     pub(crate) fn empty(&self) -> State {
-        self.shared.registry.empty_state(self.id)
+        State::empty(&self.shared.registry, self.id)
     }
 
     /// Asks for the snapshots that are due once the history ends at `last`.
@@ -236,4 +243,33 @@ impl Core {
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What all sessions share.
+pub(crate) struct SessionsInner {
+    pub(crate) store: Arc<dyn EventStore>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) policy: SnapshotPolicy,
+    pub(super) open: Mutex<BTreeMap<SessionId, Weak<Core>>>,
+    pub(super) naming: Mutex<NameIndex>,
+    pub(super) snapshots: Mutex<Option<Snapshotter>>,
+    pub(super) address: Mutex<Option<PathBuf>>,
+}
+
+pub(super) struct Snapshotter {
+    pub(super) due: Sender<Weak<Core>>,
+    pub(super) thread: std::thread::JoinHandle<()>,
+}
+
+impl SessionsInner {
+    /// How this process is noted where it has a session's workspace.
+    pub(crate) fn holder(&self) -> LeaseHolder {
+        LeaseHolder::this_process(lock(&self.address).clone())
+    }
+
+    /// Asks for a snapshot; false when too many wait.
+    pub(crate) fn ask_for_snapshot(&self, core: Weak<Core>) -> bool {
+        lock(&self.snapshots).as_ref().is_some_and(|snapshotter| snapshotter.due.try_send(core).is_ok())
+    }
 }

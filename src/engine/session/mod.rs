@@ -1,6 +1,7 @@
 //! One session: its history, and the state folded from it.
 
 pub(crate) mod children;
+pub(crate) mod error;
 pub(crate) mod inner;
 pub(crate) mod name_index;
 pub(crate) mod output_stream;
@@ -20,9 +21,10 @@ use super::recorded::{EventRef, Recorded};
 use super::state::State;
 use super::store::{Committed, Lease, LeaseHolder, Pending, StoreError, Visitor};
 use super::subscription::{Filter, Subscription, Watcher};
+use error::SessionError;
 use inner::{Core, lock};
 use output_stream::{CommandOutput, OutputSubscription};
-use sessions::{SessionError, Sessions};
+use sessions::Sessions;
 
 /// One session, acting as one agent.
 ///

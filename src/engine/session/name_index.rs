@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::sessions::{MAX_NAME_CHARS, SessionError, name_of};
+use super::error::{MAX_NAME_CHARS, SessionError};
+use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
-use crate::engine::store::EventStore;
+use crate::engine::store::{EventStore, SessionEntry};
 
 /// Names in use, read from the store when first asked for. What another process, or somebody who writes to the
 /// store without asking, calls a session afterwards is not seen.
@@ -90,4 +91,19 @@ impl NameIndex {
     pub(crate) fn forget(&mut self) {
         self.known = None;
     }
+}
+
+/// The name of a session; the beginning of its id when its first event does not tell.
+pub fn name_of(entry: &SessionEntry) -> String {
+    match entry.origin.typed::<SessionStarted>() {
+        Some(Ok(started)) => started.event.name,
+        _ => entry.id.short(),
+    }
+}
+
+pub(crate) fn check_name(name: &str) -> Result<(), SessionError> {
+    let fits = name.len() <= MAX_NAME_CHARS
+        && name.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-'));
+    if fits { Ok(()) } else { Err(SessionError::BadName { name: name.chars().take(100).collect() }) }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::lease::LeaseHolder;
+use super::holder::LeaseHolder;
 use super::loss::Loss;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};

@@ -1,5 +1,6 @@
 //! One process per session's workspace.
 
+use super::holder::LeaseHolder;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -7,11 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
 use super::StoreError;
 use super::journal::disk::{JournalDisk, OsDisk};
-use super::lock::command_line;
 use crate::engine::id::SessionId;
 
 /// The directory of leases, in that of the store.
@@ -22,34 +20,6 @@ const TRIES: usize = 50;
 const PAUSE: Duration = Duration::from_millis(1);
 /// Bytes of a note about a holder.
 const NOTE_MAX: u64 = 64 << 10;
-
-/// The process that has a session's workspace open.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LeaseHolder {
-    /// Its number.
-    pub process: u32,
-    /// How it was called.
-    pub command: String,
-    /// The unix socket on which it takes calls for the session from other processes; none when it takes none.
-    #[serde(default)]
-    pub address: Option<PathBuf>,
-}
-
-impl LeaseHolder {
-    /// This process.
-    pub fn this_process(address: Option<PathBuf>) -> Self {
-        Self { process: std::process::id(), command: command_line(), address }
-    }
-}
-
-impl std::fmt::Display for LeaseHolder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.process {
-            0 => f.write_str("another process"),
-            process => write!(f, "process {process} ({})", self.command),
-        }
-    }
-}
 
 /// A session's workspace belongs to this process until this is dropped, or the process ends in any way.
 ///

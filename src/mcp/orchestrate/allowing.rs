@@ -9,7 +9,7 @@ use crate::backends::{ShellCommand, ShellError, WorkspaceSpec};
 use crate::engine::event::{CommandDecided, PolicyDecision};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::mcp::approver::{AsksAtOnce, can_ask};
 use crate::mcp::calls::comes_back;
 use crate::mcp::tool_list;

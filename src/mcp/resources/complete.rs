@@ -6,7 +6,7 @@ use rmcp::model::{CompleteRequestParams, CompletionInfo, ErrorData};
 
 use super::{looking, uri};
 use crate::engine::session::Session;
-use crate::engine::session::sessions::name_of;
+use crate::engine::session::name_index::name_of;
 use crate::mcp::client::McpClient;
 use crate::reducers::VirtualFileSystem;
 

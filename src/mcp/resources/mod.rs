@@ -14,7 +14,7 @@ use rmcp::model::{
 use super::client::McpClient;
 use crate::engine::event::Node;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::view::Position;
 pub(super) use complete::complete;

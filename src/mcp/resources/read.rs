@@ -15,7 +15,7 @@ use crate::engine::event::Node;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::mcp::McpError;
 use crate::mcp::client::McpClient;

@@ -14,7 +14,7 @@ use crate::backends::{ShellCommand, WorkspaceSpec, unwatched};
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::CommandPolicy;
 use crate::tools::predicate::Predicate;

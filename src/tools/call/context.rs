@@ -18,7 +18,7 @@ use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::policy::rules::ShellRules;
 use crate::tools::workspace::managed::ManagedWorkspace;

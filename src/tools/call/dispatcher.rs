@@ -20,7 +20,7 @@ use crate::engine::commit::CallLink;
 use crate::engine::event::{CallFinished, CallReason, CallStatus};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::ToolCalls;
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;

@@ -4,7 +4,7 @@ use super::content_params::PARAMS_MAX;
 use crate::backends::ShellError;
 use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::event::CallReason;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
 /// Why a call failed, in words that the caller can act on.

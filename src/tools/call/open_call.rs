@@ -10,7 +10,7 @@ use super::tool_call::{ToolCall, ToolOutcome};
 use crate::engine::commit::{CallLink, CommitError};
 use crate::engine::event::{CallFinished, CallReason, CallStarted, CallStatus};
 use crate::engine::id::Seq;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::store::Pending;
 use crate::tools::workspace::recording::EventBuffer;

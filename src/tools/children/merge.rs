@@ -15,7 +15,7 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::error::WorkspaceError;

@@ -7,7 +7,7 @@ use crate::backends::BackendError;
 use crate::engine::commit::CommitError;
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::path::EntryPath;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
 /// Why host directories could not be copied into a workspace. Nothing was recorded then.

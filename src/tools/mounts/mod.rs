@@ -18,7 +18,7 @@ use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{MountHydrated, MountPreview, Node, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Mounts, VirtualFileSystem};
 

@@ -10,7 +10,7 @@ use super::rules::{NormalRules, normal_texts};
 use crate::engine::event::{CallStatus, Node};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
 /// One way in which two runs differ.

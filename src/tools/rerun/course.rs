@@ -15,7 +15,7 @@ use crate::backends::Workspace;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::tool_call::{ToolCall, ToolOutcome};
 use crate::tools::call::toolset::Tools;

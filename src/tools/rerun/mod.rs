@@ -22,7 +22,7 @@ pub use what_if::WhatIf;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::Change;
 use crate::tools::error::WorkspaceError;
 use course::{Course, RerunStep};

@@ -15,7 +15,7 @@ use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::call::content_params::lower;
 

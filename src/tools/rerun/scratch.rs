@@ -37,10 +37,10 @@ impl Scratch {
         })?;
         let options = LocalStoreOptions { durability: Durability::Buffered, ..LocalStoreOptions::default() };
         let store = LocalStore::open(home.path().join("data"), options)
-            .map_err(crate::engine::session::sessions::SessionError::from)?;
+            .map_err(crate::engine::session::error::SessionError::from)?;
         let clock = Arc::new(SystemClock::default());
         let sessions = Sessions::new(Arc::new(store), registry, clock, SnapshotPolicy::default());
-        let sessions = sessions.map_err(crate::engine::session::sessions::SessionError::from)?;
+        let sessions = sessions.map_err(crate::engine::session::error::SessionError::from)?;
         let backend = Some(spec.backend_name().to_owned());
         let session = sessions.create(NewSession { name: Some(name.to_owned()), backend, options: spec.options() })?;
         let workspace = spec.open(session.id(), home.path())?;

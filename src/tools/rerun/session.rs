@@ -15,7 +15,7 @@ use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::slice::Slice;
 use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::call::dispatcher::ToolRunner;

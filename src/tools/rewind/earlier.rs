@@ -8,7 +8,7 @@ use crate::engine::event::{CallStarted, DeleteEntry, DriftFound, Event, Isolatio
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 

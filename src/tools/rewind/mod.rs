@@ -18,7 +18,7 @@ use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceR
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::slice::{EncodedSlice, Slice};
 use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, VirtualFileSystem};

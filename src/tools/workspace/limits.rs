@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::engine::event::{CallStarted, ChildLimits, DeleteEntry, Event, Isolation, MountHydrated, WriteFile};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::state::State;
 use crate::reducers::{Children, SharedChild, Usage};
 use crate::tools::call::error::ToolError;

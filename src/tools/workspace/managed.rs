@@ -11,7 +11,7 @@ use super::recording::EventBuffer;
 use crate::backends::{BackendError, MachineNews, Workspace};
 use crate::engine::commit::{CommitError, Content};
 use crate::engine::event::{DeleteEntry, DriftFound, Node, WorkspaceTouched};
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::session::{MachineClaim, Session};
 use crate::engine::store::{Lease, Pending};
 use crate::reducers::VirtualFileSystem;

@@ -7,7 +7,7 @@ use crate::backends::{BackendError, FileChange, Workspace};
 use crate::engine::event::{DeleteEntry, Node};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 

@@ -11,7 +11,7 @@ use crate::engine::commit::Commit;
 use crate::engine::event::Node;
 use crate::engine::id::Digest;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::{Committed, StoreError};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::error::WorkspaceError;

@@ -4,7 +4,7 @@ use crate::engine::commit::{CallLink, Commit, CommitError, Content, MAX_COMMIT_B
 use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::engine::store::Pending;
 
 /// Half of what a commit may hold: what comes in two parts fits into one commit, or into two.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::backends::Shell;
-use crate::engine::session::sessions::SessionError;
+use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::builtin::evaluate_python::PythonTool;
 use crate::tools::call::dispatcher::ToolRunner;

@@ -3,7 +3,6 @@
 use foldspace::Seq;
 use tui_input::InputRequest;
 
-use super::prompt::Ask;
 use super::{Heights, Tab};
 
 /// Towards later events, or earlier ones.
@@ -81,4 +80,44 @@ pub(crate) enum OutsideRequest {
     },
     /// A text for the terminal's clipboard.
     Copy(String),
+}
+
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Jump,
+    Search(Direction),
+    Until(Direction),
+    Breakpoint,
+    Filter,
+    Compare,
+    Select,
+    Fork,
+    SetMark,
+    GoToMark,
+}
+
+impl Ask {
+    /// The question.
+    pub(crate) fn question(self) -> &'static str {
+        match self {
+            Self::Jump => "go to event: ",
+            Self::Search(Direction::Forward) => "search: ",
+            Self::Search(Direction::Back) => "search back: ",
+            Self::Until(Direction::Forward) => "run until: ",
+            Self::Until(Direction::Back) => "run back until: ",
+            Self::Breakpoint => "break on: ",
+            Self::Filter => "show only (agent NAME, kind TEXT): ",
+            Self::Compare => "compare A..B: ",
+            Self::Select => "file: ",
+            Self::Fork => "name of the fork: ",
+            Self::SetMark => "mark with a letter: ",
+            Self::GoToMark => "go to the mark: ",
+        }
+    }
+
+    /// Whether one letter is the answer.
+    pub(crate) fn is_letter(self) -> bool {
+        matches!(self, Self::SetMark | Self::GoToMark)
+    }
 }

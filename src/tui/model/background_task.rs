@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::seek::{Leash, Seek, Sought};
+use super::leash::Leash;
+use super::seek::{Seek, Sought};
 use super::view::ViewTarget;
 use super::{Direction, Model, SessionHistory, Tone, ViewContent, ViewError};
 

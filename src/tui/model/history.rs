@@ -14,7 +14,7 @@ use quick_cache::sync::Cache;
 use serde_json::Value;
 
 use super::ViewError;
-use super::seek::Leash;
+use super::leash::Leash;
 use super::sheet::Tone;
 use crate::cli::events;
 

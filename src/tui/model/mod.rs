@@ -9,6 +9,7 @@ mod condition;
 pub(crate) mod error;
 pub(crate) mod history;
 mod json;
+pub(crate) mod leash;
 mod moving;
 pub(crate) mod panes;
 mod prompt;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 
 use foldspace::{EntryPath, Seq};
 
+pub(crate) use action::Ask;
 pub(crate) use action::{DebuggerAction, Direction, OutsideRequest};
 pub(crate) use background_task::{BackgroundTask, TaskDone};
 pub(crate) use condition::{ReadPredicate, StopCondition, StopPredicate};
@@ -34,7 +36,7 @@ pub(crate) use error::ViewError;
 pub(crate) use history::IsHeld;
 pub(crate) use history::SessionHistory;
 pub(crate) use json::JsonDifference;
-pub(crate) use prompt::{Ask, InputPrompt};
+pub(crate) use prompt::InputPrompt;
 pub(crate) use sheet::{Sheet, Target, Tone};
 pub(crate) use sheets::changed_slices;
 pub(crate) use timeline::{TimelineRow, VisibleRows};

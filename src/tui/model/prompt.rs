@@ -1,51 +1,12 @@
 //! Questions to the person, and their answers.
 
+use super::action::Ask;
 use foldspace::EntryPath;
 use tui_input::Input;
 
 use super::search::SearchQuery;
 use super::seek::{Seek, SeekTarget};
 use super::{DebuggerAction, Direction, Model, OutsideRequest, StopCondition, Tab, Tone, ViewError};
-
-/// What is asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ask {
-    Jump,
-    Search(Direction),
-    Until(Direction),
-    Breakpoint,
-    Filter,
-    Compare,
-    Select,
-    Fork,
-    SetMark,
-    GoToMark,
-}
-
-impl Ask {
-    /// The question.
-    pub(crate) fn question(self) -> &'static str {
-        match self {
-            Self::Jump => "go to event: ",
-            Self::Search(Direction::Forward) => "search: ",
-            Self::Search(Direction::Back) => "search back: ",
-            Self::Until(Direction::Forward) => "run until: ",
-            Self::Until(Direction::Back) => "run back until: ",
-            Self::Breakpoint => "break on: ",
-            Self::Filter => "show only (agent NAME, kind TEXT): ",
-            Self::Compare => "compare A..B: ",
-            Self::Select => "file: ",
-            Self::Fork => "name of the fork: ",
-            Self::SetMark => "mark with a letter: ",
-            Self::GoToMark => "go to the mark: ",
-        }
-    }
-
-    /// Whether one letter is the answer.
-    pub(crate) fn is_letter(self) -> bool {
-        matches!(self, Self::SetMark | Self::GoToMark)
-    }
-}
 
 /// A question that waits for its answer.
 #[derive(Debug, Clone)]

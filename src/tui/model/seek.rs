@@ -1,51 +1,15 @@
 //! Ways through a history that may be long: searches, runs, the next change of a file.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldspace::{EntryPath, EventRef, Replay, Seq, State};
 
 use super::condition::{StopCondition, touches};
 use super::history::{CHUNK, SessionHistory};
+use super::leash::Leash;
 use super::search::SearchQuery;
 use super::timeline::{Reach, Reached, Rows};
 use super::{Direction, ViewError};
-
-/// Whether a long way is still wanted, and how far it has led.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Leash {
-    cancelled: Arc<AtomicBool>,
-    reached: Arc<AtomicU64>,
-}
-
-impl Leash {
-    pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
-    }
-
-    /// The position that was looked at last.
-    pub(crate) fn reached(&self) -> Seq {
-        self.reached.load(Ordering::Relaxed)
-    }
-
-    /// Tells how far it has led; false when it is not wanted any more.
-    pub(super) fn at(&self, seq: Seq) -> bool {
-        self.reached.store(seq, Ordering::Relaxed);
-        !self.is_cancelled()
-    }
-
-    /// Goes on only with what is still wanted.
-    ///
-    /// # Errors
-    /// [`ViewError::Stopped`].
-    pub(crate) fn holds(&self) -> Result<(), ViewError> {
-        if self.is_cancelled() { Err(ViewError::Stopped) } else { Ok(()) }
-    }
-}
 
 /// A way to another position.
 #[derive(Clone)]

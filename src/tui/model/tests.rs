@@ -313,7 +313,7 @@ fn a_tree_of_thousands_of_levels_is_cut() {
 #[test]
 fn nobody_looks_for_what_is_not_wanted_any_more() {
     let model = at(8);
-    let leash = seek::Leash::default();
+    let leash = leash::Leash::default();
     leash.cancel();
     for tab in Tab::ALL {
         let look = ViewTarget { tab, ..model.look() };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldspace::Seq;
 
 use super::history::{Brief, CHUNK, SessionHistory};
-use super::seek::Leash;
+use super::leash::Leash;
 use super::sheet::Tone;
 use super::{Direction, ViewError};
 use crate::cli::text;

@@ -7,7 +7,7 @@ use foldspace::{Change, EntryPath, Seq, State, Timestamp, VirtualFileSystem};
 
 use super::ViewError;
 use super::history::SessionHistory;
-use super::seek::Leash;
+use super::leash::Leash;
 use super::sheet::Sheet;
 use super::sheets;
 

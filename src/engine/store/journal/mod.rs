@@ -6,6 +6,7 @@ mod fsck;
 #[cfg(test)]
 mod fuzz;
 mod last;
+pub(crate) mod pack;
 mod packed;
 pub(crate) mod scan;
 pub(crate) mod segment;
@@ -15,7 +16,7 @@ mod writer;
 pub(crate) use fsck::{CheckedJournal, Item, check, identity, rewrite, walk};
 pub use fsck::{FsckReport, JournalProblem};
 pub(crate) use last::{Last, last};
-pub(crate) use packed::pack;
+pub(crate) use pack::pack;
 pub(crate) use segment::FramePosition;
 pub(crate) use segments::Segments;
 pub(crate) use writer::{Group, LatestNotes, StagedFrame, StagingBuffer, Writer};

@@ -21,10 +21,11 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use bytes::Bytes;
 
 use super::content::{self, ContentFrame, Contents};
+use super::holder::LeaseHolder;
 use super::index::SledIndex;
 use super::journal::frame::{self, FrameKind};
 use super::journal::{FramePosition, Group, Segments, StagedFrame, StagingBuffer, Writer};
-use super::lease::{Lease, LeaseHolder};
+use super::lease::Lease;
 use super::lock::StoreLock;
 use super::pending::Ticket;
 use super::{Committed, EventBatch, EventStore, Pending, SessionEntry, Snapshot, StorageUse, StoreError};

@@ -15,7 +15,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::lease::{Lease, LeaseHolder};
+use super::holder::LeaseHolder;
+use super::lease::Lease;
 use super::name_lock::NamingTurn;
 use super::{
     EventBatch, EventStore, FsckReport, GcReport, LocalStore, LocalStoreOptions, Pending, SessionEntry, Snapshot,

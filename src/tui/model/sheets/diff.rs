@@ -7,7 +7,7 @@ use super::file::patches;
 use crate::cli::text;
 use crate::tui::model::ViewError;
 use crate::tui::model::history::SessionHistory;
-use crate::tui::model::seek::Leash;
+use crate::tui::model::leash::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
 use crate::tui::model::view::{HistoryPosition, ShownStep};
 

@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::cli::text;
 use crate::tui::model::ViewError;
 use crate::tui::model::history::SessionHistory;
-use crate::tui::model::seek::Leash;
+use crate::tui::model::leash::Leash;
 use crate::tui::model::sheet::{Sheet, Tone};
 use crate::tui::model::view::ShownStep;
 
