@@ -2,15 +2,13 @@
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use super::event::{CodecError, Common, Event};
-use super::id::SessionId;
 use super::recorded::EventRef;
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
-use super::slice::{ErasedSlice, OnRewind, Slice};
+use super::slice::{OnRewind, Slice};
 use crate::engine::error::ValueError;
 
 /// The events, slices and reducers that a program knows.

@@ -11,6 +11,7 @@ use super::session::Session;
 use super::session::error::SessionError;
 use super::session::sessions::Sessions;
 use super::session::snapshot::snapshot_of;
+use super::state::State;
 use super::store::{EventStore, Snapshot, StoreError};
 
 /// What a verification found.
