@@ -1,4 +1,4 @@
-//! The bus: stored events, in order, to whoever subscribed.
+//! The bus: announces stored events to subscribers, in order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,10 +14,10 @@ use super::recorded::Recorded;
 /// Batches that wait for one subscriber before it has to catch up from the journal.
 const WAITING_MAX: usize = 1024;
 
-/// Announces stored events to subscribers.
+/// Bus that announces stored events to subscribers.
 ///
-/// Announcing never waits: a subscriber that is behind gets nothing more until it has read what it
-/// missed from the store. So nobody misses an event, and nobody slows the writer.
+/// Announcing never waits. A subscriber that is behind gets nothing more until it has read from the store what it
+/// missed. So no subscriber misses an event, and none slows the writer.
 #[derive(Default)]
 pub struct Bus {
     lines: RwLock<BTreeMap<SessionId, Vec<Weak<QueuedBatch>>>>,
@@ -27,13 +27,13 @@ pub struct Bus {
 
 pub(super) struct QueuedBatch {
     sender: Sender<Arc<[Recorded]>>,
-    /// Whether something was not sent because the line was full.
+    /// Set when a batch was not sent because the queue was full.
     pub(super) behind: AtomicBool,
-    /// For who waits without a thread.
+    /// Wakes a subscriber that waits without a thread.
     pub(super) woken: Notify,
 }
 
-/// Which sessions have moved since somebody looked last, whatever their number and however slow who looks.
+/// Set of sessions with new events since the last read; its size does not grow with a slow reader.
 #[derive(Default)]
 pub(crate) struct Tap {
     moved: Mutex<BTreeSet<SessionId>>,
@@ -41,7 +41,7 @@ pub(crate) struct Tap {
 }
 
 impl Tap {
-    /// The sessions that have moved; waits for one at most so long.
+    /// Takes the sessions that have new events; waits for one at most `patience`.
     pub(crate) fn moved_within(&self, patience: Duration) -> BTreeSet<SessionId> {
         let moved = self.moved.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.changed.wait_timeout_while(moved, patience, |moved| moved.is_empty());
@@ -50,7 +50,6 @@ impl Tap {
 }
 
 impl Bus {
-    /// Shows from now on which sessions move.
     pub(crate) fn tap(&self) -> Arc<Tap> {
         let tap = Arc::<Tap>::default();
         let mut taps = self.taps.write().unwrap_or_else(PoisonError::into_inner);
@@ -59,7 +58,6 @@ impl Bus {
         tap
     }
 
-    /// Tells those who tapped the bus that the sessions have moved.
     pub(crate) fn moved(&self, sessions: impl Iterator<Item = SessionId> + Clone) {
         let taps = self.taps.read().unwrap_or_else(PoisonError::into_inner);
         for tap in taps.iter().filter_map(Weak::upgrade) {
@@ -68,24 +66,22 @@ impl Bus {
         }
     }
 
-    /// Lets the subscribers of a session look into the store: another process has recorded something.
+    /// Makes the subscribers of a session read the store, because another process has recorded events.
     pub(crate) fn nudge(&self, session: SessionId) {
         let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);
         for line in lines.get(&session).into_iter().flatten().filter_map(Weak::upgrade) {
             line.behind.store(true, Ordering::Release);
-            // A full line wakes its reader as well.
+            // A full queue wakes its reader as well.
             drop(line.sender.try_send(Arc::from([])));
             line.woken.notify_one();
         }
     }
 
-    /// Whether anybody listens to the session.
     pub(crate) fn wanted(&self, session: SessionId) -> bool {
         self.count.load(Ordering::Relaxed) > 0
             && self.lines.read().unwrap_or_else(PoisonError::into_inner).contains_key(&session)
     }
 
-    /// Announces events of one session, which must be visible in the store already.
     pub(crate) fn publish(&self, session: SessionId, events: Arc<[Recorded]>) {
         let mut gone = false;
         let lines = self.lines.read().unwrap_or_else(PoisonError::into_inner);

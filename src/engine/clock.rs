@@ -1,4 +1,4 @@
-//! The engine's only source of time and of randomness.
+//! The engine's only source of time and randomness.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::id::Digest;
 
-/// A moment in UTC, in milliseconds since 1970.
+/// Moment in UTC, in milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
@@ -41,21 +41,21 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// Gives times and fresh identities; everything else in the engine is a function of its input.
+/// Source of times and fresh identities; everything else in the engine is a function of its input.
 ///
-/// It may go back or stand still: the engine never records a time before the session's last one.
+/// The time may go back or stand still: the engine never records a time before the session's last one.
 pub trait Clock: Send + Sync + 'static {
-    /// The present.
+    /// Returns the current time.
     fn now(&self) -> Timestamp;
 
-    /// Microseconds of a clock that never goes back, from an arbitrary start; for durations.
+    /// Returns the microseconds of a clock that never goes back, from an arbitrary start; for durations.
     fn monotonic_micros(&self) -> u64;
 
-    /// 128 bits that no earlier call gave.
+    /// Returns 128 bits that no earlier call returned.
     fn fresh_id(&self) -> [u8; 16];
 }
 
-/// The machine's clock and its random source.
+/// Clock and random source of the machine.
 #[derive(Debug)]
 pub struct SystemClock {
     start: std::time::Instant,
@@ -70,7 +70,7 @@ impl Default for SystemClock {
 }
 
 impl SystemClock {
-    /// Tells whether the machine's clock shows a time before 1970, which counts as 1970 and which some programs can't bear.
+    /// Checks for a machine clock before 1970: it counts as 1970, which some programs can't handle.
     pub(crate) fn is_before_1970(&self) -> bool {
         self.now() == Timestamp(0)
     }
@@ -99,7 +99,7 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock for tests: it advances by a fixed step at each reading, and its identities count up.
+/// Clock for tests: each reading advances it by a fixed step, and its identities count up.
 #[derive(Debug)]
 pub struct StepClock {
     now: AtomicI64,
@@ -108,7 +108,7 @@ pub struct StepClock {
 }
 
 impl StepClock {
-    /// A clock that first shows `start` and moves on by `step_ms` per reading; negative goes back.
+    /// Creates a clock whose first reading is `start`; each reading adds `step_ms`, which may be negative.
     pub fn new(start: Timestamp, step_ms: i64) -> Self {
         Self { now: AtomicI64::new(start.0), step: step_ms, ids: AtomicU64::new(1) }
     }

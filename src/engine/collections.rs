@@ -1,4 +1,4 @@
-//! The persistent collections, named in this one place so that a twin could take theirs.
+//! Persistent collections, imported in this one place so that they can be replaced.
 
 pub(crate) use im::ordmap::DiffItem;
 pub(crate) use im::{OrdMap, Vector};

@@ -1,15 +1,15 @@
-//! Marks in recorded values: what stands where a long text was taken out.
+//! Marks in recorded values, in place of long texts.
 
 use serde_json::{Map, Value};
 
 use super::id::Digest;
 
-/// The field of a mark that names the content.
+/// Field of a mark that names the content.
 pub(crate) const CONTENT: &str = "$content";
-/// The only field of an object around another one that looks like a mark and is none.
+/// Only field of an object that wraps another one which looks like a mark and is none.
 pub(crate) const LITERAL: &str = "$literal";
 
-/// The content that an object stands for; none when it is no mark.
+/// Returns the content that a mark refers to; none if the object is no mark.
 pub(crate) fn mark_of(fields: &Map<String, Value>) -> Option<Digest> {
     fields.get(CONTENT)?.as_str()?.parse().ok()
 }

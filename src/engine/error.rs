@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-/// The kind of an error. Each face has one table from it: to exit codes, to HTTP problems, to MCP codes.
+/// Kind of an error. Each interface has one table from it: to exit codes, to HTTP problems, to MCP codes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// The named session, path, event or content does not exist.
@@ -27,34 +27,34 @@ pub enum ErrorKind {
     TimedOut,
 }
 
-/// An error with a kind, for the faces.
+/// Error with a kind, for the interfaces.
 ///
 /// ```
 /// use foldspace::{Diagnostic, EntryPath, ErrorKind};
 /// assert_eq!(EntryPath::lookup("a/../b").unwrap_err().kind(), ErrorKind::Invalid);
 /// ```
 pub trait Diagnostic: Error + 'static {
-    /// Returns the kind.
+    /// Returns the kind of the error.
     fn kind(&self) -> ErrorKind;
 
-    /// Returns the advice for a person, if there is any.
+    /// Returns the advice for the user, if there is any.
     fn hint(&self) -> Option<String> {
         self.inner().and_then(|inner| inner.hint())
     }
 
-    /// Returns the error that this one only passes on, with the same text.
+    /// Returns the wrapped error, if this one only passes it on with the same text.
     fn inner(&self) -> Option<&dyn Diagnostic> {
         None
     }
 }
 
-/// A value that can't be used. Its text says what is wrong with it, and what is right.
+/// Error about a value that can't be used. Its text names the problem and the valid values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ValueError(String);
 
 impl ValueError {
-    /// Makes one with that text.
+    /// Creates an error with that text.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
@@ -67,12 +67,12 @@ impl Diagnostic for ValueError {
 }
 
 impl dyn Diagnostic {
-    /// Iterates over the error and those that it passes on, outermost first.
+    /// Iterates over the error and those that it wraps, outermost first.
     pub fn chain(&self) -> impl Iterator<Item = &dyn Diagnostic> {
         std::iter::successors(Some(self), |error| error.inner())
     }
 
-    /// Returns the error as what it is, if it is an `E`.
+    /// Returns the error as an `E`, if it is one.
     pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
         let error: &(dyn Error + 'static) = self;
         error.downcast_ref()

@@ -1,5 +1,3 @@
-//! The fold: events into slices.
-
 use std::sync::Arc;
 
 use super::event::{Common, Event, SliceRestored};
@@ -11,18 +9,18 @@ use super::slice::OnRewind;
 use super::state::State;
 use super::store::EventBatch;
 
-/// A fold in progress: it begins from a state and takes the events that follow it, in order.
+/// Fold in progress: begins from a state and applies the events that follow it, in order.
 ///
-/// Each event is looked at once, by all slices that take its kind.
+/// Each event is read once for all slices that take its kind.
 pub(crate) struct Fold {
     base: State,
     registry: Arc<Registry>,
-    /// By the slice's place in the registry.
+    /// By the slice's index in the registry.
     foldings: Vec<Box<dyn ErasedFolding>>,
 }
 
 impl Fold {
-    /// Begins after `state`; about `expected` events will come.
+    /// Begins after `state`; `expected` is an estimate of the number of events.
     pub(crate) fn begin(state: &State, expected: usize) -> Self {
         let registry = Arc::clone(state.registry());
         let types = registry.slice_types().iter().zip(state.slices.iter());
@@ -30,12 +28,11 @@ impl Fold {
         Self { base: state.clone(), registry, foldings }
     }
 
-    /// The position of the last event taken.
     pub(crate) fn seq(&self) -> Seq {
         self.base.seq
     }
 
-    /// Takes the events of a batch that come next, up to `until`.
+    /// Applies the next events of a batch, up to `until`.
     pub(crate) fn apply_batch(&mut self, batch: &EventBatch, until: Seq) {
         let Some((reached, time)) = batch.reached(until).filter(|(reached, _)| *reached > self.base.seq) else {
             return;
@@ -55,7 +52,6 @@ impl Fold {
         self.base.time = time;
     }
 
-    /// The state after the events so far.
     pub(crate) fn finish(self) -> State {
         let mut state = self.base;
         state.slices = self.foldings.into_iter().map(|folding| folding.finish()).collect();
@@ -63,8 +59,8 @@ impl Fold {
     }
 }
 
-/// Puts a slice back; false when the event can't be read. What this program does not know, and what a rewind keeps, is
-/// passed over.
+/// Restores a slice; false if the event can't be read. Ignores slices that this program does not know or a rewind
+/// keeps.
 fn restore(registry: &Registry, foldings: &mut [Box<dyn ErasedFolding>], event: &EventRef<'_>) -> bool {
     let Ok(event) = SliceRestored::decode(event.version, event.payload) else { return false };
     let mut known = registry.slice_types().iter().zip(foldings);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::engine::error::ValueError;
 
-/// A position in a session's history: the first event has 1, and there are no gaps.
+/// Position in a session's history: the first event has 1, and there are no gaps.
 pub type Seq = u64;
 
 macro_rules! hexadecimal {
@@ -22,7 +22,7 @@ macro_rules! hexadecimal {
                 Self(bytes)
             }
 
-            /// The raw bytes.
+            /// Returns the raw bytes.
             pub const fn as_bytes(&self) -> &[u8; $bytes] {
                 &self.0
             }
@@ -78,7 +78,7 @@ hexadecimal! {
     SessionId, 16
 }
 hexadecimal! {
-    /// Identity that a caller gives a commit, so that a retry of it is recognised.
+    /// Identity that a caller gives a commit, so that a retry is recognised.
     CommitId, 16
 }
 hexadecimal! {
@@ -87,19 +87,19 @@ hexadecimal! {
 }
 
 impl SessionId {
-    /// The first twelve digits, enough to tell sessions apart by eye.
+    /// Returns the first twelve digits, enough to tell sessions apart by eye.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }
 }
 
 impl Digest {
-    /// The digest of `bytes`.
+    /// Returns the digest of `bytes`.
     pub fn of(bytes: &[u8]) -> Self {
         Self(*blake3::hash(bytes).as_bytes())
     }
 
-    /// The first twelve digits, for display.
+    /// Returns the first twelve digits, for display.
     pub fn short(&self) -> String {
         self.to_string()[..12].to_owned()
     }

@@ -1,4 +1,4 @@
-//! Events, stores, the fold, sessions, the bus. Imports no sibling.
+//! The engine: events, stores, folds, sessions, the bus. Imports no sibling module.
 
 pub(crate) mod bus;
 pub(crate) mod clock;

@@ -1,5 +1,3 @@
-//! Paths of workspace entries.
-
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -8,18 +6,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::engine::error::ValueError;
 
-/// Segments that a path which an agent creates may have.
+/// Maximum segments of a path that an agent creates.
 pub const MAX_SEGMENTS: usize = 16;
-/// Characters that one segment of such a path may have.
+/// Maximum characters of a segment of such a path.
 pub const MAX_SEGMENT_CHARS: usize = 80;
 
-/// A normalised path relative to the root of a workspace.
+/// Normalised path relative to the root of a workspace.
 ///
-/// Invariant: segments are joined by single slashes, none is empty, `.` or `..`, and none holds a
-/// NUL. The root is the empty path. The bytes need not be UTF-8: a command may leave any name.
+/// Invariant: segments are joined by single slashes, none is empty, `.` or `..`, and none has a NUL. The root is the
+/// empty path. The bytes need not be UTF-8: a command may leave any name.
 ///
-/// As text a byte that is not UTF-8, or is a control character, is written `\xNN` and a backslash
-/// `\\`, so that two paths never look alike and the text can be given back.
+/// Its text form writes a byte that is not UTF-8, or is a control character, as `\xNN`, and a backslash as `\\`. So two
+/// paths never look alike, and the text can be parsed back.
 ///
 /// ```
 /// use foldspace::EntryPath;
@@ -35,21 +33,20 @@ fn wrong(path: &str, what: &str) -> ValueError {
     ValueError::new(format!("path {:?}{what}", shorten(path)))
 }
 
-/// The error where an entry was needed and the root was given.
 pub(crate) fn root_named() -> ValueError {
     ValueError::new("the path names the workspace root; name an entry below it")
 }
 
 impl EntryPath {
-    /// The root of the workspace.
+    /// Returns the root of the workspace.
     pub fn root() -> Self {
         Self(Arc::from(&b""[..]))
     }
 
-    /// Parses a path that an agent may create, with every limit that binds agents.
+    /// Parses a path that an agent may create, with every limit for agents.
     ///
     /// # Errors
-    /// [`ValueError`] when the path leaves the workspace, is the root, or is over a limit.
+    /// [`ValueError`]: the path leaves the workspace, is the root, or is over a limit.
     pub fn for_creation(text: &str) -> Result<Self, ValueError> {
         let path = Self::lookup(text)?;
         if path.is_root() {
@@ -73,19 +70,19 @@ impl EntryPath {
         Ok(path)
     }
 
-    /// Parses a path that is only looked up: any name that a command could have left is accepted. A leading `./`, or
-    /// `.` alone, stands for the root, as a leading slash does.
+    /// Parses a path for a lookup: any name that a command could have left is accepted. A leading `./`, or `.` alone,
+    /// means the root, as a leading slash does.
     ///
     /// # Errors
-    /// [`ValueError`] when the path has a `.` or `..` segment, or a NUL byte.
+    /// [`ValueError`]: the path has a `.` or `..` segment, or a NUL byte.
     pub fn lookup(text: &str) -> Result<Self, ValueError> {
         Self::normalised(&unescape(from_root(text)), || Cow::Borrowed(text))
     }
 
-    /// Normalises raw bytes, as a directory walk or an archive gives them.
+    /// Normalises raw bytes, from a directory walk or an archive.
     ///
     /// # Errors
-    /// [`ValueError`] when the path has a `.` or `..` segment, or a NUL byte.
+    /// [`ValueError`]: the path has a `.` or `..` segment, or a NUL byte.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, ValueError> {
         Self::normalised(bytes, || String::from_utf8_lossy(bytes))
     }
@@ -111,7 +108,7 @@ impl EntryPath {
         Ok(Self(Arc::from(normal)))
     }
 
-    /// Whether these are the bytes of a path as it is kept.
+    /// Checks that the bytes are a normalised path.
     pub(crate) fn is_normal(bytes: &[u8]) -> bool {
         let mut segment = 0;
         for (at, byte) in bytes.iter().enumerate() {
@@ -125,32 +122,32 @@ impl EntryPath {
         bytes.is_empty() || !matches!(&bytes[segment..], b"" | b"." | b"..")
     }
 
-    /// The path's bytes, without a leading slash.
+    /// Returns the path's bytes, without a leading slash.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether this is the root.
+    /// Returns true for the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The segments from the root down.
+    /// Iterates over the segments from the root down.
     pub fn segments(&self) -> impl DoubleEndedIterator<Item = &[u8]> {
         self.0.split(|b| *b == b'/').filter(|s| !s.is_empty())
     }
 
-    /// The last segment; empty for the root.
+    /// Returns the last segment; empty for the root.
     pub fn name(&self) -> &[u8] {
         self.0.rsplit(|b| *b == b'/').next().unwrap_or_default()
     }
 
-    /// The directory that holds the entry; none for the root.
+    /// Returns the directory that holds the entry; none for the root.
     pub fn parent(&self) -> Option<Self> {
         parent_bytes(&self.0).map(|bytes| Self(Arc::from(bytes)))
     }
 
-    /// The path of `name` in this directory.
+    /// Returns the path of `name` in this directory.
     ///
     /// # Errors
     /// As [`EntryPath::from_bytes`].
@@ -158,19 +155,19 @@ impl EntryPath {
         Self::from_bytes(&[&self.0[..], name].join(&b'/'))
     }
 
-    /// Whether the entry is below `directory`, at any depth.
+    /// Returns true if the entry is below `directory`, at any depth.
     pub fn is_below(&self, directory: &Self) -> bool {
         directory.is_root() && !self.is_root()
             || self.0.len() > directory.0.len() && self.0[directory.0.len()] == b'/' && self.0.starts_with(&directory.0)
     }
 
-    /// The part of the path below `directory`; none when it is not below it.
+    /// Returns the part of the path below `directory`; none if it is not below it.
     pub fn relative_to(&self, directory: &Self) -> Option<&[u8]> {
         let skip = if directory.is_root() { 0 } else { directory.0.len() + 1 };
         self.is_below(directory).then(|| &self.0[skip..])
     }
 
-    /// The path for people: as [`Display`](fmt::Display), with a leading slash, so that the root shows.
+    /// Returns the path for people: as [`Display`](fmt::Display), with a leading slash, so that the root is visible.
     pub fn rooted(&self) -> String {
         format!("/{self}")
     }
@@ -183,12 +180,11 @@ impl std::borrow::Borrow<[u8]> for EntryPath {
     }
 }
 
-/// The text without a `./` that stands for the root.
 fn from_root(text: &str) -> &str {
     if text == "." { "" } else { text.strip_prefix("./").unwrap_or(text) }
 }
 
-/// The directory part of normalised path bytes; none for the root.
+/// Returns the directory part of normalised path bytes; none for the root.
 pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.is_empty() {
         return None;
@@ -196,7 +192,7 @@ pub(crate) fn parent_bytes(bytes: &[u8]) -> Option<&[u8]> {
     Some(bytes.iter().rposition(|b| *b == b'/').map_or(&[][..], |cut| &bytes[..cut]))
 }
 
-/// Keeps an error short when the path is a megabyte long.
+/// Keeps an error short if the path is a megabyte long.
 fn shorten(text: &str) -> String {
     const SHOWN: usize = 200;
     match text.char_indices().nth(SHOWN) {
@@ -205,7 +201,7 @@ fn shorten(text: &str) -> String {
     }
 }
 
-/// Reads `\\` and `\xNN` back; any other backslash stands for itself.
+/// Decodes `\\` and `\xNN`; any other backslash is itself.
 pub(crate) fn unescape(text: &str) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());

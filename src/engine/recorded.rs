@@ -1,5 +1,3 @@
-//! Events as the history holds them.
-
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,46 +7,46 @@ use super::clock::Timestamp;
 use super::event::{ArchivedWriteFileV1, CodecError, Common, Event, FinishedView, finished_view, write_view};
 use super::id::{Seq, SessionId};
 
-/// An event with where, when and by whom it was recorded.
+/// Event with its session, position, time, call and agent.
 ///
-/// By default the event is still encoded; [`typed`](Recorded::typed) gives it as a Rust type.
+/// By default the event is still encoded; [`typed`](Recorded::typed) decodes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Recorded<E = Payload> {
-    /// The session.
+    /// Session of the event.
     pub session: SessionId,
-    /// The position in the session.
+    /// Position in the session.
     pub seq: Seq,
-    /// When, in UTC. Never before that of the event before it.
+    /// Time in UTC, never before that of the previous event.
     pub time: Timestamp,
-    /// The tool call that caused it, named by the position of its [`CallStarted`](crate::CallStarted).
+    /// Call id of the call that caused it: the position of its [`CallStarted`](crate::CallStarted).
     pub call: Option<Seq>,
-    /// Who made the call.
+    /// Agent that made the call.
     pub agent: Arc<str>,
-    /// What happened.
+    /// Event, encoded or typed.
     pub event: E,
 }
 
-/// An event as it was encoded.
+/// Encoded event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Payload {
-    /// The event's [`KIND`](Event::KIND).
+    /// [`KIND`](Event::KIND) of the event.
     pub kind: Arc<str>,
-    /// The version of the encoding.
+    /// Version of the encoding.
     pub version: u16,
-    /// The encoding.
+    /// Encoded bytes.
     pub bytes: Bytes,
 }
 
 impl Recorded {
-    /// The event as `E`; none when it is of another kind.
+    /// Decodes the event as `E`; none if it is of another kind.
     ///
     /// # Errors
-    /// [`CodecError`] when it is of this kind and can't be read.
+    /// [`CodecError`]: it is of this kind and can't be decoded.
     pub fn typed<E: Event>(&self) -> Option<Result<Recorded<E>, CodecError>> {
         self.view().typed()
     }
 
-    /// The same without owning it.
+    /// Borrows the event.
     pub fn view(&self) -> EventRef<'_> {
         EventRef {
             session: self.session,
@@ -66,43 +64,43 @@ impl Recorded {
     }
 }
 
-/// A recorded event in place: nothing is copied until it is asked for.
+/// Borrowed recorded event; it copies nothing by itself.
 #[derive(Debug, Clone, Copy)]
 pub struct EventRef<'a> {
-    /// The session.
+    /// Session of the event.
     pub session: SessionId,
-    /// The position in the session.
+    /// Position in the session.
     pub seq: Seq,
-    /// When.
+    /// Time in UTC.
     pub time: Timestamp,
-    /// The tool call that caused it.
+    /// Call id of the call that caused it.
     pub call: Option<Seq>,
-    /// Who made the call.
+    /// Agent that made the call.
     pub agent: &'a str,
-    /// The event's kind.
+    /// Kind of the event.
     pub kind: &'a str,
-    /// The version of the encoding.
+    /// Version of the encoding.
     pub version: u16,
-    /// The encoding.
+    /// Encoded bytes.
     pub payload: &'a [u8],
-    /// The digests that it says it refers to; none where it does not say.
+    /// Declared references; none if there is no declaration.
     pub(crate) declared: Option<&'a [[u8; 32]]>,
-    /// The kind again, for a fold that can't afford to compare names.
+    /// Kind for folds, which compare no names.
     pub(crate) common: Common,
     pub(crate) validated: Validated<'a>,
 }
 
-/// A payload that was found to be what its kind says, so that several slices need not look again.
+/// Payload that was validated, so that several slices need not do it again.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Validated<'a> {
-    /// It was not looked at, is of another kind, or makes no sense.
+    /// Not validated, of another kind, or invalid.
     No,
     Write(&'a ArchivedWriteFileV1),
     Finished(FinishedView<'a>),
 }
 
 impl<'a> EventRef<'a> {
-    /// Looks at the payload once for all that ask for its view.
+    /// Validates the payload once for all readers of its view.
     #[inline]
     pub(crate) fn validate(&mut self) {
         self.validated = match self.common {
@@ -114,13 +112,13 @@ impl<'a> EventRef<'a> {
         };
     }
 
-    /// The event as a `WriteFile`, in place.
+    /// Returns the event as a `WriteFile`, in place.
     #[inline]
     pub(crate) fn written(&self) -> Result<&'a ArchivedWriteFileV1, CodecError> {
         if let Validated::Write(view) = self.validated { Ok(view) } else { write_view(self.version, self.payload) }
     }
 
-    /// The event as a `CallFinished`, in place.
+    /// Returns the event as a `CallFinished`, in place.
     #[inline]
     pub(crate) fn finished(&self) -> Result<FinishedView<'a>, CodecError> {
         if let Validated::Finished(view) = self.validated {
@@ -132,10 +130,10 @@ impl<'a> EventRef<'a> {
 }
 
 impl EventRef<'_> {
-    /// The event as `E`; none when it is of another kind.
+    /// Decodes the event as `E`; none if it is of another kind.
     ///
     /// # Errors
-    /// [`CodecError`] when it is of this kind and can't be read.
+    /// [`CodecError`]: it is of this kind and can't be decoded.
     pub fn typed<E: Event>(&self) -> Option<Result<Recorded<E>, CodecError>> {
         (self.kind == E::KIND).then(|| {
             E::decode(self.version, self.payload).map(|event| Recorded {
@@ -149,7 +147,7 @@ impl EventRef<'_> {
         })
     }
 
-    /// A copy that outlives the buffer.
+    /// Returns an owned copy.
     pub fn to_recorded(&self) -> Recorded {
         Recorded {
             session: self.session,

@@ -1,5 +1,3 @@
-//! Reducers: pure functions from a slice and an event to the next slice.
-
 use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,13 +8,13 @@ use super::event::{CodecError, Event};
 use super::recorded::{EventRef, Recorded};
 use super::slice::{ErasedSlice, OnRewind, Slice, SliceError};
 
-/// A pure function `(slice, recorded event) -> slice`.
+/// Pure function `(slice, recorded event) -> slice`.
 ///
-/// It has no clock, no I/O, no randomness and does not depend on hash order: the same events must
-/// give the same slice on every machine, for good. Any function or closure of that shape is one.
-/// It must accept every event of its type, odd ones too, and must not panic.
+/// It has no clock, no I/O, no randomness and does not depend on hash order: the same events must give the same slice
+/// on every machine, for good. It must accept every event of its type, odd ones too, and must not panic. Any function
+/// or closure of that shape is a reducer.
 pub trait Reducer<S, E>: Send + Sync + 'static {
-    /// Gives the slice after `event`.
+    /// Returns the slice after `event`.
     fn reduce(&self, slice: S, event: &Recorded<E>) -> S;
 }
 
@@ -29,24 +27,23 @@ where
     }
 }
 
-/// A fold in progress over many events: the place for a faster shape than the slice's own.
+/// Fold in progress over many events, with a representation that may be faster than the slice's own.
 ///
 /// Its result must be the slice that the events give one by one.
 pub trait Folding<S>: Send {
-    /// Takes the next event into account.
+    /// Applies the next event.
     ///
     /// # Errors
-    /// [`CodecError`] when the event can't be read; the fold is then as before.
+    /// [`CodecError`]: the event can't be read; the fold is then unchanged.
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
 
-    /// Gives the slice after the events so far.
+    /// Returns the slice after the events so far.
     fn finish(self: Box<Self>) -> S;
 }
 
-/// The erased form of [`Folding`].
 pub(crate) trait ErasedFolding: Send {
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
-    /// Goes on from a slice of an earlier position; on an error from what there is.
+    /// Replaces the slice by one of an earlier position; on an error it is unchanged.
     fn restore(&mut self, version: u32, blocks: &[Bytes]) -> Result<(), SliceError>;
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice>;
 }
@@ -76,7 +73,6 @@ impl<S: Slice> ErasedFolding for Finishing<S> {
     }
 }
 
-/// How a slice's folding begins.
 struct Beginning<S> {
     opener: Option<Opener<S>>,
     steps: Steps<S>,
@@ -91,14 +87,13 @@ impl<S: Slice> Beginning<S> {
     }
 }
 
-/// Begins a [`Folding`] from a slice; the number says about how many events will come.
+/// Opens a [`Folding`] from a slice; the number estimates the events to come.
 pub type Opener<S> = fn(S, usize) -> Box<dyn Folding<S>>;
 
 type Step<S> = Arc<dyn Fn(&mut S, &EventRef<'_>) -> Result<(), CodecError> + Send + Sync>;
-/// Reducers by the kind of event that they take.
 type Steps<S> = Arc<BTreeMap<&'static str, Step<S>>>;
 
-/// A slice's type with its reducers.
+/// Type of a slice with its reducers.
 pub(crate) struct SliceType<S> {
     opener: Option<Opener<S>>,
     steps: Steps<S>,
@@ -109,7 +104,7 @@ impl<S: Slice> SliceType<S> {
         Self { opener, steps: Arc::default() }
     }
 
-    /// Adds a reducer; false when there is one for the event already.
+    /// Adds a reducer; false if there is one for the event already.
     pub(crate) fn add<E: Event>(&mut self, reducer: impl Reducer<S, E>) -> bool {
         let step: Step<S> = Arc::new(move |slice, event| {
             if let Some(typed) = event.typed::<E>() {
@@ -122,7 +117,7 @@ impl<S: Slice> SliceType<S> {
     }
 }
 
-/// The folding that calls reducers one event at a time.
+/// Folding that calls reducers one event at a time.
 struct OneByOne<S> {
     slice: S,
     steps: Steps<S>,
@@ -141,7 +136,6 @@ impl<S: Slice> Folding<S> for OneByOne<S> {
     }
 }
 
-/// The erased form of [`SliceType`].
 pub(crate) trait ErasedSliceType: Send + Sync {
     fn name(&self) -> &'static str;
     fn version(&self) -> u32;

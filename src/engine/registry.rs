@@ -1,5 +1,3 @@
-//! Which events, slices and reducers a program knows.
-
 use std::any::TypeId;
 use std::collections::BTreeMap;
 
@@ -11,10 +9,10 @@ use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
 use super::slice::{OnRewind, Slice};
 use crate::engine::error::ValueError;
 
-/// The events, slices and reducers that a program knows.
+/// Events, slices and reducers that a program knows.
 ///
-/// It is built once, when the program starts; the journal holds none of it. An event whose kind is
-/// not registered is kept and shown, and changes no slice.
+/// It is built once, when the program starts; the journal stores none of it. An event of an unregistered kind is kept
+/// and shown, and changes no slice.
 ///
 /// ```
 /// use foldspace::{Event, Recorded, Registry, Slice};
@@ -38,9 +36,9 @@ use crate::engine::error::ValueError;
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
     pub(super) slices: Vec<Box<dyn ErasedSliceType>>,
-    /// The slices that take the events of each of [`Common`]; of others, those that take all.
+    /// Slices that take the events of each [`Common`]; under `Other`, those that take all events.
     common: [Vec<usize>; Common::COUNT],
-    /// The slices that take the events of another kind, those that take all among them.
+    /// Slices that take the events of another kind, including those that take all.
     others: BTreeMap<&'static str, Vec<usize>>,
 }
 
@@ -51,35 +49,35 @@ struct EventType {
     to_json: ToJson,
 }
 
-/// What a registry knows of one slice.
+/// Summary of a registered slice.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct SliceSummary {
-    /// Its name.
+    /// Name of the slice.
     pub name: &'static str,
-    /// Its version.
+    /// Version of its encoding.
     pub version: u32,
-    /// What a rewind does with it.
+    /// Effect of a rewind on it.
     pub on_rewind: OnRewind,
 }
 
 impl Registry {
-    /// A registry that knows nothing.
+    /// Creates an empty registry.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Lets a function add what belongs together.
+    /// Applies a function that registers related parts.
     ///
     /// # Errors
-    /// What the function gives.
+    /// [`ValueError`]: the function failed.
     pub fn with(self, add: impl FnOnce(Self) -> Result<Self, ValueError>) -> Result<Self, ValueError> {
         add(self)
     }
 
-    /// Makes an event type known, so that it can be shown as JSON.
+    /// Registers an event type, so that it can be shown as JSON.
     ///
     /// # Errors
-    /// [`ValueError`] when its kind is taken or not 1 to 100 bytes long.
+    /// [`ValueError`]: its kind is taken or not 1 to 100 bytes long.
     pub fn event<E: Event>(mut self) -> Result<Self, ValueError> {
         if E::KIND.is_empty() || E::KIND.len() > super::commit::MAX_KIND_BYTES {
             return Err(ValueError::new(format!("event kind {:?} must have 1 to 100 bytes", E::KIND)));
@@ -94,18 +92,18 @@ impl Registry {
         }
     }
 
-    /// Adds a slice; reducers for it follow.
+    /// Registers a slice; its reducers follow.
     ///
     /// # Errors
-    /// [`ValueError`] when there is one of its name.
+    /// [`ValueError`]: its name is taken.
     pub fn slice<S: Slice>(self) -> Result<Self, ValueError> {
         self.add_slice(SliceType::<S>::new(None)).map(|(registry, _)| registry)
     }
 
-    /// Adds a reducer of one event type for a slice that is registered already.
+    /// Registers a reducer of one event type for a registered slice.
     ///
     /// # Errors
-    /// [`ValueError`] when the slice is not there or has a reducer for the event.
+    /// [`ValueError`]: the slice is missing or has a reducer for the event.
     pub fn reducer<S: Slice, E: Event>(mut self, reducer: impl Reducer<S, E>) -> Result<Self, ValueError> {
         let missing = || ValueError::new(format!("slice {} must be registered before a reducer for it", S::NAME));
         let at = self.position(TypeId::of::<S>()).ok_or_else(missing)?;
@@ -118,12 +116,10 @@ impl Registry {
         Ok(self)
     }
 
-    /// Adds a slice that folds events itself, in place: for what must be fast.
-    ///
-    /// `kinds` are the events that it wants to see; none means all.
+    /// Registers a slice with its own, faster folding. `kinds` are the events that it takes; none means all.
     ///
     /// # Errors
-    /// [`ValueError`] when there is one of its name.
+    /// [`ValueError`]: its name is taken.
     pub fn folded_slice<S: Slice>(self, kinds: Option<&[&'static str]>, opener: Opener<S>) -> Result<Self, ValueError> {
         let (mut registry, at) = self.add_slice(SliceType::<S>::new(Some(opener)))?;
         match kinds {
@@ -153,7 +149,7 @@ impl Registry {
         }
     }
 
-    /// What slices there are, in the order of their registration.
+    /// Returns the slices, in the order of their registration.
     pub fn slices(&self) -> Vec<SliceSummary> {
         let summary = |slice: &dyn ErasedSliceType| SliceSummary {
             name: slice.name(),
@@ -163,7 +159,7 @@ impl Registry {
         self.slices.iter().map(|slice| summary(slice.as_ref())).collect()
     }
 
-    /// The event as JSON. One that can't be read shows its kind, size and what is wrong with it.
+    /// Returns the event as JSON. One that can't be read is shown by its size and the reason.
     pub fn to_json(&self, event: &EventRef<'_>) -> Value {
         let unreadable = |reason: String| json!({ "unreadable": reason, "bytes": event.payload.len() });
         match self.events.get(event.kind) {
@@ -175,7 +171,7 @@ impl Registry {
         }
     }
 
-    /// Whether the registry can read the event.
+    /// Checks that the registry can read the event.
     pub fn check(&self, event: &EventRef<'_>) -> Result<(), CodecError> {
         match self.events.get(event.kind) {
             None => Err(CodecError::new(event.kind, event.version, "unknown kind of event")),
@@ -191,7 +187,7 @@ impl Registry {
         self.slices.iter().position(|known| known.as_ref().type_id() == slice)
     }
 
-    /// The places of the slices that take an event.
+    /// Returns the indexes of the slices that take an event.
     #[inline]
     pub(crate) fn takers(&self, event: &EventRef<'_>) -> &[usize] {
         let other = if event.common == Common::Other { self.others.get(event.kind) } else { None };

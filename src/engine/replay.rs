@@ -1,5 +1,3 @@
-//! Replay: a cursor over a history that can only look.
-
 use std::ops::ControlFlow;
 
 use super::id::Seq;
@@ -8,10 +6,10 @@ use super::session::Session;
 use super::session::error::SessionError;
 use super::state::State;
 
-/// Events over which a jump folds from where it is.
+/// Maximum events that a jump folds from its current position.
 const NEAR: u64 = 1024;
 
-/// A cursor over a session's history, with the state at its position.
+/// Read-only cursor over a session's history, with the state at its position.
 ///
 /// It holds nothing that could have an effect: no tools, no backends, no way to record.
 ///
@@ -34,34 +32,28 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// Before the first event of the history as it is now.
-    ///
-    /// # Errors
-    /// What the session says.
+    /// Creates a cursor before the first event of the current history.
     pub fn at_start(session: &Session) -> Result<Self, SessionError> {
         let head = session.head()?;
         Ok(Self { session: session.clone(), state: session.state_at(0)?, head })
     }
 
-    /// The position: that of the last event taken into account, 0 before the first.
+    /// Returns the position: that of the last applied event, 0 before the first.
     pub fn position(&self) -> Seq {
         self.state.seq()
     }
 
-    /// The position of the last event that there was when the replay began.
+    /// Returns the position of the last event at the cursor's creation.
     pub fn head(&self) -> Seq {
         self.head
     }
 
-    /// The state at the position.
+    /// Returns the state at the position.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Goes on by one event and gives it; none at the end.
-    ///
-    /// # Errors
-    /// What the session says.
+    /// Moves forward by one event and returns it; none at the end.
     pub fn step(&mut self) -> Result<Option<Recorded>, SessionError> {
         if self.position() >= self.head {
             return Ok(None);
@@ -72,25 +64,22 @@ impl Replay {
         Ok(Some(event))
     }
 
-    /// Goes back by one event; false at the start.
-    ///
-    /// # Errors
-    /// What the session says.
+    /// Moves back by one event; false at the start.
     pub fn back(&mut self) -> Result<bool, SessionError> {
         let Some(before) = self.position().checked_sub(1) else { return Ok(false) };
         self.jump(before)?;
         Ok(true)
     }
 
-    /// Goes to a position.
+    /// Moves to a position.
     ///
     /// # Errors
-    /// [`SessionError::NoPosition`] when there is none, and others.
+    /// [`SessionError::NoPosition`]: the history has no such position. Other errors are the session's.
     pub fn jump(&mut self, seq: Seq) -> Result<(), SessionError> {
         if seq > self.head {
             return Err(SessionError::NoPosition { seq, head: self.head });
         }
-        // Near enough on from here: folding costs less than looking for a state that was kept.
+        // Near enough ahead, folding costs less than a search for a kept state.
         self.state = match seq.checked_sub(self.position()) {
             Some(0..=NEAR) => self.session.fold_from(self.state.clone(), seq)?,
             _ => self.session.state_at(seq)?,
@@ -98,10 +87,7 @@ impl Replay {
         Ok(())
     }
 
-    /// Goes on to the first later event that `wanted` accepts and gives it; to the end when there is none.
-    ///
-    /// # Errors
-    /// What the session says.
+    /// Moves forward to the first event that `wanted` accepts and returns it; to the end if there is none.
     pub fn until(&mut self, mut wanted: impl FnMut(&EventRef<'_>) -> bool) -> Result<Option<Recorded>, SessionError> {
         let (mut found, head) = (None, self.head);
         self.session.visit(self.position() + 1, &mut |event| {

@@ -1,5 +1,3 @@
-//! Slices: the typed, immutable parts of a session's state.
-
 use std::any::Any;
 use std::sync::Arc;
 
@@ -10,64 +8,63 @@ use serde::de::DeserializeOwned;
 use super::id::Digest;
 use crate::engine::error::{Diagnostic, ErrorKind};
 
-/// What a rewind does with a slice.
+/// Effect of a rewind on a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnRewind {
-    /// It is state: it goes back to what it was.
+    /// A state: it is restored.
     Restore,
-    /// It is a log: it keeps what it has.
+    /// A log: it is unchanged.
     Keep,
 }
 
-/// One typed part of a session's state.
+/// Typed part of a session's state.
 ///
-/// A slice changes only by the reducers that are registered for it. Cloning should be cheap whatever
-/// its size (`im` collections are): the engine clones it whenever somebody looks.
+/// It changes only by its registered reducers. Cloning should be cheap for any size (`im` collections are): the engine
+/// clones it for every read.
 ///
-/// The encoding must be canonical: equal slices give equal bytes, so no hash order may show.
+/// The encoding must be canonical: equal slices give equal bytes, so it must not depend on hash order.
 pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The name by which people ask for it; unique in a registry.
+    /// Name of the slice, unique in a registry.
     const NAME: &'static str;
 
-    /// Raise it when the encoding or a reducer changes its meaning: stored snapshots of other
-    /// versions are then not used, and the slice is folded from the events again.
+    /// Version of the encoding. Raise it when the encoding or a reducer changes its meaning: snapshots of other
+    /// versions are ignored, and the slice is folded from the events again.
     const VERSION: u32 = 1;
 
-    /// What a rewind does with it.
+    /// Effect of a rewind on it.
     const ON_REWIND: OnRewind = OnRewind::Restore;
 
-    /// Encodes the slice as blocks. Blocks that equal blocks of an earlier snapshot take no space,
-    /// so a large slice should be cut where a small change leaves most blocks as they were.
+    /// Encodes the slice as blocks. Blocks equal to those of an earlier snapshot take no space, so cut a large slice
+    /// where a small change leaves most blocks equal.
     ///
     /// # Errors
-    /// [`SliceError`] when the value has no encoding; the slice is then not part of snapshots.
+    /// [`SliceError`]: the value has no encoding; snapshots then omit the slice.
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError> {
         Ok(vec![serde_json::to_vec(self).map_err(|e| SliceError::new(Self::NAME, e))?])
     }
 
-    /// Reads what [`encode`](Slice::encode) gave. The bytes come from a disk: never trust them.
+    /// Decodes the output of [`encode`](Slice::encode). The bytes come from a disk: never trust them.
     ///
     /// # Errors
-    /// [`SliceError`] when the blocks are no such slice; it is then folded from the events.
+    /// [`SliceError`]: the blocks are no such slice; it is then folded from the events.
     fn decode(blocks: &[Bytes]) -> Result<Self, SliceError> {
         let whole = blocks.concat();
         serde_json::from_slice(&whole).map_err(|e| SliceError::new(Self::NAME, e))
     }
 
-    /// Reads what [`encode`](Slice::encode) gave when [`VERSION`](Slice::VERSION) was lower. Snapshots of other
-    /// versions are not used; but what a rewind put back stands in the history, and must be understood for good.
+    /// Decodes a slice of a lower [`VERSION`](Slice::VERSION). Snapshots of other versions are ignored, but a slice
+    /// that a rewind restored is in the history and must stay readable for good.
     ///
     /// # Errors
-    /// [`SliceError`], which it always is unless a slice says otherwise; the slice is then left as it is, and the
-    /// event counts as unreadable.
+    /// [`SliceError`], always as provided: the slice is then unchanged, and the event counts as unreadable.
     fn decode_older(version: u32, _blocks: &[Bytes]) -> Result<Self, SliceError> {
         let what = format!("a rewind put back version {version} of it, which this program can't read");
         Err(SliceError::new(Self::NAME, what))
     }
 }
 
-/// A slice that could not be encoded or decoded.
+/// Error of encoding or decoding a slice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("slice {slice}: {reason}")]
 pub struct SliceError {
@@ -82,13 +79,12 @@ impl Diagnostic for SliceError {
 }
 
 impl SliceError {
-    /// An error of `slice` with the reason that `source` gives.
+    /// Creates an error of `slice` with the reason in `source`.
     pub fn new(slice: &'static str, source: impl std::fmt::Display) -> Self {
         Self { slice, reason: source.to_string() }
     }
 }
 
-/// A slice whose type is known to its registry only.
 pub(crate) trait ErasedSlice: Send + Sync {
     fn as_any(&self) -> &dyn Any;
     fn encode(&self) -> Result<Vec<Vec<u8>>, SliceError>;
@@ -109,19 +105,19 @@ impl<S: Slice> ErasedSlice for S {
     }
 }
 
-/// A slice as a snapshot keeps it.
+/// Encoded slice of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EncodedSlice {
-    /// The slice's [`NAME`](Slice::NAME).
+    /// [`NAME`](Slice::NAME) of the slice.
     pub name: Arc<str>,
-    /// Its [`VERSION`](Slice::VERSION).
+    /// [`VERSION`](Slice::VERSION) of its encoding.
     pub version: u32,
-    /// Its blocks.
+    /// Blocks of its encoding.
     pub blocks: Vec<Bytes>,
 }
 
 impl EncodedSlice {
-    /// The slice's digest: over name, version and the blocks' digests.
+    /// Returns the digest over name, version and the blocks' digests.
     pub fn digest(&self) -> Digest {
         let mut hasher = blake3::Hasher::new();
         hasher.update(self.name.as_bytes());

@@ -1,5 +1,3 @@
-//! The state of a session at a position.
-
 use std::any::TypeId;
 use std::sync::Arc;
 
@@ -14,7 +12,7 @@ use super::slice::{EncodedSlice, ErasedSlice, OnRewind, Slice, SliceError};
 
 /// All slices of a session after the event at [`seq`](State::seq).
 ///
-/// It never changes; a clone costs nanoseconds whatever its size.
+/// It is immutable; a clone costs nanoseconds for any size.
 #[derive(Clone)]
 pub struct State {
     registry: Arc<Registry>,
@@ -37,67 +35,68 @@ impl State {
         Self { registry, session, seq: 0, time: Timestamp::default(), unreadable: 0, slices }
     }
 
-    /// The session.
+    /// Returns the session's id.
     pub fn session(&self) -> SessionId {
         self.session
     }
 
-    /// The position of the last event that it takes into account; 0 before the first.
+    /// Returns the position of the last applied event; 0 before the first.
     pub fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// When that event was recorded.
+    /// Returns the time of that event.
     pub fn time(&self) -> Timestamp {
         self.time
     }
 
-    /// How many events no reducer could read; they changed nothing.
+    /// Returns the number of events that no reducer could read; they changed nothing.
     pub fn unreadable(&self) -> u64 {
         self.unreadable
     }
 
-    /// What the program that made this state knows.
+    /// Returns the registry of the program that created this state.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.registry
     }
 
-    /// The slice of type `S`; none when it is not registered.
+    /// Returns the slice of type `S`; none if it is not registered.
     pub fn slice<S: Slice>(&self) -> Option<&S> {
         let at = self.registry.position(TypeId::of::<S>())?;
         self.slices[at].as_any().downcast_ref()
     }
 
-    /// The slice of that name as JSON; none when it is not registered.
+    /// Returns the slice of that name as JSON; none if it is not registered.
     ///
     /// # Errors
-    /// [`SliceError`] when the slice has no JSON form.
+    /// [`SliceError`]: the slice has no JSON form.
     pub fn slice_json(&self, name: &str) -> Option<Result<Value, SliceError>> {
         let at = self.registry.slice_types().iter().position(|known| known.name() == name)?;
         Some(self.slices[at].to_json())
     }
 
-    /// Every slice's name and digest. Equal states have equal digests.
+    /// Returns every slice's name and digest. Equal states have equal digests.
     ///
     /// # Errors
-    /// [`SliceError`] when a slice has no encoding.
+    /// [`SliceError`]: a slice has no encoding.
     pub fn digests(&self) -> Result<Vec<(&'static str, Digest)>, SliceError> {
         let types = self.registry.slice_types();
         types.iter().zip(self.encode()?).map(|(known, slice)| Ok((known.name(), slice.digest()))).collect()
     }
 
-    /// The digest of the slice of that name, in whatever case; none when there is no such slice, or it has no encoding.
+    /// Returns the digest of the slice of that name, in any case; none if there is no such slice, or it has no
+    /// encoding.
     pub(crate) fn digest(&self, name: &str) -> Option<Digest> {
         let encoded = self.encode_some(|known| known.name().eq_ignore_ascii_case(name)).ok()?;
         encoded.first().map(EncodedSlice::digest)
     }
 
-    /// Every slice as a snapshot keeps it, in the registry's order.
+    /// Encodes every slice for a snapshot, in the registry's order.
     pub(crate) fn encode(&self) -> Result<Vec<EncodedSlice>, SliceError> {
         self.encode_some(|_| true)
     }
 
-    /// Those that a rewind puts back, but for one that has events of its own for that.
+    /// Encodes the slices that a rewind restores, except `but`, which has its own events for that.
     pub(crate) fn restorable(&self, but: &str) -> Result<Vec<EncodedSlice>, SliceError> {
         self.encode_some(|known| known.on_rewind() == OnRewind::Restore && known.name() != but)
     }

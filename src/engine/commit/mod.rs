@@ -1,4 +1,4 @@
-//! A commit: events of one session that are recorded all or not at all; and its encoding.
+//! Commits: events of one session that are recorded all or not at all, and their encoding.
 
 mod view;
 
@@ -14,79 +14,75 @@ use crate::engine::error::{Diagnostic, ErrorKind};
 
 pub(crate) use view::{CommitView, StoredEvent, declared_in};
 
-/// Bytes that the events of one commit may take together.
+/// Maximum bytes of the events of one commit.
 pub const MAX_COMMIT_BYTES: usize = 32 << 20;
-/// Events that one commit may hold.
+/// Maximum events of one commit.
 pub const MAX_COMMIT_EVENTS: u32 = 1 << 20;
-/// Bytes of an agent's name.
+/// Maximum bytes of an agent's name.
 pub const MAX_AGENT_BYTES: usize = 200;
-/// Bytes of an event's kind.
+/// Maximum bytes of an event's kind.
 pub const MAX_KIND_BYTES: usize = 100;
-/// The highest version that an event's encoding may have.
 const MAX_EVENT_VERSION: u16 = DECLARES - 1;
-/// Bytes before an event's payload, its kind left out.
+/// Bytes before an event's payload, without its kind.
 const EVENT_HEAD: usize = 1 + 2 + 4;
-/// Bytes of a common event.
+/// Typical bytes of an event.
 const EVENT_BYTES: usize = 256;
-/// Set in the stored version of an event behind whose payload its references stand.
+/// Flag in the stored version of an event whose references follow its payload.
 const DECLARES: u16 = 1 << 15;
 
-/// Where the session's history must end for a commit to be taken.
+/// Position at which the session's history must end for a commit to be accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Expected {
-    /// Wherever it ends.
+    /// Any position.
     #[default]
     Any,
-    /// The session must not exist yet; the commit begins it.
+    /// No session yet: the commit creates it.
     NoSession,
-    /// Its last event must have this position.
+    /// The position of the last event.
     Exactly(Seq),
-    /// The session must not exist yet; the commit begins it as a child, whose history is the parent's up to
-    /// that position, and then its own.
+    /// No session yet: the commit creates it as a child. Its history is the parent's up to that position, then its own.
     ForkOf(ForkPoint),
 }
 
-/// A position in the history of a session, up to which a child's is the same.
+/// Position in a parent's history up to which a child's history is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForkPoint {
-    /// The parent.
+    /// Parent session.
     pub session: SessionId,
-    /// The last position that both have; at least 1.
+    /// Last position that both have; at least 1.
     pub seq: Seq,
 }
 
-/// The tool call that a commit belongs to.
+/// Link of a commit to a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum CallLink {
-    /// None.
+    /// No call.
     #[default]
     None,
-    /// The commit's first event is the call's intent: the call takes its position as its name.
+    /// The commit's first event is the call's intent; its position becomes the call id.
     Opens,
-    /// The call that began at this position.
+    /// Call that began at this position.
     Of(Seq),
 }
 
-/// A content to be kept, with its digest.
+/// Content to be kept, with its digest.
 #[derive(Debug, Clone)]
 pub struct Content {
-    /// BLAKE3 of the bytes.
+    /// BLAKE3 digest of the bytes.
     pub digest: Digest,
-    /// The bytes.
+    /// Bytes of the content.
     pub bytes: Bytes,
 }
 
-/// A content by its chunks, which are contents that are kept already or in the same commit.
+/// Content given by its chunks, which are kept already or in the same commit.
 #[derive(Debug, Clone)]
 pub(crate) struct ChunkList {
-    /// BLAKE3 of the whole.
     pub(crate) digest: Digest,
-    /// Bytes of the whole.
     pub(crate) length: u64,
     pub(crate) chunks: Vec<Digest>,
 }
 
-/// Events of one session to be recorded together.
+/// Events of one session that are recorded together.
 #[derive(Debug, Clone)]
 pub struct Commit {
     pub(crate) session: SessionId,
@@ -94,7 +90,6 @@ pub struct Commit {
     pub(crate) expected: Expected,
     pub(crate) id: Option<CommitId>,
     pub(crate) call: CallLink,
-    /// None for nobody.
     agent: Option<Arc<str>>,
     pub(crate) count: u32,
     body: Vec<u8>,
@@ -102,23 +97,23 @@ pub struct Commit {
     pub(crate) lists: Vec<ChunkList>,
 }
 
-/// Why a commit can't be put together.
+/// Reason why a commit can't be built.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// An event has no encoding.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// Something is over a limit.
+    /// A size is over its limit.
     #[error("{what}: {actual} is over the limit of {limit}; split the work into several commits")]
     TooLarge {
-        /// What was measured.
+        /// Measured quantity.
         what: &'static str,
-        /// How much there is.
+        /// Measured value.
         actual: u64,
-        /// How much there may be.
+        /// Maximum value.
         limit: u64,
     },
-    /// A commit with nothing in it was given.
+    /// The commit is empty.
     #[error("the commit has no events")]
     Empty,
 }
@@ -130,7 +125,7 @@ impl Diagnostic for CommitError {
 }
 
 impl Commit {
-    /// An empty commit of `session`, said to happen at `time`.
+    /// Creates an empty commit of `session` at `time`.
     pub fn new(session: SessionId, time: Timestamp) -> Self {
         Self {
             session,
@@ -146,7 +141,7 @@ impl Commit {
         }
     }
 
-    /// The commit of one event that was recorded before.
+    /// Creates a commit of one recorded event.
     pub(crate) fn of_recorded(event: &super::recorded::Recorded) -> Result<Self, CommitError> {
         let call = event.call.map_or(CallLink::None, CallLink::Of);
         let mut commit = Self::new(event.session, event.time).by(&event.agent).of_call(call);
@@ -154,7 +149,7 @@ impl Commit {
         Ok(commit)
     }
 
-    /// The events of a stored commit from position `from` on, as far as its bytes are events.
+    /// Creates a commit of a stored commit's events from position `from` on, up to the first that can't be read.
     pub(crate) fn of_view(view: &CommitView<'_>, from: Seq) -> Result<Self, CommitError> {
         let call = view.call.map_or(CallLink::None, CallLink::Of);
         let agent = (!view.agent.is_empty()).then(|| Arc::from(view.agent));
@@ -167,10 +162,10 @@ impl Commit {
         Ok(commit)
     }
 
-    /// A commit of events that are encoded already, one behind the other.
+    /// Creates a commit of events that are encoded already, one after the other.
     ///
     /// # Errors
-    /// [`CommitError`] when it is over a limit, or the bytes are no such events.
+    /// [`CommitError`]: over a limit, or the bytes are not such events.
     pub(crate) fn of_parts(
         session: SessionId,
         time: Timestamp,
@@ -186,32 +181,31 @@ impl Commit {
         Ok(commit)
     }
 
-    /// Whether the bytes are as many events as it says, and nothing else.
+    /// Checks that the bytes are exactly as many events as the count says.
     pub(crate) fn is_whole(&self) -> bool {
         let mut rest = &self.body[..];
         (0..self.count).all(|_| StoredEvent::take(&mut rest).is_ok()) && rest.is_empty()
     }
 
-    /// The events, encoded.
     pub(crate) fn body(&self) -> &[u8] {
         &self.body
     }
 
-    /// A commit of the same kind without any events or contents.
+    /// Creates an empty commit with the same session, time, agent and call.
     pub(crate) fn emptied(&self) -> Self {
         let (agent, call) = (self.agent.clone(), self.call);
         Self { agent, call, ..Self::new(self.session, self.time) }
     }
 
-    /// Sets where the history must end.
+    /// Sets the position at which the history must end.
     #[must_use]
     pub fn expecting(mut self, expected: Expected) -> Self {
         self.expected = expected;
         self
     }
 
-    /// Names the commit, so that giving it again within the session's last 1,024 named commits is
-    /// recognised and answered with the first one's positions.
+    /// Sets an id by which a retry is recognised. A retry within the session's last 1,024 commits with an id returns
+    /// the positions of the first.
     #[must_use]
     pub fn with_id(mut self, id: CommitId) -> Self {
         self.id = Some(id);
@@ -225,7 +219,7 @@ impl Commit {
         self
     }
 
-    /// Names who acts.
+    /// Sets the acting agent.
     #[must_use]
     pub fn by(mut self, agent: &Arc<str>) -> Self {
         self.agent = Some(Arc::clone(agent));
@@ -235,8 +229,7 @@ impl Commit {
     /// Adds an event.
     ///
     /// # Errors
-    /// [`CommitError`] when the event can't be encoded or the commit would grow over a limit; the
-    /// commit is then as before.
+    /// [`CommitError`]: the event can't be encoded, or the commit would be over a limit. The commit is then unchanged.
     pub fn push<E: Event>(&mut self, event: &E) -> Result<(), CommitError> {
         self.body.reserve(EVENT_BYTES);
         let references = event.references();
@@ -244,7 +237,7 @@ impl Commit {
         self.push_with(E::KIND, E::VERSION, references.as_deref(), |body| Ok(event.encode(body)?))
     }
 
-    /// Adds an event that is encoded already, and says nothing of what it refers to.
+    /// Adds an encoded event that declares no references.
     ///
     /// # Errors
     /// As [`Commit::push`].
@@ -252,7 +245,7 @@ impl Commit {
         self.push_stored(kind, version, payload, None)
     }
 
-    /// Adds an event as it was recorded elsewhere.
+    /// Adds an event with the references that it was recorded with.
     pub(crate) fn push_event(&mut self, event: &EventRef<'_>) -> Result<(), CommitError> {
         self.push_stored(event.kind, event.version, event.payload, event.declared)
     }
@@ -316,25 +309,25 @@ impl Commit {
     }
 
     /// Adds a content that the events refer to; the store keeps one copy of equal contents. A commit without events
-    /// keeps its contents ahead of the commit that refers to them, until the next collection.
+    /// keeps its contents until the next collection, for a later commit that refers to them.
     pub fn keep(&mut self, content: Content) {
         self.contents.push(content);
     }
 
-    /// The same for one that is too large to be in memory.
+    /// Adds a content that is too large to be in memory.
     pub(crate) fn keep_list(&mut self, list: ChunkList) {
         self.lists.push(list);
     }
 
-    /// Tells whether it has nothing but contents.
+    /// Checks that the commit has contents and no events.
     pub(crate) fn keeps_only(&self) -> bool {
         self.count == 0 && !(self.contents.is_empty() && self.lists.is_empty())
     }
 
-    /// Adds the events and contents of another commit; who acts, and when, stays as it is.
+    /// Adds the events and contents of another commit; agent and time are unchanged.
     ///
     /// # Errors
-    /// [`CommitError::TooLarge`]; the commit is then as before.
+    /// [`CommitError::TooLarge`]; the commit is then unchanged.
     pub fn append(&mut self, other: Self) -> Result<(), CommitError> {
         let (bytes, count) = (self.body.len() + other.body.len(), u64::from(self.count) + u64::from(other.count));
         check("bytes in a commit", bytes as u64, MAX_COMMIT_BYTES as u64)?;
@@ -346,12 +339,12 @@ impl Commit {
         Ok(())
     }
 
-    /// How many events it holds.
+    /// Returns the number of events.
     pub fn len(&self) -> u32 {
         self.count
     }
 
-    /// Whether it holds no event.
+    /// Returns true if the commit has no events.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -366,12 +359,10 @@ impl Commit {
         self.view(first, time).encode(out);
     }
 
-    /// Bytes of the stored form.
     pub(crate) fn encoded_len(&self) -> usize {
         self.view(1, self.time).encoded_len()
     }
 
-    /// What is stored of it, for events that begin at `first`.
     fn view(&self, first: Seq, time: Timestamp) -> CommitView<'_> {
         let call = match self.call {
             CallLink::None => None,

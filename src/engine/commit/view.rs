@@ -1,12 +1,10 @@
-//! Stored commits, read in place.
-
 use super::DECLARES;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::recorded::{EventRef, Validated};
 
-/// A stored commit, read in place.
+/// Stored commit, read in place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CommitView<'a> {
     pub(crate) session: SessionId,
@@ -19,16 +17,15 @@ pub(crate) struct CommitView<'a> {
     pub(crate) body: &'a [u8],
 }
 
-/// Bytes that are no stored commit.
+/// Bytes that are not a stored commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("not a commit: its bytes end early or make no sense")]
 pub(crate) struct NotACommit;
 
 impl<'a> CommitView<'a> {
-    /// Offset of the agent's name.
     pub(crate) const AGENT: usize = 16 + 8 + 8 + 16 + 8 + 4 + 1;
 
-    /// A commit as it was read before, under no identity.
+    /// Creates a view without a commit id from parts that were parsed before.
     pub(crate) fn of_parts(
         (session, first, time): (SessionId, Seq, Timestamp),
         call: Option<Seq>,
@@ -39,7 +36,6 @@ impl<'a> CommitView<'a> {
         Self { session, first, time, id: None, call, count, agent, body }
     }
 
-    /// Appends the stored form to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(self.session.as_bytes());
         out.extend_from_slice(&self.first.to_le_bytes());
@@ -52,17 +48,16 @@ impl<'a> CommitView<'a> {
         out.extend_from_slice(self.body);
     }
 
-    /// Bytes of the stored form.
     pub(crate) fn encoded_len(&self) -> usize {
         Self::AGENT + self.agent.len() + self.body.len()
     }
 
-    /// Reads the head of a commit.
+    /// Parses the head of a commit.
     pub(crate) fn parse(bytes: &'a [u8]) -> Result<Self, NotACommit> {
         Self::parse_by(bytes, "")
     }
 
-    /// The same where the commit is likely by an agent whose name is known to be a text.
+    /// Parses the head of a commit; an agent equal to `known` is not checked to be UTF-8 again.
     #[inline]
     pub(crate) fn parse_by(bytes: &'a [u8], known: &'a str) -> Result<Self, NotACommit> {
         let mut rest = bytes;
@@ -92,17 +87,15 @@ impl<'a> CommitView<'a> {
         })
     }
 
-    /// The position of its last event.
     pub(crate) fn last(&self) -> Seq {
         self.first + u64::from(self.count) - 1
     }
 
-    /// Returns the agent's name.
     pub(crate) fn agent(&self) -> &'a str {
         self.agent
     }
 
-    /// Its events in order; an error ends the sequence.
+    /// Returns the events in order; an error ends the sequence.
     pub(crate) fn events(&self) -> impl Iterator<Item = Result<EventRef<'a>, NotACommit>> + use<'a> {
         let commit = *self;
         let mut rest = self.body;
@@ -138,7 +131,7 @@ impl<'a> CommitView<'a> {
     }
 }
 
-/// An event as it is stored: its references stand behind its payload where its version says so.
+/// Stored event; its references follow its payload if its version says so.
 pub(crate) struct StoredEvent<'a> {
     pub(crate) common: Common,
     pub(crate) kind: &'a str,
@@ -147,7 +140,7 @@ pub(crate) struct StoredEvent<'a> {
 }
 
 impl<'a> StoredEvent<'a> {
-    /// Takes the next one.
+    /// Takes the next event off `rest`.
     #[inline]
     pub(crate) fn take(rest: &mut &'a [u8]) -> Result<Self, NotACommit> {
         let [kind_len] = take_array(rest)?;
@@ -164,7 +157,7 @@ impl<'a> StoredEvent<'a> {
     }
 }
 
-/// Takes an event's references from behind its payload, where its stored version says that they are there.
+/// Splits the references off a payload whose stored version has the flag.
 #[inline]
 pub(crate) fn declared_in(version: u16, stored: &[u8]) -> (u16, &[u8], Option<&[[u8; 32]]>) {
     let split = || {

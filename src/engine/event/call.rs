@@ -8,32 +8,32 @@ use super::codec::{archive, validated};
 use super::{CodecError, Event};
 use crate::engine::error::ErrorKind;
 
-/// A tool was called. Recorded before the call has any effect; its own position names the call.
+/// Event of a tool call that begins. Recorded before the call has any effect; its position is the call id.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallStarted {
-    /// The tool's name.
+    /// Name of the tool.
     pub tool: String,
-    /// The parameters. A long text in them stands as `{"$content": digest, "bytes": n}`.
+    /// Parameters of the call. A long text in them is replaced by `{"$content": digest, "bytes": n}`.
     pub params: Value,
 }
 
-/// A tool call ended.
+/// Event of a tool call that ended.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CallFinished {
-    /// How.
+    /// Status of the call.
     pub status: CallStatus,
-    /// The result of a success, else null. Long texts stand as in [`CallStarted::params`].
+    /// Result of a success, else null. Long texts are replaced as in [`CallStarted::params`].
     pub result: Value,
-    /// What was wrong, for the caller; empty after a success.
+    /// Problem, for the caller; empty after a success.
     pub message: String,
-    /// From intent to outcome, in microseconds of the machine's steady clock.
+    /// Duration from intent to outcome, in microseconds of the monotonic clock.
     pub micros: u64,
-    /// Why it did not succeed; none after a success, and in histories from before there were reasons.
+    /// Reason for the failure; none after a success, and in events from before reasons were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<CallReason>,
 }
 
-/// The reason of a call that did not succeed, for programs.
+/// Reason of a call that did not succeed, for programs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CallReason {
@@ -53,7 +53,7 @@ pub enum CallReason {
     Cancelled,
     /// The process that ran the call ended before the call did.
     Abandoned,
-    /// A reason that only a newer program knows.
+    /// Only a newer program knows the reason.
     #[serde(other)]
     Other,
 }
@@ -76,14 +76,14 @@ impl CallFinished {
         Self { status, result: Value::Null, message, micros, reason: Some(reason) }
     }
 
-    /// Returns why the call did not succeed, also for events that were recorded before they had a reason.
+    /// Returns the reason for the failure, also for events from before reasons were recorded.
     pub fn reason(&self) -> Option<CallReason> {
         self.reason.or_else(|| reason_from_message(self.status, &self.message))
     }
 }
 
-/// Returns the reason of an event that was recorded without one. The only place where the text of a message decides:
-/// these are the texts of the programs from before there were reasons, and stay as they are.
+/// Derives the reason of an event that was recorded without one. This is the only place where the text of a message
+/// decides. These texts are those of older programs, so they never change.
 fn reason_from_message(status: CallStatus, message: &str) -> Option<CallReason> {
     match (status, message) {
         (CallStatus::Error, text) if text.starts_with("the parameters have ") => Some(CallReason::TooLarge),
@@ -95,20 +95,20 @@ fn reason_from_message(status: CallStatus, message: &str) -> Option<CallReason> 
     }
 }
 
-/// How a call ended.
+/// Status of a call that ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallStatus {
-    /// It did what was asked.
+    /// The call succeeded.
     Ok,
-    /// It failed and changed nothing.
+    /// The call failed and changed nothing.
     Error,
-    /// It was cut off: cancelled, or the process that ran it ended.
+    /// The call was cut off: it was cancelled, or its process ended.
     Interrupted,
 }
 
 impl CallStatus {
-    /// The word for it in documents.
+    /// Returns its word in documents.
     pub fn word(self) -> &'static str {
         match self {
             Self::Ok => "ok",
@@ -118,17 +118,17 @@ impl CallStatus {
     }
 }
 
-/// The mark under which the reason stands in the place of a result.
+/// Key under which the reason is stored in place of a result.
 const REASON: &str = "$reason";
 
-/// `CallStarted`, version 1, as it lies in a journal. Frozen.
+/// `CallStarted`, version 1, as stored in a journal. Frozen.
 #[derive(Archive, Archivable)]
 struct CallStartedV1 {
     tool: String,
     params: String,
 }
 
-/// `CallFinished`, version 1, as it lies in a journal. Frozen.
+/// `CallFinished`, version 1, as stored in a journal. Frozen.
 #[derive(Archive, Archivable)]
 struct CallFinishedV1 {
     status: u8,
@@ -160,12 +160,12 @@ fn started(version: u16, bytes: &[u8]) -> Result<&ArchivedCallStartedV1, CodecEr
     }
 }
 
-/// The tool's name, read in place.
+/// Returns the tool's name, in place.
 pub(crate) fn started_tool(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     started(version, bytes).map(|frozen| frozen.tool.as_str())
 }
 
-/// The parameters as JSON, read in place.
+/// Returns the parameters as JSON, in place.
 pub(crate) fn started_params(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     started(version, bytes).map(|frozen| frozen.params.as_str())
 }
@@ -174,7 +174,7 @@ fn json(kind: &str, version: u16, text: &str) -> Result<Value, CodecError> {
     serde_json::from_str(text).map_err(|e| CodecError::new(kind, version, e))
 }
 
-/// The parts of an outcome that folds need, read in place.
+/// Parts of an outcome that folds need, in place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FinishedView<'a> {
     pub(crate) status: CallStatus,
@@ -182,7 +182,6 @@ pub(crate) struct FinishedView<'a> {
     pub(crate) micros: u64,
 }
 
-/// Reads [`FinishedView`] in place.
 pub(crate) fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'_>, CodecError> {
     let frozen = finished(version, bytes)?;
     let status = match frozen.status {
@@ -194,7 +193,7 @@ pub(crate) fn finished_view(version: u16, bytes: &[u8]) -> Result<FinishedView<'
     Ok(FinishedView { status, message: &frozen.message, micros: frozen.micros.to_native() })
 }
 
-/// The result as JSON, read in place.
+/// Returns the result as JSON, in place.
 pub(crate) fn finished_result(version: u16, bytes: &[u8]) -> Result<&str, CodecError> {
     finished(version, bytes).map(|frozen| frozen.result.as_str())
 }
@@ -229,7 +228,7 @@ impl Event for CallFinished {
     fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
         let view = finished_view(version, bytes)?;
         let mut result = json(Self::KIND, version, &finished(version, bytes)?.result)?;
-        // Only a call that succeeded has a result, so that the mark is no one's own key.
+        // Only a successful call has a result of its own, so the key can't clash.
         let marked = result.get_mut(REASON).filter(|_| view.status != CallStatus::Ok).map(Value::take);
         let reason =
             marked.map(serde_json::from_value).transpose().map_err(|e| CodecError::new(Self::KIND, version, e))?;

@@ -1,4 +1,4 @@
-//! rkyv for the built-in events: frozen structs, always validated on the way in.
+//! Encoding of the built-in events with rkyv: frozen structs, always validated when read.
 
 use rkyv::api::high::HighSerializer;
 use rkyv::api::low::LowValidator;
@@ -10,7 +10,6 @@ use rkyv::{Archive, Portable, Serialize};
 
 use super::CodecError;
 
-/// Appends the archive of `value` to `out`.
 pub(super) fn archive<T>(kind: &str, version: u16, value: &T, out: &mut Vec<u8>) -> Result<(), CodecError>
 where
     T: for<'a> Serialize<HighSerializer<AlignedVec, ArenaHandle<'a>, Error>>,
@@ -20,7 +19,7 @@ where
     Ok(())
 }
 
-/// Checks bytes from a disk and gives the archive in place.
+/// Validates bytes from a disk and returns the archive in place.
 pub(crate) fn validated<'a, T>(kind: &str, version: u16, bytes: &'a [u8]) -> Result<&'a T::Archived, CodecError>
 where
     T: Archive,

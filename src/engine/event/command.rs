@@ -1,4 +1,4 @@
-//! Commands and evaluations: what ran, who allowed it, and what came of it.
+//! Events of commands and evaluations: the command, the decision and the result.
 
 use std::collections::BTreeMap;
 
@@ -8,31 +8,31 @@ use super::Event;
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
-/// A command ended, or was ended. What it changed stands beside it, in the same commit.
+/// Event of a command that ended or was stopped. Its changes are in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandResult {
-    /// The backend that ran it.
+    /// Backend that ran it.
     pub backend: String,
-    /// As it was given.
+    /// Command as given.
     pub command: CommandLine,
-    /// Where it ran.
+    /// Working directory.
     pub cwd: EntryPath,
-    /// Its exit code; 127 for a program that is not there, 128 + signal when a signal ended it.
+    /// Exit code; 127 for a missing program, 128 + signal for a command that a signal ended.
     pub exit_code: i32,
-    /// The signal that ended it.
+    /// Signal that ended it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Whether it took longer than it may.
+    /// True if it ran longer than its limit.
     #[serde(default)]
     pub timed_out: bool,
-    /// Whether it was taken back.
+    /// True if it was cancelled.
     #[serde(default)]
     pub cancelled: bool,
-    /// How long it ran, in microseconds.
+    /// Duration in microseconds.
     pub micros: u64,
-    /// What it printed.
+    /// Standard output.
     pub stdout: RecordedOutput,
-    /// What it complained of.
+    /// Standard error.
     pub stderr: RecordedOutput,
 }
 
@@ -40,25 +40,25 @@ impl Event for CommandResult {
     const KIND: &'static str = "CommandResult";
 }
 
-/// A command as it is given to a shell protocol.
+/// Command in one of the forms in which it can be run.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum CommandLine {
-    /// A text for `/bin/sh -c`.
+    /// Text for `/bin/sh -c`.
     Shell(String),
-    /// A program and its arguments; no shell sees them.
+    /// Program and arguments, without a shell.
     Args(Vec<String>),
-    /// A text that an interpreter runs from a file.
+    /// Text that an interpreter runs from a file.
     Script {
-        /// The interpreter's path or name.
+        /// Path or name of the interpreter.
         interpreter: String,
-        /// The text.
+        /// Text of the script.
         script: String,
     },
 }
 
 impl CommandLine {
-    /// How many characters it has, all arguments together.
+    /// Returns its number of characters, all arguments together.
     pub fn chars(&self) -> usize {
         match self {
             Self::Shell(text) => text.chars().count(),
@@ -68,7 +68,7 @@ impl CommandLine {
     }
 }
 
-/// As a person would type it.
+/// Formats the command as a user would type it.
 impl std::fmt::Display for CommandLine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -85,7 +85,7 @@ impl std::fmt::Display for CommandLine {
     }
 }
 
-/// A word as a shell reads it back.
+/// Quotes a word for a shell.
 fn quoted(word: &str) -> std::borrow::Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./=:,@%+".contains(c);
     match !word.is_empty() && word.chars().all(plain) {
@@ -94,37 +94,37 @@ fn quoted(word: &str) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// What a command wrote to one stream.
+/// Output of a command on one stream.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedOutput {
-    /// Under this digest the store keeps what was kept.
+    /// Digest of the kept output.
     pub content: Digest,
-    /// Bytes kept. Of a longer output the beginning and the end are kept.
+    /// Bytes kept: of a longer output, its beginning and end.
     pub kept: u64,
-    /// Bytes that were written.
+    /// Bytes written.
     pub bytes: u64,
 }
 
-/// Code was evaluated.
+/// Event of code that was evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvalResult {
-    /// `python`.
+    /// Language: `python`.
     pub language: String,
-    /// Under this digest the store keeps the code.
+    /// Digest of the kept code.
     pub code: Digest,
-    /// 0 when it ran to its end.
+    /// Exit code; 0 if it ran to its end.
     pub exit_code: i32,
-    /// Whether it took longer than it may.
+    /// True if it ran longer than its limit.
     #[serde(default)]
     pub timed_out: bool,
-    /// Whether it was taken back.
+    /// True if it was cancelled.
     #[serde(default)]
     pub cancelled: bool,
-    /// How long it took, in microseconds.
+    /// Duration in microseconds.
     pub micros: u64,
-    /// What it printed.
+    /// Standard output.
     pub stdout: RecordedOutput,
-    /// What it complained of.
+    /// Standard error.
     pub stderr: RecordedOutput,
 }
 
@@ -132,25 +132,25 @@ impl Event for EvalResult {
     const KIND: &'static str = "EvalResult";
 }
 
-/// A policy decided about a command, before it ran.
+/// Event of a policy's decision about a command, before it runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CommandDecided {
-    /// The command; of longer code the beginning.
+    /// Command; of longer code, the beginning.
     pub command: CommandLine,
-    /// The variables that the call gave it.
+    /// Environment variables set by the call.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Under this digest the store keeps what it was to read on its standard input, where that was not empty.
+    /// Digest of the kept standard input; none if that was empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Digest>,
-    /// Under this digest the store keeps the code, where it was one to be evaluated.
+    /// Digest of the kept code, for an evaluation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<Digest>,
-    /// What was decided.
+    /// Decision about the command.
     pub decision: PolicyDecision,
-    /// Who decided.
+    /// Source of the decision.
     pub by: DecidedBy,
-    /// Why.
+    /// Reason for the decision.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
 }
@@ -159,36 +159,36 @@ impl Event for CommandDecided {
     const KIND: &'static str = "CommandDecided";
 }
 
-/// Whether a command may run.
+/// Decision about a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PolicyDecision {
-    /// It may.
+    /// The command may run.
     Allow,
-    /// It may not.
+    /// The command may not run.
     Deny,
 }
 
-/// Who decided about a command.
+/// Source of a decision about a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DecidedBy {
-    /// The policy's lists.
+    /// Lists of the policy.
     Policy,
-    /// The policy, which says yes where it would ask.
+    /// Policy, which allows where it would ask.
     AutoConfirm,
-    /// What was allowed for the session before.
+    /// Earlier approval for the session.
     Session,
-    /// Whoever was asked.
+    /// Answer of the approver.
     Answer,
-    /// Nobody: there was nobody to ask.
+    /// No approver was there to ask.
     Nobody,
 }
 
-/// Programs may run for the rest of the session without a question.
+/// Event of programs that may run for the rest of the session without approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionAllow {
-    /// Which, as the policy's allow list names them.
+    /// Programs, as the policy's allow list names them.
     pub programs: Vec<String>,
 }
 

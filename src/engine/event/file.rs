@@ -1,4 +1,4 @@
-//! What happened to the files of a workspace.
+//! Events of the files of a workspace.
 
 use rkyv::{Archive, Serialize as Archivable};
 use serde::{Deserialize, Serialize};
@@ -8,88 +8,87 @@ use super::{CodecError, Event};
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
-/// An entry was created or given new contents, attributes or kind.
+/// Event of an entry that was created or given new contents, attributes or kind.
 ///
-/// Missing parent directories come into being with it. Whatever stood at the path before, a whole
-/// directory included, is gone after it.
+/// It creates missing parent directories. It replaces the entry at the path, even a directory with everything below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriteFile {
-    /// Where.
+    /// Path of the entry.
     pub path: EntryPath,
-    /// How the writer went about it.
+    /// Mode of the write.
     pub mode: WriteMode,
-    /// What stands there from now on.
+    /// Entry after the write.
     #[serde(flatten)]
     pub node: Node,
 }
 
-/// How an entry was written.
+/// Mode of a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WriteMode {
-    /// Nothing stood at the path before.
+    /// Nothing was at the path before.
     Create,
-    /// What stood there was replaced.
+    /// The entry at the path was replaced.
     Overwrite,
     /// The contents were extended; the digest is that of the whole.
     Append,
 }
 
-/// What stands at a path.
+/// Entry at a path.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "node", rename_all = "lowercase")]
 pub enum Node {
-    /// A regular file.
+    /// Regular file.
     File {
-        /// Digest of its contents, under which the store keeps them.
+        /// Digest under which the store keeps the contents.
         content: Digest,
-        /// Bytes.
+        /// Size in bytes.
         size: u64,
-        /// Whether its owner may execute it.
+        /// True if its owner may execute it.
         executable: bool,
-        /// Whether the contents are UTF-8 without NUL.
+        /// True if the contents are UTF-8 without NUL.
         text: bool,
-        /// Whether the contents were over a budget and so not kept: digest and size are then all that
-        /// is known of them. The digest is zero where they could not be read at all.
+        /// True if the contents were over a budget and not kept: only digest and size are known. The digest is zero if
+        /// they could not be read at all.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         incomplete: bool,
     },
-    /// A symbolic link.
+    /// Symbolic link.
     Symlink {
-        /// Where it points, as it is stored in the link; shown lossily when it is not UTF-8.
+        /// Target as stored in the link; displayed lossily when it is not UTF-8.
         #[serde(with = "target_text")]
         target: Vec<u8>,
     },
-    /// A directory; recorded when nothing else shows that it is there.
+    /// Directory; recorded when no other event shows it.
     Directory,
-    /// A special file that a command left. It is noted; it has no contents and is never opened.
+    /// Special file that a command left. It is recorded without contents and never opened.
     Special {
-        /// Which kind.
+        /// Kind of the special file.
         special: Special,
     },
 }
 
-/// The kinds of special files.
+/// Kinds of special files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Special {
-    /// A named pipe.
+    /// Named pipe.
     Fifo,
-    /// A socket.
+    /// Socket.
     Socket,
-    /// A device.
+    /// Device.
     Device,
 }
 
 impl Node {
-    /// A regular file of these bytes.
+    /// Creates a regular file of these bytes.
     pub fn file(bytes: &[u8], executable: bool) -> Self {
         let (content, size) = (Digest::of(bytes), bytes.len() as u64);
         Self::File { content, size, executable, text: is_text(bytes), incomplete: false }
     }
 }
 
-/// The codes of nodes, in a journal and in a snapshot.
+/// Codes of nodes in a journal and in a snapshot.
 impl Node {
     pub(crate) fn code(&self) -> u8 {
         match self {
@@ -105,14 +104,14 @@ impl Node {
         }
     }
 
-    /// A file of a code that [`is_file`](node_code::is_file).
+    /// Creates a file of a code that [`is_file`](node_code::is_file).
     pub(crate) fn file_of_code(code: u8, content: Digest, size: u64, text: bool) -> Self {
         let executable = matches!(code, node_code::EXECUTABLE | node_code::INCOMPLETE_EXECUTABLE);
         let incomplete = matches!(code, node_code::INCOMPLETE | node_code::INCOMPLETE_EXECUTABLE);
         Self::File { content, size, executable, text, incomplete }
     }
 
-    /// What has nothing but its kind; none when the code is unknown or tells of more.
+    /// Creates an entry that has nothing but its kind; none for other or unknown codes.
     pub(crate) fn bare_of_code(code: u8) -> Option<Self> {
         Some(match code {
             node_code::DIRECTORY => Self::Directory,
@@ -125,7 +124,7 @@ impl Node {
 }
 
 impl Special {
-    /// Its name.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
@@ -135,12 +134,11 @@ impl Special {
     }
 }
 
-/// Whether bytes count as text: UTF-8 without NUL.
 fn is_text(bytes: &[u8]) -> bool {
     !bytes.contains(&0) && std::str::from_utf8(bytes).is_ok()
 }
 
-/// A link's target in JSON: the same notation as a path's, so that any bytes come back.
+/// Text form of a link's target in JSON: the notation of paths, so that any bytes come back.
 pub(super) mod target_text {
     use serde::{Deserialize, Deserializer, Serializer};
 
@@ -162,14 +160,14 @@ pub(super) mod target_text {
     }
 }
 
-/// An entry was removed, and with a directory everything below it.
+/// Event of an entry that was removed, with everything below it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeleteEntry {
-    /// Which.
+    /// Path of the entry.
     pub path: EntryPath,
 }
 
-/// `WriteFile`, version 1, as it lies in a journal. Frozen.
+/// `WriteFile`, version 1, as stored in a journal. Frozen.
 #[derive(Archive, Archivable)]
 #[rkyv(derive(Debug))]
 pub(crate) struct WriteFileV1 {
@@ -182,34 +180,26 @@ pub(crate) struct WriteFileV1 {
     target: Vec<u8>,
 }
 
-/// `DeleteEntry`, version 1, as it lies in a journal. Frozen.
+/// `DeleteEntry`, version 1, as stored in a journal. Frozen.
 #[derive(Archive, Archivable)]
 struct DeleteEntryV1 {
     path: Vec<u8>,
 }
 
-/// The codes of [`Node`] in a journal.
+/// Codes of [`Node`] in a journal.
 pub(crate) mod node_code {
-    /// A regular file.
     pub(crate) const FILE: u8 = 0;
-    /// A regular file that may be executed.
     pub(crate) const EXECUTABLE: u8 = 1;
-    /// A symbolic link.
     pub(crate) const SYMLINK: u8 = 2;
-    /// A directory.
     pub(crate) const DIRECTORY: u8 = 3;
-    /// A regular file whose contents were not kept.
+    /// Regular file whose contents were not kept.
     pub(crate) const INCOMPLETE: u8 = 4;
-    /// The same, which may be executed.
+    /// Executable file whose contents were not kept.
     pub(crate) const INCOMPLETE_EXECUTABLE: u8 = 5;
-    /// A named pipe.
     pub(crate) const FIFO: u8 = 6;
-    /// A socket.
     pub(crate) const SOCKET: u8 = 7;
-    /// A device.
     pub(crate) const DEVICE: u8 = 8;
 
-    /// Whether the code is a regular file's.
     pub(crate) fn is_file(code: u8) -> bool {
         matches!(code, FILE | EXECUTABLE | INCOMPLETE | INCOMPLETE_EXECUTABLE)
     }
@@ -261,22 +251,22 @@ impl Event for WriteFile {
 }
 
 impl ArchivedWriteFileV1 {
-    /// The path's bytes, not yet checked to be normal.
+    /// Returns the path's bytes, not yet checked to be normal.
     pub(crate) fn path(&self) -> &[u8] {
         &self.path
     }
 
-    /// The code of what stands at the path; see [`node_code`].
+    /// Returns the code of the entry; see [`node_code`].
     pub(crate) fn code(&self) -> u8 {
         self.node
     }
 
-    /// Bytes of the file's contents; 0 for anything else.
+    /// Returns the size of the file's contents; 0 for anything else.
     pub(crate) fn size(&self) -> u64 {
         self.size.to_native()
     }
 
-    /// The entry; none when its code is unknown.
+    /// Returns the entry; none if its code is unknown.
     pub(crate) fn node(&self) -> Option<Node> {
         Some(match self.node {
             code if node_code::is_file(code) => {
@@ -288,10 +278,10 @@ impl ArchivedWriteFileV1 {
     }
 }
 
-/// The archive of a [`WriteFile`], read in place: what a fold of millions of events wants.
+/// Reads a [`WriteFile`] in place, for folds over millions of events.
 ///
 /// # Errors
-/// [`CodecError`] when the bytes are no such event.
+/// [`CodecError`]: the bytes are no such event.
 pub(crate) fn write_view(version: u16, bytes: &[u8]) -> Result<&ArchivedWriteFileV1, CodecError> {
     match version {
         1 => validated::<WriteFileV1>(WriteFile::KIND, version, bytes),
@@ -299,10 +289,10 @@ pub(crate) fn write_view(version: u16, bytes: &[u8]) -> Result<&ArchivedWriteFil
     }
 }
 
-/// The path of a [`DeleteEntry`], read in place and not yet checked to be normal.
+/// Returns the path of a [`DeleteEntry`], in place and not yet checked to be normal.
 ///
 /// # Errors
-/// [`CodecError`] when the bytes are no such event.
+/// [`CodecError`]: the bytes are no such event.
 pub(crate) fn delete_path(version: u16, bytes: &[u8]) -> Result<&[u8], CodecError> {
     match version {
         1 => Ok(&validated::<DeleteEntryV1>(DeleteEntry::KIND, version, bytes)?.path),

@@ -1,4 +1,4 @@
-//! What a child's work became in its parent.
+//! Events of merges.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,23 +6,22 @@ use super::{Event, Node};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 
-/// A child's changes were merged into this session. Each event of a file in the same commit is one of
-/// [`merged`](ChildMerged::merged), which names the event of the child that it comes from.
+/// Event of a merge of a child's changes into this session. Each event of a file in the same commit is one of
+/// [`merged`](ChildMerged::merged), which names the child's event that it comes from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildMerged {
-    /// The child.
+    /// Child session.
     pub child: SessionId,
-    /// How it is called.
+    /// Name of the child.
     pub child_name: String,
-    /// The position of the child's history that its changes were counted from: where it began, or where it was
-    /// merged last.
+    /// Position in the child's history from which its changes count: its beginning, or its last merge.
     pub base: Seq,
-    /// The position of the child's history up to which its changes are merged.
+    /// Position in the child's history up to which its changes are merged.
     pub child_at: Seq,
-    /// What was written and removed here, in the order of its events; empty when the parent had made the same changes.
+    /// Entries written and removed here, in the order of its events; empty if the parent had made the same changes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merged: Vec<MergedEntry>,
-    /// What both sides had changed, each with what was chosen.
+    /// Conflicts, each with the chosen side.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<MergeConflict>,
 }
@@ -31,31 +30,31 @@ impl Event for ChildMerged {
     const KIND: &'static str = "ChildMerged";
 }
 
-/// An entry that a merge wrote or removed.
+/// Entry that a merge wrote or removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergedEntry {
-    /// Which.
+    /// Path of the entry.
     pub path: EntryPath,
-    /// The event of the child that made it so; none when that is not known.
+    /// Child's event that made it so; none if that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<Seq>,
-    /// Whether the contents are put together line by line from both sides.
+    /// True if the contents were merged line by line from both sides.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub both: bool,
 }
 
-/// A child could not be merged: both sides had changed the same. Nothing was written; all versions stay kept.
+/// Event of a merge that failed because both sides had changed the same. Nothing was written; all versions are kept.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeConflicted {
-    /// The child.
+    /// Child session.
     pub child: SessionId,
-    /// How it is called.
+    /// Name of the child.
     pub child_name: String,
-    /// As in [`ChildMerged::base`].
+    /// Same as [`ChildMerged::base`].
     pub base: Seq,
-    /// As in [`ChildMerged::child_at`].
+    /// Same as [`ChildMerged::child_at`].
     pub child_at: Seq,
-    /// What both sides had changed, that with a choice among it.
+    /// Conflicts, those with a chosen side included.
     pub conflicts: Vec<MergeConflict>,
 }
 
@@ -63,69 +62,69 @@ impl Event for MergeConflicted {
     const KIND: &'static str = "MergeConflicted";
 }
 
-/// Something that both sides have changed, each in its own way. The contents of all three are in the store.
+/// Change that both sides made, each in its own way. The store has the contents of all three versions.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeConflict {
-    /// Where; with [`ConflictKind::Kind`] everything below it is part of the conflict.
+    /// Path of the conflict; with [`ConflictKind::Kind`] everything below it is part of it.
     pub path: EntryPath,
-    /// What is the matter.
+    /// Kind of the conflict.
     pub kind: ConflictKind,
-    /// What was there before both; none where nothing was.
+    /// Entry before both changes; none if nothing was there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<Node>,
-    /// What the parent has.
+    /// Entry of the parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ours: Option<Node>,
-    /// What the child has.
+    /// Entry of the child.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub theirs: Option<Node>,
-    /// Which side was chosen; none while it is open.
+    /// Chosen side; none while it is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved: Option<MergeSide>,
 }
 
-/// A side of a merge.
+/// Side of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MergeSide {
-    /// The parent's, into which is merged.
+    /// The parent, into which the child is merged.
     Ours,
-    /// The child's.
+    /// The child.
     Theirs,
 }
 
-/// Why two changes don't go together.
+/// Reason why two changes conflict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ConflictKind {
     /// Both changed the same lines, or lines next to each other.
     Text,
-    /// Both changed contents that are no text.
+    /// Both changed contents that are not text.
     Binary,
     /// Both changed a text that is too large to be merged line by line.
     Large,
-    /// Both made it, each with other contents.
+    /// Both created it, with different contents.
     Added,
-    /// Both made the same file, and only one may be executed.
+    /// Both created the same file, and only one is executable.
     Mode,
-    /// Both set the link to other targets.
+    /// Both changed the link, to different targets.
     Link,
     /// The parent removed what the child changed.
     DeletedByOurs,
     /// The child removed what the parent changed.
     DeletedByTheirs,
-    /// The parent removed the directory in which the child made it.
+    /// The parent removed the directory in which the child created it.
     DirectoryDeletedByOurs,
-    /// The child removed the directory in which the parent made it.
+    /// The child removed the directory in which the parent created it.
     DirectoryDeletedByTheirs,
     /// It is a file on one side and a directory, a link or a special file on the other.
     Kind,
-    /// Its contents were never kept, so that it can't be written. Only the parent's side can be chosen.
+    /// Its contents were never kept, so they can't be written. Only the parent's side can be chosen.
     Incomplete,
 }
 
 impl ConflictKind {
-    /// What is the matter, for a person.
+    /// Returns the reason for people.
     pub fn words(self) -> &'static str {
         match self {
             Self::Text => "both changed the same lines",

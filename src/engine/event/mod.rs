@@ -1,4 +1,4 @@
-//! Events: facts that happened, typed.
+//! Typed events and their encodings.
 
 mod call;
 mod codec;
@@ -30,22 +30,20 @@ use serde::de::DeserializeOwned;
 
 use super::id::Digest;
 
-/// The kinds that folds read by the million, told apart once.
+/// Kinds that folds read by the million, told apart once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Common {
     WriteFile,
     DeleteEntry,
     CallStarted,
     CallFinished,
-    /// Any other kind.
     Other,
 }
 
 impl Common {
-    /// How many there are.
+    /// Number of variants.
     pub(crate) const COUNT: usize = 5;
 
-    /// Which of them these bytes spell.
     #[inline]
     pub(crate) fn of(kind: &[u8]) -> Self {
         match kind {
@@ -57,7 +55,7 @@ impl Common {
         }
     }
 
-    /// Its name; none for any other kind.
+    /// Returns its kind; none for [`Common::Other`].
     #[inline]
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
@@ -70,11 +68,10 @@ impl Common {
     }
 }
 
-/// A fact of one type, as it is written to and read from a journal.
+/// Fact of one type, as it is written to and read from a journal.
 ///
-/// The kind and the version name a frozen encoding: once a journal holds `(KIND, VERSION)`, those
-/// bytes must stay readable for good. To change the type, raise `VERSION` and let
-/// [`decode`](Event::decode) bring the older versions up to date.
+/// The kind and the version name a frozen encoding: once a journal holds `(KIND, VERSION)`, those bytes must stay
+/// readable for good. To change the type, raise `VERSION` and let [`decode`](Event::decode) upgrade the older versions.
 ///
 /// The provided encoding is JSON, in which an added field with a serde default needs no new version.
 ///
@@ -89,26 +86,26 @@ impl Common {
 /// }
 /// ```
 pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The name in the journal: 1 to 100 bytes, unique in a registry.
+    /// Name in the journal: 1 to 100 bytes, unique in a registry.
     const KIND: &'static str;
 
-    /// The version that [`encode`](Event::encode) writes; at most 32,767.
+    /// Version that [`encode`](Event::encode) writes; at most 32,767.
     const VERSION: u16 = 1;
 
     /// Appends the encoded event to `out`.
     ///
     /// # Errors
-    /// [`CodecError`] when the value has no encoding; nothing may then be recorded.
+    /// [`CodecError`]: the value has no encoding; nothing may then be recorded.
     fn encode(&self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         serde_json::to_writer(out, self).map_err(|e| CodecError::new(Self::KIND, Self::VERSION, e))
     }
 
-    /// Returns the digests of the contents that the event refers to. They are recorded with it: an export takes
-    /// these contents along, and a collection keeps them, also in a program that does not know the event.
+    /// Returns the digests of the contents that the event refers to. They are recorded with it: an export includes
+    /// these contents, and a collection keeps them, also in a program that does not know the event.
     ///
-    /// None, as provided, says nothing: every kept content is then looked for in the payload, as 32 bytes and as 64
-    /// hexadecimal digits, which takes long and finds those that a text merely names. Built-in events need not say
-    /// it.
+    /// None, as provided, declares nothing. Every kept content is then searched for in the payload, as 32 bytes and as
+    /// 64 hexadecimal digits. That is slow, and finds contents that a text merely names. Built-in events need not
+    /// declare theirs.
     fn references(&self) -> Option<Vec<Digest>> {
         None
     }
@@ -116,7 +113,7 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
     /// Reads an event of any version ever written. The bytes come from a disk: never trust them.
     ///
     /// # Errors
-    /// [`CodecError`] when the version is unknown or the bytes are no such event.
+    /// [`CodecError`]: the version is unknown, or the bytes are no such event.
     fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
         if version > Self::VERSION {
             return Err(CodecError::newer(Self::KIND, version));
@@ -125,7 +122,7 @@ pub trait Event: std::fmt::Debug + Clone + Serialize + DeserializeOwned + Send +
     }
 }
 
-/// An event that could not be encoded or decoded.
+/// Error of encoding or decoding an event.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{kind} (version {version}): {reason}")]
 pub struct CodecError {
@@ -135,12 +132,12 @@ pub struct CodecError {
 }
 
 impl CodecError {
-    /// An error of `kind` with the reason that `source` gives.
+    /// Creates an error of `kind` with the reason in `source`.
     pub fn new(kind: &str, version: u16, source: impl std::fmt::Display) -> Self {
         Self { kind: kind.to_owned(), version, reason: source.to_string() }
     }
 
-    /// The error for a version that this program does not know.
+    /// Creates the error for a version that this program does not know.
     pub fn newer(kind: &str, version: u16) -> Self {
         Self::new(kind, version, "written by a newer program; this one can't read it")
     }

@@ -1,4 +1,4 @@
-//! The contents that an event refers to.
+//! References of events to contents.
 
 use serde_json::Value;
 
@@ -12,8 +12,8 @@ use crate::engine::content_ref::{LITERAL, mark_of};
 use crate::engine::id::Digest;
 use crate::engine::recorded::EventRef;
 
-/// Returns the digests of the contents that an event refers to, the built-in ones by what they hold, others by what
-/// was recorded with them. None where neither tells: then any content that the payload names may be meant.
+/// Returns the digests of the contents that an event refers to: from its fields for a built-in event, as declared for
+/// others. None if neither tells: then any content that the payload names may be meant.
 pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
     match event.kind {
         WriteFile::KIND => written(event),
@@ -36,7 +36,7 @@ pub(crate) fn references_of(event: &EventRef<'_>) -> Option<Vec<Digest>> {
         | DriftFound::KIND
         | ContainerStarted::KIND
         | ContainerStopped::KIND => (event.version == 1).then(Vec::new),
-        // A slice that was restored may hold anything, an own one, too.
+        // A restored slice may hold anything, also an application's own.
         _ => Some(event.declared?.iter().map(|digest| Digest::from_bytes(*digest)).collect()),
     }
 }
@@ -52,14 +52,12 @@ fn written(event: &EventRef<'_>) -> Option<Vec<Digest>> {
     }
 }
 
-/// All versions of what is in conflict.
 fn versions(conflicts: &[MergeConflict]) -> Vec<Digest> {
     let nodes = conflicts.iter().flat_map(|conflict| [&conflict.base, &conflict.ours, &conflict.theirs]).flatten();
     let digest = |node: &Node| if let Node::File { content, .. } = node { Some(*content) } else { None };
     nodes.filter_map(digest).collect()
 }
 
-/// Returns the contents that the marks in a recorded value stand for.
 fn marked(json: Result<&str, CodecError>) -> Option<Vec<Digest>> {
     let json = json.ok()?;
     let mut found = Vec::new();

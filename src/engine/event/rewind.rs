@@ -1,4 +1,4 @@
-//! A session went back to an earlier position.
+//! Events of rewinds.
 
 use bytes::Bytes;
 use rkyv::{Archive, Serialize as Archivable};
@@ -8,17 +8,17 @@ use super::codec::{archive, validated};
 use super::{CodecError, Event};
 use crate::engine::id::Seq;
 
-/// The session went back: its files, and every slice that a rewind puts back, are again what they were after
-/// [`to`](SessionRewound::to). What that took stands beside it, in the same commit; nothing of the history is gone.
+/// Event of a rewind: files, and every slice that a rewind restores, are again as after [`to`](SessionRewound::to). The
+/// events that restored them are in the same commit; the history keeps everything.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionRewound {
-    /// The position whose state is back.
+    /// Position whose state is restored.
     pub to: Seq,
-    /// The last position before it went back; to rewind to that undoes this.
+    /// Last position before the rewind; a rewind to it undoes this one.
     pub from: Seq,
-    /// How many entries of the workspace differed.
+    /// Number of workspace entries that differed.
     pub entries: u64,
-    /// How many entries could not be put back and were left as they were, because somebody insisted.
+    /// Number of entries that could not be restored and were left as they were, with the caller's consent.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub left: u64,
 }
@@ -31,20 +31,20 @@ impl Event for SessionRewound {
     const KIND: &'static str = "SessionRewound";
 }
 
-/// A slice is again what it was at an earlier position. Any slice that a rewind puts back is folded so, whatever
-/// else its reducers take; a program that does not know the slice passes over it.
+/// Event of a slice that is restored to an earlier position. Every slice that a rewind restores is folded so, whatever
+/// else its reducers take. A program that does not know the slice ignores it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SliceRestored {
-    /// Its [`NAME`](crate::Slice::NAME).
+    /// [`NAME`](crate::Slice::NAME) of the slice.
     pub slice: String,
-    /// The [`VERSION`](crate::Slice::VERSION) of its encoding.
+    /// [`VERSION`](crate::Slice::VERSION) of its encoding.
     pub version: u32,
-    /// Its encoding. In JSON each block is a text, in the notation of a path.
+    /// Encoding of the slice. In JSON each block is a text, in the notation of a path.
     #[serde(with = "texts")]
     pub blocks: Vec<Bytes>,
 }
 
-/// `SliceRestored`, version 1, as it lies in a journal. Frozen.
+/// `SliceRestored`, version 1, as stored in a journal. Frozen.
 #[derive(Archive, Archivable)]
 struct SliceRestoredV1 {
     slice: String,
@@ -74,7 +74,7 @@ impl Event for SliceRestored {
     }
 }
 
-/// Blocks in JSON: as texts, so that a person can read those that are.
+/// Text form of blocks in JSON, readable where the block is text.
 mod texts {
     use bytes::Bytes;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -114,7 +114,7 @@ mod tests {
         let mut bytes = Vec::new();
         event().encode(&mut bytes).unwrap();
         for end in 0..bytes.len() {
-            // Some beginnings make sense by chance; none may panic.
+            // Some prefixes decode by chance; none may panic.
             drop(SliceRestored::decode(1, &bytes[..end]));
         }
         assert!(SliceRestored::decode(1, b"").is_err());

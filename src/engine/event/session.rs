@@ -1,4 +1,4 @@
-//! The beginning of a session and of its workspace.
+//! Events of the beginning of sessions, children and mounts.
 
 use std::collections::BTreeSet;
 
@@ -9,22 +9,22 @@ use super::Event;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 
-/// The first event of every session; of one that was forked the first after the past that it shares.
+/// First event of every session; in a fork, the first after the history that it shares.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionStarted {
-    /// The name it goes by, unique in its store when it began.
+    /// Name, unique in its store at creation.
     pub name: String,
-    /// The backend of its workspace: `memory`, `host`, ...
+    /// Backend of its workspace: `memory`, `host`, ...
     pub backend: String,
-    /// Version of the program that began it.
+    /// Version of the program that created it.
     pub program: String,
-    /// What the backend was told of the workspace: its directory, its image and limits.
+    /// Options of the backend: directory, image, limits.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub options: Value,
-    /// Of which session it is a child; none when it began by itself.
+    /// Origin of a child; none for a session without a parent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
-    /// What it may do, as a child.
+    /// Limits of a child.
     #[serde(default, skip_serializing_if = "ChildLimits::is_unlimited")]
     pub limits: ChildLimits,
 }
@@ -34,26 +34,26 @@ impl Event for SessionStarted {
 }
 
 impl SessionStarted {
-    /// Whether what was before it, if there is something, was a parent's.
+    /// Returns true for a child: any events before this one are its parent's.
     pub fn begins_child(&self) -> bool {
         self.origin.is_some()
     }
 }
 
-/// How much of a parent's session its child has.
+/// Relation of a child to its parent's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isolation {
-    /// Everything: it is the parent's session, under another agent's name.
+    /// Shares everything: the child is the parent's session, under another agent's name.
     Shared,
-    /// The past up to a position, files included; nothing that either does afterwards.
+    /// Shares the past up to a position, files included, and nothing after it.
     Fork,
-    /// Nothing but the mounts, copied afresh.
+    /// Shares nothing but the mounts, copied afresh.
     Full,
 }
 
 impl Isolation {
-    /// Its name, as people give it.
+    /// Returns its name, as users write it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shared => "shared",
@@ -63,51 +63,50 @@ impl Isolation {
     }
 }
 
-/// Where a child comes from. It stays true when the parent is removed.
+/// Origin of a child. It stays true when the parent is removed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Origin {
-    /// The parent.
+    /// Parent session.
     pub parent: SessionId,
-    /// How the parent was called.
+    /// Name of the parent at that time.
     pub parent_name: String,
-    /// The last position of the parent's that the child's past has; with full isolation where the parent stood.
+    /// Last position of the parent's history that the child has; with full isolation, the parent's head.
     pub at: Seq,
-    /// How much of the parent's session it has.
+    /// Isolation of the child.
     pub isolation: Isolation,
 }
 
-/// What a child may do; nothing said is no limit. A child of a child has the narrower of both.
+/// Limits of a child; none is no limit. A grandchild has the narrower of both.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct ChildLimits {
-    /// Tool calls that it may make.
+    /// Maximum tool calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calls: Option<u64>,
-    /// Milliseconds that its calls may take together.
+    /// Maximum milliseconds of all its calls together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wall_millis: Option<u64>,
-    /// Bytes of files that it may write, each time that it writes them.
+    /// Maximum bytes of files written; every write counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_written: Option<u64>,
-    /// Generations of children that it may have: with 0 none.
+    /// Maximum generations of children; 0 for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u32>,
-    /// The only tools that it may use.
+    /// Only tools that it may use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tools: Option<BTreeSet<String>>,
-    /// Programs, or programs with their first words, that its commands may not run, in addition to what the
-    /// policy denies.
+    /// Programs, also with their first words, that its commands may not run, in addition to the policy's.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub deny: BTreeSet<String>,
 }
 
 impl ChildLimits {
-    /// Whether nothing is limited.
+    /// Returns true if nothing is limited.
     pub fn is_unlimited(&self) -> bool {
         *self == Self::default()
     }
 
-    /// These limits for a child of a session that has those of `parent`: of each the narrower.
+    /// Returns the narrower of these limits and `parent`'s, for a child of a session with the latter.
     #[must_use]
     pub fn within(&self, parent: &Self) -> Self {
         let narrower = |own: Option<u64>, parent: Option<u64>| own.into_iter().chain(parent).min();
@@ -127,22 +126,22 @@ impl ChildLimits {
     }
 }
 
-/// A child began; it stands in the parent's history.
+/// Event of a child that began, in the parent's history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildStarted {
-    /// The child; the session itself when it is shared.
+    /// Child session; this session itself if it is shared.
     pub child: SessionId,
-    /// How it is called.
+    /// Name of the child.
     pub name: String,
-    /// The last position of this history that the child's past has.
+    /// Last position of this history that the child has.
     pub at: Seq,
-    /// How much of this session it has.
+    /// Isolation of the child.
     pub isolation: Isolation,
-    /// Under which agent's name it acts; empty for nobody's.
+    /// Agent that acts in it; empty for none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub agent: String,
-    /// What it may do. A shared child is held to it here, by its agent's name; others have it in their own
-    /// first event, too.
+    /// Limits of the child. They bind a shared child here, by its agent's name; other children also have them in their
+    /// own first event.
     #[serde(default, skip_serializing_if = "ChildLimits::is_unlimited")]
     pub limits: ChildLimits,
 }
@@ -151,15 +150,15 @@ impl Event for ChildStarted {
     const KIND: &'static str = "ChildStarted";
 }
 
-/// Events were acknowledged, and lost before this one: the end of the journal was gone, and a person went on without it.
-/// Later events have their positions, this one the first of them.
+/// Event of acknowledged events that were lost before this one: the journal's end was gone, and a user continued
+/// without it. Later events have their positions, this one the first of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventsLost {
-    /// The position of the first that was lost.
+    /// Position of the first lost event.
     pub first: Seq,
-    /// The position of the last.
+    /// Position of the last lost event.
     pub last: Seq,
-    /// The segment in which the journal ended.
+    /// Segment in which the journal ended.
     pub segment: u32,
 }
 
@@ -167,39 +166,39 @@ impl Event for EventsLost {
     const KIND: &'static str = "EventsLost";
 }
 
-/// A host directory was copied into the workspace; the files' own events stand beside it.
+/// Event of a host directory that was copied into the workspace; its files' events are in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MountHydrated {
-    /// The directory on the host, resolved.
+    /// Resolved directory on the host.
     pub host_path: String,
-    /// Where it stands in the workspace.
+    /// Path in the workspace.
     pub mount_path: EntryPath,
-    /// What was to be included; empty means everything.
+    /// Included patterns; empty for everything.
     #[serde(default)]
     pub include_glob: Vec<String>,
-    /// What was left out.
+    /// Excluded patterns.
     #[serde(default)]
     pub exclude_glob: Vec<String>,
-    /// The byte budget, if there was one.
+    /// Byte budget, if there was one.
     #[serde(default)]
     pub max_bytes: Option<u64>,
-    /// Whether links on the host were followed.
+    /// True if links on the host were followed.
     #[serde(default)]
     pub follow_symlinks: bool,
-    /// Files copied.
+    /// Number of files copied.
     pub files: u64,
-    /// Bytes copied.
+    /// Number of bytes copied.
     pub bytes: u64,
-    /// Its top-level entries, for the text that describes the workspace to a model.
+    /// Top-level entries, for the text that describes the workspace to a model.
     pub preview: MountPreview,
 }
 
-/// The top of a mount.
+/// Top-level entries of a mount.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct MountPreview {
-    /// Names of top-level entries, sorted; a directory's ends with a slash.
+    /// Sorted names of entries; a directory's ends with a slash.
     pub entries: Vec<String>,
-    /// How many more there are.
+    /// Number of further entries.
     pub more: u64,
 }
 

@@ -1,13 +1,13 @@
-//! The workspace behind a session: its machine, and changes that no call made.
+//! Events of the machine behind a session, and of changes outside of calls.
 
 use serde::{Deserialize, Serialize};
 
 use super::Event;
 
-/// A call used the machine of the workspace, which is so kept from being idle.
+/// Event of a call that used the workspace's machine, which is therefore not idle.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkspaceTouched {
-    /// The backend.
+    /// Backend of the workspace.
     pub backend: String,
 }
 
@@ -15,13 +15,13 @@ impl Event for WorkspaceTouched {
     const KIND: &'static str = "WorkspaceTouched";
 }
 
-/// The files on the disk were not what the events say: somebody changed them outside of any call. What
-/// differs stands beside it, in the same commit.
+/// Event of drift: files on the disk differ from the events, because they were changed outside of any call. The
+/// differences are in the same commit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriftFound {
-    /// The backend.
+    /// Backend of the workspace.
     pub backend: String,
-    /// How many entries differ.
+    /// Number of entries that differ.
     pub entries: u64,
 }
 
@@ -29,29 +29,29 @@ impl Event for DriftFound {
     const KIND: &'static str = "DriftFound";
 }
 
-/// A container runs for the session, made or started again.
+/// Event of a container that runs for the session, created or restarted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStarted {
-    /// Its name.
+    /// Name of the container.
     pub name: String,
-    /// Its id.
+    /// Id of the container.
     pub id: String,
-    /// Its image.
+    /// Image of the container.
     pub image: String,
-    /// The engine: `podman` or `docker`, with its version.
+    /// Engine, `podman` or `docker`, with its version.
     pub engine: String,
-    /// Whether it was made anew; otherwise a stopped one was started again.
+    /// True if it was created, false if a stopped one was restarted.
     pub created: bool,
-    /// Whether the engine runs without root.
+    /// True if the engine runs without root.
     #[serde(default)]
     pub rootless: bool,
-    /// Whether limits of memory, processes and processor are in force.
+    /// True if limits of memory, processes and processor are enforced.
     pub limits_enforced: bool,
-    /// Whether the workspace is an overlay; otherwise a plain directory.
+    /// True if the workspace is an overlay, false for a plain directory.
     pub overlay: bool,
-    /// Whether the resident runner runs commands; otherwise the engine's own, slower way.
+    /// True if the resident runner runs commands, false for the engine's own, slower way.
     pub runner: bool,
-    /// Why the resident runner does not run them; empty when it does.
+    /// Reason why the resident runner does not run them; empty if it does.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub without_runner: String,
 }
@@ -60,12 +60,12 @@ impl Event for ContainerStarted {
     const KIND: &'static str = "ContainerStarted";
 }
 
-/// The session's container was stopped or found gone.
+/// Event of the session's container that was stopped or found gone.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContainerStopped {
-    /// Its name.
+    /// Name of the container.
     pub name: String,
-    /// Why: `asked`, `idle`, `vanished`, `closed`.
+    /// Reason: `asked`, `idle`, `vanished`, `closed`.
     pub reason: String,
 }
 

@@ -1,4 +1,4 @@
-//! Blame: which change wrote each line of a file.
+//! Blame: the change that wrote each line of a file.
 
 use std::collections::BTreeMap;
 
@@ -15,39 +15,37 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 
-/// A file's lines, each with the change that wrote it.
+/// Lines of a file, each with the change that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Blame {
-    /// The changes that made the file what it is, the oldest first, a move begins no new file; then those of children
-    /// that wrote lines which merges brought.
+    /// Changes that made the file, oldest first, through moves; then children's changes whose lines were merged.
     pub changes: Vec<SessionChange>,
-    /// The lines in order.
+    /// Lines in order.
     pub lines: Vec<BlameLine>,
-    /// The positions of versions whose lines are not known: they were no text, too large, or not kept. What comes after
-    /// counts as written then. Those of children are not named.
+    /// Positions of versions with unknown lines: not text, too large, or not kept. Lines after them count as written
+    /// then. Positions in children are not listed.
     pub unknown: Vec<Seq>,
-    /// Whether versions differed in so many lines that some count as written later than they were.
+    /// True if versions differed in so many lines that some count as written later than they were.
     pub coarse: bool,
 }
 
-/// A line of a file.
+/// Line of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlameLine {
-    /// Which of the changes wrote it.
+    /// Index of the change that wrote it.
     pub change: usize,
-    /// The line without its end.
+    /// Line without its end.
     pub text: String,
 }
 
-/// Finds out which change wrote each line of a text file, as it was at a position.
+/// Finds the change that wrote each line of a text file, as of a position.
 ///
-/// It goes forward through the versions of the file, through moves, too, and compares each with the next. Two versions
-/// are in memory at a time. A rewind writes no lines: they are whose they were. Nor does a merge: what the parent had
-/// is whose it was there, and what else came is whose it is in the child's history. Where the child is not there any
-/// more, the merge is named.
+/// It goes forward through the versions of the file, also through moves, and compares each with the next. Two versions
+/// are in memory at a time. A rewind writes no lines; they keep their changes. Nor does a merge: the parent's lines
+/// keep their changes, and others have those of the child's history. If the child was removed, the merge is named.
 ///
 /// # Errors
-/// [`HistoryError`] when there is no text file, and what the session says.
+/// [`HistoryError`]: there is no text file, or the session failed.
 pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, HistoryError> {
     let file = BlamedFile::read(session, path, at)?;
     let mut search = BlameSearch {
@@ -70,10 +68,10 @@ pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, Hist
     Ok(Blame { changes: search.changes, lines, unknown: file.unknown, coarse: search.coarse })
 }
 
-/// Whose lines are, also in the histories that merges lead into.
+/// Owners of lines, also in the histories of merged children.
 struct BlameSearch {
     kin: SessionLineage,
-    /// Where changes are that are known.
+    /// Indexes of known changes.
     known: BTreeMap<(SessionId, Seq, EntryPath), usize>,
     changes: Vec<SessionChange>,
     coarse: bool,
@@ -90,7 +88,7 @@ impl BlameSearch {
         Ok(number)
     }
 
-    /// The changes that wrote those lines of a file.
+    /// Returns the changes that wrote those lines of a file.
     fn whose(
         &mut self,
         session: &Session,
@@ -123,8 +121,8 @@ impl BlameSearch {
         Ok(whose)
     }
 
-    /// Of the lines that came with a change, by their numbers, those that a child has written; nothing when it is no
-    /// merge, or its child can't be asked.
+    /// Returns those lines of a change, by number, that a child wrote; empty if the change is no merge or its child
+    /// can't be read.
     fn brought(
         &mut self,
         session: &Session,
@@ -146,7 +144,7 @@ impl BlameSearch {
             Ok(theirs) => theirs,
             Err(HistoryError::Session(SessionError::NoPosition { .. })) => return Ok(BTreeMap::new()),
             Err(HistoryError::Session(error)) => return Err(error.into()),
-            // Then it says otherwise than the merge.
+            // The child's history contradicts the merge.
             Err(_) => return Ok(BTreeMap::new()),
         };
         let merged = session.content(content)?;
@@ -159,14 +157,14 @@ impl BlameSearch {
     }
 }
 
-/// Whether there is something below a path: a directory comes with its files, and is told of by them.
+/// Checks for entries below a path: events of files show their directory.
 fn has_entries(session: &Session, path: &EntryPath, at: Seq) -> Result<bool, SessionError> {
     let last: BTreeMap<EntryPath, bool> =
         path_history(session, path, at)?.into_iter().map(|change| (change.path, change.after.is_some())).collect();
     Ok(last.into_values().any(|is_there| is_there))
 }
 
-/// Whether an entry has lines that can be asked about.
+/// Checks that an entry has lines.
 fn check(path: &EntryPath, node: &Node) -> Result<(), HistoryError> {
     let path = path.clone();
     match node {
@@ -180,20 +178,19 @@ fn check(path: &EntryPath, node: &Node) -> Result<(), HistoryError> {
     }
 }
 
-/// A file that has come through its versions.
+/// File at the end of its versions.
 #[derive(Default)]
 struct BlamedFile {
     changes: Vec<PathChange>,
     content: Option<Digest>,
     bytes: Bytes,
-    /// Which change wrote each line, and which line it was there.
+    /// Change that wrote each line, and the line's index there.
     whose: Vec<(usize, usize)>,
     unknown: Vec<Seq>,
     coarse: bool,
 }
 
 impl BlamedFile {
-    /// The text file that is at a path at a position.
     fn read(session: &Session, path: &EntryPath, at: Seq) -> Result<Self, HistoryError> {
         let head = session.head()?;
         if at > head {
@@ -213,7 +210,7 @@ impl BlamedFile {
     }
 
     fn take(&mut self, session: &Session, number: usize, change: &PathChange) -> Result<(), HistoryError> {
-        // A file that goes comes again elsewhere, or it would be another one.
+        // A moved file is written elsewhere next; otherwise it would be another file.
         let Some(node) = &change.after else { return Ok(()) };
         let content = match node {
             Node::File { content, .. } if check(&change.path, node).is_ok() => *content,

@@ -1,4 +1,4 @@
-//! Who or what changed files.
+//! Causes of changes of files.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,43 +13,43 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::{EventRef, Recorded};
 
-/// Why an entry changed.
+/// Cause of a change of an entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum Cause {
-    /// A tool call.
+    /// Tool call.
     Call {
-        /// The call, by the position of its intent.
+        /// Call id.
         call: Seq,
-        /// The tool; empty when the intent can't be read.
+        /// Tool; empty if the intent can't be read.
         tool: Arc<str>,
     },
-    /// A host directory was copied into the workspace.
+    /// Copy of a host directory into the workspace.
     Mount,
-    /// Somebody changed it outside of any call.
+    /// External change, outside of any call.
     Drift,
-    /// The session was rewound.
+    /// Rewind of the session.
     Rewind {
-        /// The position whose files are back; none when the event can't be read.
+        /// Position whose files were restored; none if the event can't be read.
         to: Option<Seq>,
     },
-    /// A child was merged.
+    /// Merge of a child.
     Merge {
-        /// How it is called; empty when the event can't be read.
+        /// Name of the child; empty if the event can't be read.
         child: Arc<str>,
-        /// The child; none when the event can't be read.
+        /// Child session; none if the event can't be read.
         child_id: Option<SessionId>,
-        /// The position of the child's history that its changes were counted from; none when the event can't be read.
+        /// Position in the child's history from which its changes count; none if the event can't be read.
         since: Option<Seq>,
-        /// The event of the child's history that made the change; none when that is not known.
+        /// Child's event that made the change; none if that is not known.
         from: Option<Seq>,
     },
-    /// It was recorded by a program, without a call.
+    /// A program recorded it without a call.
     Recorded,
 }
 
 impl Cause {
-    /// The call; none when it was none.
+    /// Returns the call id, if a call is the cause.
     pub fn call(&self) -> Option<Seq> {
         match self {
             Self::Call { call, .. } => Some(*call),
@@ -57,7 +57,7 @@ impl Cause {
         }
     }
 
-    /// In a word: the tool of a call, or what else it was.
+    /// Returns the cause in a word: the tool of a call, or its kind.
     pub fn name(&self) -> &str {
         match self {
             Self::Call { tool, .. } => tool,
@@ -70,11 +70,11 @@ impl Cause {
     }
 }
 
-/// What is known of why entries changed that were recorded together.
+/// Known cause of changes that were recorded together.
 #[derive(Clone)]
 pub(super) struct Why {
     cause: Cause,
-    /// From which events of a child the changes of a merge come.
+    /// Child's events from which the changes of a merge come.
     merged: Option<Arc<BTreeMap<EntryPath, Seq>>>,
 }
 
@@ -83,7 +83,7 @@ impl Why {
         Self { cause, merged: None }
     }
 
-    /// What an event says of the changes beside it. One that can't be read says what it is all the same.
+    /// Reads the cause that an event states for the changes beside it. One that can't be read still shows its kind.
     fn told_by(event: &EventRef<'_>) -> Option<Self> {
         match event.kind {
             DriftFound::KIND => Some(Self::of(Cause::Drift)),
@@ -105,7 +105,7 @@ impl Why {
         }
     }
 
-    /// Why the entry changed that an event names.
+    /// Returns the cause of the change of the entry that an event names.
     pub(super) fn cause(&self, named: &EntryPath) -> Cause {
         let mut cause = self.cause.clone();
         if let (Cause::Merge { from, .. }, Some(merged)) = (&mut cause, &self.merged) {
@@ -115,7 +115,7 @@ impl Why {
     }
 }
 
-/// Finds out the cause of events, which have to be shown to it in order.
+/// Determines the cause of events, which must come in order.
 #[derive(Default)]
 pub(super) struct Causes {
     tools: BTreeMap<Seq, Arc<str>>,
@@ -123,22 +123,21 @@ pub(super) struct Causes {
     runs: u64,
 }
 
-/// Events in a row of one call, or of none: what is recorded together stands in a row.
+/// Consecutive events of one call, or of none; events that were recorded together are consecutive.
 struct EventRow {
     number: u64,
     call: Option<Seq>,
     time: Timestamp,
-    /// What an event in it has told.
     told: Option<Why>,
 }
 
-/// What is known of an event's cause.
+/// Cause of an event, as far as it is known.
 pub(super) struct KnownCause {
-    /// The same for events that were recorded together.
+    /// Number of the run, the same for events that were recorded together.
     pub(super) run: u64,
-    /// What told the cause. A later event of the run may tell it, too.
+    /// Cause so far. A later event of the run may still state it.
     pub(super) why: Why,
-    /// The cause of the changes of this run until now, where this event tells it.
+    /// Cause of the run's changes until now, if this event states it.
     pub(super) tells: Option<Why>,
 }
 
@@ -166,8 +165,8 @@ impl Causes {
         KnownCause { run: number, why, tells }
     }
 
-    /// The run that the event belongs to. Without a call what was recorded at another time was recorded apart;
-    /// so was what comes after a cause that has been told already.
+    /// Returns the run of the event. Without a call, another time begins a new run, and so does an event after one that
+    /// stated the cause, if it states one itself.
     fn run_of(&mut self, event: &EventRef<'_>, told: Option<&Why>) -> &mut EventRow {
         let goes_on = self.run.as_ref().is_some_and(|run| {
             let is_apart = run.time != event.time || (run.told.is_some() && told.is_some());

@@ -8,65 +8,65 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// Bytes of a file whose lines can be asked about.
+/// Maximum bytes of a file for blame.
 pub const BLAME_BYTES_MAX: u64 = 16 << 20;
 
-/// A failure to tell who wrote a file's lines, or to export or import a session.
+/// Failure of blame, an export or an import.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// There is nothing at that path.
+    /// Nothing is at that path.
     #[error("there is no {} at position {seq}", path.rooted())]
     NotThere {
-        /// The path.
+        /// Path of the entry.
         path: EntryPath,
-        /// The position.
+        /// Position of the state.
         seq: Seq,
     },
     /// The entry has no lines.
     #[error("{} is {what}; only text files have lines", path.rooted())]
     NotText {
-        /// The path.
+        /// Path of the entry.
         path: EntryPath,
-        /// The kind of entry.
+        /// Kind of the entry.
         what: &'static str,
     },
     /// The contents were not recorded.
     #[error("the contents of {} were not kept: they were over a budget", path.rooted())]
     NotKept {
-        /// The path.
+        /// Path of the file.
         path: EntryPath,
     },
     /// The file is over the limit.
     #[error("{} has {size} bytes; lines of files of at most {BLAME_BYTES_MAX} can be asked about", path.rooted())]
     TooLarge {
-        /// The path.
+        /// Path of the file.
         path: EntryPath,
-        /// Its size.
+        /// Size in bytes.
         size: u64,
     },
     /// The exported file can't be read or written.
     #[error("can't {action} the file: {source}")]
     Io {
-        /// What was tried.
+        /// Attempted action.
         action: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The exported file is not whole and right.
+    /// The exported file is damaged or invalid.
     #[error("the file can't be imported: {0}")]
     Damaged(String),
     /// The caller does not accept the session.
     #[error("the session was not imported: {0}")]
     Refused(String),
-    /// The session is here already, and went on otherwise.
+    /// The session exists here and has diverged.
     #[error("session {session} is here already and has another history from event {seq} on")]
     Differs {
-        /// The session.
+        /// Existing session.
         session: SessionId,
-        /// The first event that differs.
+        /// First event that differs.
         seq: Seq,
     },
 }

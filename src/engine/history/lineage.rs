@@ -1,4 +1,4 @@
-//! Whose an event is: merges lead into the histories of children, and those begin with their parents'.
+//! Ownership of events: merges lead into the histories of children, which begin with their parents'.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,32 +13,32 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// Merges that are followed into each other. A history from elsewhere may lead in circles.
+/// Maximum depth of merges that are followed. An imported history may be circular.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// A change, and the session whose event it is.
+/// Change, with the session whose event it is.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SessionChange {
-    /// The session.
+    /// Session that recorded it.
     pub session: SessionId,
-    /// How it is called.
+    /// Name of the session.
     pub session_name: Arc<str>,
-    /// The change.
+    /// Recorded change.
     #[serde(flatten)]
     pub change: PathChange,
-    /// Whether the merge of a child could not be followed because the child is not in the store any more.
+    /// True if the merge of a child could not be followed because the child is not in the store any more.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub child_removed: bool,
 }
 
-/// The sessions that the history of one leads into.
+/// Sessions that the history of one leads into.
 pub(super) struct SessionLineage {
     asked: Session,
     open: BTreeMap<SessionId, Option<Session>>,
     pasts: BTreeMap<SessionId, Vec<LineagePart>>,
 }
 
-/// A part of a history: what one session has recorded of it.
+/// Part of a history that one session recorded.
 #[derive(Clone)]
 struct LineagePart {
     from: Seq,
@@ -51,7 +51,7 @@ impl SessionLineage {
         Self { asked: asked.clone(), open: BTreeMap::new(), pasts: BTreeMap::new() }
     }
 
-    /// A session; none when it is not there, or not any more.
+    /// Returns a session; none if it does not exist any more.
     pub(super) fn find(&mut self, id: SessionId) -> Result<Option<Session>, SessionError> {
         if let Some(known) = self.open.get(&id) {
             return Ok(known.clone());
@@ -65,8 +65,7 @@ impl SessionLineage {
         Ok(found)
     }
 
-    /// A change of a session's history with whose event it is. What is in the history that was asked about, too, is of
-    /// that one.
+    /// Returns a change with its owner. Changes that are also in the requested session's history belong to that one.
     pub(super) fn owned(&mut self, session: &Session, change: PathChange) -> Result<SessionChange, SessionError> {
         let asked = self.asked.clone();
         let own = |change| SessionChange {
@@ -86,7 +85,6 @@ impl SessionLineage {
         }
     }
 
-    /// The part of a session's history that an event is in.
     fn part(&mut self, session: &Session, seq: Seq) -> Result<Option<LineagePart>, SessionError> {
         let parts = match self.pasts.get(&session.id()) {
             Some(parts) => parts,
@@ -96,10 +94,10 @@ impl SessionLineage {
     }
 }
 
-/// The parts of a history: each begins with how its session began, which tells whose the one before it is.
+/// Reads the parts of a history: each begins with a session's first event, which names the owner of the part before it.
 fn parts(session: &Session) -> Result<Vec<LineagePart>, SessionError> {
     let mut parts = vec![LineagePart { from: 0, session: session.id(), name: Arc::from(session.name()) }];
-    // Behind its own first event no other begins.
+    // No other session begins after its own first event.
     let own = session.origin().map_or(1, |origin| origin.at.saturating_add(1));
     session.visit(1, &mut |event| {
         if event.kind == SessionStarted::KIND

@@ -1,16 +1,16 @@
-//! Which lines of one text are still there in another.
+//! Comparison of two texts: the lines of one that are still in the other.
 
 use std::collections::BTreeMap;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// Lines of both texts that are compared one by one at most: the work may grow with their square.
+/// Maximum lines of both texts that are compared one by one: the work may grow with their square.
 const COMPARED_MAX: usize = 30_000;
 
-/// For each line of `new` the line of `old` that it is; none where it is none of them.
+/// Returns for each line of `new` its index in `old`, if it has one.
 ///
-/// Its answer depends on the texts alone, not on how quick the machine is. Where too much differs, a part of the
-/// lines counts as new though it is not; then the second value is true.
+/// The result depends on the texts alone, not on the speed of the machine. If too much differs, some old lines count as
+/// new, and the second value is true.
 pub(super) fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>>, bool) {
     let mut from = vec![None; new.len()];
     let start = old.iter().zip(new).take_while(|(a, b)| a == b).count();
@@ -24,7 +24,7 @@ pub(super) fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>
             *from = Some(at - new_end + old_end);
         }
     }
-    // A line that only one side has is in no answer; without those there is little left to compare.
+    // Lines that only one side has match none; without them little is left to compare.
     let mut sides: BTreeMap<&[u8], (bool, bool)> = BTreeMap::new();
     old[start..old_end].iter().for_each(|line| sides.entry(line).or_default().0 = true);
     new[start..new_end].iter().for_each(|line| sides.entry(line).or_default().1 = true);
@@ -46,7 +46,7 @@ pub(super) fn kept<'a>(old: &[&'a [u8]], new: &[&'a [u8]]) -> (Vec<Option<usize>
     (from, false)
 }
 
-/// The lines of a text, each with its end.
+/// Splits a text into lines, each with its end.
 pub(super) fn lines(text: &[u8]) -> Vec<&[u8]> {
     text.split_inclusive(|byte| *byte == b'\n').collect()
 }

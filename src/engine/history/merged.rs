@@ -1,4 +1,4 @@
-//! The history of a path with what children did that were merged.
+//! History of a path with the work of merged children.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 
-/// The [history](path_history) of a path, and before each merge what the child had done until then to what the merge
-/// changed: its own changes, those of its own children, and so on.
+/// Returns the [history](path_history) of a path. Before each merge it has the child's changes of the merged entries,
+/// those of its own children included.
 ///
 /// # Errors
 /// As [`path_history`].
@@ -32,7 +32,7 @@ struct MergeWalk {
     found: Vec<SessionChange>,
 }
 
-/// What one merge brought: to the child's changes since a position, for what is at and below a path.
+/// Source of a merge: the child's changes since a position, at and below a path.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Brought {
     child: SessionId,
@@ -41,7 +41,7 @@ struct Brought {
 }
 
 impl MergeWalk {
-    /// Adds changes of a session, and before each merge among them what it brought.
+    /// Adds changes of a session, and before each merge among them the child's.
     fn add(
         &mut self,
         session: &Session,
@@ -73,7 +73,7 @@ impl MergeWalk {
         Ok(())
     }
 
-    /// Adds what a child did to those entries since a position, each up to where it was merged.
+    /// Adds a child's changes of those entries since a position, each up to its merge.
     fn follow(
         &mut self,
         child: &Session,
@@ -82,7 +82,7 @@ impl MergeWalk {
         from: &BTreeMap<EntryPath, Seq>,
         depth: usize,
     ) -> Result<(), SessionError> {
-        // What an import brings may say anything.
+        // An imported history may claim anything.
         let until = from.values().copied().max().unwrap_or(0).min(child.head()?);
         let mut wanted = from.clone();
         let mut changes = path_history(child, root, until)?;
@@ -107,7 +107,6 @@ impl MergeWalk {
     }
 }
 
-/// Whether both are of the same merge.
 fn is_one_merge(one: &PathChange, other: &PathChange) -> bool {
     let key = |change: &PathChange| match change.cause {
         Cause::Merge { child_id, since, .. } => Some((child_id, since, change.time)),
@@ -116,7 +115,7 @@ fn is_one_merge(one: &PathChange, other: &PathChange) -> bool {
     key(one).is_some() && key(one) == key(other)
 }
 
-/// Where the changes of a merge come from, each entry with the child's event.
+/// Returns the sources of the changes of a merge, each entry with the child's event.
 fn brought(root: &EntryPath, merged: &[PathChange]) -> BTreeMap<Brought, BTreeMap<EntryPath, Seq>> {
     let mut brought: BTreeMap<Brought, BTreeMap<EntryPath, Seq>> = BTreeMap::new();
     for change in merged {

@@ -1,5 +1,5 @@
-//! What happened to files, asked of the events alone: the history of a path, who wrote a line, and what was
-//! ever there. Events are read in a stream; only what is asked about is kept.
+//! History of files, read from the events alone: the changes of a path, blame, and search. Events are streamed; only
+//! requested entries are kept in memory.
 
 mod blame;
 mod cause;
@@ -28,7 +28,6 @@ pub use merged::history_through_merges;
 pub use path::{PathChange, path_history};
 pub use search::{HistoryHit, HistorySearch, Matches, search_history};
 
-/// Shows the events up to a position, in order, until the visitor breaks off.
 fn each(
     session: &Session,
     until: Seq,
@@ -45,14 +44,13 @@ fn each(
     })
 }
 
-/// A change of files.
 enum FileEvent {
     Write(WriteFile),
     Delete(DeleteEntry),
 }
 
 impl FileEvent {
-    /// The change that an event tells; one that can't be read changes nothing, as in a fold.
+    /// Reads a change from an event; one that can't be read changes nothing, as in a fold.
     fn of(event: &EventRef<'_>) -> Option<Self> {
         let write = event.typed::<WriteFile>().and_then(Result::ok);
         let write = write.map(|Recorded { event, .. }| Self::Write(event));

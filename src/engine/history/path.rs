@@ -1,5 +1,3 @@
-//! The history of a path.
-
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -17,40 +15,40 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 
-/// A change of one entry.
+/// Change of one entry.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PathChange {
-    /// The position of the event.
+    /// Position of the event.
     pub seq: Seq,
-    /// When.
+    /// Time of the event.
     pub time: Timestamp,
-    /// The entry.
+    /// Path of the entry.
     pub path: EntryPath,
-    /// Why.
+    /// Cause of the change.
     #[serde(flatten)]
     pub cause: Cause,
-    /// Who made the call; empty when nobody was named.
+    /// Agent that made the call; empty if there is none.
     pub agent: Arc<str>,
-    /// What stood there before; none when nothing did.
+    /// Entry before the change; none if nothing was there.
     pub before: Option<Node>,
-    /// What stands there afterwards; none when nothing does.
+    /// Entry after the change; none if nothing is there.
     pub after: Option<Node>,
-    /// The entry that the event names, where that is another one: a directory above that was removed, say.
+    /// Path that the event names, if it differs: for example a removed directory above.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by: Option<EntryPath>,
-    /// Where the file was before; none when it was not moved here.
+    /// Previous path of the file, if it was moved here.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_from: Option<EntryPath>,
-    /// Where the file went.
+    /// New path of the file, if it was moved away.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub moved_to: Option<EntryPath>,
-    /// The last position at which it was where it was moved from.
+    /// Last position at which it was at its previous path.
     #[serde(skip)]
     left: Seq,
 }
 
 impl PathChange {
-    /// In a word: `created`, `changed`, `deleted`, `moved here` or `moved away`.
+    /// Returns the change in a word: `created`, `changed`, `deleted`, `moved here` or `moved away`.
     pub fn what(&self) -> &'static str {
         match (&self.before, &self.after) {
             _ if self.moved_from.is_some() => "moved here",
@@ -61,12 +59,12 @@ impl PathChange {
         }
     }
 
-    /// Whether something stands there that is not what was there before: nothing, or a directory.
+    /// Checks that an entry appears where nothing or a directory was.
     fn is_birth(&self) -> bool {
         is_none_or_directory(self.before.as_ref()) && !is_none_or_directory(self.after.as_ref())
     }
 
-    /// The position to which it went back, with the entry that was there then.
+    /// Returns the position of a rewind that restored the entry.
     fn rewound_to(&self) -> Option<Seq> {
         match self.cause {
             Cause::Rewind { to } if self.after.is_some() => to.filter(|to| *to < self.seq),
@@ -74,7 +72,7 @@ impl PathChange {
         }
     }
 
-    /// The other way round.
+    /// Checks that an entry disappears, or becomes a directory.
     fn is_end(&self) -> bool {
         !is_none_or_directory(self.before.as_ref()) && is_none_or_directory(self.after.as_ref())
     }
@@ -84,14 +82,14 @@ fn is_none_or_directory(node: Option<&Node>) -> bool {
     node.is_none_or(|node| *node == Node::Directory)
 }
 
-/// Every change of an entry and of what is below it, up to a position, in order. A file that was moved here is
-/// followed to where it was; files below a directory are not, but it is told where they were.
+/// Returns every change of an entry and of those below it, up to a position, in order. A file that was moved here is
+/// followed to its previous path. Files below a directory are not followed, but their previous paths are given.
 ///
-/// The history is read once, and twice more for each move that is followed. Memory is taken by the changes that are
-/// given, and by what is there of the entry.
+/// The history is read once, and twice more for each move that is followed. Memory holds the returned changes and the
+/// current entries at and below the path.
 ///
 /// # Errors
-/// [`SessionError::NoPosition`] when the history is shorter, and others of the session.
+/// [`SessionError::NoPosition`]: the history is shorter. Other errors are the session's.
 pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
     let head = session.head()?;
     if until > head {
@@ -111,8 +109,8 @@ pub fn path_history(session: &Session, path: &EntryPath, until: Seq) -> Result<V
     Ok(changes)
 }
 
-/// How the file that is, or was last, at a path by a position came to be what it is: from its creation on, through
-/// its moves. A rewind goes back to the life that the file had by then; what it undid is no part of it.
+/// Returns the changes of the file that is, or was last, at a path by a position, from its creation through its moves.
+/// A rewind continues the file's life at that position, without the changes that it undid.
 pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
     let (mut path, mut until) = (path.clone(), until);
     let mut life: Vec<PathChange> = Vec::new();
@@ -122,7 +120,7 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Ve
         let begins = |change: &PathChange| change.is_birth() || change.rewound_to().is_some();
         let Some(begin) = changes.iter().rposition(begins) else { return Ok(life) };
         let PathChange { moved_from, left, .. } = &changes[begin];
-        // Each time it leads to an earlier position.
+        // Each step leads to an earlier position.
         let before = match (changes[begin].rewound_to(), moved_from) {
             (Some(to), _) => Some((path.clone(), to)),
             (None, Some(from)) => Some((from.clone(), *left)),
@@ -136,7 +134,7 @@ pub(super) fn life(session: &Session, path: &EntryPath, until: Seq) -> Result<Ve
     }
 }
 
-/// The changes of an entry and of what is below it, with where files came from and went.
+/// Returns the changes of an entry and of those below it, with their moves.
 fn changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
     let mut changes = plain_changes(session, path, until)?;
     let born = changes.iter().filter(|change| change.is_birth()).filter_map(|change| change.after.as_ref());
@@ -158,7 +156,6 @@ fn changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathCh
 fn plain_changes(session: &Session, path: &EntryPath, until: Seq) -> Result<Vec<PathChange>, SessionError> {
     let mut changes: Vec<PathChange> = Vec::new();
     let (mut causes, mut watched) = (Causes::default(), WatchedEntry::new(path.clone()));
-    // From here on the changes are of the run under way.
     let (mut run, mut since) = (0, 0);
     each(session, until, |event| {
         let place = causes.take(event);

@@ -1,5 +1,5 @@
-//! Renames: there is no event for one. A file that vanishes while the same content appears elsewhere, in what was
-//! recorded together, was moved.
+//! Renames: they have no event. A file is moved if it vanishes while the same content appears elsewhere in what was
+//! recorded together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -13,17 +13,15 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 
-/// The moves of files with certain contents.
 #[derive(Default)]
 pub(super) struct Moves {
-    /// By where the file went, and the position of its writing there: where it was before, and the last position at
-    /// which it was there.
+    /// By new path and position of the write: the previous path and its last position there.
     pub(super) to: BTreeMap<(EntryPath, Seq), (EntryPath, Seq)>,
-    /// By where the file was, and the position at which it vanished there.
+    /// By previous path and position of its removal: the new path.
     pub(super) from: BTreeMap<(EntryPath, Seq), EntryPath>,
 }
 
-/// The content by which a file is known again; none for an empty one, which is like any other.
+/// Returns the content that identifies a file; none for an empty file, which equals any other.
 pub(super) fn known_by(node: &Node) -> Option<Digest> {
     match node {
         Node::File { content, size, incomplete: false, .. } if *size > 0 => Some(*content),
@@ -58,13 +56,12 @@ pub(super) fn moves(session: &Session, contents: &BTreeSet<Digest>, until: Seq) 
 
 struct RenameSearch<'a> {
     contents: &'a BTreeSet<Digest>,
-    /// Where these contents are now.
+    /// Current paths of these contents.
     live: BTreeMap<EntryPath, Digest>,
     run: RecordedTogether,
     moves: Moves,
 }
 
-/// What was recorded together.
 #[derive(Default)]
 struct RecordedTogether {
     number: u64,
@@ -78,7 +75,7 @@ impl RenameSearch<'_> {
         if content.is_some() && self.live.get(&path) == content.as_ref() {
             return;
         }
-        // A file above is none any more.
+        // A file above stops being one.
         let mut above = path.parent();
         while let Some(parent) = above.filter(|parent| !parent.is_root()) {
             self.remove(seq, &parent, false);
@@ -103,7 +100,7 @@ impl RenameSearch<'_> {
 
     fn end_run(&mut self) {
         let RecordedTogether { born, gone, .. } = std::mem::take(&mut self.run);
-        // By content, and each of these by the path read from its end: what shares the most of that stands beside it.
+        // By content, then by reversed path: neighbours share the longest suffix.
         let mut left: BTreeMap<Digest, BTreeMap<(Vec<u8>, Seq), EntryPath>> = BTreeMap::new();
         for (path, seq, content) in gone {
             if self.live.get(&path) != Some(&content) {
@@ -133,7 +130,7 @@ fn backwards(path: &EntryPath) -> Vec<u8> {
     path.as_bytes().iter().rev().copied().collect()
 }
 
-/// How much two paths that are read backwards share: a file that is moved mostly keeps its name.
+/// Returns the length of the common prefix of two reversed paths: a moved file mostly keeps its name.
 fn common_begin(one: &[u8], other: &[u8]) -> usize {
     one.iter().zip(other).take_while(|(a, b)| a == b).count()
 }

@@ -1,4 +1,4 @@
-//! A search through everything that was ever there: events, what they refer to, and the files of every moment.
+//! Search through a whole history: events, the contents that they refer to, and the files of every moment.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::ops::ControlFlow;
@@ -19,54 +19,54 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::StoreError;
 
-/// The lines of a text that match, each with its number from 1.
+/// Matching lines of a text, each with its number from 1.
 pub type Matches = Vec<(u64, String)>;
 
-/// Something that was found in a history.
+/// Match in a history.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "found", rename_all = "snake_case")]
 pub enum HistoryHit {
-    /// In what an event says, or in what it refers to: a long parameter, what a command printed.
+    /// In an event or a content that it refers to: a long parameter, the output of a command.
     Event {
-        /// The event.
+        /// Position of the event.
         seq: Seq,
-        /// Its kind.
+        /// Kind of the event.
         kind: String,
-        /// Its call.
+        /// Call id of the event.
         call: Option<Seq>,
-        /// Who made the call.
+        /// Agent that made the call.
         agent: Arc<str>,
-        /// Where in the event, such as `params.command`.
+        /// Field of the event, such as `params.command`.
         field: String,
-        /// Which line of the text there.
+        /// Number of the line in that text.
         line_number: u64,
-        /// The line.
+        /// Text of the line.
         line: String,
     },
-    /// A line of a file, from when it came until it went.
+    /// Line of a file, from its appearance to its removal.
     Line {
-        /// The file.
+        /// Path of the file.
         path: EntryPath,
-        /// Its number when it came.
+        /// Number of the line at its appearance.
         line_number: u64,
-        /// The line.
+        /// Text of the line.
         line: String,
-        /// The event since which it is there.
+        /// Event that added it.
         first: Seq,
-        /// Why it came.
+        /// Cause of that change.
         #[serde(flatten)]
         cause: Cause,
-        /// Who made the call.
+        /// Agent that made the call.
         agent: Arc<str>,
-        /// The last position at which it is there.
+        /// Last position at which it is there.
         last: Seq,
-        /// Whether it is there at the end of what was searched.
+        /// True if it is there at the end of the searched range.
         still: bool,
     },
 }
 
 impl HistoryHit {
-    /// The position at which it is first there.
+    /// Returns its first position.
     pub fn first(&self) -> Seq {
         match self {
             Self::Event { seq, .. } => *seq,
@@ -75,25 +75,25 @@ impl HistoryHit {
     }
 }
 
-/// What is searched of a history.
+/// Scope of a search.
 pub struct HistorySearch<'a> {
-    /// The position up to which it is searched.
+    /// Last position that is searched.
     pub until: Seq,
-    /// Which files are searched, by their paths.
+    /// Filter of files by path.
     pub wanted: &'a dyn Fn(&EntryPath) -> bool,
-    /// Whether events are searched, too, and the texts that they refer to.
+    /// True to search events, too, and the texts that they refer to.
     pub events: bool,
 }
 
-/// Finds what matches in the events up to a position, in the texts that they refer to, and in the text files of every
-/// moment. `matching` gives the lines of a text that match.
+/// Finds matches in the events up to a position, in the texts that they refer to, and in the text files of every
+/// moment. `matching` returns the matching lines of a text.
 ///
-/// A hit is given when it is known until when it is there, so not in order. What is in memory are the matching lines of
-/// the files that are there at the moment, and the digests of the contents in which nothing matches.
+/// A hit is reported once its last position is known, so hits are not in order. Memory holds the matching lines of the
+/// current files, and the digests of the contents without a match.
 ///
 /// # Errors
-/// [`SessionError::NoPosition`] when the history is shorter, what the session says, and what `found` says, which ends
-/// the search. That a text is not kept to which an event refers is no error.
+/// [`SessionError::NoPosition`]: the history is shorter. Other errors are the session's, or those of `found`, which end
+/// the search. A referred text that is not kept is no error.
 pub fn search_history<E: From<SessionError>>(
     session: &Session,
     what: &HistorySearch<'_>,
@@ -121,13 +121,12 @@ struct SearchRun<'a> {
     session: &'a Session,
     what: &'a HistorySearch<'a>,
     matching: &'a mut dyn FnMut(&[u8]) -> Matches,
-    /// The contents in which nothing matches: most.
+    /// Contents without a match, which are most.
     without: BTreeSet<Digest>,
-    /// The files in which something matches at the moment.
     live: BTreeMap<EntryPath, FileMatches>,
 }
 
-/// The lines of a file that match at the moment.
+/// Lines of a file that match at the moment.
 #[derive(Default)]
 struct FileMatches(Vec<TextLine>);
 
@@ -174,7 +173,7 @@ impl SearchRun<'_> {
         Ok(hits)
     }
 
-    /// A file has other lines now: those that it had before stay, as often as they are there.
+    /// Replaces the lines of a file; lines that are still there continue, as often as they occur.
     fn write(
         &mut self,
         event: &EventRef<'_>,
@@ -184,7 +183,7 @@ impl SearchRun<'_> {
         hits: &mut Vec<HistoryHit>,
     ) {
         let path = &write.path;
-        // A file above is none any more.
+        // A file above stops being one.
         for above in std::iter::successors(path.parent(), EntryPath::parent) {
             if let Some(file) = self.live.remove(&above) {
                 hits.extend(file.ended(&above, event.seq.saturating_sub(1), false));
@@ -225,7 +224,6 @@ impl SearchRun<'_> {
         }
     }
 
-    /// The lines of a content that match.
     fn matches(&mut self, content: &Digest) -> Result<Matches, SessionError> {
         if self.without.contains(content) {
             return Ok(Matches::new());
@@ -238,7 +236,7 @@ impl SearchRun<'_> {
         Ok(lines)
     }
 
-    /// What matches in an event and in the texts that it refers to.
+    /// Returns the matches in an event and in the texts that it refers to.
     fn said(&mut self, event: &EventRef<'_>) -> Result<Vec<HistoryHit>, SessionError> {
         let mut found: Vec<(String, Matches)> = Vec::new();
         for (field, text) in texts(&self.session.event_json(event)) {
@@ -262,7 +260,7 @@ impl SearchRun<'_> {
         Ok(found.into_iter().flat_map(|(field, lines)| lines.into_iter().map(move |line| hit(&field, line))).collect())
     }
 
-    /// What an event refers to may be not there: whoever recorded it may have referred to anything.
+    /// Returns the matches in a referred content; none if it does not exist, since events may refer to anything.
     fn heard(&mut self, content: &Digest) -> Result<Matches, SessionError> {
         match self.matches(content) {
             Err(SessionError::Store(StoreError::NoContent(_))) => Ok(Matches::new()),
@@ -271,7 +269,7 @@ impl SearchRun<'_> {
     }
 }
 
-/// The contents that an event of a command refers to.
+/// Returns the contents that an event of a command refers to.
 fn outputs(event: &EventRef<'_>) -> Vec<(&'static str, Digest)> {
     if let Some(Ok(Recorded { event, .. })) = event.typed::<CommandResult>() {
         return vec![("stdout", event.stdout.content), ("stderr", event.stderr.content)];
@@ -285,14 +283,13 @@ fn outputs(event: &EventRef<'_>) -> Vec<(&'static str, Digest)> {
     }
 }
 
-/// A text of an event.
 enum SearchedText {
     Here(String),
-    /// A long one, kept under its digest.
+    /// Long text, kept under its digest.
     Kept(Digest),
 }
 
-/// The texts of an event with where they stand. What only names a content is no text.
+/// Returns the texts of an event with their fields, without digests of contents.
 fn texts(event: &Value) -> Vec<(String, SearchedText)> {
     let mut texts = Vec::new();
     let mut waiting = vec![(String::new(), event)];
@@ -303,7 +300,7 @@ fn texts(event: &Value) -> Vec<(String, SearchedText)> {
             Value::String(text) => texts.push((field, SearchedText::Here(text.clone()))),
             Value::Array(items) => waiting.extend(items.iter().enumerate().map(|(n, item)| (at(&n.to_string()), item))),
             Value::Object(fields) => {
-                // What is in such a field only looks like a mark.
+                // The value of this field only looks like a mark.
                 let literal = fields.get(LITERAL).and_then(Value::as_object);
                 match mark_of(fields).filter(|_| literal.is_none()) {
                     Some(content) => texts.push((field, SearchedText::Kept(content))),

@@ -1,5 +1,4 @@
-//! A part of the tree, followed through the events: the rule of `VirtualFileSystem`, for one path and what is
-//! below it.
+//! Part of the tree that is followed through the events, by the rules of `VirtualFileSystem`.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +7,13 @@ use crate::engine::event::{DeleteEntry, Node, WriteFile};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::EventRef;
 
-/// An entry with everything below it, as it is now.
+/// Entry with everything below it, at the moment.
 pub(super) struct WatchedEntry {
     root: EntryPath,
     live: BTreeMap<EntryPath, Node>,
 }
 
-/// What became of one entry.
+/// Change of one entry.
 pub(super) struct EntryStep {
     pub(super) path: EntryPath,
     pub(super) before: Option<Node>,
@@ -26,7 +25,7 @@ impl WatchedEntry {
         Self { root, live: BTreeMap::new() }
     }
 
-    /// What an event changes here, with the path that it names.
+    /// Returns the changes that an event makes here, with the path that it names.
     pub(super) fn take(&mut self, event: &EventRef<'_>) -> Option<(EntryPath, Vec<EntryStep>)> {
         match FileEvent::of(event)? {
             FileEvent::Write(WriteFile { path, node, .. }) => {
@@ -49,7 +48,7 @@ impl WatchedEntry {
             return Vec::new();
         }
         if !self.is_inside(path) {
-            // What is no directory has nothing below it.
+            // Only a directory has entries below it.
             let replaces = self.root.is_below(path) && node != Node::Directory;
             return if replaces { self.remove_all() } else { Vec::new() };
         }
@@ -62,7 +61,7 @@ impl WatchedEntry {
         steps
     }
 
-    /// Makes what is above a directory. Only that a file became one is worth telling.
+    /// Creates the directories above a path. Only a file that became one is reported.
     fn add_parents(&mut self, path: &EntryPath) -> Vec<EntryStep> {
         let mut steps = Vec::new();
         let mut above = path.parent();
@@ -99,7 +98,7 @@ impl WatchedEntry {
         gone.into_iter().map(|(path, before)| EntryStep { path, before: Some(before), after: None }).collect()
     }
 
-    /// That a directory came or went with its files needs no words.
+    /// Removes the entries below a path; directories are not reported.
     fn remove_below(&mut self, path: &EntryPath) -> Vec<EntryStep> {
         let below = below(&self.live, path);
         let gone = below.into_iter().filter_map(|path| self.live.remove_entry(&path));
@@ -108,9 +107,8 @@ impl WatchedEntry {
     }
 }
 
-/// The keys below a directory.
 pub(super) fn below<T>(map: &BTreeMap<EntryPath, T>, directory: &EntryPath) -> Vec<EntryPath> {
-    // What is below it stands after it in order, though not all in a row: `a-b` is between `a` and `a/b`.
+    // Entries below it follow it in order, though not all in a row: `a-b` is between `a` and `a/b`.
     let after = map.range(directory.clone()..).map(|(path, _)| path);
     let begins = |path: &&EntryPath| path.as_bytes().starts_with(directory.as_bytes());
     after.take_while(begins).filter(|path| path.is_below(directory)).cloned().collect()

@@ -1,4 +1,4 @@
-//! Writing a session into a file.
+//! Export of a session to a file.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -17,13 +17,13 @@ fn writing(source: io::Error) -> HistoryError {
     HistoryError::Io { action: "write", source }
 }
 
-/// Writes a session with everything that belongs to it.
+/// Writes a session with the contents that its events [refer to](crate::Event::references).
 ///
-/// These are the contents that its events [refer to](crate::Event::references). Of an event that does not say what
-/// it refers to, any content goes along whose digest stands in it, as 32 bytes or 64 hexadecimal digits.
+/// For an event that declares no references, it includes every content whose digest is in the event, as 32 bytes or 64
+/// hexadecimal digits.
 ///
 /// # Errors
-/// Returns the errors of the store and of the file.
+/// [`HistoryError`]: the store or the file failed.
 pub fn export_session(
     sessions: &Sessions,
     id: SessionId,
@@ -40,7 +40,7 @@ pub fn export_session(
         let next = summary.events + 1;
         let batch = sessions.store().read(id, next, entry.head, READ_MAX)?;
         for commit in batch.commits() {
-            // A child goes alone: its file begins as the child did, not as its parent.
+            // A child is exported alone: its file begins with the child's first event, not its parent's.
             match commit.first == 1 && entry.origin.seq > 1 {
                 true => export.beginning(&entry.origin, &commit)?,
                 false => export.commit(&commit)?,
@@ -57,7 +57,6 @@ pub fn export_session(
     Ok(summary)
 }
 
-/// An export on its way.
 struct Export<'a, W: Write> {
     store: &'a dyn EventStore,
     exported: BTreeSet<Digest>,
@@ -77,7 +76,7 @@ impl<W: Write> Export<'_, W> {
         self.commit(&CommitView::parse(&bytes).map_err(|_| damaged("a child's beginning makes no sense"))?)
     }
 
-    /// Writes a commit behind the contents that its events refer to.
+    /// Writes a commit after the contents that its events refer to.
     fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), HistoryError> {
         for event in commit.events().map_while(Result::ok) {
             match references_of(&event) {
@@ -94,7 +93,7 @@ impl<W: Write> Export<'_, W> {
         self.file.commit(commit)
     }
 
-    /// Writes a content, once. One that was never kept is left out.
+    /// Writes a content once. One that was never kept is omitted.
     fn content(&mut self, digest: &Digest) -> Result<(), HistoryError> {
         if self.exported.contains(digest) {
             return Ok(());
@@ -113,7 +112,7 @@ impl<W: Write> Export<'_, W> {
     }
 }
 
-/// Every 32 bytes and every 64 hexadecimal digits that could be a digest.
+/// Returns every 32 bytes and every 64 hexadecimal digits that could be a digest.
 fn digests_in(bytes: &[u8]) -> impl Iterator<Item = Digest> {
     let raw = bytes.array_windows::<32>().map(|window| Digest::from_bytes(*window));
     let runs = bytes.split(|byte| !byte.is_ascii_hexdigit()).filter(|run| run.len() == 64);
@@ -121,13 +120,11 @@ fn digests_in(bytes: &[u8]) -> impl Iterator<Item = Digest> {
     raw.chain(hexadecimal)
 }
 
-/// The records of a file as they are written: many at once, since the compressor and the hash take long for a few bytes.
+/// Writer of a file's records: buffers them, since the compressor and the hash are slow on a few bytes.
 struct Records<W: Write> {
     file: zstd::stream::write::Encoder<'static, W>,
     hasher: blake3::Hasher,
-    /// Count of the bytes that were written.
     bytes: u64,
-    /// Those that are still to be.
     buffer: Vec<u8>,
 }
 
@@ -171,7 +168,7 @@ impl<W: Write> Records<W> {
         Ok(())
     }
 
-    /// Writes the end; gives how many bytes the file has before compression, its checksum apart.
+    /// Writes the end; returns the bytes of the file before compression, without its checksum.
     fn end(mut self, events: u64, contents: u64) -> Result<u64, HistoryError> {
         self.put(&[END])?;
         self.put(&events.to_le_bytes())?;

@@ -1,4 +1,4 @@
-//! Reading a session from a file, twice: what is wrong with the file is found before anything is recorded.
+//! Import of a session from a file. The file is read twice, so that any fault is found before anything is recorded.
 
 use std::io::{Read, Seek};
 
@@ -15,27 +15,28 @@ use crate::engine::session::name_index::{check_name, name_of};
 use crate::engine::session::sessions::Sessions;
 use crate::engine::store::{EventBatch, EventStore, Pending, READ_MAX, SessionEntry, chunks_of};
 
-/// Contents above this are given to the store chunk by chunk.
+/// Size above which contents are given to the store in chunks.
 const LARGE: u64 = 1 << 20;
-/// Bytes and number of contents that are held until the event comes that refers to them.
+/// Maximum bytes of contents that are held until the event that refers to them.
 const HELD_BYTES: usize = 4 << 20;
 const HELD_MAX: usize = 4096;
 
-/// Reads a session from a portable file, in bounded memory. Everything is checked before anything is recorded: every
-/// checksum and digest, positions without gaps, limits, and that no content is missing that the file counts. For
-/// that the file is read twice.
+/// Imports a session from a portable file, in bounded memory.
 ///
-/// A session that is here already with the same history is left as it is; a longer history in the
-/// file is added. One that is new must have a name as [`Sessions::create`] takes it, or `rename` gives it one.
+/// Everything is checked before anything is recorded: checksums, digests, gapless positions, limits, and that the file
+/// has all contents that it counts. For that the file is read twice.
 ///
-/// When the store fails while it records, a session that is new is removed again. What an import that was killed has
-/// recorded stays: importing the file again adds the rest.
+/// A session that exists with the same history is unchanged; a longer history in the file is added. A new session needs
+/// a name that [`Sessions::create`] accepts, or gets `rename`.
 ///
-/// The file tells what the session's workspace is: who opens it gives the file that directory, engine or
-/// network. [`import_session_if`] asks first.
+/// If the store fails while it records, a new session is removed again. Events recorded by an import that was killed
+/// stay: importing the file again adds the rest.
+///
+/// The file names the session's workspace: opening it gives the file that directory, engine or network.
+/// [`import_session_if`] asks first.
 ///
 /// # Errors
-/// [`HistoryError::Damaged`] when the file is not whole and right, and others.
+/// [`HistoryError::Damaged`]: the file is damaged or invalid. Other errors are the store's.
 pub fn import_session<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
@@ -44,8 +45,8 @@ pub fn import_session<R: Read + Seek>(
     import_session_if(sessions, input, rename, &|_| Ok(()))
 }
 
-/// The same, when the way in which a session that is new here began is accepted; otherwise `accept` says why
-/// not. One whose beginning can't be read is not asked about, as its workspace can't be opened.
+/// Imports a session as [`import_session`] if `accept` accepts the first event of a new one; otherwise `accept` returns
+/// the reason. It is not called if that event can't be read, since its workspace can't be opened.
 ///
 /// # Errors
 /// As [`import_session`], and [`HistoryError::Refused`].
@@ -57,7 +58,7 @@ pub fn import_session_if<R: Read + Seek>(
 ) -> Result<PortableSummary, HistoryError> {
     let begin = input.stream_position().map_err(reading)?;
     let checked = CheckedFile::of(sessions, input, rename, accept)?;
-    // Nor does a collection run meanwhile: it would take contents whose events are still to come.
+    // This also excludes a collection, which would remove contents whose events are still to come.
     let _turn = sessions.naming()?;
     let summary = &checked.summary;
     let has_name = |entry: &SessionEntry| entry.id != summary.session && name_of(entry) == summary.name;
@@ -80,12 +81,11 @@ fn reading(source: std::io::Error) -> HistoryError {
     HistoryError::Io { action: "read", source }
 }
 
-/// A file in which everything is right.
+/// File that was checked.
 struct CheckedFile {
     summary: PortableSummary,
-    /// Count of its events that are here.
     here: Seq,
-    /// The commit with which a new session begins.
+    /// First commit of a new session.
     first: Commit,
     checksum: [u8; 32],
 }
@@ -118,19 +118,19 @@ impl CheckedFile {
         let (first, name) = begun.ok_or_else(|| damaged("it holds no events"))?;
         let summary = PortableSummary {
             session,
-            // One that is here already keeps its name.
+            // An existing session keeps its name.
             name: entry.as_ref().map_or(name, name_of),
             events: reader.events,
             added: reader.events.saturating_sub(present.here),
             contents: reader.contents,
-            // Its checksum apart, as an export counts them.
+            // Without its checksum, as an export counts them.
             bytes: reader.bytes() - checksum.len() as u64,
         };
         Ok(Self { summary, here: present.here, first, checksum })
     }
 }
 
-/// The first commit as it is to be recorded, and the session's name.
+/// Returns the first commit as it is to be recorded, and the session's name.
 fn began(
     reader: &ExportReader<'_>,
     first: Commit,
@@ -157,19 +157,17 @@ fn began(
     Ok((renamed, started.name))
 }
 
-/// Reads how a session began; none where the event does not tell.
 fn started(event: &EventRef<'_>) -> Option<SessionStarted> {
     Some(event.typed()?.ok()?.event)
 }
 
-/// The history that is here, which must be the beginning of the file's. How it began may differ in its name, and where
-/// it has its parent's beginning.
+/// Existing history, which must be a prefix of the file's. Its first event may differ in the name, and in the position
+/// of its parent's beginning.
 struct Present<'a> {
     store: &'a dyn EventStore,
     session: SessionId,
     here: Seq,
     is_fork: bool,
-    /// The next events, read ahead.
     next: EventBatch,
 }
 
@@ -180,7 +178,7 @@ impl<'a> Present<'a> {
         Self { store, session, here, is_fork, next: EventBatch::default() }
     }
 
-    /// Checks the events of a commit that begins at `first`, as far as they are here.
+    /// Checks the events of a commit that begins at `first`, as far as they exist here.
     fn check(&mut self, first: Seq, reader: &ExportReader<'_>) -> Result<(), HistoryError> {
         if first > self.here {
             return Ok(());
@@ -211,7 +209,7 @@ fn content_of<'e>(event: &EventRef<'e>) -> impl PartialEq + use<'e> {
     (event.time, event.call, event.agent, event.kind, event.version, event.payload)
 }
 
-/// Records what is not here yet.
+/// Recording of the events that do not exist here.
 struct ImportRecording<'a> {
     sessions: &'a Sessions,
     checked: &'a CheckedFile,
@@ -247,7 +245,7 @@ impl<'a> ImportRecording<'a> {
         Ok(())
     }
 
-    /// Records a commit from position `from` on, with the contents that were held for it.
+    /// Records a commit from position `from` on, with the contents held for it.
     fn commit(&mut self, reader: &ExportReader<'_>, from: Seq) -> Result<(), HistoryError> {
         let mut commit = match from {
             1 => self.checked.first.clone().expecting(Expected::NoSession),
@@ -284,19 +282,19 @@ impl<'a> ImportRecording<'a> {
         Ok(())
     }
 
-    /// Holds a content; when there are many, the store keeps them ahead of their event.
+    /// Holds a content; when there are many, the store keeps them before their event.
     fn hold(&mut self, content: Content) -> Result<(), HistoryError> {
         self.held_bytes += content.bytes.len();
         self.held.keep(content);
         if self.held_bytes > HELD_BYTES || self.held.contents.len() >= HELD_MAX {
             let held = self.take_held();
-            // The last commit, behind it, is waited for.
+            // The last commit follows it and is waited for.
             drop(self.sessions.store().submit(held)?);
         }
         Ok(())
     }
 
-    /// Removes a session that was begun and can't be finished.
+    /// Removes a session that was created and can't be completed.
     fn take_back(self) {
         if self.has_begun
             && let Err(error) = self.sessions.remove(self.checked.summary.session)

@@ -1,7 +1,7 @@
-//! One file with everything of a session: its events, and the contents that they refer to.
+//! Portable files: one file with all events of a session, and the contents that they refer to.
 //!
-//! The file is a zstd stream of a head, commits as in the journal, and an end that says how many there
-//! were and what they hash to. docs/FORMAT.md describes it.
+//! A file is a zstd stream of a head, commits as in the journal, and an end with their number and hash. docs/FORMAT.md
+//! describes it.
 
 mod export;
 mod import;
@@ -19,31 +19,31 @@ pub use import::{import_session, import_session_if};
 
 const MAGIC: &[u8; 8] = b"FOLDOUT\n";
 const VERSION: u32 = 2;
-/// The first format, in which each commit had one event.
+/// First format, in which each commit had one event.
 const FIRST_VERSION: u32 = 1;
 const LEVEL: i32 = 3;
-/// Bytes of a content.
+/// Maximum bytes of a content.
 const CONTENT_MAX: u32 = 1 << 30;
-/// Bytes of a commit's record.
+/// Maximum bytes of a commit's record.
 const COMMIT_MAX: usize = CommitView::AGENT + u8::MAX as usize + MAX_COMMIT_BYTES;
 const CONTENT: u8 = 1;
 const COMMIT: u8 = 2;
 const END: u8 = 3;
-/// Bytes that are hashed and packed at once.
+/// Bytes that are hashed and compressed at once.
 const BUFFER: usize = 64 << 10;
 
-/// Counts of a portable file's parts.
+/// Summary of an export or an import.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PortableSummary {
-    /// The session.
+    /// Session of the file.
     pub session: SessionId,
-    /// Its name.
+    /// Name of the session.
     pub name: String,
-    /// Count of events.
+    /// Number of events.
     pub events: u64,
-    /// Count of those that were not here before; 0 for an export.
+    /// Number of events that did not exist here; 0 for an export.
     pub added: u64,
-    /// Count of contents.
+    /// Number of contents.
     pub contents: u64,
     /// Bytes before compression.
     pub bytes: u64,

@@ -1,5 +1,3 @@
-//! The records of a file, one at a time and checked.
-
 use std::io::{self, BufReader, Read};
 
 use super::{
@@ -10,32 +8,28 @@ use crate::engine::id::{Seq, SessionId};
 use crate::engine::recorded::EventRef;
 use crate::engine::session::error::SessionError;
 
-/// Log of the bytes that the decompressor may look back: what files are written with needs 21.
+/// Logarithm of the decompressor's window: files are written with at most 21.
 const WINDOW_LOG_MAX: u32 = 23;
 
-/// Next record of a file.
 pub(super) enum Record {
-    /// A content of that many bytes, which is read by [`ExportReader::content`] before the next record.
+    /// Content of that many bytes; [`ExportReader::content`] must read it before the next record.
     Content(u64),
-    /// A commit, whose first event has that position: [`ExportReader::commit`].
+    /// Commit whose first event has that position: [`ExportReader::commit`].
     Commit(Seq),
-    /// The end, with the checksum of all before it.
+    /// End, with the checksum of everything before it.
     End([u8; 32]),
 }
 
-/// Reads a file. Sizes are checked before anything is unpacked, and memory grows with the bytes that come.
+/// Reader of a file. It checks sizes before it decompresses, and its memory grows with the bytes read.
 pub(super) struct ExportReader<'a> {
     input: Unpacked<'a>,
-    /// The commit that was read last.
     commit: Vec<u8>,
     pub(super) session: SessionId,
-    /// Count of the events and contents read so far.
     pub(super) events: u64,
     pub(super) contents: u64,
 }
 
 impl<'a> ExportReader<'a> {
-    /// Reads the head.
     pub(super) fn begin(input: &'a mut dyn Read) -> Result<Self, HistoryError> {
         let foreign = |_| damaged("it is not a foldspace export");
         let input = Unpacked::new(input).map_err(foreign)?;
@@ -72,7 +66,7 @@ impl<'a> ExportReader<'a> {
         }
     }
 
-    /// The bytes of a content, all of which must be read.
+    /// Returns the bytes of a content, all of which must be read.
     pub(super) fn content(&mut self, length: u64) -> ContentReader<'_, 'a> {
         ContentReader { reader: self, left: length }
     }
@@ -89,13 +83,13 @@ impl<'a> ExportReader<'a> {
         Ok(Record::Commit(next))
     }
 
-    /// The events of the commit that was read last.
+    /// Returns the events of the last commit that was read.
     pub(super) fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
         let view = CommitView::parse(&self.commit).ok();
         view.into_iter().flat_map(|view| view.events().map_while(Result::ok))
     }
 
-    /// The part of that commit from position `from` on, which is checked: it is whole and within all limits.
+    /// Returns that commit from position `from` on, checked to be complete and within all limits.
     pub(super) fn commit(&self, from: Seq) -> Result<Commit, HistoryError> {
         let view = CommitView::parse(&self.commit).map_err(|_| senseless(self.events))?;
         let commit = Commit::of_view(&view, from).map_err(SessionError::from)?;
@@ -122,7 +116,7 @@ impl<'a> ExportReader<'a> {
         Ok(Record::End(checksum))
     }
 
-    /// Count of the bytes read so far, before compression.
+    /// Returns the number of bytes read so far, before compression.
     pub(super) fn bytes(&self) -> u64 {
         self.input.before + self.input.taken as u64
     }
@@ -138,14 +132,12 @@ fn senseless(seq: Seq) -> HistoryError {
     damaged(format!("event {seq} makes no sense, or another one of its commit"))
 }
 
-/// The bytes of a file, hashed many at once: for a few the hash takes long.
+/// Decompressed bytes of a file, hashed in large blocks, since the hash is slow on a few bytes.
 struct Unpacked<'a> {
     decoder: zstd::stream::read::Decoder<'static, BufReader<&'a mut dyn Read>>,
     buffer: Vec<u8>,
-    /// Count of the bytes in the buffer, and of those that were taken.
     filled: usize,
     taken: usize,
-    /// Count of the bytes taken before, and their hash.
     before: u64,
     hasher: blake3::Hasher,
 }
@@ -158,7 +150,7 @@ impl<'a> Unpacked<'a> {
         Ok(Self { decoder, buffer: vec![0; BUFFER], filled: 0, taken: 0, before: 0, hasher })
     }
 
-    /// Appends so many bytes. Room is made for those that are there, not for those that are said to come.
+    /// Appends `length` bytes. Memory grows with the bytes that come, not with the announced length.
     fn append_to(&mut self, bytes: &mut Vec<u8>, length: usize) -> io::Result<()> {
         let end = bytes.len() + length;
         while bytes.len() < end {
@@ -169,7 +161,6 @@ impl<'a> Unpacked<'a> {
         Ok(())
     }
 
-    /// The hash of all that was taken.
     fn checksum(&self) -> [u8; 32] {
         *self.hasher.clone().update(&self.buffer[..self.taken]).finalize().as_bytes()
     }
@@ -190,21 +181,18 @@ impl Read for Unpacked<'_> {
     }
 }
 
-/// The bytes of one content.
 pub(super) struct ContentReader<'r, 'a> {
     reader: &'r mut ExportReader<'a>,
     left: u64,
 }
 
 impl ContentReader<'_, '_> {
-    /// Reads all of it, and keeps nothing.
     pub(super) fn skip(mut self) -> Result<(), HistoryError> {
         let mut buffer = vec![0; BUFFER];
         while self.read(&mut buffer).map_err(ended)? > 0 {}
         Ok(())
     }
 
-    /// Reads all of it.
     pub(super) fn whole(self) -> Result<Vec<u8>, HistoryError> {
         let mut bytes = Vec::new();
         let length = usize::try_from(self.left).unwrap_or(usize::MAX);
@@ -226,7 +214,6 @@ impl Read for ContentReader<'_, '_> {
     }
 }
 
-/// Explains why the file can't be read further.
 pub(super) fn ended(error: io::Error) -> HistoryError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => damaged("it ends early"),

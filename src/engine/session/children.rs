@@ -1,4 +1,4 @@
-//! Children of sessions: their beginning, and its note in the parent.
+//! Children of sessions: their creation, and its record in the parent.
 
 use serde_json::Value;
 
@@ -12,44 +12,44 @@ use crate::engine::event::{ChildLimits, ChildStarted, Isolation, Origin, Session
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::store::Pending;
 
-/// How a child of a session begins.
+/// Options of a new child.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ForkOptions {
-    /// How much of the parent it has.
+    /// Isolation of the child.
     pub isolation: Isolation,
-    /// Up to where a fork has the parent's history; to its end when nothing is said. Inside a commit the fork begins
-    /// before that commit.
+    /// Position up to which a fork has the parent's history; its head by default. A position inside a commit means the
+    /// end of the commit before.
     pub at: Option<Seq>,
-    /// Its name; `parent-1`, `parent-2`, ... when nothing is said. A shared child has the parent's.
+    /// Name of the child; `parent-1`, `parent-2`, ... by default. A shared child has the parent's.
     pub name: Option<String>,
-    /// The agent that acts in it; nobody when empty.
+    /// Agent that acts in it; empty for none.
     pub agent: String,
-    /// What it may do. It never may more than its parent.
+    /// Limits of the child, which are never wider than the parent's.
     pub limits: ChildLimits,
-    /// The backend of its workspace and what that is told; the parent's when nothing is said. Two sessions
-    /// must not be told the same directory: [`Forker`](crate::Forker) sees to that.
+    /// Backend of its workspace with its options; the parent's by default. Two sessions must not have the same
+    /// directory: [`Forker`](crate::Forker) ensures that.
     pub workspace: Option<(String, Value)>,
 }
 
 impl ForkOptions {
-    /// A child of that isolation, with nothing else said.
+    /// Creates the options of a child with that isolation and defaults.
     pub fn new(isolation: Isolation) -> Self {
         let (limits, agent) = (ChildLimits::default(), String::new());
         Self { isolation, at: None, name: None, agent, limits, workspace: None }
     }
 
-    /// A fork at a position.
+    /// Creates the options of a fork at a position.
     pub fn fork_at(seq: Seq) -> Self {
         Self { at: Some(seq), ..Self::new(Isolation::Fork) }
     }
 }
 
 impl Sessions {
-    /// Begins a child of `parent`. That it did stands in both histories.
+    /// Creates a child of `parent` and records it in both histories.
     ///
-    /// A fork has the parent's events up to its position as its own past, for as long as it lives; one with
-    /// full isolation has none of them; a shared child *is* the parent, under another agent's name. It costs
-    /// the same whatever the length of the history.
+    /// A fork has the parent's events up to its position as its own past, as long as it lives; one with full isolation
+    /// has none. A shared child *is* the parent, under another agent's name. The cost does not depend on the length of
+    /// the history.
     ///
     /// ```
     /// use foldspace::{Isolation, ForkOptions, NewSession, Registry, Sessions};
@@ -65,19 +65,19 @@ impl Sessions {
     /// ```
     ///
     /// # Errors
-    /// [`SessionError::NoPosition`] where the parent has no such event, [`SessionError::NameTaken`],
-    /// [`SessionError::TooDeep`] when the parent may have no children, [`SessionError::NoAgent`] for a shared child with
-    /// limits and no name, and what the store says.
+    /// - [`SessionError::NoPosition`]: the parent has no such event.
+    /// - [`SessionError::NameTaken`]: the name is in use.
+    /// - [`SessionError::TooDeep`]: the parent may have no children.
+    /// - [`SessionError::NoAgent`]: a shared child has limits and no agent.
     pub fn child_of(&self, parent: &Session, new: ForkOptions) -> Result<Session, SessionError> {
         self.child_with_id(parent, new, self.fresh_id())
     }
 
-    /// An id that no session has.
     pub(crate) fn fresh_id(&self) -> SessionId {
         SessionId::from_bytes(self.clock().fresh_id())
     }
 
-    /// The same with an id that was chosen before, for a child for which files are there already.
+    /// Creates a child as [`child_of`](Self::child_of) with a chosen id, whose files may exist already.
     pub(crate) fn child_with_id(
         &self,
         parent: &Session,
@@ -129,7 +129,7 @@ impl Sessions {
         Ok(if new.agent.is_empty() { child } else { child.as_agent(new.agent) })
     }
 
-    /// Submits the child's first commit and the parent's note of it, in this order.
+    /// Submits the child's first commit, then the parent's record of it.
     fn begin_child(
         &self,
         parent: &Session,
@@ -150,9 +150,9 @@ impl Sessions {
         let mut note = parent.commit();
         note.push(&ChildStarted { child: id, name, at, isolation, agent: agent.to_owned(), limits })?;
         match parent.submit(note) {
-            // It is durable together with what stands before it.
+            // It is durable together with the child's, which precedes it.
             Ok(noted) => Ok(noted),
-            // The child tells of its parent itself.
+            // The child's own history names its parent.
             Err(error) => {
                 tracing::warn!(%error, "a child could not be noted in its parent");
                 Ok(begun)
@@ -171,7 +171,7 @@ fn shared(parent: &Session, agent: String, limits: ChildLimits, head: Seq) -> Re
 }
 
 impl Core {
-    /// Begins with a state of the parent's, where that is of the common past.
+    /// Starts with a state of the parent's if that is from the common past.
     pub(crate) fn learn_from(&self, parent: &Self, at: Seq) {
         let mut known = lock(&parent.live).clone();
         if known.seq() <= at {

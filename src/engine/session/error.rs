@@ -1,40 +1,38 @@
-//! Reasons why a session, or its store, refuses.
-
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::Seq;
 use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
 
-/// Characters that a session's name may have.
+/// Maximum characters of a session's name.
 pub const MAX_NAME_CHARS: usize = 80;
 
-/// What went wrong with a session.
+/// Error of a session.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SessionError {
     /// The store failed or refused.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// A slice could not be read.
+    /// A slice could not be encoded or decoded.
     #[error(transparent)]
     Slice(#[from] SliceError),
-    /// Nothing goes by that name or id.
+    /// No session has that name or id.
     #[error("no session is called {wanted:?}, and no id begins with that")]
     NotFound {
-        /// What was asked for.
+        /// Requested name or id.
         wanted: String,
     },
-    /// Several ids begin so.
+    /// Several ids begin with that text.
     #[error("{wanted:?} could be any of {}", candidates.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// Requested text.
         wanted: String,
-        /// Which it could be.
+        /// Matching ids.
         candidates: Vec<String>,
     },
     /// The name is in use.
     #[error("there is a session called {name:?} already")]
     NameTaken {
-        /// The name.
+        /// Requested name.
         name: String,
     },
     /// The name can't be used.
@@ -43,41 +41,41 @@ pub enum SessionError {
          and begin with a letter or digit"
     )]
     BadName {
-        /// The name.
+        /// Requested name.
         name: String,
     },
-    /// The session may have no children: its limits, or those of who cloned it, say so.
+    /// The session may have no children, by its own limits or its parents'.
     #[error("session {name:?} may have no more generations of children: that limit was given with it")]
     TooDeep {
-        /// The session's name.
+        /// Name of the session.
         name: String,
     },
-    /// A child that shares its parent's session is held to its limits by its agent's name, and was given none.
+    /// A shared child has limits and no agent; they bind by the agent's name.
     #[error("a child that shares session {name:?} within limits needs an agent's name, by which it is held to them")]
     NoAgent {
-        /// The session's name.
+        /// Name of the session.
         name: String,
     },
-    /// How the session began can't be read, so neither can what its workspace is.
+    /// The session's first event can't be read, so its workspace is unknown.
     #[error("how session {name:?} began can't be read")]
     Unreadable {
-        /// The session's name.
+        /// Name of the session.
         name: String,
     },
     /// The session has fewer events.
     #[error("there is nothing {count} events ago: the session has {head}")]
     NothingBack {
-        /// How many events ago.
+        /// Requested number of events to go back.
         count: u64,
-        /// How many there are.
+        /// Number of events.
         head: Seq,
     },
     /// The session has no such position.
     #[error("the session has no position {seq}; its last one is {head}")]
     NoPosition {
-        /// The position.
+        /// Requested position.
         seq: Seq,
-        /// The last one.
+        /// Last position.
         head: Seq,
     },
 }

@@ -1,5 +1,3 @@
-//! What all handles of one session share: the fold of its history, kept near the present.
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -20,44 +18,43 @@ use crate::engine::registry::Registry;
 use crate::engine::state::State;
 use crate::engine::store::{EventBatch, EventStore, Lease, LeaseHolder, READ_MAX, SessionEntry};
 
-/// Bytes of a common event in the journal, to guess how much is to be read.
+/// Typical bytes of an event in the journal, to guess how much to read.
 const EVENT_BYTES: usize = 256;
 
-/// What all handles of one session share.
+/// State that all handles of one session share: the fold of its history, kept near the head.
 pub(crate) struct Core {
     pub(crate) id: SessionId,
     pub(crate) name: String,
-    /// The first event; none when the program can't read it.
+    /// First event of its own; none if the program can't read it.
     pub(crate) started: Option<SessionStarted>,
     pub(crate) shared: Arc<SessionsInner>,
     pub(crate) live: Mutex<State>,
     recent: Mutex<RecentStates>,
-    /// The position from which on the next snapshot is due.
+    /// Position from which the next snapshot is due.
     due: AtomicU64,
-    /// Whether the thread that takes snapshots has been asked.
+    /// Set while a snapshot is requested.
     asked: AtomicBool,
-    /// The state of the latest snapshot that this process took.
+    /// State of the latest snapshot that this process took.
     latest: Mutex<Option<State>>,
-    /// Calls that are under way in this process.
+    /// Calls in flight in this process.
     pub(crate) under_way: Mutex<BTreeSet<Seq>>,
-    /// Whose turn it is to change the workspace.
+    /// Workspace lock.
     pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
-    /// Held while the workspace's disk is looked at.
+    /// Held during a scan of the workspace's disk.
     pub(crate) looking: Arc<tokio::sync::Mutex<()>>,
-    /// Who wants to see what commands print while they run.
     pub(crate) outputs: Outputs,
-    /// Whether a container-backed shell is active.
+    /// Set while a container-backed shell is active.
     pub(crate) has_machine: AtomicBool,
     /// Held while this process has the workspace open.
     pub(crate) lease: Mutex<Weak<Lease>>,
-    /// Calls of its own that were begun, once somebody counts them.
+    /// Number of its own calls, once it is requested.
     pub(crate) calls_begun: OnceLock<Arc<AtomicU64>>,
 }
 
 impl Core {
     pub(crate) fn new(shared: Arc<SessionsInner>, entry: &SessionEntry) -> Result<Self, SessionError> {
         let snapshots = shared.store.snapshots(entry.id)?;
-        // The past of a child has the parent's.
+        // A child's history includes its parent's.
         let past = entry.origin.seq - 1;
         let live = State::empty(&shared.registry, entry.id);
         let due = snapshots.last().copied().unwrap_or(0).max(past) + shared.policy.every;
@@ -84,7 +81,6 @@ impl Core {
         Ok(core)
     }
 
-    /// Folds on to the head.
     pub(crate) fn state(&self) -> Result<State, SessionError> {
         let head = self.shared.store.head(self.id)?;
         let mut live = lock(&self.live);
@@ -111,21 +107,21 @@ impl Core {
         Ok(state)
     }
 
-    /// Keeps the snapshot of a state; gives the bytes that it took.
+    /// Stores the snapshot of a state; returns its new bytes.
     fn keep_snapshot(&self, state: &State) -> u64 {
         let Some(snapshot) = snapshot_of(state) else { return 0 };
         let kept = self.shared.store.put_snapshot(&snapshot);
         kept.inspect_err(|error| tracing::warn!(%error, "a snapshot could not be kept")).unwrap_or(0)
     }
 
-    /// The later of `base` and what the latest fitting snapshot gives.
+    /// Returns the later of `base` and the latest usable snapshot's state.
     fn nearest(&self, base: State, seq: Seq) -> Result<State, SessionError> {
-        // Near enough: folding costs less than looking.
+        // Near enough, folding costs less than a search.
         const NEAR: u64 = 256;
         if seq - base.seq() <= NEAR {
             return Ok(base);
         }
-        // A snapshot that can't be read is no loss: the events tell.
+        // A snapshot that can't be read is no loss: the events suffice.
         let snapshot = self.shared.store.snapshot(self.id, seq).ok().flatten();
         let stored = snapshot.filter(|snapshot| snapshot.seq > base.seq());
         Ok(stored.and_then(|snapshot| state_of(&snapshot, &self.shared.registry, self.id)).unwrap_or(base))
@@ -148,7 +144,7 @@ impl Core {
         Ok(fold.finish())
     }
 
-    /// The stored events after `seq`; none when `until` is reached.
+    /// Reads the stored events after `seq`; none if `until` is reached.
     fn next_batch(&self, seq: Seq, until: Seq) -> Result<Option<EventBatch>, SessionError> {
         if seq >= until {
             return Ok(None);
@@ -161,8 +157,7 @@ impl Core {
         Ok(Some(batch))
     }
 
-    /// Takes the snapshots that are due, at the positions where they are due: how fast events come and
-    /// how late this is called make no difference.
+    /// Takes the due snapshots at their exact positions, however fast events come and however late it is called.
     pub(crate) fn take_due_snapshots(&self) {
         let mut latest = lock(&self.latest);
         while let Some(due) = self.due_position() {
@@ -182,7 +177,7 @@ impl Core {
         (self.shared.policy.every > 0 && due <= head).then_some(due)
     }
 
-    /// Takes a snapshot of the present, due or not.
+    /// Takes a snapshot of the current state, due or not.
     pub(crate) fn take_snapshot(&self) -> Result<(), SessionError> {
         let state = self.state()?;
         self.keep_snapshot(&state);
@@ -205,7 +200,7 @@ impl Core {
         State::empty(&self.shared.registry, self.id)
     }
 
-    /// Asks for the snapshots that are due once the history ends at `last`.
+    /// Requests the due snapshots, for a history that ends at `last`.
     pub(crate) fn snapshot_if_due(self: &Arc<Self>, last: Seq) {
         if self.shared.policy.every == 0 || last < self.due.load(Ordering::Relaxed) {
             return;
@@ -215,7 +210,7 @@ impl Core {
         }
     }
 
-    /// Does what [`snapshot_if_due`](Core::snapshot_if_due) asked for.
+    /// Serves a request of [`snapshot_if_due`](Core::snapshot_if_due).
     pub(crate) fn answer(&self) {
         self.asked.store(false, Ordering::Relaxed);
         self.take_due_snapshots();
@@ -223,7 +218,7 @@ impl Core {
 }
 
 impl Core {
-    /// Takes the session's workspace for this process; all who ask have the same lease, and it ends with the last.
+    /// Takes the workspace's lease for this process. All callers share it, and it ends with the last.
     pub(crate) fn lease(&self) -> Result<Arc<Lease>, SessionError> {
         let mut held = lock(&self.lease);
         if let Some(lease) = held.upgrade() {
@@ -234,7 +229,7 @@ impl Core {
         Ok(lease)
     }
 
-    /// Forgets folded states that are only kept to be near.
+    /// Drops folded states, which are only a cache.
     pub(crate) fn forget_states(&self) {
         lock(&self.recent).clear();
         *lock(&self.live) = self.empty();
@@ -245,7 +240,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What all sessions share.
+/// State that all sessions of a store share.
 pub(crate) struct SessionsInner {
     pub(crate) store: Arc<dyn EventStore>,
     pub(crate) registry: Arc<Registry>,
@@ -263,12 +258,11 @@ pub(super) struct Snapshotter {
 }
 
 impl SessionsInner {
-    /// How this process is noted where it has a session's workspace.
     pub(crate) fn holder(&self) -> LeaseHolder {
         LeaseHolder::this_process(lock(&self.address).clone())
     }
 
-    /// Asks for a snapshot; false when too many wait.
+    /// Requests a snapshot; false if too many are waiting.
     pub(crate) fn ask_for_snapshot(&self, core: Weak<Core>) -> bool {
         lock(&self.snapshots).as_ref().is_some_and(|snapshotter| snapshotter.due.try_send(core).is_ok())
     }

@@ -1,5 +1,3 @@
-//! One session: its history, and the state folded from it.
-
 pub(crate) mod children;
 pub(crate) mod error;
 pub(crate) mod inner;
@@ -26,9 +24,9 @@ use inner::{Core, lock};
 use output_stream::{CommandOutput, OutputSubscription};
 use sessions::Sessions;
 
-/// One session, acting as one agent.
+/// Session, acting as one agent.
 ///
-/// Clones are the same session: what one records, all see.
+/// Clones are the same session: each sees what the others record.
 ///
 /// ```
 /// use foldspace::{NewSession, Registry, Sessions, VirtualFileSystem, WriteFile, WriteMode, Node, EntryPath};
@@ -60,81 +58,80 @@ impl Session {
         Self { core, agent: Arc::from(""), limits: Arc::new(limits) }
     }
 
-    /// The same session under an agent's name, which its commits will carry.
+    /// Returns the same session for another agent, whose name its commits carry.
     #[must_use]
     pub fn as_agent(&self, agent: impl Into<Arc<str>>) -> Self {
         Self { agent: agent.into(), ..self.clone() }
     }
 
-    /// The same session for somebody who may do less.
+    /// Returns the same session with these limits.
     pub(crate) fn limited_to(self, limits: ChildLimits) -> Self {
         Self { limits: Arc::new(limits), ..self }
     }
 
-    /// What it may do through this handle.
+    /// Returns the limits of this handle.
     pub fn limits(&self) -> &ChildLimits {
         &self.limits
     }
 
-    /// Of which session it is a child; none when it began by itself.
+    /// Returns the origin of a child; none for a session without a parent.
     pub fn origin(&self) -> Option<&Origin> {
         self.core.started.as_ref()?.origin.as_ref()
     }
 
-    /// Lets this session, a child, begin with what the parent's process knows of their past.
     pub(super) fn learn_from(&self, parent: &Self, at: Seq) {
         self.core.learn_from(&parent.core, at);
     }
 
-    /// All sessions of its store.
+    /// Returns all sessions of its store.
     pub(super) fn kin(&self) -> Sessions {
         Sessions::sharing(&self.core.shared)
     }
 
-    /// Its identity.
+    /// Returns its id.
     pub fn id(&self) -> SessionId {
         self.core.id
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.core.name
     }
 
-    /// The backend of its workspace.
+    /// Returns the backend of its workspace.
     pub fn backend(&self) -> &str {
         self.core.started.as_ref().map_or("", |started| started.backend.as_str())
     }
 
-    /// How its first event of its own describes it; none when the program can't read that.
+    /// Returns its first own event; none if the program can't read it.
     pub fn started(&self) -> Option<&SessionStarted> {
         self.core.started.as_ref()
     }
 
-    /// Who acts through this handle; empty when nobody was named.
+    /// Returns the agent of this handle; empty for none.
     pub fn agent(&self) -> &Arc<str> {
         &self.agent
     }
 
-    /// The position of its last event.
+    /// Returns the position of its last event.
     ///
     /// # Errors
-    /// [`StoreError::NoSession`] when it was removed.
+    /// [`StoreError::NoSession`]: it was removed.
     pub fn head(&self) -> Result<Seq, SessionError> {
         Ok(self.core.shared.store.head(self.core.id)?)
     }
 
-    /// The present, by the session's clock.
+    /// Returns the current time of the session's clock.
     pub fn now(&self) -> Timestamp {
         self.core.shared.clock.now()
     }
 
-    /// Microseconds of a steady clock, for durations.
+    /// Returns the microseconds of a monotonic clock, for durations.
     pub fn steady_micros(&self) -> u64 {
         self.core.shared.clock.monotonic_micros()
     }
 
-    /// An empty commit of this session by this agent, now.
+    /// Creates an empty commit of this session by this agent, at the current time.
     pub fn commit(&self) -> Commit {
         Commit::new(self.core.id, self.now()).by(&self.agent)
     }
@@ -142,12 +139,12 @@ impl Session {
     /// Records a commit and waits until it is as durable as the store promises.
     ///
     /// # Errors
-    /// [`StoreError::Conflict`] when the history does not end where the commit expects, and others.
+    /// [`StoreError::Conflict`]: the history does not end where the commit expects. Other errors are the store's.
     pub fn record(&self, commit: Commit) -> Result<Committed, SessionError> {
         Ok(self.submit(commit)?.wait()?)
     }
 
-    /// Takes a commit without waiting: its place is fixed, and [`Pending`] tells when it is durable.
+    /// Submits a commit without waiting: its position is fixed, and [`Pending`] reports when it is durable.
     ///
     /// # Errors
     /// As [`record`](Session::record).
@@ -157,26 +154,23 @@ impl Session {
         Ok(pending)
     }
 
-    /// The state now.
-    ///
-    /// # Errors
-    /// What the store says.
+    /// Returns the current state.
     pub fn state(&self) -> Result<State, SessionError> {
         self.core.state()
     }
 
-    /// The state after the event at `seq`; at 0 it is empty.
+    /// Returns the state after the event at `seq`; empty at 0.
     ///
     /// # Errors
-    /// [`SessionError::NoPosition`] when there is no such event, and others.
+    /// [`SessionError::NoPosition`]: there is no such event. Other errors are the store's.
     pub fn state_at(&self, seq: Seq) -> Result<State, SessionError> {
         self.core.state_at(seq)
     }
 
-    /// The event at `seq`.
+    /// Returns the event at `seq`.
     ///
     /// # Errors
-    /// [`SessionError::NoPosition`] when there is none, and others.
+    /// [`SessionError::NoPosition`]: there is no such event. Other errors are the store's.
     pub fn event(&self, seq: Seq) -> Result<Recorded, SessionError> {
         let mut found = None;
         self.visit(seq, &mut |event| {
@@ -189,11 +183,11 @@ impl Session {
         }
     }
 
-    /// The first and the last position of what was recorded at once with the event at `seq`; a store that keeps no
-    /// commits has each event by itself.
+    /// Returns the first and last positions of the commit of the event at `seq`. In a store that keeps no commits, each
+    /// event is its own.
     ///
     /// # Errors
-    /// [`SessionError::NoPosition`] when there is none, and others.
+    /// [`SessionError::NoPosition`]: there is no such event. Other errors are the store's.
     pub fn commit_of(&self, seq: Seq) -> Result<(Seq, Seq), SessionError> {
         let batch = self.core.shared.store.read(self.core.id, seq, seq, 1)?;
         match batch.commit_of(seq) {
@@ -202,7 +196,7 @@ impl Session {
         }
     }
 
-    /// The last position up to `seq` at which a commit ends: where a fork may begin. In the session's very first
+    /// Returns the last position up to `seq` at which a commit ends, where a fork may begin. In the session's first
     /// commit it is `seq` itself.
     ///
     /// # Errors
@@ -212,10 +206,7 @@ impl Session {
         Ok(if seq == last || first == 1 { seq } else { first - 1 })
     }
 
-    /// The events from `from` on, at most `limit`.
-    ///
-    /// # Errors
-    /// What the store says.
+    /// Returns the events from `from` on, at most `limit`.
     pub fn events(&self, from: Seq, limit: usize) -> Result<Vec<Recorded>, SessionError> {
         let mut events = Vec::new();
         if limit > 0 {
@@ -227,36 +218,33 @@ impl Session {
         Ok(events)
     }
 
-    /// Shows events in place from `from` on; see [`EventStore::visit`](super::store::EventStore::visit).
-    ///
-    /// # Errors
-    /// What the store says.
+    /// Visits events in place from `from` on; see [`EventStore::visit`](super::store::EventStore::visit).
     pub fn visit(&self, from: Seq, visitor: &mut Visitor<'_>) -> Result<(), SessionError> {
         Ok(self.core.shared.store.visit(self.core.id, from, visitor)?)
     }
 
-    /// The event as JSON, as far as the program knows it.
+    /// Returns the event as JSON, as far as the program knows it.
     pub fn event_json(&self, event: &EventRef<'_>) -> serde_json::Value {
         self.core.shared.registry.to_json(event)
     }
 
-    /// The content with that digest.
+    /// Returns the content with that digest.
     ///
     /// # Errors
-    /// [`StoreError::NoContent`].
+    /// [`StoreError::NoContent`]: it is not kept.
     pub fn content(&self, digest: &Digest) -> Result<Bytes, SessionError> {
         Ok(self.core.shared.store.content(digest)?)
     }
 
-    /// Subscribes to the events from `from` on: those that are there, then those that come.
+    /// Subscribes to the events from `from` on: existing ones, then new ones.
     pub fn subscribe(&self, from: Seq, filter: Filter) -> Subscription {
         Subscription::new(Arc::clone(&self.core.shared.store), self.core.id, from, filter)
     }
 
-    /// Calls `watch` with events from `from` on, on a thread of its own.
+    /// Calls `watch` with events from `from` on, on its own thread.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when no thread can be started.
+    /// [`StoreError::Io`]: no thread can be started.
     pub fn watch(
         &self,
         from: Seq,
@@ -267,119 +255,114 @@ impl Session {
         Ok(spawned.map_err(StoreError::io("start a thread for", std::path::Path::new("a watcher")))?)
     }
 
-    /// Takes a snapshot of the present now.
-    ///
-    /// # Errors
-    /// What the session says. A store that can't keep it is no error: a snapshot is a cache.
+    /// Takes a snapshot of the current state. A store that can't keep it is no error: a snapshot is a cache.
     pub fn snapshot(&self) -> Result<(), SessionError> {
         self.core.take_snapshot()
     }
 
-    /// Folds events onto a state of this session, up to a position, without looking at snapshots.
+    /// Folds events onto a state of this session, up to a position, without using snapshots.
     pub(crate) fn fold_from(&self, state: State, until: Seq) -> Result<State, SessionError> {
         self.core.fold(state, until)
     }
 
-    /// Forgets folded states that are only kept to be near; the next look folds anew.
+    /// Drops folded states, which are only a cache; the next read folds again.
     pub fn forget_states(&self) {
         self.core.forget_states();
     }
 
-    /// Waits for the turn to change the workspace, and holds it until the guard is dropped.
+    /// Waits for the workspace lock.
     pub(crate) async fn turn(&self) -> WorkspaceLock {
         Arc::clone(&self.core.turn).lock_owned().await
     }
 
-    /// Waits until nobody looks at the workspace's disk, and keeps others from it until the guard is dropped.
+    /// Waits for the end of any scan of the workspace's disk, and excludes others until the guard is dropped.
     pub(crate) async fn looking(&self) -> WorkspaceLock {
         Arc::clone(&self.core.looking).lock_owned().await
     }
 
-    /// The same, when nobody looks.
+    /// Takes the scan lock if it is free.
     pub(crate) fn looking_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.looking).try_lock_owned().ok()
     }
 
-    /// The turn, when nobody has it.
+    /// Takes the workspace lock if it is free.
     pub(crate) fn turn_now(&self) -> Option<WorkspaceLock> {
         Arc::clone(&self.core.turn).try_lock_owned().ok()
     }
 
-    /// What commands print while they run, from now on. Nothing of it is an event; what a subscriber
-    /// takes too slowly, it misses, and is told how much.
+    /// Subscribes to the output of running commands, from now on. It is not recorded. A subscriber that is too slow
+    /// misses output, and learns how much.
     pub fn watch_output(&self) -> OutputSubscription {
         self.core.outputs.subscribe(None)
     }
 
-    /// The same, and nothing is missed: a command waits when the subscriber is behind, until that is dropped
-    /// or [lets go](OutputSubscription::let_go).
+    /// Subscribes to all output of running commands: they wait while the subscriber is behind, until it is dropped or
+    /// [lets go](OutputSubscription::let_go).
     pub fn watch_all_output(&self) -> OutputSubscription {
         self.core.outputs.subscribe_to_all(None)
     }
 
-    /// What one call's commands print, as [`watch_output`](Session::watch_output); what others print meanwhile takes no
-    /// room from it.
+    /// Subscribes to one call's output as [`watch_output`](Session::watch_output); other calls' output takes no room
+    /// from it.
     pub fn watch_output_of(&self, call: Seq) -> OutputSubscription {
         self.core.outputs.subscribe(Some(call))
     }
 
-    /// What one call's commands print, as [`watch_all_output`](Session::watch_all_output); other calls' commands do not
+    /// Subscribes to one call's output as [`watch_all_output`](Session::watch_all_output); other calls' commands do not
     /// wait.
     pub fn watch_all_output_of(&self, call: Seq) -> OutputSubscription {
         self.core.outputs.subscribe_to_all(Some(call))
     }
 
-    /// Shows subscribers what a command has printed. It blocks while one is behind that misses nothing.
+    /// Sends a command's output to subscribers. Blocks while one that misses nothing is behind.
     pub(crate) fn show_output(&self, output: impl FnOnce() -> CommandOutput) {
         self.core.outputs.show(output);
     }
 
-    /// Takes the session's workspace for this process, for as long as the lease is held. Who opens a workspace by
-    /// itself, without a [`ToolRunner`](crate::ToolRunner), does so first.
+    /// Takes the session's workspace for this process until the lease is dropped. Code that opens a workspace without a
+    /// [`ToolRunner`](crate::ToolRunner) must call it first.
     ///
     /// # Errors
-    /// [`StoreError::InUse`] when another process has it.
+    /// [`StoreError::InUse`]: another process has it.
     pub fn lease(&self) -> Result<Arc<Lease>, SessionError> {
         self.core.lease()
     }
 
-    /// How this process is noted where it has a session's workspace.
     pub(crate) fn own_holder(&self) -> LeaseHolder {
         self.core.shared.holder()
     }
 
-    /// The process that has the session's workspace open; none where nobody has. A call that has no outcome runs there.
+    /// Returns the process that has the session's workspace open, if any. A call without an outcome runs there.
     pub fn lease_holder(&self) -> Option<LeaseHolder> {
         self.core.shared.store.lease_holder(self.core.id)
     }
 
-    /// Takes the session's only place for a container-backed shell; none when it is taken.
+    /// Takes the session's only slot for a container-backed shell; none if it is taken.
     pub(crate) fn claim_machine(&self) -> Option<MachineClaim> {
         let taken = self.core.has_machine.swap(true, Ordering::AcqRel);
         (!taken).then(|| MachineClaim { core: Arc::clone(&self.core) })
     }
 
-    /// The count of calls that were begun, the same for all who ask; whoever asks first says how many there were.
+    /// Returns the shared count of calls that began; the first caller sets it.
     pub(crate) fn calls_begun(&self, before: u64) -> Arc<AtomicU64> {
         Arc::clone(self.core.calls_begun.get_or_init(|| Arc::new(AtomicU64::new(before))))
     }
 
-    /// Notes that a call is under way in this process, until the guard is dropped.
+    /// Marks a call as in flight in this process, until the guard is dropped.
     pub(crate) fn call_under_way(&self, call: Seq) -> SessionCall {
         lock(&self.core.under_way).insert(call);
         SessionCall { core: Arc::clone(&self.core), call }
     }
 
-    /// Whether the call is under way in this process.
     pub(crate) fn is_under_way(&self, call: Seq) -> bool {
         lock(&self.core.under_way).contains(&call)
     }
 }
 
-/// The turn to change a session's workspace, until it is dropped.
+/// Guard of the workspace lock.
 pub(crate) type WorkspaceLock = tokio::sync::OwnedMutexGuard<()>;
 
-/// The session's only place for a container-backed shell, until it is dropped.
+/// Guard of the session's only slot for a container-backed shell.
 pub(crate) struct MachineClaim {
     core: Arc<Core>,
 }
@@ -390,7 +373,6 @@ impl Drop for MachineClaim {
     }
 }
 
-/// A call that is under way.
 pub(crate) struct SessionCall {
     core: Arc<Core>,
     call: Seq,
@@ -403,7 +385,7 @@ impl Drop for SessionCall {
 }
 
 impl Content {
-    /// A content of these bytes.
+    /// Creates a content of these bytes.
     pub fn of(bytes: impl Into<Bytes>) -> Self {
         let bytes = bytes.into();
         Self { digest: Digest::of(&bytes), bytes }

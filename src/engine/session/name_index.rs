@@ -1,5 +1,3 @@
-//! The names of a store's sessions, so that a new one is told from a taken one without reading them all.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::error::{MAX_NAME_CHARS, SessionError};
@@ -7,15 +5,14 @@ use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
 use crate::engine::store::{EventStore, SessionEntry};
 
-/// Names in use, read from the store when first asked for. What another process, or somebody who writes to the
-/// store without asking, calls a session afterwards is not seen.
+/// Session names in use, read from the store on first use. Names that another process gives afterwards, or code that
+/// writes to the store directly, are not seen.
 #[derive(Default)]
 pub(crate) struct NameIndex {
-    /// Of sessions that are there.
     known: Option<BTreeMap<String, SessionId>>,
-    /// Of sessions that are about to begin.
+    /// Names of sessions that are being created.
     pending: BTreeSet<String>,
-    /// The number that a parent's last child got.
+    /// Last number given to a child, by parent.
     numbers: BTreeMap<String, u64>,
 }
 
@@ -28,10 +25,10 @@ impl NameIndex {
         Ok(self.known.insert(known))
     }
 
-    /// Takes a name for a session that is about to begin. It is [settled](Self::settle), or given back.
+    /// Reserves a name for a session that is being created, until it is [settled](Self::settle) or given back.
     pub(crate) fn take(&mut self, store: &dyn EventStore, name: &str) -> Result<(), SessionError> {
         let holder = self.known(store)?.get(name).copied();
-        // One that somebody removed through the store itself is free again.
+        // The name of a session that was removed directly from the store is free again.
         let is_there = match holder {
             Some(holder) => store.entry(holder)?.is_some_and(|entry| name_of(&entry) == name),
             None => false,
@@ -42,10 +39,10 @@ impl NameIndex {
         Ok(())
     }
 
-    /// Takes the first free of `parent-1`, `parent-2`, ...
+    /// Reserves the first free of `parent-1`, `parent-2`, ...
     pub(crate) fn take_for_child(&mut self, store: &dyn EventStore, parent: &str) -> Result<String, SessionError> {
         let mut number = self.numbers.get(parent).copied().unwrap_or(0);
-        // A file that was imported may have called it anything.
+        // An imported name may have any characters.
         let fits = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let parent_name: String = parent.chars().filter(fits).skip_while(|c| !c.is_ascii_alphanumeric()).collect();
         let parent_name = if parent_name.is_empty() { "session" } else { &parent_name };
@@ -65,7 +62,7 @@ impl NameIndex {
         }
     }
 
-    /// The session of that name has begun.
+    /// Assigns a reserved name to its session.
     pub(crate) fn settle(&mut self, name: &str, id: SessionId) {
         self.pending.remove(name);
         if let Some(known) = &mut self.known {
@@ -73,12 +70,12 @@ impl NameIndex {
         }
     }
 
-    /// The session of that name did not begin.
+    /// Releases a reserved name.
     pub(crate) fn give_back(&mut self, name: &str) {
         self.pending.remove(name);
     }
 
-    /// Lets go of the name of a session that was removed.
+    /// Releases the name of a removed session.
     pub(crate) fn free(&mut self, name: &str, id: SessionId) {
         if let Some(known) = &mut self.known
             && known.get(name) == Some(&id)
@@ -87,13 +84,12 @@ impl NameIndex {
         }
     }
 
-    /// Reads the names anew when next asked.
     pub(crate) fn forget(&mut self) {
         self.known = None;
     }
 }
 
-/// The name of a session; the beginning of its id when its first event does not tell.
+/// Returns the name of a session; the beginning of its id if its first event can't be read.
 pub fn name_of(entry: &SessionEntry) -> String {
     match entry.origin.typed::<SessionStarted>() {
         Some(Ok(started)) => started.event.name,

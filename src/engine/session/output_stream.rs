@@ -1,4 +1,4 @@
-//! What commands print while they run: shown to whoever watches, and forgotten.
+//! Output of running commands: sent to subscribers, not recorded.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,35 +12,34 @@ use tokio::sync::Notify;
 
 use crate::engine::id::Seq;
 
-/// Pieces that wait for one subscriber.
+/// Maximum pieces that wait for one subscriber.
 const WAITING_MAX: usize = 1024;
-/// Pieces that wait for a subscriber who misses none: the rest waits in the command's pipes.
+/// Maximum pieces that wait for a subscriber that misses none: the rest waits in the command's pipes.
 const HELD_MAX: usize = 64;
-/// How often a command that waits for a subscriber looks whether it still has to.
+/// Interval at which a waiting command checks its subscriber.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A piece of what a command prints, while it runs. The command's result has the digest of the whole.
+/// Piece of a running command's output. The command's result has the digest of the whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandOutput {
-    /// The tool call that runs the command.
+    /// Tool call that runs the command.
     pub call: Seq,
-    /// Which stream.
+    /// Stream of the output.
     pub stream: OutputStream,
-    /// The bytes, as they came.
+    /// Bytes of the piece.
     pub bytes: Bytes,
 }
 
-/// The streams of a command.
+/// Streams of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OutputStream {
-    /// Its output.
+    /// Standard output.
     Stdout,
-    /// Its complaints.
+    /// Standard error.
     Stderr,
 }
 
-/// The subscribers of one session.
 #[derive(Default)]
 pub(crate) struct Outputs {
     subscribers: Mutex<Vec<Subscriber>>,
@@ -48,16 +47,16 @@ pub(crate) struct Outputs {
 
 #[derive(Clone)]
 struct Subscriber {
-    /// The call whose output it wants; none for all calls'.
+    /// Requested call; none for all calls.
     call: Option<Seq>,
     sender: Sender<CommandOutput>,
     missed: Arc<AtomicU64>,
-    /// Whether commands wait for it.
+    /// Set while commands wait for it.
     waited_for: Arc<AtomicBool>,
     woken: Arc<Notify>,
 }
 
-/// Shows what a session's commands print, as it comes.
+/// Subscription to the output of a session's commands.
 ///
 /// ```
 /// use foldspace::{NewSession, Registry, Sessions};
@@ -76,12 +75,13 @@ pub struct OutputSubscription {
 }
 
 impl Outputs {
-    /// What all calls print, or one; a command never waits for this subscriber.
+    /// Subscribes to the output of one call, or of all; no command waits for this subscriber.
     pub(crate) fn subscribe(&self, call: Option<Seq>) -> OutputSubscription {
         self.subscriber(call, WAITING_MAX, false)
     }
 
-    /// A command waits for this one, until it is dropped or lets go.
+    /// Subscribes to the output of one call, or of all; commands wait for this subscriber until it is dropped or lets
+    /// go.
     pub(crate) fn subscribe_to_all(&self, call: Option<Seq>) -> OutputSubscription {
         self.subscriber(call, HELD_MAX, true)
     }
@@ -112,7 +112,7 @@ impl Outputs {
             let output = output();
             subscribers.retain(|subscriber| {
                 if subscriber.call.is_some_and(|call| call != output.call) {
-                    // Who is gone is forgotten, too, though nothing can be sent to find that out.
+                    // A subscriber that is gone is dropped, though no send can reveal that.
                     return Arc::strong_count(&subscriber.missed) > 1;
                 }
                 match subscriber.sender.try_send(output.clone()) {
@@ -130,13 +130,13 @@ impl Outputs {
             output
         };
         if !behind.is_empty() {
-            // Not while others wait for the list.
+            // After the lock of the list is released.
             aside(|| behind.iter().for_each(|subscriber| subscriber.wait(output.clone())));
         }
     }
 }
 
-/// Waits without keeping a runtime's other work from the thread: output of a call elsewhere is shown by a task.
+/// Waits without blocking a runtime's other tasks: output of a call elsewhere is sent by a task.
 fn aside(wait: impl FnOnce()) {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(wait),
@@ -157,17 +157,17 @@ impl Subscriber {
 }
 
 impl OutputSubscription {
-    /// The next piece; none when there is none now.
+    /// Returns the next piece, if there is one now.
     pub fn try_next(&self) -> Option<CommandOutput> {
         self.receiver.try_recv().ok()
     }
 
-    /// The next piece; none when none comes in that time, or the session is closed.
+    /// Returns the next piece; none if `patience` passes or the session is closed.
     pub fn next_within(&self, patience: Duration) -> Option<CommandOutput> {
         self.receiver.recv_timeout(patience).ok()
     }
 
-    /// The next piece, waited for without a thread.
+    /// Waits for the next piece, without a thread.
     pub async fn next(&self) -> CommandOutput {
         loop {
             if let Ok(output) = self.receiver.try_recv() {
@@ -177,12 +177,12 @@ impl OutputSubscription {
         }
     }
 
-    /// Makes commands wait for this no longer; what comes faster than it is taken is missed from now on.
+    /// Makes commands wait for this no longer; from now on it misses output that it does not take in time.
     pub fn let_go(&self) {
         self.waited_for.store(false, Ordering::Release);
     }
 
-    /// Bytes that came faster than they were taken, and were not shown.
+    /// Returns the number of bytes missed because they were not taken in time.
     pub fn missed_bytes(&self) -> u64 {
         self.missed.load(Ordering::Relaxed)
     }

@@ -1,5 +1,3 @@
-//! All sessions of a store, and the way to each.
-
 use super::error::SessionError;
 use super::inner::{SessionsInner, Snapshotter};
 use super::name_index::{check_name, name_of};
@@ -16,7 +14,7 @@ use crate::engine::id::SessionId;
 use crate::engine::registry::Registry;
 use crate::engine::store::{EventStore, LocalStoreOptions, NamingTurn, SessionEntry, SharedStore, StoreError};
 
-/// All sessions of a store.
+/// Sessions of a store.
 ///
 /// ```
 /// use foldspace::{NewSession, Registry, Sessions};
@@ -34,24 +32,24 @@ pub struct Sessions {
     shared: Arc<SessionsInner>,
 }
 
-/// How a session begins.
+/// Options of a new session.
 #[derive(Debug, Clone, Default)]
 pub struct NewSession {
-    /// Its name; without one it is called by the beginning of its id.
+    /// Name; the beginning of its id by default.
     pub name: Option<String>,
-    /// The backend of its workspace; `memory` without one.
+    /// Backend of its workspace; `memory` by default.
     pub backend: Option<String>,
-    /// What the backend is told of the workspace, recorded with the session; null for nothing.
+    /// Options of the backend, recorded with the session; null for none.
     pub options: serde_json::Value,
 }
 
 impl NewSession {
-    /// A session of that name on the memory backend.
+    /// Creates the options of a session of that name on the memory backend.
     pub fn named(name: impl Into<String>) -> Self {
         Self { name: Some(name.into()), ..Self::default() }
     }
 
-    /// Whether a session may have its name, which somebody else may have by now.
+    /// Checks that the name is valid; it may still be taken.
     ///
     /// # Errors
     /// [`SessionError::BadName`].
@@ -60,7 +58,7 @@ impl NewSession {
     }
 }
 
-/// Sessions that wait for a snapshot; more are asked for again later.
+/// Maximum sessions that wait for a snapshot; others are requested again later.
 const DUE_MAX: usize = 256;
 
 impl Sessions {
@@ -73,10 +71,10 @@ impl Sessions {
         Self::new(Arc::new(store), registry, Arc::new(SystemClock::default()), SnapshotPolicy::default())
     }
 
-    /// Sessions over any store.
+    /// Creates the sessions of any store.
     ///
     /// # Errors
-    /// [`StoreError::Io`] when the thread that takes snapshots can't be started.
+    /// [`StoreError::Io`]: the snapshot thread can't be started.
     pub fn new(
         store: Arc<dyn EventStore>,
         registry: Registry,
@@ -105,47 +103,46 @@ impl Sessions {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// The same sessions for who has one of them.
     pub(crate) fn sharing(shared: &Arc<SessionsInner>) -> Self {
         Self { shared: Arc::clone(shared) }
     }
 
-    /// Waits for snapshots under way and lets go of the store. Dropping does so too, but may leave the
-    /// end of it to another thread.
+    /// Waits for snapshots in progress and closes the store. Dropping does so too, but may leave the end of it to
+    /// another thread.
     pub fn close(self) {
         let snapshotter = lock(&self.shared.snapshots).take();
         if let Some(Snapshotter { due, thread }) = snapshotter {
             drop(due);
-            // A panic there has been printed; a snapshot less is no loss.
+            // A panic there has been printed; a missing snapshot is no loss.
             drop(thread.join());
         }
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &Arc<dyn EventStore> {
         &self.shared.store
     }
 
-    /// What the program knows.
+    /// Returns the registry.
     pub fn registry(&self) -> &Arc<Registry> {
         &self.shared.registry
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &Arc<dyn Clock> {
         &self.shared.clock
     }
 
-    /// Says on which unix socket this process takes calls from others, for the sessions whose workspaces it opens from
-    /// now on; none for nowhere.
+    /// Sets the unix socket on which this process takes calls from others, for the sessions whose workspaces it opens
+    /// from now on; none for no socket.
     pub fn take_calls_at(&self, address: Option<PathBuf>) {
         *lock(&self.shared.address) = address;
     }
 
-    /// Begins a session; its first event is [`SessionStarted`].
+    /// Creates a session; its first event is [`SessionStarted`].
     ///
     /// # Errors
-    /// [`SessionError::NameTaken`], [`SessionError::BadName`], or what the store says.
+    /// [`SessionError::NameTaken`] and [`SessionError::BadName`]. Other errors are the store's.
     pub fn create(&self, new: NewSession) -> Result<Session, SessionError> {
         let id = self.fresh_id();
         let name = new.name.unwrap_or_else(|| id.short());
@@ -179,7 +176,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// The turn to name sessions, until it is dropped.
+    /// Takes the lock for naming sessions, until it is dropped.
     pub(crate) fn naming(&self) -> Result<NamingTurn, SessionError> {
         let turn = self.shared.store.naming()?;
         if turn.others_had_it() {
@@ -196,21 +193,21 @@ impl Sessions {
         lock(&self.shared.naming).take_for_child(self.shared.store.as_ref(), parent)
     }
 
-    /// A name that was taken belongs to that session, or is free again when that did not begin.
+    /// Assigns a reserved name to its session, or releases it if that was not created.
     pub(crate) fn settle_name(&self, name: &str, id: SessionId, has_begun: bool) {
         let mut names = lock(&self.shared.naming);
         if has_begun { names.settle(name, id) } else { names.give_back(name) }
     }
 
-    /// Looks again which names are taken, when somebody else has begun sessions in the store.
+    /// Makes the next use read the names in use again, since another process has created sessions in the store.
     pub(crate) fn forget_names(&self) {
         lock(&self.shared.naming).forget();
     }
 
-    /// The session with that id.
+    /// Opens the session with that id.
     ///
     /// # Errors
-    /// [`StoreError::NoSession`].
+    /// [`StoreError::NoSession`]: there is no such session.
     pub fn session(&self, id: SessionId) -> Result<Session, SessionError> {
         let mut open = lock(&self.shared.open);
         if let Some(core) = open.get(&id).and_then(Weak::upgrade) {
@@ -218,18 +215,17 @@ impl Sessions {
         }
         let entry = self.shared.store.entry(id)?.ok_or(StoreError::NoSession(id))?;
         let core = Arc::new(Core::new(Arc::clone(&self.shared), &entry)?);
-        // Now and then, so that it costs little whatever their number.
+        // Only at powers of two, so that it is cheap for any number.
         if open.len().is_power_of_two() {
             open.retain(|_, core| core.strong_count() > 0);
         }
         open.insert(id, Arc::downgrade(&core));
-        // After the loss of an index there are events enough for many.
+        // After the loss of an index many may be due.
         core.snapshot_if_due(entry.head);
         Ok(Session::new(core))
     }
 
-    /// The session that a person means: by its whole name, or by the beginning of its id where only
-    /// one fits.
+    /// Finds a session by its whole name, or by an unambiguous beginning of its id.
     ///
     /// # Errors
     /// [`SessionError::NotFound`] and [`SessionError::Ambiguous`].
@@ -251,18 +247,15 @@ impl Sessions {
         }
     }
 
-    /// All sessions, the oldest first.
-    ///
-    /// # Errors
-    /// What the store says.
+    /// Returns all sessions, the oldest first.
     pub fn list(&self) -> Result<Vec<SessionEntry>, SessionError> {
         Ok(self.shared.store.entries()?)
     }
 
-    /// Removes a session. Its space is free after the next collection.
+    /// Removes a session. The next collection frees its space.
     ///
     /// # Errors
-    /// [`StoreError::NoSession`], and others.
+    /// [`StoreError::NoSession`]: there is no such session. Other errors are the store's.
     pub fn remove(&self, id: SessionId) -> Result<(), SessionError> {
         let name = self.shared.store.entry(id)?.map(|entry| name_of(&entry));
         self.shared.store.remove(id)?;

@@ -1,5 +1,3 @@
-//! Snapshots: when they are taken and how they become states again.
-
 use std::sync::Arc;
 
 use crate::engine::id::{Seq, SessionId};
@@ -7,24 +5,24 @@ use crate::engine::registry::Registry;
 use crate::engine::state::State;
 use crate::engine::store::Snapshot;
 
-/// Bytes per event that snapshots may add to a session: with this the whole grows linearly.
+/// Bytes per event that snapshots may add to a session, so that it grows linearly.
 const BYTES_PER_EVENT: u64 = 768;
 
-/// When snapshots are taken, and which are kept.
+/// Policy for taking and keeping snapshots.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotPolicy {
-    /// Events between two snapshots, at least; 0 takes none. Large states are taken more rarely.
+    /// Minimum events between two snapshots; 0 takes none. Large states are taken less often.
     pub every: u64,
-    /// Which are kept.
+    /// Snapshots to keep.
     pub keep: Keep,
 }
 
-/// Which snapshots are kept.
+/// Choice of snapshots to keep.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Keep {
     /// All: the state at any position is near.
     All,
-    /// The last so many: the present is near, the past is folded from the beginning.
+    /// The last ones, by number: only the current state is near; others are folded from the beginning.
     Last(usize),
 }
 
@@ -35,21 +33,21 @@ impl Default for SnapshotPolicy {
 }
 
 impl SnapshotPolicy {
-    /// How far after a snapshot that took `added` bytes the next one comes.
+    /// Returns the distance to the next snapshot, after one that took `added` bytes.
     pub(crate) fn next_after(&self, added: u64) -> u64 {
         self.every.max(added / BYTES_PER_EVENT)
     }
 }
 
-/// The snapshot of a state; none when a slice has no encoding.
+/// Encodes the snapshot of a state; none if a slice has no encoding.
 pub(crate) fn snapshot_of(state: &State) -> Option<Snapshot> {
     let slices = state.encode().inspect_err(|error| tracing::warn!(%error, "no snapshot was taken")).ok()?;
     let (session, seq) = (state.session(), state.seq());
     Some(Snapshot { session, seq, time: state.time(), unreadable: state.unreadable(), slices })
 }
 
-/// The state of a snapshot; none when the registry has a slice that is not in it, of another
-/// version, or not readable. Then the events have to tell.
+/// Decodes the state of a snapshot; none if a registered slice is missing, unreadable or of another version. The events
+/// are then folded.
 pub(crate) fn state_of(snapshot: &Snapshot, registry: &Arc<Registry>, session: SessionId) -> Option<State> {
     let mut slices = Vec::new();
     for known in registry.slice_types() {
@@ -66,14 +64,13 @@ pub(crate) fn state_of(snapshot: &Snapshot, registry: &Arc<Registry>, session: S
     Some(state)
 }
 
-/// A few states of one session at positions that were asked for, the latest asked last.
+/// Cache of a few states of one session, the last used last.
 #[derive(Default)]
 pub(crate) struct RecentStates(Vec<State>);
 
 const RECENT: usize = 8;
 
 impl RecentStates {
-    /// The latest state at or before `seq`.
     pub(crate) fn nearest(&self, seq: Seq) -> Option<State> {
         self.0.iter().filter(|state| state.seq() <= seq).max_by_key(|state| state.seq()).cloned()
     }

@@ -1,5 +1,3 @@
-//! Stored events, a run of them at a time.
-
 use std::num::NonZeroU64;
 use std::ops::Range;
 
@@ -10,35 +8,35 @@ use crate::engine::event::Common;
 use crate::engine::id::{CommitId, Seq, SessionId};
 use crate::engine::recorded::{EventRef, Recorded, Validated};
 
-/// Events of one session in order and without gaps, as they are stored: read once, looked at in place,
-/// by several threads if need be.
+/// Stored events of one session, in order and without gaps. They are read once, and visited in place, by several
+/// threads if need be.
 #[derive(Debug, Clone, Default)]
 pub struct EventBatch {
     bytes: Vec<u8>,
     commits: Vec<CommitHead>,
     events: Vec<EventHead>,
-    /// The agents in turn: one that goes on is not named again.
+    /// Agents in turn; consecutive equal ones are stored once.
     agents: Vec<Box<str>>,
     named: Vec<(CommitId, Seq, Seq)>,
 }
 
-/// What the events of a commit have in common. Every slice's fold passes over all of them: they are small.
+/// Head of a commit. Every slice's fold passes over all of them, so they are small.
 #[derive(Debug, Clone, Copy)]
 struct CommitHead {
     session: SessionId,
     first: Seq,
     time: Timestamp,
     call: Option<NonZeroU64>,
-    /// How many events it says that it has.
+    /// Declared number of events.
     count: u32,
-    /// Which of the agents acted.
+    /// Index of the agent.
     agent: u32,
-    /// Where its events begin, and how many there are: fewer when its bytes end early.
+    /// Index of its first event, and number of events: fewer if its bytes end early.
     events: u32,
     whole: u32,
 }
 
-/// Position of an event: its kind, version and length stand before its payload, as it is stored.
+/// Position of a stored event: its kind, version and length precede its payload.
 #[derive(Debug, Clone, Copy)]
 struct EventHead {
     payload: u32,
@@ -52,10 +50,10 @@ struct EventHead {
 const BETWEEN: usize = 6;
 
 impl EventBatch {
-    /// A batch of these events; for stores that keep them in another way.
+    /// Creates a batch of these events, for stores with another representation.
     ///
     /// # Errors
-    /// [`StoreError::Commit`] when an event is over a limit.
+    /// [`StoreError::Commit`]: an event is over a limit.
     pub fn of(events: &[Recorded]) -> Result<Self, StoreError> {
         let mut batch = Self::default();
         for event in events {
@@ -63,26 +61,25 @@ impl EventBatch {
             let commit = Commit::of_recorded(event)?;
             commit.validate()?;
             commit.encode(event.seq, event.time, &mut encoded);
-            // What is within the limits is a commit.
+            // Within the limits it is a valid commit.
             let _ = batch.add(&encoded);
         }
         Ok(batch)
     }
 
-    /// Makes room for so many commits more, whose bytes are to come into the buffer.
     pub(super) fn reserve(&mut self, commits: usize) {
         self.commits.reserve(commits);
         self.events.reserve(commits);
     }
 
-    /// Adds a commit, if it is one.
+    /// Adds a commit; none if the bytes are not one.
     pub(super) fn add(&mut self, encoded: &[u8]) -> Option<()> {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(encoded);
         self.add_range(start..self.bytes.len(), |_| true)
     }
 
-    /// Takes a commit that lies in the buffer, if it is one and as `expected`.
+    /// Adds a commit that is in the buffer, if it is valid and as `expected`.
     pub(super) fn add_range(
         &mut self,
         range: Range<usize>,
@@ -122,7 +119,7 @@ impl EventBatch {
         Some(())
     }
 
-    /// Makes the events up to `until` those of a child, and takes the others away; its names are the parent's.
+    /// Turns the events up to `until` into those of a child, and drops the others and the parent's commit ids.
     pub(super) fn pass_for(&mut self, session: SessionId, until: Seq) {
         self.commits.retain(|commit| commit.first <= until);
         for commit in &mut self.commits {
@@ -142,17 +139,17 @@ impl EventBatch {
         self.bytes.len()
     }
 
-    /// Whether there are none: the history ends before the position that was asked for.
+    /// Returns true if it has no events: the history ends before the requested position.
     pub fn is_empty(&self) -> bool {
         self.commits.is_empty()
     }
 
-    /// The position of its last event; 0 when it is empty.
+    /// Returns the position of its last event; 0 if it is empty.
     pub fn last(&self) -> Seq {
         self.commits.last().map_or(0, CommitHead::last)
     }
 
-    /// Fails when the events ended before the position behind the last one: a commit is not whole.
+    /// Checks that the events reach the position before `next`; otherwise a commit is incomplete.
     pub(crate) fn check(&self, next: Seq) -> Result<(), StoreError> {
         if next > self.last() {
             return Ok(());
@@ -160,7 +157,7 @@ impl EventBatch {
         Err(StoreError::Damaged { segment: 0, offset: 0, what: format!("event {next} ends early in its commit") })
     }
 
-    /// The events in order. It may begin before the position that was asked for: a commit is whole.
+    /// Iterates over the events in order. It may begin before the requested position, at the beginning of a commit.
     pub fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
         self.commits.iter().flat_map(move |commit| {
             let events = self.events_of(commit).iter().zip(commit.first..);
@@ -168,7 +165,7 @@ impl EventBatch {
         })
     }
 
-    /// Shows the events after one position, up to another, each in its place: a fold of millions should not move them.
+    /// Visits the events after one position, up to another, in place: a fold of millions should not move them.
     #[inline]
     pub(crate) fn visit(&self, after: Seq, until: Seq, mut visitor: impl FnMut(&mut EventRef<'_>)) {
         for commit in self.commits.iter().filter(|commit| commit.last() > after && commit.first <= until) {
@@ -194,7 +191,7 @@ impl EventBatch {
         let payload = event.payload as usize;
         let kind = event.common.name().unwrap_or_else(|| {
             let end = payload - BETWEEN;
-            // It was found to be a text when the batch was read.
+            // It was checked to be UTF-8 when the batch was read.
             let kind = self.bytes.get(end - usize::from(event.kind_len)..end);
             kind.and_then(|kind| std::str::from_utf8(kind).ok()).unwrap_or_default()
         });
@@ -215,7 +212,7 @@ impl EventBatch {
         })
     }
 
-    /// The position of the last event that is whole, and its time; none in an empty batch.
+    /// Returns the position of the last complete event up to `until`, and its time; none in an empty batch.
     pub(crate) fn reached(&self, until: Seq) -> Option<(Seq, Timestamp)> {
         let after = self.commits.partition_point(|commit| commit.first <= until);
         let commit = self.commits.get(after.checked_sub(1)?)?;
@@ -223,13 +220,12 @@ impl EventBatch {
         (count > 0).then(|| ((commit.first + count - 1).min(until), commit.time))
     }
 
-    /// The first and the last position of the commit that holds an event.
+    /// Returns the first and last positions of the commit that holds an event.
     pub(crate) fn commit_of(&self, seq: Seq) -> Option<(Seq, Seq)> {
         let commit = self.holder_of(seq)?;
         Some((commit.first, commit.last()))
     }
 
-    /// The event at a position.
     pub(crate) fn event_at(&self, seq: Seq) -> Option<EventRef<'_>> {
         let commit = self.holder_of(seq)?;
         let event = self.events_of(commit).get(usize::try_from(seq - commit.first).ok()?)?;
@@ -241,7 +237,7 @@ impl EventBatch {
         (commit.first <= seq).then_some(commit)
     }
 
-    /// Its commits in order, without their names; what is not whole of one is left out.
+    /// Iterates over its commits in order, without their ids and incomplete parts.
     pub(crate) fn commits(&self) -> impl Iterator<Item = CommitView<'_>> {
         self.commits.iter().filter_map(|commit| {
             let events = self.events_of(commit);
@@ -254,7 +250,7 @@ impl EventBatch {
         })
     }
 
-    /// Appends its commits as they are stored, each behind its length.
+    /// Appends its stored commits, each after its length.
     pub(super) fn write_to(&self, out: &mut Vec<u8>) {
         for stored in self.commits() {
             out.extend_from_slice(&u32::try_from(stored.encoded_len()).unwrap_or(u32::MAX).to_le_bytes());
@@ -262,7 +258,7 @@ impl EventBatch {
         }
     }
 
-    /// Reads what [`write_to`](Self::write_to) wrote; none where it makes no sense.
+    /// Reads the output of [`write_to`](Self::write_to); none if it is invalid.
     pub(super) fn read_from(mut bytes: &[u8]) -> Option<Self> {
         let mut batch = Self::default();
         while let Some((length, rest)) = bytes.split_first_chunk() {
@@ -273,7 +269,7 @@ impl EventBatch {
         bytes.is_empty().then_some(batch)
     }
 
-    /// The named commits in order, with their first and last positions.
+    /// Returns the commits with ids in order, with their first and last positions.
     pub(super) fn named(&self) -> &[(CommitId, Seq, Seq)] {
         &self.named
     }
@@ -286,7 +282,7 @@ impl CommitHead {
     }
 }
 
-/// A batch is far smaller than 4 GiB: one commit has 32 MiB at most.
+/// Converts an offset: a batch is far smaller than 4 GiB, as one commit has 32 MiB at most.
 fn offset(at: usize) -> u32 {
     u32::try_from(at).unwrap_or(u32::MAX)
 }
