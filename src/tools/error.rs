@@ -1,4 +1,4 @@
-//! The errors of what is done with a session's workspace as a whole.
+//! Errors of operations on a session's whole workspace.
 
 use std::path::PathBuf;
 
@@ -14,8 +14,8 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::error::SessionError;
 use crate::engine::slice::SliceError;
 
-/// A failure to open, rewind, merge, fork, bisect or run again. The session and its files are then as before, unless
-/// it says otherwise.
+/// Failure to open, rewind, merge, fork, bisect or rerun. It leaves the session and its files unchanged unless it says
+/// otherwise.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum WorkspaceError {
     /// The session or its store failed.
@@ -24,131 +24,131 @@ pub enum WorkspaceError {
     /// The workspace failed.
     #[error(transparent)]
     Backend(#[from] BackendError),
-    /// A command was not run, external changes could not be found, or a limit forbids it.
+    /// A command did not run, external changes could not be found, or a limit forbids the operation.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// The directory to fill has entries.
+    /// The directory to populate has entries.
     #[error("{} is not empty; give a directory that is empty or not there", .0.display())]
     NotEmpty(PathBuf),
-    /// The session has a container already.
+    /// The session already has a container.
     #[error("session {0} has an active container already; a session has one at most")]
     SecondContainer(String),
-    /// Files changed outside of any call. Nothing was recorded of it.
+    /// Files changed outside of any call; nothing was recorded.
     #[error("{} in the workspace changed outside of any call: {}", counted(.0.len()), listed(.0))]
     Drifted(Vec<EntryPath>),
-    /// Some of what was there, or is there and would have to go, can't be made again.
+    /// Some entries to restore, or to remove, could not be restored later.
     #[error("{} can't be brought back, because their contents were never kept or they are no files: {}",
         counted(.0.len()), listed(.0))]
     NotKept(Vec<EntryPath>),
-    /// The position is inside a commit: the files were never like that.
+    /// The position is inside a commit, so the files never had that state.
     #[error("position {to} is inside what was recorded at once; go to {before} or to {after}")]
     InsideCommit {
-        /// Position that was asked for.
+        /// Requested position.
         to: Seq,
-        /// The last position before the commit.
+        /// Last position before the commit.
         before: Seq,
-        /// The last position of the commit.
+        /// Last position of the commit.
         after: Seq,
     },
-    /// Entries of a person's own directory would be removed that were there before the session began.
+    /// Entries of the user's own directory from before the session would be removed.
     #[error("{} that {} there before the session began would be removed: {}",
         counted(*count), if *count == 1 { "was" } else { "were" }, listed(paths))]
     Earlier {
-        /// Count of them.
+        /// Number of these entries.
         count: usize,
-        /// Those that are not below another of them.
+        /// Topmost of these entries.
         paths: Vec<EntryPath>,
     },
     /// The difference does not fit into one commit.
     #[error("the difference between {from} and {to} is too large to be recorded at once: {reason}")]
     TooLarge {
-        /// Where the session stands.
+        /// Current position of the session.
         from: Seq,
-        /// Where it was to go.
+        /// Target position.
         to: Seq,
-        /// What is over which limit.
+        /// Limit that is exceeded, and by what.
         reason: String,
     },
-    /// It failed, and what was done by then could not be undone. The next opening does that.
+    /// The operation failed and its changes could not be undone. The next opening undoes them.
     #[error("{failure}; and the files could not be put back ({reason}): open the workspace again, which does that")]
     NotPutBack {
-        /// Why it failed.
+        /// Reason of the failure.
         failure: String,
-        /// Why the files could not be put back.
+        /// Reason why the files could not be restored.
         reason: String,
     },
-    /// The thread that did it panicked, or the runtime ends.
+    /// The worker thread panicked, or the runtime is shutting down.
     #[error("the work was stopped before its end")]
     Stopped,
-    /// The session to merge does not come from the other.
+    /// The child session does not descend from the parent.
     #[error("session {child} does not come from session {parent}, so there is nothing to merge it by")]
     NotAChild {
-        /// What was to be merged.
+        /// Session to merge.
         child: String,
-        /// Into what.
+        /// Session to merge into.
         parent: String,
     },
-    /// It is the same session, perhaps under the name of an agent that shares it.
+    /// Both are the same session, perhaps under the name of an agent that shares it.
     #[error("session {0} can't be merged into itself: what is done in it, by whoever shares it, is there already")]
     Itself(String),
-    /// The parent's mounts can't be copied again; the child is there, and empty.
+    /// The parent's mounts can't be copied again; the child exists and is empty.
     #[error("the child {name} has begun, without the parent's mounts: {source}")]
     Mounts {
-        /// The child.
+        /// Id of the child.
         id: SessionId,
-        /// How it is called.
+        /// Name of the child.
         name: String,
-        /// What went wrong.
+        /// Failure of the mount.
         source: MountError,
     },
-    /// The ends of a bisection are the wrong way round.
+    /// The good position of a bisection is not before the bad one.
     #[error("the good position, {good}, must be before the bad one, {bad}")]
     Order {
-        /// The good one.
+        /// Good position.
         good: Seq,
-        /// The bad one.
+        /// Bad position.
         bad: Seq,
     },
-    /// There is nothing to search.
+    /// No file changed between the ends.
     #[error("no file changed between {good} and {bad}, so nothing there can have made the command fail")]
     NothingChanged {
-        /// The good position.
+        /// Good position.
         good: Seq,
-        /// The bad one.
+        /// Bad position.
         bad: Seq,
     },
-    /// The good end is none.
+    /// The good end is not good.
     #[error("position {} is not good: {}", .0.seq, .0.words())]
     GoodIsBad(Box<ProbeRecord>),
-    /// The bad end is none.
+    /// The bad end is not bad.
     #[error("position {} is not bad: {}", .0.seq, .0.words())]
     BadIsGood(Box<ProbeRecord>),
-    /// The command could not be run where it has to.
+    /// The command could not run at a position.
     #[error("the command can't be run at position {}: {}", .0.seq, .0.words())]
     NotRun(Box<ProbeRecord>),
-    /// The command said that something else is wrong.
+    /// The command reported another problem and ended the search.
     #[error("the search was given up at position {}: {}, and codes of 128 and more mean that", .0.seq, .0.words())]
     Aborted(Box<ProbeRecord>),
-    /// The predicate does not change as it should.
+    /// The predicate has the same value at both ends.
     #[error("the predicate {} at position {seq}", if *.holds { "holds already" } else { "does not hold" })]
     SameAtEnd {
-        /// The position.
+        /// Position with the wrong value.
         seq: Seq,
-        /// Whether it holds there.
+        /// Value of the predicate there.
         holds: bool,
     },
     /// The caller cancelled the bisection.
     #[error("interrupted; nothing of the probes is left")]
     Cancelled,
-    /// The session in which recorded calls are to run has had its own past.
+    /// The session to rerun calls in already has a history.
     #[error("session {0} is not fresh; recorded calls run in a session that has just begun, on an empty workspace")]
     NotFresh(String),
-    /// A call that is to be replaced is none, or stands before the beginning.
+    /// A call to replace is no call, or is before the start of the rerun.
     #[error("{call} is no call after position {start}; `foldspace log --calls` shows the calls")]
     NoCall {
-        /// Which.
+        /// Position that is no call.
         call: Seq,
-        /// Where it was to begin.
+        /// Start of the rerun.
         start: Seq,
     },
 }
@@ -196,7 +196,6 @@ impl From<ShellError> for WorkspaceError {
     }
 }
 
-/// Paths that an error names.
 const LISTED: usize = 8;
 
 fn counted(count: usize) -> String {

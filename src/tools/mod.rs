@@ -1,4 +1,4 @@
-//! Tools: the only place where an effect and an event meet.
+//! Tools: the only place where effects and events meet.
 
 pub(crate) mod bisection;
 pub(crate) mod builtin;

@@ -1,6 +1,6 @@
 //! Words for messages: counts and lists.
 
-/// How many of what: `1 file`, `2 files`, `2 entries`.
+/// Returns a count with its noun: `1 file`, `2 files`, `2 entries`.
 pub(super) fn counted(count: u64, what: &str) -> String {
     match (count, what.strip_suffix('y')) {
         (1, _) => format!("1 {what}"),
@@ -9,17 +9,17 @@ pub(super) fn counted(count: u64, what: &str) -> String {
     }
 }
 
-/// All of these: `a`, `a and b`, `a, b and c`.
+/// Lists all names: `a`, `a and b`, `a, b and c`.
 pub(super) fn all_of(names: &[String]) -> String {
     listed(names, "and")
 }
 
-/// Any of these: `a`, `a or b`, `a, b or c`.
+/// Lists alternatives: `a`, `a or b`, `a, b or c`.
 pub(super) fn any_of(names: &[String]) -> String {
     listed(names, "or")
 }
 
-/// Why a regular expression is wrong: the last of several lines, the others of which draw a picture of where.
+/// Returns the reason in a regular expression's error: its last line, since the lines before draw the expression.
 pub(super) fn regex_error(error: &impl std::fmt::Display) -> String {
     let error = error.to_string();
     let last = error.lines().last().unwrap_or_default();

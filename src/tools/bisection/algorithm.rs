@@ -1,32 +1,32 @@
-//! Bisection: the search for the first of several things in order that is bad.
+//! Bisection: the search for the first bad item of a sequence.
 
 use std::collections::BTreeSet;
 
-/// What a probe says of a thing.
+/// Verdict of a probe on an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BisectVerdict {
-    /// As it was at first.
+    /// The item is as at first.
     Good,
-    /// As it is at last.
+    /// The item is as at last.
     Bad,
-    /// Nobody can say.
+    /// The probe can't tell.
     Skip,
 }
 
-/// What a bisection has found.
+/// Result of a bisection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum BisectOutcome {
-    /// The first bad one.
+    /// The first bad item.
     First(usize),
-    /// The first bad one is one of these: those before the last could not be probed.
+    /// Candidates for the first bad item; all but the last could not be probed.
     Among(Vec<usize>),
 }
 
-/// A search for the first bad one of the things `1..=last`, of which the last is known to be bad; what is before the
-/// first, 0, is known to be good. It takes for granted that what follows a bad one is bad.
+/// Search for the first bad item among `1..=last`; item 0 is known to be good and `last` to be bad. It assumes that all
+/// items after a bad one are bad.
 ///
-/// With one probe at a time it takes `log2(last)` probes, rounded up; with `n` at once, about `log(last)` to the base
-/// `n + 1` rounds. Skips cost more, but where many in a row can't be probed it jumps away from them.
+/// One probe at a time takes `log2(last)` probes, rounded up; `n` at once take about `log(last)` rounds to the base `n
+/// + 1`. Skips cost more; the search jumps away from runs of skipped items.
 ///
 /// ```
 /// use foldspace::{BisectSearch, BisectOutcome, BisectVerdict};
@@ -47,42 +47,41 @@ pub struct BisectSearch {
 }
 
 impl BisectSearch {
-    /// A search among so many; among none when it is 0.
+    /// Creates a search among `last` items.
     pub fn new(last: usize) -> Self {
         Self { good: 0, bad: last, skipped: BTreeSet::new(), is_odd: false }
     }
 
-    /// The last that is known to be good.
+    /// Returns the last item that is known to be good.
     pub fn good(&self) -> usize {
         self.good
     }
 
-    /// The first that is known to be bad.
+    /// Returns the first item that is known to be bad.
     pub fn bad(&self) -> usize {
         self.bad
     }
 
-    /// Whether a good one was seen after a bad one: then there is more than one place where it changes, and the search
-    /// finds one of them.
+    /// Tells whether a good item was seen after a bad one. There are then several changes, and the search finds one.
     pub fn is_odd(&self) -> bool {
         self.is_odd
     }
 
-    /// What to probe next, at most `jobs` at once, in order; nothing when the search has ended.
+    /// Returns the next items to probe, in order and at most `jobs`; empty when the search has ended.
     pub fn next(&self, jobs: usize) -> Vec<usize> {
         let left: Vec<usize> = (self.good + 1..self.bad).filter(|at| !self.skipped.contains(at)).collect();
         let jobs = jobs.clamp(1, left.len().max(1));
         let skipped = self.skipped.range(self.good + 1..self.bad.max(self.good + 1)).count();
         let at = |job: usize| match skipped {
             0 => left.len() * (job + 1) / (jobs + 1),
-            // Elsewhere than in the middle, which is among those that can't be probed.
+            // Away from the middle, which is among items that can't be probed.
             _ => ((job as f64 + spread(skipped + 1)) / jobs as f64 * left.len() as f64) as usize,
         };
         let wanted: BTreeSet<usize> = (0..jobs).filter_map(|job| left.get(at(job)).copied()).collect();
         wanted.into_iter().collect()
     }
 
-    /// Takes a probe into account. One that could tell nothing more is no matter.
+    /// Records a verdict. One outside of the open range changes nothing but `is_odd`.
     pub fn record(&mut self, at: usize, verdict: BisectVerdict) {
         let is_within = at > self.good && at < self.bad;
         match verdict {
@@ -94,7 +93,7 @@ impl BisectSearch {
         }
     }
 
-    /// What was found; none while there is something to probe, and where there is nothing.
+    /// Returns the result; `None` before the end of the search and for an empty sequence.
     pub fn found(&self) -> Option<BisectOutcome> {
         if self.bad == 0 || !self.next(1).is_empty() {
             return None;
@@ -106,7 +105,7 @@ impl BisectSearch {
     }
 }
 
-/// Fractions that lie apart from those before: 1/2, 1/4, 3/4, 1/8, ...
+/// Returns the fractions 1/2, 1/4, 3/4, 1/8, ..., each far from those before.
 fn spread(mut number: usize) -> f64 {
     let (mut fraction, mut step) = (0.0, 0.5);
     while number > 0 {
@@ -123,7 +122,6 @@ mod tests {
 
     use super::*;
 
-    /// Searches; gives what was found and how many rounds it took.
     fn search(last: usize, jobs: usize, verdict: impl Fn(usize) -> BisectVerdict) -> (Option<BisectOutcome>, usize) {
         let (mut search, mut rounds) = (BisectSearch::new(last), 0);
         loop {
@@ -191,7 +189,6 @@ mod tests {
             let first = 1 + (place * last as f64) as usize;
             let skips: BTreeSet<usize> = skips.into_iter().filter(|skip| *skip != last).collect();
             let verdict = |probe| if skips.contains(&probe) { BisectVerdict::Skip } else { at(first)(probe) };
-            // One after the other: the last good one, and the first bad one after it.
             let known = |wanted| (1..=last).filter(move |probe| verdict(*probe) == wanted);
             let good = known(BisectVerdict::Good).next_back().unwrap_or(0);
             let bad = known(BisectVerdict::Bad).next().unwrap_or(last);

@@ -1,4 +1,4 @@
-//! Searches for the first event at which something is wrong.
+//! Searches for the first event after which a check fails.
 
 pub(crate) mod algorithm;
 pub(crate) mod probe;

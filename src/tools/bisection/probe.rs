@@ -1,4 +1,4 @@
-//! Probes: a session's workspace as it was at a moment, to try things in. Nothing of it is recorded.
+//! Probes: throw-away workspaces with a session's files at a position.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -21,16 +21,14 @@ use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, Captured, compare};
 use crate::tools::workspace::populate::{can_be_written, fill, write_all};
 
-/// No contents are kept, and none is read: what a command has made again, with the same contents, has another time all
-/// the same, and make goes by that.
+/// Keeps and reads no contents: a file that a command rewrote unchanged has a new time, and make compares times.
 const LOOK: CaptureBudget = CaptureBudget { file_bytes: 0, step_bytes: 0, digest_bytes: 0 };
 
-/// A throw-away workspace with the files of a session as they were at a position.
+/// Throw-away workspace with a session's files at a position.
 ///
-/// Commands run in it as a tool's do: in the workspace's root unless they say otherwise, for no shell outlives its
-/// command, and with the same environment. Whatever they do, the session's files, log and container are not touched, and
-/// everything is removed when the probe is dropped. What a command leaves outside of the workspace, in a container's
-/// `/tmp` say, stays there for the probe's later commands.
+/// Commands run in it as a tool's do: in the workspace's root by default, each in its own shell, in the same
+/// environment. They never touch the session's files, log or container. Dropping the probe removes everything. Files
+/// that a command leaves outside of the workspace, as in a container's `/tmp`, stay for the probe's later commands.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -61,23 +59,22 @@ pub struct Probe {
     spec: WorkspaceSpec,
     home: PathBuf,
     policy: CommandPolicy,
-    /// What was allowed for the session until then.
     allowed: BTreeSet<String>,
     place: Throwaway,
-    /// What is on the disk, but for what was done there since.
+    /// Files on the disk, without the commands' changes.
     tree: VirtualFileSystem,
     seq: Seq,
-    /// Whether something may have been done there.
+    /// Commands may have changed the disk.
     is_used: bool,
 }
 
 impl Probe {
-    /// Opens one with the files of a state of the session, in a workspace like `spec`'s but apart from every other; what
-    /// it needs of directories is made below `home`. A session in memory gets a directory of this machine, whose commands
-    /// are not sandboxed.
+    /// Opens a probe with the files of `state`, in a workspace like `spec`'s but isolated from all others. Directories
+    /// that it needs are made below `home`. A session in memory gets a directory of this machine, without a sandbox for
+    /// commands.
     ///
     /// # Errors
-    /// What the session and the workspace say.
+    /// Errors of the session and the workspace.
     pub fn open(
         session: &Session,
         state: &State,
@@ -100,37 +97,37 @@ impl Probe {
         })
     }
 
-    /// The position whose files it has.
+    /// Returns the position of the probe's files.
     pub fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// What it has not though it was there: files whose contents were never kept, special files.
+    /// Returns the entries that the probe lacks: files whose contents were never kept, and special files.
     pub fn left_out(&self) -> Vec<EntryPath> {
         self.tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect()
     }
 
-    /// The workspace's root as commands see it; none when nothing can run.
+    /// Returns the workspace's root as commands see it; `None` when nothing can run.
     pub fn root(&self) -> Option<String> {
         self.place.workspace()?.root()
     }
 
-    /// The workspace, to look at. What is done in it by other ways than [`run`](Probe::run) is undone by
-    /// [`move_to`](Probe::move_to), too, when [`shell`](Probe::shell) was asked for.
+    /// Returns the workspace, to inspect it. [`move_to`](Probe::move_to) undoes changes made by other ways than
+    /// [`run`](Probe::run) only when [`shell`](Probe::shell) was called.
     pub fn workspace(&self) -> Option<&Arc<dyn Workspace>> {
         self.place.workspace()
     }
 
-    /// Where commands can be run at will, without the policy; none where nothing can run.
+    /// Returns a shell that runs any command, without the policy; `None` when nothing can run.
     pub fn shell(&mut self) -> Option<Arc<dyn Shell>> {
         self.is_used = true;
         self.place.workspace()?.shell()
     }
 
-    /// Runs a command that the policy allows; there is nobody to ask.
+    /// Runs a command that the policy allows; there is no approver.
     ///
     /// # Errors
-    /// [`ShellError`]: it is not right, not allowed, or nothing can run here.
+    /// [`ShellError`]: the command is invalid or not allowed, or nothing can run here.
     pub async fn run(
         &mut self,
         mut command: ShellCommand,
@@ -152,11 +149,11 @@ impl Probe {
         shell.execute(command, watch, cancel).await
     }
 
-    /// Moves it to another state of the same session: what commands did is undone, and what differs is written. That costs
-    /// as much as the difference. Where it can't be done, a fresh workspace takes its place.
+    /// Moves the probe to another state of the same session: undoes the commands' changes and writes the differences.
+    /// It costs as much as the difference. When it fails, a fresh workspace replaces this one.
     ///
     /// # Errors
-    /// What the session and the workspace say. The probe then has to be dropped.
+    /// Errors of the session and the workspace. The probe must then be dropped.
     pub fn move_to(&mut self, state: &State) -> Result<(), WorkspaceError> {
         let target = VirtualFileSystem::of(state);
         if let Err(error) = self.project(&target) {
@@ -171,12 +168,10 @@ impl Probe {
         let Some(workspace) = self.place.workspace() else { return Ok(()) };
         let mut wrong = self.done_by_commands(workspace.as_ref())?;
         wrong.extend(self.tree.diff(target).iter().map(|change| change.path().clone()));
-        // What can't be made again has to be away, too: an older version of it would be wrong, and so would what a
-        // command has made there.
+        // Entries that can't be restored are removed, too: older versions and commands' files would be wrong.
         let is_to_go = |path: &&EntryPath| target.get(path).is_none_or(|entry| !can_be_written(entry));
         let mut gone: BTreeSet<EntryPath> = BTreeSet::new();
         for path in wrong.iter().filter(is_to_go) {
-            // What is below it goes with it.
             let is_gone = above(path).any(|above| gone.contains(&above));
             if !is_gone && is_there(workspace.as_ref(), path)? {
                 gone.insert(path.clone());
@@ -189,19 +184,19 @@ impl Probe {
         Ok(workspace.capture().map_or(Ok(()), ChangeDetector::adopt)?)
     }
 
-    /// Where the disk may be otherwise than it was made.
+    /// Returns the paths where the disk may differ from `tree`.
     fn done_by_commands(&self, workspace: &dyn Workspace) -> Result<BTreeSet<EntryPath>, BackendError> {
         let mut paths = BTreeSet::new();
         let Some(disk) = workspace.capture().filter(|_| self.is_used) else { return Ok(paths) };
         let Captured { deleted, written, .. } = compare(disk, disk.touched()?, &self.tree, LOOK)?;
         disk.settle()?;
-        // A file that was left out says too little of itself to be told from one that a command made there.
+        // An entry that was left out can't be told from one that a command made there.
         let left_out = self.left_out().into_iter();
         let named = deleted.into_iter().map(|gone| gone.path).chain(written.into_iter().map(|event| event.path));
         for path in named.chain(left_out) {
-            // A new directory is not named where something new in it is.
+            // The scan names a new entry without the new directories above it.
             paths.extend(above(&path).take_while(|above| self.tree.get(above).is_none()));
-            // A directory that is gone, or is none any more, took with it what was below.
+            // The scan names a removed directory without the entries below it.
             if self.tree.get(&path).is_some_and(|entry| entry.is_directory()) {
                 paths.extend(self.tree.below(&path).map(|(path, _)| path.clone()));
             }
@@ -211,7 +206,7 @@ impl Probe {
     }
 }
 
-/// The directories above an entry, the nearest first; not the root.
+/// Yields the directories above an entry, the nearest first, without the root.
 fn above(path: &EntryPath) -> impl Iterator<Item = EntryPath> + use<> {
     std::iter::successors(path.parent(), EntryPath::parent).take_while(|above| !above.is_root())
 }

@@ -1,33 +1,33 @@
-//! A probe of a bisection, and how it went.
+//! Record of a probe in a bisection.
 
 use super::algorithm::BisectVerdict;
 use crate::backends::{Output, ShellResult};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 
-/// The exit code with which a command says that it can't tell.
+/// Exit code that skips a position.
 const SKIP: i32 = 125;
-/// From here on an exit code says that something else is wrong than what is looked for.
+/// Lowest exit code that ends the search.
 const ABORT: i32 = 128;
 
-/// A command's run at a position.
+/// Run of the command at a position.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProbeRecord {
-    /// The position.
+    /// Position of the probe.
     pub seq: Seq,
-    /// What it says.
+    /// Verdict of the probe.
     pub verdict: BisectVerdict,
-    /// How the command ended.
+    /// Exit code of the command.
     pub exit_code: i32,
-    /// Whether it took too long.
+    /// Set when the command timed out.
     pub timed_out: bool,
-    /// How long it ran, in microseconds.
+    /// Duration, in microseconds.
     pub micros: u64,
-    /// What it printed, or the beginning and the end of it.
+    /// Standard output; of a long one, the beginning and the end.
     pub stdout: Output,
-    /// What it complained of, likewise.
+    /// Standard error, likewise.
     pub stderr: Output,
-    /// What the probe had not though it was there then: files whose contents were never kept, special files.
+    /// Entries that the probe lacked: files whose contents were never kept, and special files.
     pub left_out: Vec<EntryPath>,
 }
 

@@ -1,4 +1,4 @@
-//! Bisection of a session: the first change after which a command fails, or a predicate holds.
+//! Bisection of a session: finds the first change after which a command fails or a predicate holds.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -20,39 +20,36 @@ use crate::tools::policy::CommandPolicy;
 use crate::tools::predicate::Predicate;
 use crate::tools::workspace::limits::{denied, limits_of};
 
-/// The exit codes of a shell for what it can't run.
+/// Exit codes of a shell for commands that it can't run.
 const NOT_RUN: std::ops::RangeInclusive<i32> = 126..=127;
-/// Bytes of each stream that are kept of a probe.
+/// Bytes kept of each output stream of a probe.
 const KEEP: usize = 64 << 10;
 
-/// What is to be bisected.
+/// Input of a bisection.
 #[derive(Debug, Clone)]
 pub struct Bisection {
-    /// The session. It is only read.
+    /// Session to search. It is only read.
     pub session: Session,
-    /// What the probes' workspaces are like.
+    /// Specification of the probes' workspaces.
     pub spec: WorkspaceSpec,
-    /// The directory below which they are made.
+    /// Directory below which the workspaces are made.
     pub home: PathBuf,
-    /// The command that succeeds at the good position and fails at the bad one. 125 says that it can't tell; 128 and more
-    /// ends the search. Taking too long is failing.
+    /// Command that succeeds at the good position and fails at the bad one. Exit code 125 skips a position; 128 and
+    /// above ends the search. A time-out counts as a failure.
     pub command: ShellCommand,
-    /// Which commands may run.
+    /// Policy for commands.
     pub policy: CommandPolicy,
-    /// A position at which it succeeds.
+    /// Position at which the command succeeds.
     pub good: Seq,
-    /// A later one at which it fails.
+    /// Later position at which it fails.
     pub bad: Seq,
-    /// How many probes run at once.
+    /// Number of concurrent probes.
     pub jobs: usize,
 }
 
 impl Bisection {
-    /// One for a caller who is bound by a policy: what the session's limits deny is denied, and the probes' workspaces are
-    /// like the session's. An end that is not given is where the session's own work begins, or its last position.
-    ///
-    /// # Errors
-    /// What the session says, or that its backend is not known.
+    /// Creates one for a caller that is bound by a policy: it denies what the session's limits deny. The workspaces are
+    /// like the session's. The ends default to [`first_position`] and the session's last position.
     pub(crate) fn of_session(
         session: Session,
         command: ShellCommand,
@@ -71,16 +68,13 @@ impl Bisection {
         Ok(Self { session, spec, home, command, policy, good, bad, jobs })
     }
 
-    /// At how many positions the command may have to run.
-    ///
-    /// # Errors
-    /// [`WorkspaceError`] when there is nothing to search.
+    /// Returns the number of positions at which the command may have to run.
     pub(crate) fn positions(&self) -> Result<usize, WorkspaceError> {
-        // The good end, and each change: the bad end is as the last of them.
+        // The bad end has the same files as the last change.
         Ok(positions_between(&self.session, self.good, self.bad)?.len() + 1)
     }
 
-    /// The same whose command somebody allowed: it runs unless it is denied.
+    /// Approves the command; only denials still apply.
     #[must_use]
     pub(crate) fn allowed(mut self) -> Self {
         self.policy.auto_confirm = true;
@@ -88,36 +82,36 @@ impl Bisection {
     }
 }
 
-/// What a bisection came to.
+/// Report of a bisection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BisectReport {
-    /// The position that was known to be good, and the one that was known to be bad.
+    /// Good end and bad end of the search.
     pub ends: (Seq, Seq),
-    /// How many changes lie between them.
+    /// Number of changes between the ends.
     pub changes: usize,
-    /// What was run to be sure of the ends.
+    /// Runs that checked the ends.
     pub checks: Vec<ProbeRecord>,
-    /// What was run to search, in the order of the rounds.
+    /// Runs of the search, round by round.
     pub probes: Vec<ProbeRecord>,
-    /// What was found.
+    /// Result of the search.
     pub found: BisectFound,
-    /// Whether something good was seen after something bad: then this is one of several such changes.
+    /// Set when a good position was seen after a bad one; the result is then one of several changes.
     pub is_odd: bool,
 }
 
-/// The change that was looked for.
+/// First bad change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BisectFound {
-    /// The last position that is known to be good.
+    /// Last position that is known to be good.
     pub good: Seq,
-    /// The first bad position; when others before it had to be skipped, it is one of all these.
+    /// First bad position; several when those before the last were skipped.
     pub bad: Vec<Seq>,
 }
 
-/// The positions after `good`, up to `bad`, at which files were changed: the last change of what was recorded together.
+/// Returns the positions after `good`, up to `bad`, at which files changed; of a commit the last change.
 ///
 /// # Errors
-/// What the session says.
+/// Errors of the session.
 pub fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, SessionError> {
     let mut positions: Vec<Seq> = Vec::new();
     let mut before: Option<(Option<Seq>, crate::engine::clock::Timestamp)> = None;
@@ -126,7 +120,7 @@ pub fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<S
             return ControlFlow::Break(());
         }
         if !matches!(event.kind, WriteFile::KIND | DeleteEntry::KIND) {
-            // What stands between changes may be of the same commit; a call's begin and end are not.
+            // A commit may have other events between its changes, but no intent or outcome.
             if event.call.is_some() {
                 before = None;
             }
@@ -143,10 +137,10 @@ pub fn changed_positions(session: &Session, good: Seq, bad: Seq) -> Result<Vec<S
     Ok(positions)
 }
 
-/// Where a session's own work begins: the position before its first call, so after its mounts.
+/// Returns the position before the session's first call, which is after its mounts.
 ///
 /// # Errors
-/// What the session says.
+/// Errors of the session.
 pub fn first_position(session: &Session) -> Result<Seq, SessionError> {
     let mut first = session.head()?;
     session.visit(1, &mut |event| match event.call {
@@ -159,12 +153,12 @@ pub fn first_position(session: &Session) -> Result<Seq, SessionError> {
     Ok(first)
 }
 
-/// Finds the first change after which a command fails. Each probe is a run in a throw-away workspace with the files of a
-/// position at which files were changed; the workspaces are used again, one for each job, and gone at the end whatever
-/// that is. Both ends are checked first. `seen` is told of each run when it is done.
+/// Finds the first change after which a command fails.
 ///
-/// It takes for granted that what follows a bad position is bad. `log2` of the changes is how many probes it takes with
-/// one job, rounded up, when nothing is skipped.
+/// It checks both ends first, then runs each probe in a throw-away workspace with the files of a position. Each job
+/// reuses its workspace; all are removed at the end, also after an error. `seen` gets each finished run. The search
+/// assumes that all positions after a bad one are bad. With one job and no skips it takes `log2` of the changes,
+/// rounded up.
 ///
 /// # Errors
 /// [`WorkspaceError`].
@@ -221,7 +215,7 @@ fn positions_of(search: &BisectSearch, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
     }
 }
 
-/// Whether an end is what it is said to be.
+/// Checks that an end has its expected verdict.
 fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), WorkspaceError> {
     let is_good_end = record.seq == good;
     match record.verdict {
@@ -235,7 +229,7 @@ fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), WorkspaceError> {
     }
 }
 
-/// The probes, each of which is one run at a time.
+/// Workspaces of the probes, one for each concurrent run.
 struct Lanes<'a> {
     what: &'a Bisection,
     seen: &'a (dyn Fn(&ProbeRecord) + Sync),
@@ -244,13 +238,13 @@ struct Lanes<'a> {
 }
 
 impl Lanes<'_> {
-    /// Runs the command at all these positions at once.
+    /// Runs the command at all these positions concurrently.
     async fn run(&mut self, seqs: &[Seq]) -> Result<Vec<ProbeRecord>, WorkspaceError> {
         let round = self.cancel.child_token();
         let _ends_with_this = round.clone().drop_guard();
         let failed = AtomicUsize::new(usize::MAX);
         let mut lanes: Vec<Option<Probe>> = seqs.iter().map(|_| self.free.pop()).collect();
-        // The nearest one has the least to do.
+        // The nearest probe has the least to change.
         lanes.sort_by_key(|lane| lane.as_ref().map_or(0, Probe::seq));
         let (what, seen, round, failed_at) = (self.what, self.seen, &round, &failed);
         let runs = seqs.iter().zip(lanes).enumerate().map(|(number, (seq, lane))| async move {
@@ -258,7 +252,7 @@ impl Lanes<'_> {
             match &done {
                 Ok((_, record)) if !record.aborts() => seen(record),
                 _ => {
-                    // What the others would say does not matter any more.
+                    // The other results don't matter any more.
                     let _ = failed_at.compare_exchange(usize::MAX, number, Ordering::AcqRel, Ordering::Acquire);
                     round.cancel();
                 }
@@ -283,7 +277,7 @@ impl Lanes<'_> {
     }
 }
 
-/// Brings a probe to a position, or makes one there, and runs the command.
+/// Moves a probe to a position, or opens one there, and runs the command.
 async fn probe(
     what: &Bisection,
     lane: Option<Probe>,
@@ -311,8 +305,8 @@ async fn probe(
     }
 }
 
-/// Finds the first position at which a predicate holds that does not hold at `good` and holds at `bad`. No workspace is
-/// made. It takes for granted that the predicate holds from then on.
+/// Finds the first position at which a predicate holds. It must not hold at `good` and must hold at `bad`; the search
+/// assumes that it holds from then on. No workspace is made.
 ///
 /// # Errors
 /// [`WorkspaceError`].

@@ -1,4 +1,4 @@
-//! Children of a session with workspaces of their own.
+//! Creation of child sessions with their own workspaces.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,41 +17,41 @@ use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
 use crate::tools::rewind::ChangePlan;
 use crate::tools::workspace::limits;
 
-/// Where children begin.
+/// Creator of child sessions.
 #[derive(Debug, Clone)]
 pub struct Forker {
-    /// The sessions, among them the parent.
+    /// Store of the parent and its children.
     pub sessions: Sessions,
-    /// Below it are the workspaces that were not given a directory.
+    /// Directory below which default workspaces are made.
     pub home: std::path::PathBuf,
-    /// Below which directories a child with full isolation may have the parent's mounts from.
+    /// Directories from which a child with full isolation may copy the parent's mounts.
     pub roots: AllowedRoots,
 }
 
 impl Forker {
-    /// Begins a child of a session that has no workspace open. A workspace that is opened for the child is
-    /// filled from its history.
+    /// Creates a child of a session that has no open workspace. A workspace opened for the child later is populated
+    /// from its history.
     ///
     /// # Errors
-    /// What the session's store says, and [`BackendError`] when the parent's workspace makes no sense.
+    /// Errors of the session's store, and [`BackendError`] when the parent's workspace options are invalid.
     pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, WorkspaceError> {
         let new = within_what_is_left(parent, new)?;
         Ok(self.sessions.child_of(parent, with_workspace(parent, new)?.0)?)
     }
 
-    /// Begins a child with a workspace of its own, in which calls can be made.
+    /// Creates a child with its own workspace and a runner for its calls.
     ///
     /// - [`Isolation::Shared`]: the parent's session and workspace, under the child's agent.
-    /// - [`Isolation::Fork`]: the parent's files as they were at the position, copy-on-write where the backend
-    ///   can. What was changed from outside is recorded in the parent first, so that a fork of the present has it.
-    ///   While a call of the parent changes files, the fork has them as they were recorded last.
-    /// - [`Isolation::Full`]: the parent's mounts, copied afresh.
+    /// - [`Isolation::Fork`]: the parent's files at the position, copy-on-write where the backend can. External changes
+    ///   are recorded in the parent first, so a fork of the present has them. While a call of the parent changes files,
+    ///   the fork has them as last recorded.
+    /// - [`Isolation::Full`]: the parent's mounts, copied again.
     ///
-    /// Nothing else goes over: no process, no variable, nothing of `/tmp`, no answer that a person gave. The rules
-    /// for commands are the parent's. What is left of the parent's budget is all that a child has.
+    /// The child inherits no processes, variables, `/tmp` or approvals. It has the parent's rules for commands and at
+    /// most the rest of its budget.
     ///
     /// # Errors
-    /// [`WorkspaceError`]. Unless it says otherwise, there is no child.
+    /// [`WorkspaceError`]. Unless it says otherwise, no child exists.
     pub async fn start(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let new = within_what_is_left(parent.session(), new)?;
         match new.isolation {
@@ -66,7 +66,7 @@ impl Forker {
 
     async fn fork(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let session = parent.session();
-        // Never waited for: whoever begins a child may do so in a call that has it.
+        // Never waits: the caller may create a child in a call that has the workspace lock.
         let turn = session.turn_now();
         if turn.is_some() {
             let recorded = parent.machine().record_drift(session).await;
@@ -95,7 +95,8 @@ impl Forker {
         begun.await.map_err(|_| stopped())?
     }
 
-    /// Files first: until the child's first event is recorded there is none, and `foldspace gc` sweeps what was made.
+    /// Files come first: the child exists once its first event is recorded. `foldspace gc` sweeps files without a
+    /// child.
     fn fork_now(
         &self,
         parent: &ToolRunner,
@@ -132,7 +133,7 @@ impl Forker {
         Ok(child)
     }
 
-    /// Makes a child that has begun ready for calls; one that can't be goes again.
+    /// Prepares a new child for calls; removes it on failure.
     fn ready(
         &self,
         parent: &ToolRunner,
@@ -149,7 +150,6 @@ impl Forker {
         ready
     }
 
-    /// Takes away what was made for a child that did not begin.
     fn undo(&self, id: SessionId, spec: &WorkspaceSpec) {
         if self.sessions.session(id).is_err()
             && let Err(error) = spec.remove(id, &self.home)
@@ -159,7 +159,7 @@ impl Forker {
     }
 }
 
-/// The mounts of a session, to be copied again.
+/// Returns a session's mounts, to copy them again.
 pub fn mounts_of(session: &Session) -> Result<Vec<MountSpec>, SessionError> {
     let state = session.state()?;
     let mounts = state.slice::<Mounts>().into_iter().flat_map(Mounts::iter);
@@ -171,8 +171,7 @@ fn stopped() -> WorkspaceError {
     BackendError { backend: "child's", reason }.into()
 }
 
-/// The child with limits that are no wider than what its parent may still do. A shared child's calls are its parent's,
-/// too, and are counted there.
+/// Limits a child to the rest of its parent's budget. Calls of a shared child are counted in the parent.
 fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions, SessionError> {
     let mut left = limits::left(parent)?;
     if left.depth == Some(0) {
@@ -184,7 +183,7 @@ fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions
     Ok(ForkOptions { limits: new.limits.within(&left), ..new })
 }
 
-/// The child with its own workspace's options, and what they are.
+/// Adds the child's workspace options and returns their specification.
 fn with_workspace(parent: &Session, new: ForkOptions) -> Result<(ForkOptions, WorkspaceSpec), WorkspaceError> {
     let spec = match (&new.workspace, parent.started()) {
         (Some((backend, options)), _) => WorkspaceSpec::parse(backend, options)?,
@@ -201,8 +200,7 @@ fn with_workspace(parent: &Session, new: ForkOptions) -> Result<(ForkOptions, Wo
     Ok((ForkOptions { workspace, ..new }, spec))
 }
 
-/// A workspace that has the parent's files as they were at a position, without a copy of them; none where
-/// that can't be done.
+/// Opens a workspace with the parent's files at a position, without a copy; `None` where that is impossible.
 fn share(parent: &ToolRunner, id: SessionId, at: Seq, spec: &WorkspaceSpec, home: &Path) -> Option<Arc<dyn Workspace>> {
     let shared = try_share(parent, id, at, spec, home);
     shared.unwrap_or_else(|error| {
@@ -229,12 +227,12 @@ fn try_share(
             &VirtualFileSystem::of(&session.state_at(at)?),
         ),
     };
-    // Files that can't be made again: the child must not have what the parent has instead.
+    // Files that can't be restored: the child must not get the parent's present versions.
     if !plan.is_whole() || !parent.workspace().fork_to(id)? {
         return Ok(None);
     }
     let workspace = spec.open(id, home)?;
-    // What nobody has open yet may have been swept. Then it is filled from the child's history, and not by the plan.
+    // `foldspace gc` may have swept a workspace before it was open; it is then populated from the child's history.
     if !workspace.is_blank() {
         plan.project(session, workspace.as_ref())?;
     }

@@ -1,4 +1,4 @@
-//! Merging a child back: its changes come into its parent's workspace and history, all or none.
+//! Merge of a child's changes into its parent's workspace and history, all or none.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -22,82 +22,79 @@ use crate::tools::error::WorkspaceError;
 use crate::tools::rewind::{self, Landing, NewContents};
 use crate::tools::workspace::limits::began;
 
-/// What came of a merge.
+/// Result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergeReport {
-    /// The child.
+    /// Child session.
     pub child: SessionId,
-    /// How it is called.
+    /// Name of the child.
     pub child_name: String,
-    /// The position of the child's history that its changes were counted from.
+    /// Position in the child's history from which changes count.
     pub base: Seq,
-    /// The position up to which they were looked at.
+    /// Position up to which changes count.
     pub child_at: Seq,
-    /// How it ended.
+    /// Outcome of the merge.
     pub outcome: MergeOutcome,
-    /// The event in the parent that tells of it; none when nothing was recorded.
+    /// Position of the merge's event in the parent; `None` when nothing was recorded.
     pub seq: Option<Seq>,
-    /// What was written and removed, or would be.
+    /// Entries written and removed, or that would be.
     pub merged: Vec<MergedChange>,
-    /// What both sides had changed.
+    /// Entries that both sides changed.
     pub conflicts: Vec<MergeConflict>,
-    /// Special files of the child's, which stay away.
+    /// Special files of the child, which are not merged.
     pub left_out: Vec<EntryPath>,
-    /// Paths for which a side was chosen although nothing is in conflict there.
+    /// Paths with a chosen side but without a conflict.
     pub unused: Vec<EntryPath>,
 }
 
-/// How a merge ended.
+/// Outcome of a merge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MergeOutcome {
-    /// The child has changed nothing since it was merged, or since it began.
+    /// The child has no changes since its last merge or its beginning.
     Nothing,
-    /// It is merged, or could be where that was only asked.
+    /// The changes are merged, or could be in a preview.
     Merged,
-    /// Somebody has to choose first; no file was changed.
+    /// Conflicts need a choice; no file was changed.
     Conflicted,
 }
 
-/// One change of a merge.
+/// Change of one entry in a merge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MergedChange {
-    /// Where it is, and where it comes from.
+    /// Path and origin of the entry.
     #[serde(flatten)]
     pub entry: MergedEntry,
-    /// What is done there: `added`, `changed` or `removed`.
+    /// Kind of the change: `added`, `changed` or `removed`.
     pub change: Cow<'static, str>,
 }
 
-/// A merge that is thought out and not done.
 struct MergePlanned {
     report: MergeReport,
     plan: MergePlan,
 }
 
-/// Tells what [`merge_child`] would do now, and changes nothing. What somebody changed in a workspace and is not
-/// recorded does not count.
+/// Returns the result that [`merge_child`] would have now, and changes nothing. Unrecorded external changes don't
+/// count.
 ///
 /// # Errors
-/// [`WorkspaceError::NotAChild`], and what the store says.
+/// [`WorkspaceError::NotAChild`], and errors of the store.
 pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, WorkspaceError> {
     let base = base_of(parent, child)?;
     Ok(planned(parent, child, base, choices)?.report)
 }
 
-/// Merges what a child changed, since it was forked or merged last, into the session of a dispatcher: its parent, or
-/// one further up. See [`plan_merge`] for the rules.
+/// Merges a child's changes since its fork or last merge into the runner's session: its parent or an earlier ancestor.
+/// [`plan_merge`] has the rules.
 ///
-/// All events of it are one commit: a [`ChildMerged`], which names for each file the child's event that it comes
-/// from, and the events of the files. With open conflicts no file is changed, and a [`MergeConflicted`] is
-/// recorded instead; what was tried before and is still the same is not recorded again. The child is only read: what
-/// others changed in its workspace counts once a dispatcher of it has recorded that. What others changed in the
-/// parent's is recorded first.
+/// One commit holds all events: a [`ChildMerged`], which names the child's event behind each file, and the events of
+/// the files. With open conflicts no file changes, and a [`MergeConflicted`] is recorded unless it repeats the last
+/// one. The child is only read: external changes in its workspace count once one of its runners has recorded them.
+/// External changes in the parent are recorded first.
 ///
-/// It happens whole or not at all, whatever fails; when the process dies half-way, the next one that opens the
-/// workspace puts the files back, or finds that all is recorded. What somebody else changed meanwhile stays, and is
-/// found as drift. Once files are changed, dropping the future does not stop it. Of the contents only those that are put
-/// together from both sides are in memory all at once.
+/// The merge is atomic. When the process dies half-way, the next opening of the workspace restores the files, or finds
+/// all recorded. Concurrent external changes stay and are found as drift. Dropping the future does not stop a merge
+/// that has begun to change files. Only contents combined from both sides are in memory at once.
 ///
 /// # Errors
 /// [`WorkspaceError`]; no file is changed then.
@@ -120,7 +117,7 @@ pub async fn merge_child(
     merging.await.map_err(|_| WorkspaceError::Stopped)?
 }
 
-/// Merges while nobody else has the parent's workspace.
+/// Merges under the parent's workspace lock.
 fn merge_now(
     parent: &ToolRunner,
     child: &Session,
@@ -136,7 +133,7 @@ fn merge_now(
     Ok(report)
 }
 
-/// From where on the child's changes count when it was never merged: what both have of the past.
+/// Returns the position from which changes of a child that was never merged count: the end of the common past.
 fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
     let stranger = || WorkspaceError::NotAChild { child: child.name().to_owned(), parent: parent.name().to_owned() };
     if parent.id() == child.id() {
@@ -145,14 +142,14 @@ fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
     let origin = child.origin().ok_or_else(stranger)?;
     match origin.isolation {
         Isolation::Full if origin.parent == parent.id() => Ok(began(child)?),
-        // What an import brings may say anything.
+        // An import may contain any position.
         Isolation::Fork if origin.parent == parent.id() => Ok(origin.at.min(child.head()?)),
         _ => Ok(common_past(parent, child)?.ok_or_else(stranger)?),
     }
 }
 
-/// Up to where a session has the past of one further up; none when it does not come from it. Those between need not be
-/// there any more: how they began stands in the session's own past.
+/// Returns the end of the past that a session shares with an ancestor; `None` without one. Sessions between may be
+/// removed: the session's own past has their beginnings.
 fn common_past(above: &Session, session: &Session) -> Result<Option<Seq>, SessionError> {
     let fork = above.origin().filter(|origin| origin.isolation == Isolation::Fork);
     let began = fork.map_or(1, |origin| origin.at.saturating_add(1));
@@ -209,7 +206,7 @@ fn planned(
     Ok(MergePlanned { report, plan })
 }
 
-/// What the steps change, each with the child's event that it comes from.
+/// Lists the steps' changes, each with its event in the child.
 fn changes(
     plan: &MergePlan,
     ours: &VirtualFileSystem,
@@ -241,7 +238,7 @@ fn changes(
     Ok(plan.steps.iter().map(change).collect())
 }
 
-/// Notes the event with every path that it changes: its own, what it removes with it, and directories made on the way.
+/// Sets the event as origin of each path that it changes, with removed entries and implied directories.
 fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<'_>) {
     use std::ops::Bound::Excluded;
     let (path, replaces_all) = match event.kind {
@@ -273,7 +270,7 @@ fn note_origin(origins: &mut BTreeMap<EntryPath, Option<Seq>>, event: &EventRef<
     }
 }
 
-/// Records that somebody has to choose, unless that is what is known already.
+/// Records the conflicts, unless the last recorded ones are the same.
 fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>, SessionError> {
     let MergeReport { child, base, child_at, .. } = *report;
     let (child_name, conflicts) = (report.child_name.clone(), report.conflicts.clone());
@@ -287,7 +284,7 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
     Ok(Some(session.record(commit)?.last))
 }
 
-/// Puts a merge onto the disk and records it. Gives the position of its first event.
+/// Writes a merge to the disk and records it; returns the position of its first event.
 fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<Seq, WorkspaceError> {
     let session = parent.session();
     let sizes = plan.steps.iter().map(|step| match step {
@@ -318,7 +315,7 @@ fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<S
     Ok(landing.land(commit)?.first)
 }
 
-/// Adds a step's event to the commit, and gives what the workspace has to do for it.
+/// Adds a step's event to the commit; returns the change of the workspace.
 fn record_step(
     step: MergeStep,
     commit: &mut Commit,

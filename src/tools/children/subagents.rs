@@ -1,4 +1,4 @@
-//! A batch of children that work at once, each in its own isolation.
+//! Batches of children that work concurrently, each in its own isolation.
 
 use std::future::Future;
 use std::panic::AssertUnwindSafe;
@@ -20,107 +20,106 @@ use crate::reducers::MergeChoices;
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::error::WorkspaceError;
 
-/// Children that work at once when nothing else is said.
+/// Default number of children that work concurrently.
 const PARALLEL: usize = 4;
 
-/// A child to be, with what it is to do.
+/// Child to create, with its task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Subagent {
-    /// How it begins: its isolation, its name, its agent, its limits.
+    /// Options of the child: isolation, name, agent, limits.
     pub child: ForkOptions,
-    /// What it is to do, in whatever words the callback understands.
+    /// Task, in the callback's own format.
     pub task: Value,
 }
 
-/// How a batch is run.
+/// Options of a batch.
 #[derive(Debug, Clone)]
 pub struct Subagents {
-    /// How many work at once, at least one.
+    /// Maximum of children that work concurrently, at least one.
     pub parallel: usize,
-    /// Whether children with a session of their own, forks and full ones, that did well are merged at the end, one
-    /// after the other in input order.
+    /// Choices for a final merge. Successful children with their own session are merged one after the other, in input
+    /// order.
     pub merge: Option<MergeChoices>,
-    /// Takes the batch back: children that work are told and have to end, others do not begin, none is merged.
+    /// Cancels the batch: working children must end, others do not begin, none is merged.
     pub cancel: CancellationToken,
 }
 
 impl Default for Subagents {
-    /// Four at once, no merge.
+    /// Returns options with four concurrent children and no merge.
     fn default() -> Self {
         Self { parallel: PARALLEL, merge: None, cancel: CancellationToken::new() }
     }
 }
 
-/// What a callback works with.
+/// Input of a callback.
 #[derive(Debug)]
 pub struct ChildContext {
-    /// Makes calls in the child.
+    /// Runner for calls in the child.
     pub dispatcher: ToolRunner,
-    /// What the child is to do.
+    /// Task of the child.
     pub task: Value,
-    /// Its place in the batch, from 0.
+    /// Index of the child in the batch, from 0.
     pub number: usize,
-    /// Is cancelled when the batch is taken back. Give it to every call.
+    /// Cancelled with the batch. Pass it to every call.
     pub cancel: CancellationToken,
 }
 
-/// What became of one child of a batch.
+/// Result of one child of a batch.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct SubagentResult {
-    /// The child's session; with shared isolation the parent's; none when there is none.
+    /// Session of the child; with shared isolation the parent's; `None` when there is none.
     pub session: Option<SessionId>,
-    /// How that is called; empty when there is none.
+    /// Name of the session; empty when there is none.
     pub name: String,
-    /// How it ended.
+    /// Outcome of the child's work.
     pub outcome: SubagentOutcome,
-    /// What came of its merge; none when it was not to be merged.
+    /// Result of its merge; `None` without one.
     pub merge: Option<Result<MergeReport, String>>,
 }
 
-/// How a child's work ended.
+/// Outcome of a child's work.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(tag = "status", rename_all = "snake_case")]
 pub enum SubagentOutcome {
-    /// The callback did what it was to do.
+    /// The callback succeeded.
     Done {
-        /// What it says.
+        /// Result of the callback.
         result: Value,
     },
-    /// The callback says that it failed.
+    /// The callback failed.
     Failed {
-        /// Why.
+        /// Reason of the callback.
         reason: String,
     },
     /// The callback panicked.
     Panicked {
-        /// With which words.
+        /// Message of the panic.
         reason: String,
     },
-    /// The child could not begin.
+    /// The child could not be created.
     NotStarted {
-        /// Why.
+        /// Reason of the failure.
         reason: String,
     },
-    /// The batch was taken back before it was done.
+    /// The batch was cancelled before the work was done.
     Cancelled,
 }
 
 impl SubagentOutcome {
-    /// Whether it did what it was to do.
+    /// Tells whether the work succeeded.
     pub fn is_done(&self) -> bool {
         matches!(self, Self::Done { .. })
     }
 }
 
-/// Begins children of one session and lets a callback work in each: one result per child, in the order of the batch.
+/// Creates children of a session and lets a callback work in each; returns one result per child, in batch order.
 ///
-/// They begin one after the other, before any works, so that forks of the present are all of the same. They then
-/// work in parallel, as far as is asked for. A child that fails, panics or can't begin harms no other, and its session
-/// stays to be looked at. As soon as a child has ended, whatever the others do, its workspace is closed; its session
-/// and its files stay until they are removed. Dropping the future takes the batch back, as its token does.
+/// All children are created one after the other before any works, so forks of the present are equal. A child that
+/// fails, panics or can't be created harms no other, and its session stays. When a child ends, its workspace is closed;
+/// its session and files stay until they are removed. Dropping the future cancels the batch, as its token does.
 ///
-/// A merge waits for the parent's turn to change files: don't ask for one within a call of the parent that has it, as
-/// every tool has that may change something.
+/// A merge waits for the parent's workspace lock: never request one in a call of the parent that has it, as every
+/// changing tool has.
 ///
 /// ```
 /// use foldspace::{
@@ -163,7 +162,6 @@ where
     W: Future<Output = Result<Value, String>> + Send + 'static,
 {
     let cancel = options.cancel.child_token();
-    // Whoever drops the batch takes it back.
     let _dropped = cancel.clone().drop_guard();
     let (work, places) = (Arc::new(work), Arc::new(Semaphore::new(options.parallel.max(1))));
     let mut children = Vec::with_capacity(batch.len());
@@ -205,20 +203,18 @@ where
     }
 }
 
-/// A child that may be at work.
 enum RunningChild {
-    /// It never began.
     Never(Box<SubagentResult>),
     Begun {
         dispatcher: ToolRunner,
-        /// Whether it has a session of its own.
+        /// It has its own session.
         is_own: bool,
         ended: JoinHandle<SubagentOutcome>,
     },
 }
 
 impl RunningChild {
-    /// Waits for its end; gives the dispatcher back where it is to be merged.
+    /// Waits for its end; returns the runner of a child to merge.
     async fn end(self) -> (SubagentResult, Option<ToolRunner>) {
         let (dispatcher, is_own, ended) = match self {
             Self::Never(result) => return (*result, None),
@@ -238,13 +234,13 @@ fn not_begun(outcome: SubagentOutcome) -> SubagentResult {
 fn not_started(error: WorkspaceError) -> SubagentResult {
     let result = not_begun(SubagentOutcome::NotStarted { reason: error.to_string() });
     match error {
-        // It is there, and somebody has to take it away.
+        // The child exists, and the caller has to remove it.
         WorkspaceError::Mounts { id, name, .. } => SubagentResult { session: Some(id), name, ..result },
         _ => result,
     }
 }
 
-/// Closes the workspace of a child that has ended. What others changed in it is recorded first where it counts.
+/// Closes the workspace of a child that has ended. External changes of a successful one are recorded first.
 async fn close(child: ToolRunner, is_done: bool) {
     if is_done {
         let _turn = child.session().turn().await;
@@ -258,7 +254,7 @@ async fn close(child: ToolRunner, is_done: bool) {
     }
 }
 
-/// Waits for a place, and works; gives the place back for who tidies up. The child's own work ends with this.
+/// Waits for a place and works; returns the place for the cleanup. The work's context is dropped with this.
 async fn worked<F, W>(
     work: Arc<F>,
     context: ChildContext,
@@ -275,7 +271,7 @@ where
         placed = places.acquire_owned() => placed,
     };
     let Ok(place) = placed else { return (SubagentOutcome::Cancelled, None) };
-    // A panic may come before there is a future, too.
+    // The callback may panic before it returns a future.
     let begun = std::panic::catch_unwind(AssertUnwindSafe(|| Box::pin(work(context))));
     let mut working = match begun {
         Ok(working) => working,
@@ -304,7 +300,7 @@ fn panicked(panic: &(dyn std::any::Any + Send)) -> SubagentOutcome {
     SubagentOutcome::Panicked { reason: words.unwrap_or_else(|| "it did not say why".to_owned()) }
 }
 
-/// Merges the children that are to be, in order. One that conflicts stays as it is; the next is merged all the same.
+/// Merges the children in order. One with conflicts stays as it is; the next is merged anyway.
 async fn merge_all(
     parent: &ToolRunner,
     results: Vec<(SubagentResult, Option<ToolRunner>)>,

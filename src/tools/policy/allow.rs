@@ -1,9 +1,9 @@
-//! Compares programs with the entries of an allow list.
+//! Comparison of programs with the entries of an allow list.
 
 use super::names::HARMLESS;
 use super::words::{base_name, has, marker, shown};
 
-/// Directories whose programs are meant by their bare names.
+/// Directories whose programs are known by their bare names.
 const STANDARD: [&str; 6] = ["/bin/", "/sbin/", "/usr/bin/", "/usr/sbin/", "/usr/local/bin/", "/usr/local/sbin/"];
 
 /// Tells whether a program needs no entry.
@@ -21,20 +21,18 @@ pub(super) fn covers(entry: &str, found: &FoundProgram) -> bool {
     is_program && entry.all(|wanted| arguments.next().is_some_and(|word| word == wanted))
 }
 
-/// Tells whether a program is found by its name, or in a standard directory.
 pub(super) fn is_standard(word: &str) -> bool {
     let directory = &word[..word.len() - base_name(word).len()];
     directory.is_empty() || STANDARD.contains(&directory)
 }
 
-/// Returns what would have to be allowed for this program.
+/// Returns the entry that would allow this program.
 pub(super) fn name_of(found: &FoundProgram) -> String {
     let word = found.words.first().map_or("", String::as_str);
     let base = base_name(word);
     shown(if is_standard(word) { base } else { word })
 }
 
-/// Names a program that a command runs.
 #[derive(Debug)]
 pub(super) struct FoundProgram {
     pub(super) words: Vec<String>,

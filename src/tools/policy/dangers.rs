@@ -1,4 +1,4 @@
-//! Deny list: tables of programs, and the rules for one program and its arguments.
+//! Deny list: tables of programs, and the rules for one program with its arguments.
 
 use super::paths::{Whole, WorkingDirectory, is_sink};
 use super::rule::{DenyRule, matches};
@@ -6,16 +6,14 @@ use super::words::{base_name, has, marker};
 use super::wrappers::is_wrapper;
 use super::wrappers::programs;
 
-/// Programs that make a file system, or something else over all of a disk; `mkfs.*` too.
+/// Programs that overwrite a whole disk, as file system makers do; `mkfs.*` too.
 const MAKERS: &str = "mkdosfs mke2fs mkexfatfs mkfs mkntfs mkreiserfs mkswap mkudffs";
-/// Programs that fetch something from the network.
 const FETCHERS: &str = "GET aria2c axel curl fetch ftp http https lwp-download lwp-request lynx nc wget wget2";
-/// Programs that write where their arguments say; those of the second table where the last one does.
+/// Programs that write to operands; the second table's to the last one.
 const WRITERS: &str = "dd tee shred wipefs blkdiscard sponge truncate";
 const COPIERS: &str = "cp mv install";
-/// Programs that change modes or owners.
 const CHANGERS: &str = "chmod chown chgrp";
-/// Tests of `find` by name.
+/// Name tests of `find`.
 const NAME_TESTS: &str = "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname";
 
 const REMOVES: &str = "it would remove everything below";
@@ -23,34 +21,31 @@ const CHANGES: &str = "it would change the modes or owners of everything below";
 pub(super) const WRITES_DISK: &str = "it would write to a disk's device file";
 pub(super) const WRITES_ZEROS: &str = "it would write zeros with dd";
 
-/// Says what a rule makes of a program.
 #[derive(Debug)]
 pub(super) enum RuleVerdict {
     Denied(String),
-    /// It depends on something that is not plain.
+    /// It depends on an expansion.
     Unsure,
-    /// It is asked about, whatever is allowed.
+    /// It needs approval, whatever is allowed.
     Asked,
     Fine,
 }
 
-/// Tells whether the program fetches from the network.
 pub(super) fn is_fetcher(name: &str) -> bool {
     has(FETCHERS, name)
 }
 
-/// Tells whether the program makes a file system.
 fn is_maker(name: &str) -> bool {
     has(MAKERS, name) || name.starts_with("mkfs.")
 }
 
-/// Tells whether a rule of the standard ones is about the program.
+/// Tells whether one of the standard rules is about the program.
 pub(super) fn is_dangerous(name: &str) -> bool {
     let tables = [CHANGERS, WRITERS, COPIERS, "rm find"];
     is_maker(name) || tables.iter().any(|table| has(table, name))
 }
 
-/// Applies a rule to a program that runs in some place, given as all of its words.
+/// Applies a rule to a program, given with all its words, in a working directory.
 pub(super) fn judge(rule: &DenyRule, words: &[String], place: &WorkingDirectory) -> RuleVerdict {
     let Some((first, arguments)) = words.split_first() else { return RuleVerdict::Fine };
     let name = base_name(first);
@@ -101,7 +96,7 @@ fn denied_if(denied: bool, reason: &str) -> RuleVerdict {
     if denied { RuleVerdict::Denied(reason.to_owned()) } else { RuleVerdict::Fine }
 }
 
-/// Tells whether some option is given, by its letter or the beginning of its long name.
+/// Tells whether an option is given, by a letter or by a prefix of its long name.
 pub(super) fn has_option(arguments: &[String], letters: &[char], long: &str) -> bool {
     let options = arguments.iter().take_while(|word| *word != "--");
     options.filter_map(|word| word.strip_prefix('-')).any(|option| match option.strip_prefix('-') {
@@ -110,7 +105,7 @@ pub(super) fn has_option(arguments: &[String], letters: &[char], long: &str) -> 
     })
 }
 
-/// Decides by what a program aims at where it goes all the way down, and by whether its words are all plain.
+/// Judges the targets of a recursive program, and whether all words are plain.
 fn decided<'w>(
     arguments: &[String],
     place: &WorkingDirectory,
@@ -129,7 +124,7 @@ fn decided<'w>(
     }
 }
 
-/// Tells whether a word may become any other.
+/// Tells whether a word may expand to any other.
 fn is_odd(word: &str, or_files: bool) -> bool {
     word.contains(|c| marker::is_open(c) || (or_files && marker::is_glob(c)))
 }
@@ -161,26 +156,25 @@ fn copies(arguments: &[String], place: &WorkingDirectory) -> RuleVerdict {
     }
 }
 
-/// Returns what is behind the `=` of a word, or all of it.
+/// Returns the text after the `=` of a word, or the whole word.
 fn value(word: &str) -> &str {
     word.rsplit_once('=').map_or(word, |(_, value)| value)
 }
 
-/// Tells whether `find` takes only files of some name.
+/// Tells whether `find` takes only files with certain names.
 pub(super) fn is_narrowed(arguments: &[String]) -> bool {
     let all = |pattern: &str| pattern.chars().all(|c| matches!(c, '*' | '.' | '?') || marker::is_glob(c));
     let names = |pair: &[String]| has(NAME_TESTS, &pair[0]) && !all(&pair[1]);
     !arguments.iter().any(|word| has("! -not -o -or ,", word)) && arguments.windows(2).any(names)
 }
 
-/// Tells whether `find` removes the files that it finds.
 fn deletes(arguments: &[String]) -> bool {
     let is_remover = |word: &String| has("rm unlink shred", base_name(word));
     let removes = |program: &[String]| match program.split_first() {
         Some((first, rest)) => is_remover(first) || (is_wrapper(base_name(first)) && rest.iter().any(is_remover)),
         None => false,
     };
-    // The word behind a test is a name, whatever it looks like.
+    // The word after a name test is a name.
     let is_named = |at: usize| at > 0 && has(NAME_TESTS, &arguments[at - 1]);
     let deletes = arguments.iter().enumerate().any(|(at, word)| word == "-delete" && !is_named(at));
     deletes || programs(arguments).any(removes)

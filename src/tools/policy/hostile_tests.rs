@@ -6,7 +6,6 @@ use proptest::test_runner::RngSeed;
 use super::tests::{allowing, check};
 use super::*;
 
-/// Pieces from which hostile commands are made.
 const TOKENS: [&str; 64] = [
     "(",
     ")",
@@ -79,7 +78,7 @@ const PROGRAMS: [&str; 16] = [
     "alias x=", "trap ", "while ", "do ", "done ",
 ];
 
-/// Steps are counted, so a check that ends at all has ended within the bound.
+/// Checks a command. Steps are counted, so a check that ends has stayed within the bound.
 fn ends(command: &str) -> Decision {
     check(&allowing(&["ls"]), command)
 }
@@ -136,7 +135,7 @@ fn input_that_multiplies_is_bounded() {
     ends(&format!("{}; f", "f() { cd a; f; f; }; ".repeat(60)));
 }
 
-/// One word, written in one of the ways that mean the same.
+/// Spells a word in one of several equivalent ways.
 fn spelled(word: &str, ways: &[usize]) -> String {
     let mut out = String::new();
     for (c, way) in word.chars().zip(ways.iter().cycle()) {
@@ -183,7 +182,7 @@ proptest! {
     fn a_program_that_is_not_listed_is_never_allowed(picks in prop::collection::vec(0..TOKENS.len() + 4, 0..20)) {
         let words = ["ls ", "ls x ", "echo ", "x "];
         let text: String = picks.iter().map(|&at| TOKENS.get(at).unwrap_or_else(|| &words[at - TOKENS.len()])).copied().collect();
-        // It runs before a shell reads the text behind it, whatever that is.
+        // It runs before a shell reads the text after it.
         for before in ["make\n", "ls; make; ", "ls | make\n", "(make)\n", "ls $(make)\n", "make & ", "if make; then ls; fi\n"] {
             let decision = ends(&format!("{before}{text}"));
             prop_assert!(!matches!(decision, Decision::Allow { .. }), "{before}{text}");
@@ -196,7 +195,7 @@ proptest! {
     }
 }
 
-/// Steps of a check, and how many it may have taken.
+/// Returns the steps of a check and their limit.
 fn steps_of(command: &str, stdin: &str) -> (usize, usize) {
     let policy = CommandPolicy::default();
     let given = ShellCommand { stdin: stdin.to_owned().into(), ..ShellCommand::shell(command) };
@@ -246,7 +245,6 @@ fn no_text_panics_or_takes_too_long() {
     .size_max(4_096);
 }
 
-/// A piece of hostile text for a byte.
 fn part(at: u8) -> &'static str {
     let at = usize::from(at) % (TOKENS.len() + PROGRAMS.len());
     TOKENS.get(at).unwrap_or_else(|| &PROGRAMS[at - TOKENS.len()])

@@ -1,4 +1,4 @@
-//! Looks at every program that a command may run, and gathers what would have to be allowed.
+//! Inspection of every program that a command may run; collects the entries that it needs.
 
 use super::allow::FoundProgram;
 use super::allow::is_standard;
@@ -13,51 +13,47 @@ use super::wrappers::{Runs, is_foreign, is_shell, runs};
 use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
 
-/// Refuses a command, with the reason.
+/// Refusal of a command, with the reason.
 #[derive(Debug)]
 pub(super) struct Denied(pub(super) String);
 
 pub(super) type Judged<T> = Result<T, Denied>;
 
-/// Steps for each byte of a command and of what it is run with, and for any.
+/// Steps per byte of a command and its input, plus a constant.
 pub(super) const STEPS_PER_BYTE: usize = 32;
 pub(super) const STEPS: usize = 4_096;
 
 const IS_BOMB: &str = "it defines a function that starts itself over and over (a fork bomb)";
 const DECIDES: &str = "a variable that decides what runs";
 
-/// Gathers what is found in a command.
 #[derive(Default)]
 pub(super) struct Judge<'p> {
     rules: &'p [DenyRule],
-    /// The programs found.
     pub(super) found: Vec<FoundProgram>,
-    /// First part that is not plain, where there is one: `found` may lack programs.
+    /// First part that is not plain; `found` may then lack programs.
     pub(super) unplain: Option<&'static str>,
-    /// It is asked about as a whole, whatever is allowed.
+    /// The whole command needs approval, whatever is allowed.
     pub(super) asks: bool,
     pub(super) raw: Raw,
-    /// It runs code that is not written where it runs, so that it may be any literal.
+    /// It runs code from elsewhere, which may be any literal.
     pub(super) evaluates: bool,
     pub(super) steps: usize,
     steps_max: usize,
     place: WorkingDirectory,
-    /// A file was opened to be read, so that a stream may be that file.
+    /// A file was opened for reading, so a stream may be that file.
     opens: bool,
-    /// The command at hand reads what was fetched from the network.
+    /// The current command reads data fetched from the network.
     reads_fetched: bool,
-    /// It prints something of that kind.
+    /// The current command prints such data.
     prints_fetched: bool,
-    /// Texts that are still to be looked at.
+    /// Texts still to inspect.
     texts: Vec<String>,
-    /// Texts that may be run where something is evaluated: quoted words, values, here-documents.
+    /// Texts that an evaluation may run: quoted words, values, here-documents.
     literals: Vec<String>,
-    /// All values of variables.
     values: String,
 }
 
 impl<'p> Judge<'p> {
-    /// Begins with what a command is run with.
     pub(super) fn new(rules: &'p [DenyRule], command: &ShellCommand) -> Self {
         let stdin = String::from_utf8_lossy(&command.stdin);
         let given: usize = command.env.iter().map(|(name, value)| name.len() + value.len()).sum();
@@ -73,7 +69,6 @@ impl<'p> Judge<'p> {
         judge
     }
 
-    /// Looks at a command.
     pub(super) fn look(&mut self, command: &ShellCommand) -> Judged<()> {
         match &command.command {
             CommandLine::Shell(text) => self.texts.push(text.clone()),
@@ -81,7 +76,7 @@ impl<'p> Judge<'p> {
             CommandLine::Script { script, interpreter } if is_shell(base_name(interpreter)) => {
                 let words = vec![interpreter.clone()];
                 self.rules(&words)?;
-                // It needs an entry where it is none of the system's.
+                // It needs an entry unless it is a system shell.
                 self.found.extend((!is_standard(interpreter)).then_some(FoundProgram { words, writes: false }));
                 if is_foreign(base_name(interpreter)) {
                     self.evaluates("a shell of another kind");
@@ -104,9 +99,9 @@ impl<'p> Judge<'p> {
         }
     }
 
-    /// Looks at a program and its arguments.
+    /// Inspects a program with its arguments.
     fn arguments(&mut self, words: &[String]) -> Judged<()> {
-        // Nothing expands it here, but nothing else is meant by it either.
+        // Not expanded here, but nothing else can be meant.
         let home = |word: &String| match word.strip_prefix('~') {
             Some(rest) if rest.is_empty() || rest.starts_with('/') => format!("{}{rest}", marker::HOME),
             _ => word.chars().map(unmarked).collect(),
@@ -132,7 +127,6 @@ impl<'p> Judge<'p> {
         self.evaluates = true;
     }
 
-    /// Notes the value of a variable.
     fn value(&mut self, value: &str) {
         self.raw.gives(value);
         let value = marker::written(value);
@@ -148,7 +142,7 @@ impl<'p> Judge<'p> {
         self.take(script.steps)?;
         if let Some(what) = script.unplain {
             self.odd(what);
-            // Where commands run is not followed.
+            // Directories of compound commands are not followed.
             self.place.leave();
         }
         self.refuse(script.fork_bomb, &DenyRule::ForkBomb, IS_BOMB)?;
@@ -165,8 +159,8 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 
-    /// Notes what of a command may be run where something is evaluated. What commands only store or show is not, where
-    /// no other reads it; but shells evaluate what looks like a subscript, whatever it is given to.
+    /// Collects the texts of a command that an evaluation may run. Texts that a command only stores or shows are left
+    /// out unless another command reads them; but shells evaluate any word that looks like a subscript.
     fn literals(&mut self, command: &Simple) {
         let is_storing = |word: &String| has("cat echo git printf tee", base_name(word));
         let stored = !command.piped && command.words.first().is_some_and(is_storing);
@@ -177,7 +171,7 @@ impl<'p> Judge<'p> {
         self.literals.extend(all.map(|text| marker::written(text).replace("\\n", "\n")));
     }
 
-    /// Looks at what is set, read and written; tells whether a file is written.
+    /// Inspects assignments and redirections; tells whether the command writes a file.
     fn redirects(&mut self, command: &Simple) -> Judged<bool> {
         for (name, value) in &command.assignments {
             if changes_programs(name) || evaluates(name, value) {
@@ -218,7 +212,7 @@ impl<'p> Judge<'p> {
         Ok(writes)
     }
 
-    /// Looks at a command, and at what its wrappers run.
+    /// Inspects a command and the programs that its wrappers run.
     fn command(&mut self, command: &Simple, writes: bool) -> Judged<()> {
         let mut left = vec![command.words.clone()];
         while let Some(words) = left.pop().filter(|_| !command.words.is_empty()) {
@@ -233,7 +227,7 @@ impl<'p> Judge<'p> {
         Ok(())
     }
 
-    /// Looks at a program; gives those that it runs.
+    /// Inspects a program; returns those that it runs.
     fn program(&mut self, program: &str, arguments: &[String]) -> Judged<Vec<Vec<String>>> {
         let name = base_name(program);
         self.unplain = self.unplain.or(builtin(name, arguments));
@@ -245,7 +239,7 @@ impl<'p> Judge<'p> {
         self.prints_fetched |= is_fetcher(name);
         let fetches = |text: &str| text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_fetcher);
         match runs(program, arguments) {
-            // Shells evaluate what looks like a subscript, whatever it is given to.
+            // Shells evaluate any word that looks like a subscript.
             Runs::Nothing if self.unplain.is_some() && !has("git grep rg", name) => {
                 self.evaluates |= arguments.iter().any(|word| holds_subscript(word));
             }

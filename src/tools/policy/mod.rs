@@ -1,4 +1,4 @@
-//! Decides whether a command may run: from its text alone, before anything runs.
+//! Decision whether a command may run, from its text alone and before it runs.
 
 mod allow;
 mod dangers;
@@ -31,30 +31,28 @@ use crate::backends::ShellCommand;
 use crate::engine::event::CommandLine;
 use crate::engine::id::Digest;
 
-/// Characters of a command, all arguments together, unless a policy says otherwise.
+/// Default limit for a command's characters, with all arguments.
 const MAX_COMMAND_CHARS: usize = crate::backends::MAX_COMMAND_CHARS;
-/// Characters of a script.
+/// Limit for a script's characters.
 pub const MAX_SCRIPT_CHARS: usize = 65_536;
 
-/// Decides whether a command may run.
+/// Policy that decides whether a command may run.
 ///
-/// A denial always wins. Else every program that the command runs is compared with the allow list: in pipelines and
-/// lists, and behind wrappers such as `sudo`, `env`, `xargs` and `sh -c`, which need entries of their own. What a shell
-/// does by itself and harms nothing (`cd`, `echo`, `test`, `export`, ...) needs no entry unless its output goes to a
-/// file. Whatever is neither denied nor allowed is asked for.
+/// A denial always wins. Otherwise each program that the command runs is compared with the allow list: in pipelines and
+/// lists, and behind wrappers such as `sudo`, `env`, `xargs` and `sh -c`, which need their own entries. Harmless
+/// builtins (`cd`, `echo`, `test`, `export`, ...) need no entry unless their output goes to a file. All other commands
+/// need approval.
 ///
-/// Plain commands are understood: simple commands joined by `|`, `&&`, `||`, `;`, `&` and line ends, with redirections,
-/// quoted words, and variables and globs as arguments. Nothing else is followed: substitutions, functions, compound
-/// commands, `eval`, expansions in a program's place or in the arguments of a dangerous program are asked about as a
-/// whole. So is what `su`, `script`, `parallel`, `watch` and `env -S` run. Where questions are answered with yes, all
-/// these are denied if they name a danger anywhere.
+/// The policy parses plain commands: simple commands joined by `|`, `&&`, `||`, `;`, `&` and line ends, with
+/// redirections, quoted words, and variables and globs as arguments. It parses no substitutions, functions, compound
+/// commands, `eval`, or expansions as a program or in a dangerous program's arguments. Commands with these need
+/// approval as a whole, as do those that `su`, `script`, `parallel`, `watch` and `env -S` run. With `auto_confirm`,
+/// they are denied if they name a danger anywhere.
 ///
-/// An entry is a program (`git`), a program with its first words (`git status`), a path as it is written
-/// (`./build.sh`), or a whole command, letter by letter, which is run with no variables and no input. A bare name also
-/// means the program in a standard directory such as `/usr/bin`. A command whose programs are not known beforehand
-/// (`$x`, `sh` reading a pipe, a changed `PATH`, whether the command changes it or the variables do that it is run
-/// with) is never allowed by entries for programs, only as a whole. A word that comes from a variable matches no word
-/// of an entry.
+/// An entry is a program (`git`), a program with its first words (`git status`), a path as written (`./build.sh`), or a
+/// whole literal command, which runs without variables and input. A bare name also covers the program in a standard
+/// directory such as `/usr/bin`. A command with unknown programs is allowed only as a whole: `$x`, `sh` reading a pipe,
+/// or a `PATH` changed by the command or its variables. A word from a variable matches no word of an entry.
 ///
 /// ```
 /// use std::collections::BTreeSet;
@@ -78,13 +76,13 @@ pub const MAX_SCRIPT_CHARS: usize = 65_536;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct CommandPolicy {
-    /// Longer commands are denied.
+    /// Maximum of characters; longer commands are denied.
     pub max_chars: usize,
-    /// What is denied, whatever else allows it.
+    /// Rules that deny a command, whatever allows it.
     pub deny: Vec<DenyRule>,
-    /// Programs, programs with their first words, or whole commands that run without asking.
+    /// Programs, programs with their first words, or whole commands that run without approval.
     pub allow: Vec<String>,
-    /// Allows what would be asked for, without a question.
+    /// Approves commands that would need approval.
     pub auto_confirm: bool,
 }
 
@@ -94,46 +92,46 @@ impl Default for CommandPolicy {
     }
 }
 
-/// Says what becomes of a command.
+/// Decision about a command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
-    /// It may run.
+    /// The command may run.
     Allow {
-        /// What allows it.
+        /// Reason of the permission.
         because: AllowedBy,
     },
-    /// It must not run.
+    /// The command must not run.
     Deny {
-        /// The reason, for the author of the command.
+        /// Reason for the command's author.
         reason: String,
     },
-    /// It has to be allowed first.
+    /// The command needs approval.
     Ask {
-        /// What would have to be allowed: programs, or the whole command where they are not known.
+        /// Programs to approve; the whole command where they are unknown.
         programs: Vec<String>,
     },
 }
 
-/// Names what allows a command.
+/// Reason why a command is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AllowedBy {
-    /// It runs no program that would need an entry.
+    /// It runs no program that needs an entry.
     Harmless,
-    /// The policy's allow list.
+    /// The policy's allow list covers it.
     List,
-    /// What was allowed for the session, perhaps together with the list.
+    /// The session's allowances cover it, perhaps with the list.
     Session,
-    /// No question is asked.
+    /// The policy approves without asking.
     AutoConfirm,
 }
 
 impl CommandPolicy {
-    /// Decides about a command, given what was allowed for its session.
+    /// Decides about a command, given its session's allowances.
     ///
-    /// It goes by the command, its variables, its standard input and its directory, and looks at nothing else: the same
-    /// arguments give the same decision. Code ([`ShellCommand::is_code`]) may be longer than other commands.
+    /// It considers only the command, its variables, standard input and directory: the same arguments give the same
+    /// decision. Code ([`ShellCommand::is_code`]) may be longer than other commands.
     pub fn check(&self, command: &ShellCommand, allowed_in_session: &BTreeSet<String>) -> Decision {
         self.decide(command, allowed_in_session).unwrap_or_else(|Denied(reason)| Decision::Deny { reason })
     }
@@ -145,7 +143,7 @@ impl CommandPolicy {
         self.compare(&judge, &whole(command), allowed_in_session)
     }
 
-    /// Refuses too many characters, and such as do not belong in a command.
+    /// Denies commands that are too long or have control characters.
     fn check_text(&self, command: &ShellCommand) -> Judged<()> {
         let is_script = matches!(command.command, CommandLine::Script { .. });
         let limit = if is_script { self.max_chars.max(MAX_SCRIPT_CHARS) } else { self.max_chars };
@@ -161,7 +159,6 @@ impl CommandPolicy {
         }
     }
 
-    /// Compares what was found with what is allowed.
     fn compare(&self, judge: &Judge<'_>, whole: &str, in_session: &BTreeSet<String>) -> Judged<Decision> {
         let needed: Vec<&FoundProgram> = judge.found.iter().filter(|found| !is_harmless(found)).collect();
         let listed = |found: &&&FoundProgram| self.allow.iter().any(|entry| covers(entry, found));
@@ -192,7 +189,7 @@ impl CommandPolicy {
     }
 }
 
-/// Writes a command as an entry of its own, so that no other command reads the same.
+/// Returns the entry for a whole command; no two commands have the same.
 fn whole(command: &ShellCommand) -> String {
     let line = match &command.command {
         CommandLine::Script { script, interpreter } => format!("#!{interpreter}\n{}", script.trim()),

@@ -1,13 +1,13 @@
-//! Names of variables and builtins, and values that are more than text.
+//! Names of variables and builtins, and values that a shell evaluates.
 
 use super::words::{has, is_name, marker};
 
-/// Builtins that harm nothing: no entry is needed, unless its output goes to a file.
+/// Builtins that need no entry unless their output goes to a file.
 pub(super) const HARMLESS: &str = ": [ break builtin cd command continue declare dirs echo eval exec exit export \
     false getopts local popd printf pushd pwd read readonly return set shift test true type typeset umask unset wait";
 /// Builtins that set variables.
 const SETTERS: &str = "declare export getopts local mapfile read readarray readonly typeset unset";
-/// Variables that decide which programs run, or what they load; beginnings and endings of such names.
+/// Variables that decide which programs run or what they load, with prefixes and suffixes of such names.
 const DECIDING: &str = "BASHOPTS BROWSER EDITOR ENV EXINIT GCONV_PATH GLOBIGNORE HOME MAKEFILES MAKEFLAGS \
     NODE_PATH PAGER PERL5DB PS0 PS1 PS2 PS3 PS4 PYTHONUSERBASE PYTHONWARNINGS RUSTC RUSTDOC RUSTFLAGS VIMINIT VISUAL \
     ZDOTDIR";
@@ -15,12 +15,12 @@ const BEGINNINGS: &str = "BASH_ DYLD_ GIT_ LD_ LESS LUA_ OPENSSL_ npm_config_";
 const ENDINGS: &str = "ASKPASS COMMAND EDITOR HOME LIB LINKER MAKEFLAGS OPT OPTIONS OPTS PAGER RSH RUNNER RUSTC RUSTFLAGS \
     SHELL SSH STARTUP WRAPPER";
 
-/// Variables that are numbers from the beginning: shells evaluate what is added to them.
+/// Numeric variables: shells evaluate values added to them.
 const NUMBERS: &str = "HISTCMD LINENO OPTIND RANDOM SECONDS SRANDOM";
-/// Options of a shell that change what later words mean.
+/// Shell options that change the meaning of later words.
 const MEANINGS: &str = "keyword histexpand history";
 
-/// Tells whether the words are options of a shell that change what later words mean, or may be.
+/// Tells whether the options may change the meaning of later words.
 pub(super) fn changes_meanings<'w>(mut options: impl Iterator<Item = &'w String>) -> bool {
     options.any(|word| {
         let is_short = word.starts_with(['-', '+']) && !word.starts_with("--");
@@ -28,7 +28,7 @@ pub(super) fn changes_meanings<'w>(mut options: impl Iterator<Item = &'w String>
     })
 }
 
-/// Tells whether a variable decides which programs run, or what they load.
+/// Tells whether a variable decides which programs run or what they load.
 pub(super) fn changes_programs(name: &str) -> bool {
     // `SRC_PATH` is a script's own; `PATH`, `PYTHONPATH`, `CLASSPATH` are not.
     let is_path = name.ends_with("PATH") && !name.contains('_');
@@ -40,17 +40,17 @@ pub(super) fn changes_programs(name: &str) -> bool {
         || name.contains("CONFIG")
 }
 
-/// Tells whether a value may run commands where it is assigned.
+/// Tells whether assigning a value may run commands.
 pub(super) fn evaluates(name: &str, value: &str) -> bool {
     holds_subscript(value) || (has(NUMBERS, name) && value.contains(marker::is_open))
 }
 
-/// Tells whether a text, taken as a variable's name or a number, may run commands: shells evaluate `a[$(command)]`.
+/// Tells whether a text may run commands as a variable's name or a number: shells evaluate `a[$(command)]`.
 pub(super) fn holds_subscript(text: &str) -> bool {
     text.contains(['[', marker::BRACKET]) && (text.contains("$(") || text.contains('`'))
 }
 
-/// Names what of a builtin is not plain: it sets what decides which programs run, or evaluates its words.
+/// Names the part of a builtin that is not plain: it sets a deciding variable, or evaluates its words.
 pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> {
     let any = |is: &dyn Fn(&str) -> bool| arguments.iter().any(|word| is(word));
     let option = |letters: &[char]| any(&|word| word.starts_with('-') && word.contains(letters));
@@ -71,7 +71,7 @@ pub(super) fn builtin(name: &str, arguments: &[String]) -> Option<&'static str> 
             let again = arguments.iter().skip(1).take(2).any(|word| word.starts_with("-v"));
             again || arguments.iter().take(2).any(|word| names(word.trim_start_matches("-v")))
         }
-        // It may become `-v`.
+        // It may expand to `-v`.
         "printf" => arguments
             .first()
             .is_some_and(|word| word.starts_with(marker::is_open) && word.chars().all(|c| is_name(c) || marker::is(c))),

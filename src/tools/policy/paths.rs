@@ -1,42 +1,42 @@
-//! What a path aims at, as text.
+//! Targets of paths, from their text.
 
 use super::words::{has, marker};
 
-/// Names of device files that begin like this are disks, or the memory.
+/// Prefixes of device files that are disks, or the memory.
 const DISKS: &str = "sd hd vd xvd nvme mmcblk dm- md mapper/ disk/ loop nbd mem kmem";
 /// Bytes of a directory that is followed.
 const PATH_MAX: usize = 256;
 
-/// Says whether a directory holds everything.
+/// Tells whether a path covers a whole protected directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Whole {
-    /// It is one, or all that is in one.
+    /// It is one, or covers all of its entries.
     Yes,
-    /// It is one in some directories.
+    /// It does from some directories.
     Perhaps,
     No,
 }
 
-/// Names the directory in which a command runs: below `/`, below home, or below the workspace's root.
+/// Working directory of a command: below `/`, below home, or below the workspace's root.
 #[derive(Debug, Default)]
 pub(super) struct WorkingDirectory {
     directory: String,
-    /// The directory was left for one that is not known.
+    /// It was left for an unknown one.
     left: bool,
 }
 
 impl WorkingDirectory {
-    /// Begins in a directory below the workspace's root.
+    /// Starts in a directory below the workspace's root.
     pub(super) fn at(directory: &str) -> Self {
         Self { directory: directory.trim_matches('/').to_owned(), left: false }
     }
 
-    /// Leaves the directory for one that is not known.
+    /// Leaves the directory for an unknown one.
     pub(super) fn leave(&mut self) {
         self.left = true;
     }
 
-    /// Follows a change of directory. Long paths are not followed.
+    /// Follows a change of directory; a long path makes it unknown.
     pub(super) fn go(&mut self, target: &str) {
         self.directory = self.tidied(target);
         self.left |= target == "-" || self.directory.contains(marker::is_open);
@@ -45,8 +45,8 @@ impl WorkingDirectory {
         }
     }
 
-    /// Returns a path as it is seen from here, without its empty and dotted components. One that climbs out of where it
-    /// begins may end up below `/`.
+    /// Resolves a path from here, without empty and dotted components. A path that climbs above its start may end up
+    /// below `/`.
     pub(super) fn tidied(&self, path: &str) -> String {
         let is_full = path.starts_with(['/', marker::HOME]) || self.directory.is_empty();
         let path = if is_full { path.to_owned() } else { format!("{}/{path}", self.directory) };
@@ -65,15 +65,13 @@ impl WorkingDirectory {
         format!("{}{slash}{}", start.map(String::from).unwrap_or_default(), components.join("/"))
     }
 
-    /// Tells whether a path is a disk's device file.
     pub(super) fn is_disk(&self, path: &str) -> bool {
         self.tidied(path).strip_prefix("/dev/").is_some_and(|device| {
             device.starts_with(marker::is_glob) || DISKS.split(' ').any(|name| device.starts_with(name))
         })
     }
 
-    /// Tells whether a path without expansions is, or holds all of, `/`, the home directory or what is above the
-    /// workspace.
+    /// Tells whether a path without expansions covers `/`, the home directory or a directory above the workspace.
     pub(super) fn whole(&self, path: &str) -> Whole {
         let holds_all = |path: &str| {
             let all = |part: &str| part.is_empty() || part.trim_start_matches('.').starts_with(marker::is_glob);
@@ -90,12 +88,12 @@ impl WorkingDirectory {
     }
 }
 
-/// Tells whether writing to a path changes nothing, as far as the path tells.
+/// Tells whether writing to a path changes nothing, as far as its text tells.
 pub(super) fn is_sink(path: &str) -> bool {
     path.strip_prefix("/dev/").is_some_and(|device| has("null zero full tty", device)) || is_stream(path)
 }
 
-/// Tells whether a path is an open stream; writing to it writes the file that the stream reads, if it reads one.
+/// Tells whether a path is an open stream; writing to it writes any file that the stream reads.
 pub(super) fn is_stream(path: &str) -> bool {
     let is_number = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_digit());
     path.strip_prefix("/dev/")

@@ -1,4 +1,4 @@
-//! Scan of a text that is not plain for dangers that come together from several places.
+//! Scan of a text that is not plain for dangers that several parts form together.
 
 use super::dangers::{RuleVerdict, has_option, is_dangerous, is_fetcher, is_narrowed, judge};
 
@@ -6,29 +6,28 @@ use super::paths::{Whole, WorkingDirectory};
 use super::rule::DenyRule;
 use super::words::{RedirectKind, Simple, base_name, has, marker};
 
-/// Programs that only look, print or store: what they are given is not searched.
+/// Programs that only inspect, print or store: their arguments are not searched.
 const INERT: &str = "ack ag apropos cat command du echo egrep fgrep file git grep head help hexdump less ls lsblk man \
     more od printf readlink realpath rg stat tail tee test type wc whatis whereis which [";
 
-/// Gathers dangers that a text names in parts.
+/// Dangers that a text names in parts.
 #[derive(Default)]
 pub(super) struct Raw {
-    /// Rules that deny a command of the text, should what it aims at be what others name.
+    /// Rules that deny a command of the text if its target is one that other parts name.
     pub(super) open: Vec<DenyRule>,
-    /// `/` or home is named where others may take it from.
+    /// A part that others may take names `/` or home.
     pub(super) roots: bool,
-    /// `find` looks through one of these, perhaps for some names only.
+    /// `find` searches one of these, perhaps for some names only.
     pub(super) finds: bool,
-    /// A disk is named.
     disks: bool,
-    /// `rm` is given what a command prints.
+    /// `rm` gets a command's output.
     is_given: bool,
-    /// A command prints the option to go all the way down.
+    /// A command prints a recursive option.
     flags: bool,
 }
 
 impl Raw {
-    /// Notes what a command names. `held` tells that what it prints may be read elsewhere in the text.
+    /// Records the parts that a command names. `held` tells that other parts may read its output.
     pub(super) fn see(&mut self, command: &Simple, held: bool, rules: &[DenyRule], place: &WorkingDirectory) {
         let mut targets = command.redirects.iter().filter(|(kind, _)| *kind == RedirectKind::Write).peekable();
         let held = held || command.piped || targets.peek().is_some();
@@ -58,7 +57,7 @@ impl Raw {
         let mut words: Vec<String> = given.flat_map(pieces).collect();
         match words.iter().position(|word| is_dangerous(base_name(word))) {
             Some(at) => drop(words.drain(..at)),
-            // What runs is not known; words behind a substitution stand alone.
+            // The program is unknown; words after a substitution stand alone.
             None => {
                 let unknown = words.iter().position(|word| word.contains(marker::is_open)).map(|at| at + 1);
                 let Some(start) = unknown.or(first.starts_with('-').then_some(0)) else { return };
@@ -80,7 +79,7 @@ impl Raw {
         self.open.extend(rules.iter().filter(is_open).cloned());
     }
 
-    /// Notes a word that others may take.
+    /// Records a word that other parts may take.
     pub(super) fn gives(&mut self, word: &str) {
         let word = word.strip_prefix("of=").unwrap_or(word);
         let mut pieces = word.split([marker::BRACE, ',', '}', '=', ' ']).chain([word]);
@@ -88,7 +87,7 @@ impl Raw {
         self.disks |= WorkingDirectory::default().is_disk(word);
     }
 
-    /// Names a danger that a rule denies, given whether the text evaluates something.
+    /// Names a danger that a rule denies, given whether the text evaluates anything.
     pub(super) fn danger(&self, rules: &[DenyRule], evaluates: bool) -> Option<&'static str> {
         let dangers = [
             (DenyRule::RemoveRoot, self.roots, "a recursive removal, and a path such as /"),

@@ -1,37 +1,37 @@
-//! Lists what a policy denies.
+//! Rules that deny commands.
 
 use serde::{Deserialize, Serialize};
 
-/// Names what a policy denies, wherever in a command it hides.
+/// Rule that denies a command, wherever in it the danger hides.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DenyRule {
     /// Control characters other than newline and tab.
     ControlCharacters,
-    /// Removing `/`, the home directory or what is above the workspace, or everything in one: `rm -r`, `find -delete`,
-    /// `find -exec rm`.
+    /// Removal of `/`, the home directory or a directory above the workspace, or of all entries in one: `rm -r`, `find
+    /// -delete`, `find -exec rm`.
     RemoveRoot,
-    /// Changing the modes or owners of all that is below one of these.
+    /// Change of the modes or owners of everything below one of these.
     ChangeRoot,
-    /// `mkfs` and the like, `mkswap` among them.
+    /// `mkfs` and similar programs, with `mkswap`.
     MakeFilesystem,
     /// `dd` from `/dev/zero`.
     DdFromZero,
-    /// Writing to a disk's device file, by a redirection or a program.
+    /// Write to a disk's device file, by a redirection or a program.
     WriteToDisk,
-    /// A function that starts itself in the background or pipes into itself.
+    /// Function that starts itself in the background or pipes into itself.
     ForkBomb,
-    /// Running what was just fetched from the network, as in `curl | sh`.
+    /// Execution of data just fetched from the network, as in `curl | sh`.
     RunFetched,
-    /// A program by its name.
+    /// Program, by its name.
     Program(String),
-    /// A program's words, joined by single spaces, against a pattern in which `*` stands for any text.
+    /// Pattern for a program's words, joined by single spaces; `*` stands for any text.
     Pattern(String),
 }
 
 impl DenyRule {
-    /// Returns the rules that a policy begins with.
+    /// Returns the default rules.
     pub fn standard() -> Vec<Self> {
         vec![
             Self::ControlCharacters,
@@ -46,7 +46,7 @@ impl DenyRule {
     }
 }
 
-/// Tells whether a text matches a pattern in which `*` stands for any text.
+/// Matches a text against a pattern in which `*` stands for any text.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = text.strip_prefix(parts.next().unwrap_or_default()) else { return false };

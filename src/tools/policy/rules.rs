@@ -1,4 +1,4 @@
-//! Rules by which commands run.
+//! Rules for running commands.
 
 use std::sync::Arc;
 
@@ -6,16 +6,15 @@ use super::CommandPolicy;
 use crate::tools::call::approver::Asker;
 use crate::tools::workspace::capture::CaptureBudget;
 
-/// What a dispatcher goes by where commands run.
+/// Rules of a tool runner for commands.
 #[derive(Clone, Default)]
 pub struct ShellRules {
-    /// Which commands may run.
+    /// Policy that decides which commands may run.
     pub policy: CommandPolicy,
-    /// Who is asked where the policy does not know; without one such a command is refused.
+    /// Approver for commands that the policy can't decide; without one they are refused.
     pub asker: Option<Arc<dyn Asker>>,
-    /// How much is kept of what commands write.
+    /// Limits for the contents kept of files that commands write.
     pub budget: CaptureBudget,
-    /// How to allow a command, for who wrote one that nobody could be asked about; the command line's ways when nothing
-    /// is said.
+    /// Advice how to allow a command that could not be approved, for its author; by default the command line's ways.
     pub advice: Option<Arc<str>>,
 }

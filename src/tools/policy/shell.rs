@@ -1,7 +1,5 @@
-//! Splits shell text into simple commands of words: in one pass, without recursion, and without fail.
-//!
-//! It follows nothing. What is more than simple commands, joined, is noted as not plain, and split all the same, so that
-//! what it holds can be compared with what is denied.
+//! Split of shell text into simple commands: in one pass, without recursion or failure. It parses only simple commands
+//! and their joins. It marks all else as not plain and splits it anyway, so that it can be compared with the deny list.
 
 use super::words::{RedirectKind, Simple, SplitScript, Word, is_name, marker, unmarked};
 
@@ -23,23 +21,21 @@ struct Tokenizer<'t> {
     word: Option<Word>,
     redirect: Option<RedirectKind>,
     double: bool,
-    /// Character that closes each open substitution and subshell, and whether it stands in quotes.
+    /// Character that closes each open substitution or subshell, and whether it was opened in quotes.
     open: Vec<(char, bool)>,
     braces: usize,
-    /// Names of the functions whose bodies are open, and how deep they stand.
+    /// Names and depths of the functions whose bodies are open.
     functions: Vec<(String, usize)>,
-    /// The next command reads the last one.
     pipes: bool,
-    /// The line has a `&>` that shells read in two ways.
+    /// The line has a `&>`, which shells read in two ways.
     has_both: bool,
-    /// An operator wants a command.
+    /// An operator needs a command.
     wants: bool,
-    /// The first command of the line.
+    /// Index of the line's first command.
     line: usize,
 }
 
 impl SplitScript {
-    /// Splits a text.
     pub(super) fn read(text: &str) -> Self {
         let mut reader = Tokenizer { rest: text, ..Tokenizer::default() };
         while let Some(c) = reader.take() {
@@ -75,7 +71,7 @@ impl Tokenizer<'_> {
         self.rest = self.rest.get(bytes..).unwrap_or_default();
     }
 
-    /// Takes a text if it comes next.
+    /// Skips a text that comes next; tells whether it did.
     fn takes(&mut self, text: &str) -> bool {
         let found = self.rest.starts_with(text);
         self.skip(if found { text.len() } else { 0 });
@@ -179,7 +175,7 @@ impl Tokenizer<'_> {
         }
     }
 
-    /// Reads what is behind a `$`.
+    /// Reads an expansion after its `$`.
     fn dollar(&mut self) {
         let end = self.rest.find(|c| !is_name(c)).unwrap_or(self.rest.len());
         match self.rest.chars().next().unwrap_or(' ') {
@@ -193,7 +189,7 @@ impl Tokenizer<'_> {
                 self.word().push(marker::UNKNOWN);
                 if c == '\'' {
                     self.skip(1);
-                    // What it stands for is not looked at; a quote in it may be escaped.
+                    // Its text is not inspected; a quote in it may be escaped.
                     while self.take().is_some_and(|c| c != '\'' && (c != '\\' || self.take().is_some())) {}
                 }
             }
@@ -214,7 +210,7 @@ impl Tokenizer<'_> {
         }
     }
 
-    /// Reads `${NAME}`, perhaps with a literal word for when it is empty, or the beginning of something else.
+    /// Reads `${NAME}`, perhaps with a literal default, or the beginning of another expansion.
     fn parameter(&mut self) {
         let is_literal = |c: char| is_name(c) || "-./:@%#+?,*".contains(c);
         let inner = &self.rest[1..];
@@ -235,7 +231,7 @@ impl Tokenizer<'_> {
             false => marker::UNKNOWN.to_string(),
         };
         self.odd_if(!is_plain, "an expansion with more than a name");
-        // What follows a name that is not plain is split as it comes.
+        // Text after a name that is not plain is split as it comes.
         self.skip(if is_plain { inner.len() + 2 } else { 1 + inner.len() - rest.len() });
         self.word().text.push_str(&text);
     }
@@ -247,7 +243,7 @@ impl Tokenizer<'_> {
         }
     }
 
-    /// Ends the command before, and begins one inside, whose output is a word of the one before.
+    /// Ends the outer command and begins an inner one, whose output is a word of the outer one.
     fn substitute(&mut self, closes: char) {
         self.word().push(marker::OUTPUT);
         self.enter(closes, "a substitution");
@@ -260,7 +256,7 @@ impl Tokenizer<'_> {
         self.open.push((closes, double));
     }
 
-    /// Ends a substitution or a subshell; the words behind it are split as a command of their own.
+    /// Ends a substitution or a subshell; the words after it are split as a separate command.
     fn leave(&mut self, closes: char) {
         self.odd("a `)` or a backtick");
         self.end_command(Join::End);
@@ -270,7 +266,6 @@ impl Tokenizer<'_> {
         self.end_functions();
     }
 
-    /// Begins a subshell, or a function.
     fn parenthesis(&mut self) {
         self.end_word();
         let blank = self.rest.len() - self.rest.trim_start_matches([' ', '\t']).len();
@@ -288,7 +283,7 @@ impl Tokenizer<'_> {
         self.script.defines = true;
     }
 
-    /// Ends the functions whose body is closed here.
+    /// Ends the functions whose bodies close here.
     fn end_functions(&mut self) {
         while self.functions.pop_if(|(_, depth)| *depth >= self.open.len() + self.braces).is_some() {}
     }
@@ -309,7 +304,7 @@ impl Tokenizer<'_> {
         self.odd_if(another, "a redirection without a word");
     }
 
-    /// Reads what is behind `&>`, which plain shells read as `&` and `>`.
+    /// Reads `&>`, which POSIX shells read as `&` and `>`.
     fn both(&mut self) {
         self.end_word();
         let behind = self.rest.trim_start_matches(['>', ' ']).strip_prefix("/dev/null");
@@ -317,7 +312,7 @@ impl Tokenizer<'_> {
         let ends = behind.is_some_and(|rest| rest.is_empty() || rest.starts_with(['\n', ';', '|', '&']));
         self.odd_if(!ends, "`&>`, which shells read in two ways");
         if !ends && !std::mem::replace(&mut self.has_both, true) {
-            // What a plain shell would run; the next one on the line is found in this text.
+            // The command of a POSIX shell; this text holds the line's next `&>`, too.
             let line = self.rest.lines().next().unwrap_or_default();
             self.script.steps += line.len();
             self.script.bodies.push(format!(">{line}"));
@@ -448,7 +443,6 @@ impl Tokenizer<'_> {
     }
 }
 
-/// Returns the mark of a variable's value.
 fn mark_of(name: &str) -> char {
     match name {
         "HOME" => marker::HOME,

@@ -314,12 +314,10 @@ fn without_questions_what_is_not_plain_runs_unless_it_names_a_danger() {
 fn what_hides_a_program_or_a_file_is_asked_about() {
     let policy = allowing(&["ls", "cat", "rm", "env", "sudo", "xargs", "bash", "flock", "strace"]);
     for command in [
-        // Here-documents whose ends are not quoted.
         ": <<E$\n$(make)\nE$",
         "cat <<$\n$(make)\n$",
         ": <<E~\n$(make)\nE~",
         ": <<-E$\n\t`make`\n\tE$",
-        // Streams that are files.
         "echo x 3<target >/dev/fd/3",
         "exec 3<target; echo x >/dev/fd/3",
         "echo x 1<target >/dev/stdout",
@@ -327,12 +325,10 @@ fn what_hides_a_program_or_a_file_is_asked_about() {
         "echo x >/dev/fd/../../target",
         "echo x >/dev/fd//3",
         "exec 3</dev/udp/192.0.2.1/53; echo x >&3",
-        // Braces.
         "rm -rf \"\"{},/}",
         "env -u ''{},make} ls",
         ": {PATH}>/dev/null; ls",
         "echo {PATH}<&0; ls",
-        // Options and variables that change what is run.
         "set -k; ls PATH=.",
         "set -o keyword; ls PATH=.",
         "set -o history -o histexpand\nls !:1",
@@ -345,7 +341,6 @@ fn what_hides_a_program_or_a_file_is_asked_about() {
         "x='a[$'; SECONDS+=\"$x(make)]\"",
         "x='a[$'; export RANDOM+=\"$x(make)]\"",
         "exit 'a[$(make)]'",
-        // Wrappers.
         "x='A make'; env -u $x ls",
         "env -u * ls",
         "flock * ls",

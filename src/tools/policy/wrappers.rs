@@ -1,14 +1,14 @@
-//! Programs that run other programs: what they run, read from their arguments.
+//! Programs that run other programs, and the programs in their arguments.
 
 use super::names::changes_meanings;
 use super::words::{base_name, has, marker};
 
-/// Wrappers; behind each the short options that take a value, and `1` where a word of its own is before the program.
+/// Wrappers; after each its short options with values, and `1` if a word of its own precedes the program.
 const WRAPPERS: &str = "builtin busybox chronic chroot::1 chrt:TPD:1 command dbus-run-session doas:uC env:uCSa \
     exec:a fakeroot:lsbi flock:wEc:1 ionice:cnpPu linux32 linux64 ltrace:aeEFlnopsuwx nice:n nohup nsenter:tSG \
     prlimit:po rlwrap:bCDefFgHlMOPqsStwz runuser:cgGsuw setarch::1 setpriv setsid stdbuf:ioe strace:aeEIoOpPsSuUX sudo:ugpChrtTUDR \
     systemd-run:pEuMH taskset::1 time:fo timeout:sk:1 toybox unbuffer unshare:SGRw watch:nq xargs:adEILnPs";
-/// Long options of wrappers that take a value as the next word, and such as take none.
+/// Long options of wrappers that take the next word as a value, and those that take none.
 const LONG_VALUES: &str = "--adjustment --arg-file --chdir --chroot --class --classdata --config-file --conflict-exit-code \
     --delay --delimiter --equexit --error --format --group --groups --host --input --interval --jobs --kill-after \
     --max-args --max-lines --max-procs --output --pid --prompt --property --regid --reuid --root --setenv --setgid \
@@ -19,38 +19,35 @@ const LONG_PLAIN: &str = "--background --differences --errexit --exec --foregrou
 /// Shells that run text; a version may follow.
 const SHELLS: &str =
     "ash bash csh dash elvish fish hush ksh lksh mksh nu oksh posh pwsh rbash rksh rzsh sh tcsh yash zsh";
-/// Shells that read text in other ways.
+/// Shells with another syntax.
 const FOREIGN: &str = "csh elvish fish nu pwsh tcsh";
-/// Wrappers that run a shell where they are given no program.
+/// Wrappers that run a shell when given no program.
 const SHELL_STARTERS: &str = "chroot fakeroot linux32 linux64 nsenter runuser setarch systemd-run unshare";
 /// Interpreters other than shells; a version may follow.
 const INTERPRETERS: &str = "bun deno lua node nodejs perl php python ruby tclsh";
-/// Builtins that run text in the same shell, now or later, or change what later words mean.
+/// Builtins that run text in the same shell, now or later, or change the meaning of later words.
 const EVALUATORS: &str = "alias bind compgen complete enable eval hash let trap";
 
 const NOT_UNDERSTOOD: &str = "a wrapper that is not understood";
 const READ_BY_SHELL: &str = "commands that a shell reads";
 
-/// Describes what a program runs besides itself.
+/// Programs and texts that a program runs.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Runs {
     Nothing,
-    /// Programs among its words, and whether all before them was understood.
+    /// Programs among its words, and a flag that all words before them were understood.
     Programs(Vec<Vec<String>>, bool),
-    /// Shell text.
     Text(String),
     /// Its input, as code of another language than a shell's.
     Code,
-    /// Something that is not known; what that is.
+    /// Something unknown, with its name.
     Unclear(&'static str),
 }
 
-/// Tells whether the program is a shell.
 pub(super) fn is_shell(name: &str) -> bool {
     has(SHELLS, without_version(name))
 }
 
-/// Tells whether the program is a shell that reads text in another way.
 pub(super) fn is_foreign(name: &str) -> bool {
     has(FOREIGN, without_version(name))
 }
@@ -59,19 +56,19 @@ fn without_version(name: &str) -> &str {
     name.trim_start_matches('-').trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-'))
 }
 
-/// Tells whether the program runs the one in its arguments.
+/// Tells whether the program runs one in its arguments.
 pub(super) fn is_wrapper(name: &str) -> bool {
     is_shell(name) || wrapper(name).is_some()
 }
 
-/// Looks a wrapper up: its short options that take a value, and how many words of its own it has.
+/// Looks a wrapper up: its short options with values, and the number of its own words.
 fn wrapper(name: &str) -> Option<(&'static str, usize)> {
     let mut known = WRAPPERS.split_whitespace().map(|entry| entry.split(':'));
     let mut parts = known.find_map(|mut parts| (parts.next() == Some(name)).then_some(parts))?;
     Some((parts.next().unwrap_or_default(), parts.count()))
 }
 
-/// Reads what a program runs besides itself.
+/// Returns the programs and texts that a program runs.
 pub(super) fn runs(program: &str, arguments: &[String]) -> Runs {
     let name = base_name(program);
     let given = |letters: &[char], long: &str| {
@@ -97,11 +94,11 @@ pub(super) fn runs(program: &str, arguments: &[String]) -> Runs {
     }
 }
 
-/// Finds the program behind a wrapper's own words.
+/// Finds the program after a wrapper's own words.
 fn wrapped(name: &str, arguments: &[String]) -> Runs {
     let Some((short, own)) = wrapper(name) else { return Runs::Nothing };
     let mut at = 0;
-    // What `watch` runs is read by a shell.
+    // A shell parses the command of `watch`.
     let mut is_clear = name != "watch";
     while let Some(word) = arguments.get(at) {
         is_clear &= !word.contains(marker::is_open);
@@ -118,7 +115,7 @@ fn wrapped(name: &str, arguments: &[String]) -> Runs {
                 at += usize::from(takes_value);
             }
             letters => {
-                // What is behind some letters of `xargs` is their value, if there is any.
+                // Text after some letters of `xargs` is an optional value.
                 let attached = if name == "xargs" { "eil" } else { "" };
                 let value = letters.find(|c| short.contains(c) || attached.contains(c)).map(|at| &letters[at..]);
                 at += usize::from(value.is_some_and(|value| value.len() == 1 && short.contains(value)));
@@ -127,7 +124,7 @@ fn wrapped(name: &str, arguments: &[String]) -> Runs {
     }
     let mut program = arguments.get(at + own..).unwrap_or_default().to_vec();
     let options = &arguments[..at.min(arguments.len())];
-    // Values, too, may become several words, and the program another one.
+    // Values may expand to several words, and the program to another one.
     is_clear &= !arguments.iter().take(at + own).any(|word| word.contains(marker::is_many));
     is_clear &= !options.iter().any(|word| name == "xargs" && word.starts_with("--proc"));
     match program.is_empty() {
@@ -151,7 +148,7 @@ fn wrapped(name: &str, arguments: &[String]) -> Runs {
     Runs::Programs(vec![program], is_clear)
 }
 
-/// Tells whether a wrapper that is given no program runs a shell.
+/// Tells whether a wrapper without a program runs a shell.
 fn starts_shell(name: &str, options: &[String]) -> bool {
     let asks = |word: &String| match word.starts_with("--") {
         true => has("--login --shell", word),
@@ -160,7 +157,7 @@ fn starts_shell(name: &str, options: &[String]) -> bool {
     has(SHELL_STARTERS, name) || (has("doas sudo", name) && options.iter().any(asks))
 }
 
-/// Finds what `xargs` replaces by what it reads, in the program's name too.
+/// Finds the texts that `xargs` replaces by its input, also in the program's name.
 fn replaced(options: &[String]) -> impl Iterator<Item = &str> {
     let marks = options.iter().enumerate().filter_map(|(at, word)| {
         if word.starts_with("--r") {
@@ -177,7 +174,6 @@ fn replaced(options: &[String]) -> impl Iterator<Item = &str> {
     marks.filter(|mark| !mark.is_empty())
 }
 
-/// Reads what a shell does with its arguments.
 fn shell(arguments: &[String]) -> Runs {
     let (mut at, mut takes_text, mut from_stdin) = (0, false, false);
     let is_option = |word: &&String| word.len() > 1 && word.starts_with(['-', '+']) && *word != "--";
@@ -202,17 +198,15 @@ fn shell(arguments: &[String]) -> Runs {
     }
 }
 
-/// Reads what runs where a shell is given a file.
 fn file(path: &str) -> Runs {
     if path.contains(marker::is) { Runs::Unclear("an expansion in a script's place") } else { Runs::Nothing }
 }
 
-/// Tells whether a path is the standard input.
 fn is_stdin(path: &str) -> bool {
     has("- /dev/stdin /dev/fd/0 /proc/self/fd/0", path)
 }
 
-/// Reads what an interpreter runs: its input, where it is given neither code nor a file.
+/// Reads what an interpreter runs: its input, when given neither code nor a file.
 fn code(arguments: &[String]) -> Runs {
     let at = arguments.iter().position(|word| !word.starts_with("--") || has("--eval --print", word));
     let Some(at) = at.filter(|&at| !is_stdin(&arguments[at])) else { return Runs::Code };
@@ -221,14 +215,13 @@ fn code(arguments: &[String]) -> Runs {
     if is_open { Runs::Unclear("an expansion in code") } else { Runs::Nothing }
 }
 
-/// Makes what `find` has found unknown, where it ends up in a shell's text.
+/// Marks the paths found by `find` as unknown, where they end up in shell text.
 fn with_unknown(program: &[String]) -> Vec<String> {
     let in_text = program.iter().any(|word| is_shell(base_name(word)));
     let given = |word: &String| word.replace("{}", marker::UNKNOWN.encode_utf8(&mut [0; 4]));
     if in_text { program.iter().map(given).collect() } else { program.to_vec() }
 }
 
-/// Returns the programs that `find` runs.
 pub(super) fn programs(arguments: &[String]) -> impl Iterator<Item = &[String]> {
     let runs = |word: &String| has("-exec -execdir -ok -okdir", word);
     arguments.split_inclusive(move |word| runs(word)).skip(1).map(|rest| {

@@ -1,4 +1,4 @@
-//! What a command did to the files, found on the disk and compared with the slice.
+//! Capture of a command's changes: the disk compared with the slice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
@@ -11,39 +11,38 @@ use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 use crate::reducers::VirtualFileSystem;
 
-/// Bytes that are read at once of a file that is not kept.
+/// Bytes read at once of a file that is not kept.
 const PIECE: usize = 256 << 10;
-/// Attempts at opening a file that is there again each time.
+/// Attempts to open a file that exists again after each failure.
 const RACES_MAX: usize = 64;
 
-/// How much of what commands write is kept. What is over it is recorded with its digest and size, and
-/// marked `incomplete`; what is over `digest_bytes`, too, with its size only and a digest of zeros.
+/// Limits for the contents kept of files that commands write. Larger files are recorded as `incomplete`: with digest
+/// and size, or beyond `digest_bytes` with their size and a digest of zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CaptureBudget {
     /// Bytes of one file.
     pub file_bytes: u64,
     /// Bytes of all files that one call changed. They are in memory together until they are recorded.
     pub step_bytes: u64,
-    /// Bytes of all files of one call that are read to learn their digests only. A file with holes may say that
-    /// it has more than any disk.
+    /// Bytes of one call's files that are read for their digests only. A sparse file may claim more bytes than any disk
+    /// has.
     pub digest_bytes: u64,
 }
 
 impl Default for CaptureBudget {
-    /// 64 MiB of a file, 256 MiB of a call; 16 GiB are read.
+    /// Returns 64 MiB per file, 256 MiB per call, and 16 GiB for digests.
     fn default() -> Self {
         Self { file_bytes: 64 << 20, step_bytes: 256 << 20, digest_bytes: 16 << 30 }
     }
 }
 
-/// What differs on a disk from what the slice says.
+/// Differences between a disk and the slice.
 #[derive(Debug, Default)]
 pub(crate) struct Captured {
-    /// What is gone, each with everything below it; before the writes.
+    /// Removed entries, each with everything below it; applied before the writes.
     pub(crate) deleted: Vec<DeleteEntry>,
-    /// What is new or different, in path order.
+    /// New or changed entries, in path order.
     pub(crate) written: Vec<WriteFile>,
-    /// The contents that were kept.
     pub(crate) contents: BTreeMap<Digest, Bytes>,
 }
 
@@ -52,13 +51,12 @@ impl Captured {
         self.deleted.is_empty() && self.written.is_empty()
     }
 
-    /// How many entries differ.
     pub(crate) fn len(&self) -> u64 {
         (self.deleted.len() + self.written.len()) as u64
     }
 }
 
-/// Compares what may have changed on the disk with the slice. Nothing is settled by it.
+/// Compares possibly changed entries of the disk with the slice. Marks none as clean.
 pub(crate) fn compare(
     disk: &dyn ChangeDetector,
     touched: Vec<DirtyPath>,
@@ -83,8 +81,8 @@ pub(crate) fn compare(
     Ok(captured)
 }
 
-/// Finds what is on the disk where something may have changed; none for what is only in the slice. What is
-/// below a directory that may not be looked into stays as it was known.
+/// Observes possibly changed entries on the disk; `None` for those that exist only in the slice. Entries below an
+/// unreadable directory keep their known state.
 fn look(
     disk: &dyn ChangeDetector,
     tree: &VirtualFileSystem,
@@ -118,18 +116,18 @@ struct CaptureComparison<'a> {
     left: u64,
     /// Bytes that may still be read and not kept.
     unread: u64,
-    /// What is in the slice and not on the disk.
+    /// Entries in the slice that are not on the disk.
     gone: BTreeSet<EntryPath>,
     captured: Captured,
 }
 
 impl CaptureComparison<'_> {
-    /// Paths come in order, so that a directory comes before what is below it.
+    /// Compares one entry; paths come in order, each directory before its entries.
     fn entry(&mut self, path: &EntryPath, observed: Option<&Observed>) -> Result<(), BackendError> {
         let known = self.tree.get(path).map(|entry| &entry.node);
         let Some(observed) = observed else {
             if known.is_some() {
-                // With a directory goes what is below it.
+                // Removing a directory removes the entries below it.
                 if !path.parent().is_some_and(|parent| self.gone.contains(&parent)) {
                     self.captured.deleted.push(DeleteEntry { path: path.clone() });
                 }
@@ -154,7 +152,7 @@ impl CaptureComparison<'_> {
         Ok(())
     }
 
-    /// Reads a file; none when it is gone meanwhile.
+    /// Reads a file; `None` when it has gone since.
     fn file(
         &mut self,
         path: &EntryPath,
@@ -175,7 +173,7 @@ impl CaptureComparison<'_> {
         let read = (&mut reader).take(limit.saturating_add(1)).read_to_end(&mut bytes);
         read.map_err(|error| self.unreadable(path, &error.to_string()))?;
         if bytes.len() as u64 > limit {
-            // It may grow while it is read.
+            // The file may grow during the read.
             let reader = reader.take(self.unread.saturating_sub(bytes.len() as u64));
             let read = LargeFile::read_on(bytes, reader).map_err(|error| self.unreadable(path, &error.to_string()))?;
             self.unread = self.unread.saturating_sub(read.size);
@@ -184,7 +182,7 @@ impl CaptureComparison<'_> {
         let mut node = Node::file(&bytes, executable);
         if let Node::File { content, incomplete, .. } = &mut node {
             match known {
-                // Nobody changed it: that there is more room now is no change.
+                // The file is unchanged: room for its contents is no change.
                 Some(Node::File { content: known, incomplete: was, .. }) if known == content => *incomplete = *was,
                 _ => {
                     self.left -= bytes.len() as u64;
@@ -195,14 +193,14 @@ impl CaptureComparison<'_> {
         Ok(Some(node))
     }
 
-    /// Opens a file. Whoever replaces one may take it away for a moment, so one that is there is tried again.
+    /// Opens a file. An editor that replaces a file may remove it for a moment, so an existing file is retried.
     fn open(&self, path: &EntryPath) -> Result<OpenedFile, BackendError> {
         let mut tries = 0;
         loop {
             match self.disk.open(path) {
                 Ok(Some(reader)) => return Ok(OpenedFile::File(reader)),
                 Ok(None) => return Ok(OpenedFile::Closed),
-                // Gone, or another kind of entry by now: what is there then is the answer.
+                // The file is gone, or by now an entry of another kind.
                 Err(error) => match self.disk.observe(path)? {
                     Some(Observed::File { .. }) if tries < RACES_MAX => tries += 1,
                     Some(Observed::File { .. }) => return Err(error),
@@ -219,23 +217,20 @@ impl CaptureComparison<'_> {
 
 enum OpenedFile {
     File(Box<dyn Read + Send>),
-    /// This process may not read it.
     Closed,
     Gone,
 }
 
-/// A file that may not, or can't, be read: nobody knows whether it is still what it was. Whoever allows it to be
-/// read shows by that that there is something to look at.
+/// Returns a node for an unreadable file, whose contents may or may not have changed.
 fn unseen(size: u64, executable: bool) -> Node {
     Node::File { content: Digest::from_bytes([0; 32]), size, executable, text: false, incomplete: true }
 }
 
-/// What is known of a file that is too large to be kept.
 struct LargeFile {
     hasher: blake3::Hasher,
     size: u64,
     text: bool,
-    /// The beginning of a character whose rest has not come yet.
+    /// First bytes of a character whose rest has not been read yet.
     begun: Vec<u8>,
 }
 
@@ -270,7 +265,7 @@ impl LargeFile {
         }
     }
 
-    /// The node; one that is kept already stays so.
+    /// Returns the node; a file that is already kept stays complete.
     fn node(self, executable: bool, known: Option<&Node>) -> Node {
         let content = Digest::from_bytes(*self.hasher.finalize().as_bytes());
         let is_kept = matches!(known, Some(Node::File { content: known, incomplete: false, .. }) if *known == content);
@@ -280,7 +275,7 @@ impl LargeFile {
 }
 
 impl Captured {
-    /// A new directory is shown by what is new in it, so that it needs no event of its own.
+    /// Drops new directories that a new entry below implies: they need no event.
     fn drop_implied(&mut self) {
         let above: BTreeSet<EntryPath> = self.written.iter().filter_map(|write| write.path.parent()).collect();
         self.written.retain(|write| {
@@ -297,7 +292,7 @@ mod tests {
     use super::*;
     use crate::backends::Below;
 
-    /// One file, which can't be opened the first times, and is there whenever it is looked at.
+    /// File that fails to open at first, and exists at every observation.
     struct Flickering {
         away: AtomicUsize,
     }

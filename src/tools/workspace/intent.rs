@@ -1,4 +1,4 @@
-//! What is about to be done to a disk, noted beside it before the first change.
+//! Note of planned changes, written beside the disk before the first change.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,10 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Change, VirtualFileSystem};
 
-/// How a note begins that says so; others are not read.
+/// Version of the note; others are not read.
 const VERSION: u32 = 1;
 
-/// What a landing changes: whoever finds its note knows what of the disk is half a landing, and what is somebody
-/// else's.
+/// Entries that a landing changes. After a crash the note tells its partial changes from external ones.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Intent {
     version: u32,
@@ -24,7 +23,6 @@ pub(crate) struct Intent {
     pub(in crate::tools) entries: Vec<Intended>,
 }
 
-/// An entry that a landing changes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(in crate::tools) struct Intended {
     pub(in crate::tools) path: EntryPath,
@@ -35,12 +33,12 @@ pub(in crate::tools) struct Intended {
 }
 
 impl Intent {
-    /// What these steps change.
+    /// Lists the entries that these steps change.
     pub(crate) fn of(session: &Session, now: &VirtualFileSystem, steps: &[PlannedChange]) -> Self {
         let then = after(steps, now, steps.len(), session.now());
         let node = |tree: &VirtualFileSystem, path: &EntryPath| tree.get(path).map(|entry| entry.node.clone());
         let mut entries = BTreeMap::new();
-        // On its way a step may take away what another puts there again.
+        // One step may remove an entry that a later one restores.
         let paths = steps.iter().map(|step| match step {
             PlannedChange::Write(event, _) => event.path.clone(),
             PlannedChange::Delete(event) => event.path.clone(),
@@ -57,7 +55,7 @@ impl Intent {
         serde_json::to_vec(self).map_err(failed)
     }
 
-    /// What a note says; none when it says nothing of this session that can be read.
+    /// Parses a note; `None` for another session, another version or invalid text.
     pub(in crate::tools) fn decode(session: &Session, note: &[u8]) -> Option<Self> {
         let intent: Self = serde_json::from_slice(note).ok()?;
         (intent.version == VERSION && intent.session == session.id()).then_some(intent)
@@ -65,19 +63,19 @@ impl Intent {
 }
 
 impl Intended {
-    /// Whether a landing that was cut off may have left this here. An empty file is nobody's work: a machine that
-    /// stopped leaves one where contents had not been written through.
+    /// Tells whether an interrupted landing may have left this node. An empty file counts: a crash leaves one where
+    /// contents were not synced.
     pub(in crate::tools) fn may_leave(&self, found: &Node) -> bool {
         let is_empty = matches!(found, Node::File { size: 0, .. });
         is_empty || [&self.before, &self.after].into_iter().flatten().any(|node| is_same(node, found))
     }
 }
 
-/// Whether both are the same entry, kept or not.
+/// Compares two entries, kept or not.
 fn is_same(one: &Node, other: &Node) -> bool {
     match (one, other) {
         (Node::File { content, executable, .. }, Node::File { content: found, executable: runs, .. }) => {
-            // What could not be read is like nothing else.
+            // An unreadable file equals no other.
             content == found && executable == runs && *found != Digest::from_bytes([0; 32])
         }
         _ => one == other,

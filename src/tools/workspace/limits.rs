@@ -1,4 +1,4 @@
-//! What a session, and each of those that share it, may do, held against what they have done.
+//! Limits of a session and of its shared children, compared with their usage.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -16,30 +16,29 @@ use crate::tools::call::error::ToolError;
 use crate::tools::policy::DenyRule;
 use crate::tools::words::{all_of, counted};
 
-/// The limits of a session, and of the agents that share it as its children: for a call all of them hold that are on
-/// the way from its agent to the session.
+/// Limits of a session and of its shared children. A call obeys all limits between its agent and the session.
 ///
-/// What is used is read from the history, so that a restart gives nothing back. An agent is held to its limits by its
+/// Usage comes from the history, so a restart resets nothing. An agent is bound by its name, in any process, from its
+/// beginning as a child.
 /// name, in whatever process, from the moment at which it begins as a child.
 #[derive(Debug)]
 pub(crate) struct Limits {
-    /// The session's own; none when it has none.
     own: Option<Own>,
-    /// Whether they are a shared child's, which has one name.
+    /// The limits are those of a shared child, which has one agent name.
     pub(crate) is_shared: bool,
 }
 
-/// What a session may do, as a child, whoever acts in it.
+/// Limits of the session itself, for all agents.
 #[derive(Debug)]
 struct Own {
     limits: ChildLimits,
-    /// What was used before the first call; looked up with that, for by then mounts are copied.
+    /// Usage before the first call; read with that call, because mounts are copied by then.
     before: OnceLock<Usage>,
-    /// Calls that were begun.
+    /// Number of calls begun.
     begun: Arc<AtomicU64>,
 }
 
-/// Limits with what was used of them; of the calls only those that have ended.
+/// Limits with their usage; of calls only ended ones count.
 struct Bound<'a> {
     who: String,
     limits: &'a ChildLimits,
@@ -47,13 +46,13 @@ struct Bound<'a> {
     bytes_written: u64,
 }
 
-/// How long a call may still take, and what is said when that is over.
+/// Time left for a call, and the error when it is over.
 pub(crate) struct TimeLeft {
     pub(crate) left: Duration,
     pub(crate) over: ToolError,
 }
 
-/// The position up to which a child's history is none of its own work: its parent's past, its mounts.
+/// Returns the end of the history before a child's own work: its parent's past and its mounts.
 pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
     if let Some(origin) = session.origin().filter(|origin| origin.isolation == Isolation::Fork) {
         return Ok(origin.at.saturating_add(1).min(session.head()?));
@@ -63,7 +62,7 @@ pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
         match event.kind {
             CallStarted::KIND => return ControlFlow::Break(()),
             MountHydrated::KIND => mounted = Some(event.time),
-            // A mount's files stand in its commit, right behind it, and have its time.
+            // A mount's files are in the same commit and have its time.
             WriteFile::KIND if mounted == Some(event.time) => {}
             WriteFile::KIND | DeleteEntry::KIND => return ControlFlow::Break(()),
             _ => mounted = None,
@@ -74,7 +73,7 @@ pub(crate) fn began(session: &Session) -> Result<Seq, SessionError> {
     Ok(last)
 }
 
-/// What is left to a session, by the name under which it is used: what a child that begins now may do at most.
+/// Returns the rest of a session's limits under its agent's name: the most that a new child may have.
 pub(crate) fn left(session: &Session) -> Result<ChildLimits, SessionError> {
     let state = session.state()?;
     let limits = Limits::of(session)?;
@@ -92,12 +91,12 @@ pub(crate) fn left(session: &Session) -> Result<ChildLimits, SessionError> {
     Ok(left)
 }
 
-/// The children that share the session on the way from an agent to it.
+/// Lists the shared children between an agent and the session.
 fn shared<'a>(state: &'a State, agent: &'a str) -> Vec<(&'a str, &'a SharedChild)> {
     state.slice::<Children>().into_iter().flat_map(|children| children.shared(agent)).collect()
 }
 
-/// The narrowest of all limits that hold, with nothing taken off for what was used.
+/// Returns the narrowest of all limits, without deducting usage.
 fn narrowed(session: &Session, state: &State) -> ChildLimits {
     let mut limits = session.limits().clone();
     for (_, child) in shared(state, session.agent()) {
@@ -107,24 +106,23 @@ fn narrowed(session: &Session, state: &State) -> ChildLimits {
     limits
 }
 
-/// The limits that hold for a session by now, under its agent's name.
+/// Returns the current limits of a session under its agent's name.
 pub(crate) fn limits_of(session: &Session) -> Result<ChildLimits, SessionError> {
     Ok(narrowed(session, &session.state()?))
 }
 
-/// What commands may not be by these limits, in addition to what a policy says.
+/// Returns the deny rules that these limits add to a policy.
 pub(crate) fn denied(limits: &ChildLimits) -> impl Iterator<Item = DenyRule> {
     let words = |entry: &String| entry.split_whitespace().collect::<Vec<_>>().join(" ");
     let entries = limits.deny.iter().map(words).filter(|entry| !entry.is_empty());
     entries.flat_map(|entry| match entry.contains(' ') {
-        // The program alone with these words, and with more.
+        // The program with exactly these words, and with more.
         true => vec![DenyRule::Pattern(entry.clone()), DenyRule::Pattern(format!("{entry} *"))],
         false => vec![DenyRule::Program(entry)],
     })
 }
 
 impl Limits {
-    /// The limits of a session.
     pub(crate) fn of(session: &Session) -> Result<Self, SessionError> {
         let limits = session.started().map(|started| &started.limits).filter(|limits| !limits.is_unlimited());
         let own = match limits.cloned() {
@@ -137,20 +135,18 @@ impl Limits {
         Ok(Self { own, is_shared: false })
     }
 
-    /// The only tools that may be used; none for all.
+    /// Returns the only permitted tools; `None` for all.
     pub(crate) fn tools(&self, session: &Session) -> Result<Option<BTreeSet<String>>, SessionError> {
         Ok(limits_of(session)?.tools)
     }
 
-    /// What commands may not be, in addition to what a policy says.
     pub(crate) fn denied(&self, session: &Session) -> Result<Vec<DenyRule>, SessionError> {
         Ok(denied(&limits_of(session)?).collect())
     }
 
-    /// Takes up a call whose intent is recorded, or refuses it. Gives how long it may take at most; none for as long
-    /// as it likes.
+    /// Admits a call whose intent is recorded, or refuses it. Returns its time limit, if any.
     pub(crate) fn admit(&self, session: &Session, call: Seq, tool: &str) -> Result<Option<TimeLeft>, ToolError> {
-        // Before anything is refused: every call counts.
+        // Before any refusal, because every call counts.
         let number = self.own.as_ref().map_or(0, |own| own.begun.fetch_add(1, Ordering::AcqRel) + 1);
         let state = session.state()?;
         let shared = shared(&state, session.agent());
@@ -178,8 +174,8 @@ impl Limits {
         }
     }
 
-    /// Refuses to write so many bytes more than may be written; and to run commands, whose bytes nobody knows
-    /// beforehand, when nothing is left.
+    /// Refuses writes above the byte limit. With 0 bytes it refuses commands, whose writes are unknown beforehand, once
+    /// no bytes are left.
     pub(crate) fn check_bytes(&self, session: &Session, bytes: u64) -> Result<(), ToolError> {
         let state = session.state()?;
         for bound in self.bounds(session, &state)? {
@@ -198,7 +194,6 @@ impl Limits {
         Ok(())
     }
 
-    /// All that holds for the session's agent.
     fn bounds<'a>(&'a self, session: &'a Session, state: &'a State) -> Result<Vec<Bound<'a>>, SessionError> {
         let mut bounds = Vec::new();
         if let Some(own) = &self.own {
@@ -247,7 +242,7 @@ impl Bound<'_> {
     }
 }
 
-/// Who it is whose limits are the session's.
+/// Name of the session in messages about its own limits.
 const THIS: &str = "this session";
 
 fn who(agent: &str) -> String {
@@ -267,7 +262,6 @@ fn usage(state: &State) -> Usage {
     state.slice::<Usage>().cloned().unwrap_or_default()
 }
 
-/// The calls that a session has begun itself.
 fn calls_of(session: &Session) -> Result<u64, SessionError> {
     let before = session.state_at(began(session)?)?;
     Ok(usage(&session.state()?).calls.saturating_sub(usage(&before).calls))

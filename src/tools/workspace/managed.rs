@@ -1,4 +1,4 @@
-//! The workspace as the dispatcher uses it: filled from the history, watched for drift.
+//! Workspace of a tool runner: populated from the history, scanned for drift.
 
 use crate::tools::error::WorkspaceError;
 use crate::tools::policy::rules::ShellRules;
@@ -18,16 +18,14 @@ use crate::reducers::VirtualFileSystem;
 use crate::tools::call::error::ToolError;
 use crate::tools::rewind::Intent;
 
-/// A workspace with the rules for it.
 #[derive(Clone)]
 pub(crate) struct ManagedWorkspace {
     pub(crate) workspace: Arc<dyn Workspace>,
     pub(crate) rules: Arc<ShellRules>,
-    /// The session's workspace is this process's; none where who made this holds the lease.
+    /// Lease of the session's workspace; `None` where the creator of this value holds it.
     pub(crate) _lease: Option<Arc<Lease>>,
-    /// Whether it lives in a container; then the session's place for one is held.
+    /// Claim of the session's only container, for a workspace in one.
     pub(crate) claim: Option<Arc<MachineClaim>>,
-    /// What the session may do, where that is limited.
     pub(crate) limits: Option<Arc<Limits>>,
 }
 
@@ -51,26 +49,26 @@ impl ManagedWorkspace {
         Ok(Self { workspace, rules: Arc::new(rules), _lease: Some(lease), claim, limits: Some(Arc::new(limits)) })
     }
 
-    /// The same workspace for a child that shares it with its parent.
+    /// Returns the same workspace for a shared child.
     pub(crate) fn shared_by(&self, child: &Session) -> Result<Self, SessionError> {
         let mut limits = Limits::of(child)?;
         limits.is_shared = !child.limits().is_unlimited();
         Ok(Self { limits: Some(Arc::new(limits)), ..self.clone() })
     }
 
-    /// The same workspace under other rules for commands.
+    /// Returns the same workspace with other rules for commands.
     pub(crate) fn ruled(&self, session: &Session, mut rules: ShellRules) -> Result<Self, SessionError> {
         let denied = self.limits.as_ref().map_or(Ok(Vec::new()), |limits| limits.denied(session))?;
         rules.policy.deny.extend(denied);
         Ok(Self { rules: Arc::new(rules), ..self.clone() })
     }
 
-    /// Whether those that use it have one name only, by which they are held to their limits.
+    /// Tells whether it belongs to a shared child, whose limits depend on its one agent name.
     pub(crate) fn is_shared(&self) -> bool {
         self.limits.as_ref().is_some_and(|limits| limits.is_shared)
     }
 
-    /// The same with the rules for whom the session's agent is by now.
+    /// Returns the same workspace with the rules for the session's current agent.
     pub(crate) fn for_agent(&self, session: &Session) -> Result<Self, SessionError> {
         let denied = self.limits.as_ref().map_or(Ok(Vec::new()), |limits| limits.denied(session))?;
         let more: Vec<_> = denied.into_iter().filter(|rule| !self.rules.policy.deny.contains(rule)).collect();
@@ -83,10 +81,8 @@ impl ManagedWorkspace {
         Ok(machine)
     }
 
-    /// Fills a disk that has nothing of the session, or puts back what was cut off on its way from one state to another,
-    /// and records what is otherwise than the history says.
-    ///
-    /// Where a call is under way in the session already, its files are its own: the next call looks.
+    /// Prepares the disk: populates a blank one, or repairs one with an interrupted landing, and records external
+    /// changes. While a call is in flight, the files are that call's, and the next call scans.
     pub(crate) fn prepare(&self, session: &Session) -> Result<(), WorkspaceError> {
         let Some(disk) = self.workspace.capture() else { return Ok(()) };
         let is_blank = self.workspace.is_blank();
@@ -129,14 +125,14 @@ impl ManagedWorkspace {
         Ok(())
     }
 
-    /// Who opens it now would undo what somebody is doing.
+    /// Returns the error of opening a workspace during a merge or rewind, which the opening would undo.
     fn is_changing(&self) -> BackendError {
         let reason = "its files are being merged into or rewound; open it again when that is done".to_owned();
         BackendError { backend: self.workspace.backend_name(), reason }
     }
 
-    /// Records what somebody changed on the disk outside of any call. A disk that is blank, since a rewind could
-    /// neither be done nor undone, is refused: what is half done there is nobody's change. Opening puts it right.
+    /// Records external changes. A disk left blank by a failed rewind is refused, because its half-done changes are not
+    /// external; opening the workspace repairs it.
     pub(crate) async fn record_drift(&self, session: &Session) -> Result<(), ToolError> {
         if self.workspace.capture().is_none() {
             return Ok(());
@@ -146,18 +142,18 @@ impl ManagedWorkspace {
             return Err(ToolError::new(format!("{what}; open the session again, which makes them so")));
         }
         let captured = self.captured(session, files_of(session)?).await?;
-        // Only then does the state show it.
+        // The state has the changes only once they are durable.
         if let Some(pending) = self.record_found(session, captured)? {
             pending.durable().await?;
         }
         Ok(())
     }
 
-    /// What differs on the disk from these files. It is known from now on: whoever asks must take it up
-    /// before anything else is waited for.
+    /// Scans the disk for differences from these files and marks them clean. The caller must submit them before it
+    /// awaits anything else.
     pub(crate) async fn captured(&self, session: &Session, tree: VirtualFileSystem) -> Result<Captured, ToolError> {
         let failed = |error: BackendError| ToolError::new(error.to_string());
-        // A look that nobody waits for any more must not be mistaken for this one.
+        // An abandoned scan must not be mistaken for this one.
         let looking = session.looking().await;
         let Some(disk) = self.workspace.capture() else { return Ok(Captured::default()) };
         let touched = if disk.is_quick() { Some(disk.touched().map_err(failed)?) } else { None };
@@ -186,7 +182,7 @@ impl ManagedWorkspace {
         record_found(session, &DriftFound { backend, entries: captured.len() }, captured)
     }
 
-    /// Records what has happened to the machine since the last call.
+    /// Records the machine's news since the last call.
     pub(crate) fn record_end(&self, session: &Session) -> Result<(), SessionError> {
         let news = self.workspace.news();
         if news.is_empty() {
@@ -198,7 +194,7 @@ impl ManagedWorkspace {
         Ok(())
     }
 
-    /// Records that a call used the machine, and what happened to it meanwhile.
+    /// Records that a call used the machine, with the machine's news.
     pub(crate) fn record_news(&self, news: &[MachineNews], recording: &mut EventBuffer) -> Result<(), CommitError> {
         push_news(news, recording)?;
         if self.claim.is_some() {
@@ -208,7 +204,7 @@ impl ManagedWorkspace {
     }
 }
 
-/// Records what was found on a disk; nothing where nothing was.
+/// Records the differences found on a disk, if any.
 pub(crate) fn record_found(
     session: &Session,
     found: &DriftFound,
@@ -224,7 +220,7 @@ pub(crate) fn record_found(
     }
     for event in &captured.written {
         recording.push(event)?;
-        // In the commit of its event: what is seen in the history can be read.
+        // In the commit of its event, so that visible events have their contents.
         if let Node::File { content: digest, .. } = event.node
             && let Some(bytes) = captured.contents.remove(&digest)
         {

@@ -1,4 +1,4 @@
-//! A session's files of any moment, on a disk.
+//! Copies of a session's files at any position on a disk.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,18 +11,18 @@ use crate::engine::state::State;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::error::WorkspaceError;
 
-/// What was written.
+/// Result of a copy.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Materialised {
-    /// Entries, directories included.
+    /// Number of entries, directories included.
     pub entries: u64,
-    /// Bytes of the files.
+    /// Bytes of all files.
     pub bytes: u64,
-    /// What is in the state and could not be written: files whose contents were never kept, special files.
+    /// Entries that could not be written: files whose contents were never kept, and special files.
     pub left_out: Vec<EntryPath>,
 }
 
-/// Writes the files of a state into a directory that is empty or not there.
+/// Writes the files of a state into a directory that is empty or does not exist.
 ///
 /// ```
 /// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, ToolCall, Tools, materialise};
@@ -41,8 +41,8 @@ pub struct Materialised {
 /// ```
 ///
 /// # Errors
-/// [`WorkspaceError::NotEmpty`], and what the session and the disk say. The directory is empty then, as far as that can be
-/// done.
+/// [`WorkspaceError::NotEmpty`], and errors of the session and the disk. The directory is then emptied as far as
+/// possible.
 pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result<Materialised, WorkspaceError> {
     let workspace = HostWorkspace::open(directory, &HostOptions::default())?;
     if !workspace.is_blank() {
@@ -51,7 +51,7 @@ pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result
     materialise_into(session, state, &workspace).inspect_err(|_| clear(state, &workspace))
 }
 
-/// Takes away what was written. What somebody else has put there stays.
+/// Removes the written entries; external ones stay.
 fn clear(state: &State, workspace: &dyn Workspace) {
     let tree = VirtualFileSystem::of(state);
     let top: BTreeSet<&[u8]> = tree.iter().filter_map(|(path, _)| path.segments().next()).collect();
@@ -63,10 +63,10 @@ fn clear(state: &State, workspace: &dyn Workspace) {
     }
 }
 
-/// Writes the files of a state into a workspace that has none: a fresh container's, say.
+/// Writes the files of a state into an empty workspace, such as a fresh container's.
 ///
 /// # Errors
-/// What the session and the workspace say.
+/// Errors of the session and the workspace.
 pub fn materialise_into(
     session: &Session,
     state: &State,

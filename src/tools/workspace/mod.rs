@@ -1,4 +1,4 @@
-//! Keeps a session's workspace: opened, populated, compared and recorded.
+//! Workspace of a session: opened, populated, compared and recorded.
 
 pub(crate) mod capture;
 pub(crate) mod intent;

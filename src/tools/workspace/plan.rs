@@ -1,4 +1,4 @@
-//! From one state of the files to another, as events.
+//! Plans that turn one state of the files into another, as events.
 
 use std::collections::BTreeSet;
 
@@ -8,27 +8,25 @@ use crate::engine::event::{DeleteEntry, Node, WriteFile, WriteMode};
 use crate::engine::path::EntryPath;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
-/// What has to happen for the files to be again what they were.
+/// Steps that restore an earlier state of the files.
 #[derive(Debug, Default)]
 pub(in crate::tools) struct ChangePlan {
-    /// In order.
     pub(crate) steps: Vec<PlannedChange>,
-    /// What differs, but for what is left.
+    /// Differences that the steps remove.
     pub(crate) changes: Vec<Change>,
-    /// What can't be made again, and so is not touched: contents that were never kept, special files.
+    /// Entries that can't be restored and stay untouched: contents that were never kept, special files.
     pub(crate) left: Vec<EntryPath>,
 }
 
-/// One step of a plan.
 #[derive(Debug, Clone)]
 pub(crate) enum PlannedChange {
-    /// With the moment at which what is written was written first; none for now.
+    /// A write with its original time; `None` for the current one.
     Write(WriteFile, Option<Timestamp>),
     Delete(DeleteEntry),
 }
 
 impl ChangePlan {
-    /// The way from `now` to `then`. Costs as much as they differ.
+    /// Plans the steps from `now` to `then`. It costs as much as the difference.
     pub(in crate::tools) fn between(now: &VirtualFileSystem, then: &VirtualFileSystem) -> Self {
         let mut plan = Self::default();
         let changes = now.diff(then);
@@ -38,7 +36,7 @@ impl ChangePlan {
         for change in changes {
             let is_blocked = change.path().parent().is_some_and(|parent| in_the_way.contains(&parent));
             if is_blocked || !can_be_made(&change) || !can_be_taken_away(&change) {
-                // Below what is no directory nothing can be; what is below a directory is looked at by itself.
+                // Nothing can be below a non-directory; entries below a directory are planned by themselves.
                 if is_blocked || stays_no_directory(&change) {
                     in_the_way.insert(change.path().clone());
                 }
@@ -46,7 +44,7 @@ impl ChangePlan {
                 continue;
             }
             if kept.contains(change.path()) {
-                // A directory stays for what stays in it; something else can't take its place.
+                // A directory with entries that stay can't be removed or replaced.
                 if matches!(change, Change::Changed { .. }) {
                     plan.left.push(change.path().clone());
                 }
@@ -58,18 +56,17 @@ impl ChangePlan {
         plan
     }
 
-    /// Whether it leads all the way: nothing is left that can't be made again.
+    /// Tells whether the plan restores everything.
     pub(in crate::tools) fn is_whole(&self) -> bool {
         self.left.is_empty()
     }
 
-    /// Whether nothing differs.
     pub(crate) fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }
 }
 
-/// The files after so many of the steps.
+/// Returns the files after the first `count` steps.
 pub(crate) fn after(
     steps: &[PlannedChange],
     now: &VirtualFileSystem,
@@ -86,7 +83,7 @@ pub(crate) fn after(
     tree
 }
 
-/// Whether what was there can be made again.
+/// Tells whether the target entry can be restored.
 fn can_be_made(change: &Change) -> bool {
     match change {
         Change::Added { after, .. } | Change::Changed { after, .. } => can_be_written(after),
@@ -94,7 +91,7 @@ fn can_be_made(change: &Change) -> bool {
     }
 }
 
-/// Whether what is there now could be made again, should somebody want it back.
+/// Tells whether the present entry could be restored later.
 fn can_be_taken_away(change: &Change) -> bool {
     match change {
         Change::Removed { before, .. } | Change::Changed { before, .. } => can_be_written(before),
@@ -102,7 +99,7 @@ fn can_be_taken_away(change: &Change) -> bool {
     }
 }
 
-/// Whether something that is left is there now, and no directory.
+/// Tells whether an entry that stays is no directory.
 fn stays_no_directory(change: &Change) -> bool {
     match change {
         Change::Removed { before, .. } | Change::Changed { before, .. } => !before.is_directory(),
@@ -110,7 +107,7 @@ fn stays_no_directory(change: &Change) -> bool {
     }
 }
 
-/// The directories, at any height, of what is there now and stays.
+/// Returns all directories above entries that stay.
 fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
     let mut above = BTreeSet::new();
     for change in changes.iter().filter(|change| !can_be_taken_away(change)) {
@@ -119,7 +116,7 @@ fn above_what_stays(changes: &[Change]) -> BTreeSet<EntryPath> {
     above
 }
 
-/// The directories of what will be written: that they are there needs no event of its own.
+/// Returns the directories of entries to write; their existence needs no event.
 fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
     let written = changes.iter().filter_map(|change| match change {
         Change::Added { path, after } | Change::Changed { path, after, .. } if can_be_written(after) => path.parent(),
@@ -128,7 +125,7 @@ fn parents(changes: &[Change]) -> BTreeSet<EntryPath> {
     written.collect()
 }
 
-/// Changes come in path order, a directory before what is below it; with a directory goes all of that.
+/// Returns the step for a change. Changes come in path order; removing a directory removes the entries below it.
 fn step(change: &Change, shown: &BTreeSet<EntryPath>, gone: &mut BTreeSet<EntryPath>) -> Option<PlannedChange> {
     let write = |path: &EntryPath, mode, after: &Entry| {
         let event = WriteFile { path: path.clone(), mode, node: after.node.clone() };
@@ -158,8 +155,8 @@ mod tests {
     use super::*;
     use crate::engine::event::Special;
 
-    /// Files of a few names at a few depths: each is a file, a directory, a link, or not there; when asked for, also
-    /// what can't be made again.
+    /// Files with a few names at a few depths: file, directory, link or absent; with `with_lost` also entries that
+    /// can't be restored.
     fn tree(with_lost: bool) -> impl Strategy<Value = VirtualFileSystem> {
         let lost = move |node: Node| if with_lost { Some(node) } else { None };
         let Node::File { content, .. } = Node::file(b"lost", false) else { panic!("a file") };
@@ -234,7 +231,7 @@ mod tests {
         let reached = after(&plan.steps, &now, plan.steps.len(), Timestamp(2));
         assert_eq!(reached.get(&path("big")).unwrap().node, Node::file(b"small", false));
         assert!(reached.is_directory(&path("only")) && reached.len() == 2);
-        // Nor is it taken away: nobody could bring it back.
+        // Nor is it removed, since it could not be restored.
         write(&mut then, "only/new", Node::file(b"new", false));
         let back = ChangePlan::between(&then, &now);
         assert_eq!(back.left, [path("big"), path("only/pipe")]);

@@ -1,4 +1,4 @@
-//! A session's files, written into a workspace.
+//! Population of a workspace with a session's files.
 
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
@@ -11,16 +11,16 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 
-/// Bytes of files that are read before they are written, and at most so many entries.
+/// Limits of a piece: bytes of files read before they are written, and entries.
 const PIECE_BYTES: u64 = 8 << 20;
 const PIECE_ENTRIES: usize = 512;
-/// Pieces that wait to be written. With the one that is being read and the one that is being written, that is what a
-/// fill takes of memory, a file that is larger than a piece aside.
+/// Pieces that wait to be written. Memory holds these, one being read and one being written; a larger file is its own
+/// piece.
 const PIECES_WAITING: usize = 2;
-/// Entries that are not worth a thread.
+/// Number of entries that are not worth a thread.
 const FEW: usize = 32;
 
-/// Writes all files of a session into a workspace that has none. What was never kept stays away.
+/// Writes all files of a session into an empty workspace, except those that were never kept.
 pub(crate) fn fill(
     session: &Session,
     tree: &VirtualFileSystem,
@@ -29,7 +29,7 @@ pub(crate) fn fill(
     write_all(session, tree.iter().collect(), |piece| workspace.lay_out(piece))
 }
 
-/// Gives entries to `put`, parents first, while those that follow are read. What was never kept stays away.
+/// Passes entries to `put`, parents first, while reading later ones. Files that were never kept are left out.
 pub(crate) fn write_all(
     session: &Session,
     entries: Vec<(&EntryPath, &Entry)>,
@@ -40,7 +40,7 @@ pub(crate) fn write_all(
     }
     std::thread::scope(|scope| {
         let (give, take): (Sender<Piece>, Receiver<Piece>) = bounded(PIECES_WAITING);
-        // Whoever writes may have given up.
+        // The receiver may have stopped after an error.
         scope.spawn(move || pieces(session, &entries).try_for_each(|piece| give.send(piece)).is_ok());
         take.into_iter().try_for_each(|piece| Ok(put(&piece?)?))
     })
@@ -67,7 +67,7 @@ fn pieces<'a>(session: &Session, entries: &'a [(&'a EntryPath, &'a Entry)]) -> i
     })
 }
 
-/// Whether an entry can be made again from the history.
+/// Tells whether an entry can be restored from the history.
 pub(crate) fn can_be_written(entry: &Entry) -> bool {
     !matches!(entry.node, Node::File { incomplete: true, .. } | Node::Special { .. })
 }
@@ -80,7 +80,7 @@ fn written(session: &Session, path: &EntryPath, entry: &Entry) -> Result<FileCha
     Ok(FileChange::Write { path: path.clone(), node: entry.node.clone(), bytes, modified: Some(entry.updated_at) })
 }
 
-/// What stayed away when a disk was filled, and so is gone.
+/// Lists the entries that population left out and that are not on the disk.
 pub(crate) fn not_filled(
     workspace: &dyn Workspace,
     tree: &VirtualFileSystem,

@@ -1,4 +1,4 @@
-//! Files on a disk brought from one state to another, with the record of it: both, or neither.
+//! Transition of a disk between two states with its record: both happen, or neither.
 
 use std::collections::BTreeMap;
 
@@ -16,23 +16,21 @@ use crate::engine::store::{Committed, StoreError};
 use crate::reducers::VirtualFileSystem;
 use crate::tools::error::WorkspaceError;
 
-/// Bytes of files that are in memory at once.
+/// Bytes of files in memory at once.
 const PIECE_BYTES: u64 = 64 << 20;
-/// Steps that are taken at once.
+/// Steps written at once.
 const PIECE_STEPS: usize = 4096;
 
-/// Steps on their way to the disk. Who has them lands keeps others from the workspace meanwhile.
+/// Steps to write to a disk and record. The caller holds the workspace lock.
 pub(in crate::tools) struct Landing<'a> {
     pub(in crate::tools) session: &'a Session,
     pub(in crate::tools) workspace: &'a dyn Workspace,
-    /// The files as they are on the disk.
     pub(in crate::tools) now: &'a VirtualFileSystem,
     pub(in crate::tools) steps: &'a [PlannedChange],
-    /// Contents that the store gets with the commit.
+    /// Contents that the commit brings to the store.
     pub(in crate::tools) fresh: &'a NewContents,
 }
 
-/// Contents that are in no store yet.
 pub(in crate::tools) type NewContents = BTreeMap<Digest, Bytes>;
 
 fn is_unsettled(failure: &WorkspaceError) -> bool {
@@ -40,8 +38,8 @@ fn is_unsettled(failure: &WorkspaceError) -> bool {
 }
 
 impl Landing<'_> {
-    /// Notes what it is about to do, puts the files onto the disk, then records the commit. When either fails, the
-    /// disk is put back; when this process dies meanwhile, the next one does that by the note.
+    /// Writes the intent, changes the disk, then records the commit. When either fails, the disk is restored; when the
+    /// process dies, the next one restores it from the intent.
     pub(in crate::tools) fn land(&self, commit: Commit) -> Result<Committed, WorkspaceError> {
         if self.steps.is_empty() {
             return Ok(self.session.record(commit)?);
@@ -53,14 +51,14 @@ impl Landing<'_> {
         let recorded = projected.and_then(|()| Ok(self.session.record(commit)?));
         let failure = match recorded {
             Ok(committed) => {
-                // It is done, whatever becomes of the note: by it the next process finds that all is as recorded.
+                // The landing is complete without clearing the intent: the next process finds all recorded.
                 if let Err(error) = self.workspace.filled() {
                     tracing::warn!(%error, "the disk is taken for unsettled when it is opened again");
                 }
                 return Ok(committed);
             }
             Err(failure) if is_unsettled(&failure) => {
-                // By the note the next opening makes the disk what is recorded then.
+                // The next opening uses the intent to match the disk with the record.
                 self.workspace.filling()?;
                 let reason = "the next opening finds out".to_owned();
                 return Err(WorkspaceError::NotPutBack { failure: failure.to_string(), reason });
@@ -70,7 +68,7 @@ impl Landing<'_> {
         match self.put_back(landed) {
             Ok(()) => Err(failure),
             Err(error) => {
-                // Now also for this process: before the next call the disk is put right.
+                // Marks the disk for this process, too, so that it is repaired before the next call.
                 if let Err(error) = self.workspace.filling() {
                     tracing::warn!(%error, "a later process does not know that the disk is unsettled");
                 }
@@ -79,7 +77,7 @@ impl Landing<'_> {
         }
     }
 
-    /// Every content is there before anything is changed.
+    /// Checks that every content exists, before any change.
     fn check(&self) -> Result<(), WorkspaceError> {
         for step in self.steps {
             if let PlannedChange::Write(event, _) = step {
@@ -104,13 +102,13 @@ impl Landing<'_> {
 }
 
 impl ChangePlan {
-    /// Makes a workspace's files those that it leads to. An error leaves them anywhere between.
+    /// Moves a workspace's files to the plan's target. An error may leave them half-way.
     pub(in crate::tools) fn project(&self, session: &Session, workspace: &dyn Workspace) -> Result<(), WorkspaceError> {
         project(session, workspace, &self.steps, &NewContents::new(), &mut 0)
     }
 }
 
-/// Takes the steps, a piece at a time; counts those that are on the disk.
+/// Takes the steps piece by piece; counts those that are on the disk.
 fn project(
     session: &Session,
     workspace: &dyn Workspace,

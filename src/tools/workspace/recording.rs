@@ -1,4 +1,4 @@
-//! What a call records: one commit; several when what a command changed does not fit into one.
+//! Events of a call: one commit, or several when a command's changes exceed one.
 
 use crate::engine::commit::{CallLink, Commit, CommitError, Content, MAX_COMMIT_BYTES};
 use crate::engine::event::Event;
@@ -7,10 +7,9 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::engine::store::Pending;
 
-/// Half of what a commit may hold: what comes in two parts fits into one commit, or into two.
+/// Half of a commit's limit, so that two parts always fit into one or two commits.
 const HALF: usize = MAX_COMMIT_BYTES / 2;
 
-/// Events of one call, or of none, on their way into the journal.
 pub(crate) struct EventBuffer {
     session: Session,
     link: CallLink,
@@ -20,12 +19,12 @@ pub(crate) struct EventBuffer {
 }
 
 impl EventBuffer {
-    /// For the call of that name. What does not fit into one commit is an error.
+    /// Creates a buffer for a call. Exceeding one commit is an error.
     pub(crate) fn of_call(session: &Session, call: Seq) -> Self {
         Self::new(session, CallLink::Of(call))
     }
 
-    /// For no call, and by nobody.
+    /// Creates a buffer without call and agent.
     pub(crate) fn of_nobody(session: &Session) -> Self {
         Self::new(&session.as_agent(""), CallLink::None).splitting()
     }
@@ -35,7 +34,7 @@ impl EventBuffer {
         Self { session: session.clone(), link, full: Vec::new(), commit, may_split: false }
     }
 
-    /// What does not fit goes on in another commit: it has happened, so it has to be recorded.
+    /// Allows several commits, for changes that have already happened and must be recorded.
     #[must_use]
     pub(crate) fn splitting(mut self) -> Self {
         self.may_split = true;
@@ -52,7 +51,7 @@ impl EventBuffer {
         }
     }
 
-    /// Adds the events and contents of a commit of the same call.
+    /// Appends a commit of the same call.
     pub(crate) fn append(&mut self, other: Commit) -> Result<(), CommitError> {
         if self.may_split && !self.commit.is_empty() && self.commit.encoded_len() + other.encoded_len() > HALF {
             self.split();
@@ -60,7 +59,6 @@ impl EventBuffer {
         self.commit.append(other)
     }
 
-    /// Keeps a content that an event refers to.
     pub(crate) fn keep(&mut self, content: Content) {
         self.commit.keep(content);
     }
@@ -70,10 +68,10 @@ impl EventBuffer {
         self.full.push(std::mem::replace(&mut self.commit, next));
     }
 
-    /// Gives all to the store, in order.
+    /// Submits all commits to the store, in order.
     pub(crate) fn submit(self) -> Result<Pending, SessionError> {
         for commit in self.full {
-            // Waiting for the last is waiting for all.
+            // Waiting for the last commit waits for all.
             drop(self.session.submit(commit)?);
         }
         self.session.submit(self.commit)

@@ -1,4 +1,4 @@
-//! What a process that died has left on a disk that it was bringing from one state to another.
+//! Repair of a disk after a process died in a transition between states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use crate::reducers::{Entry, VirtualFileSystem};
 use crate::tools::error::WorkspaceError;
 use crate::tools::rewind::{Intended, Intent};
 
-/// Makes what a rewind or a merge changed that was cut off what the history says. What somebody has put there
-/// meanwhile stays, to be found as drift.
+/// Restores the entries of an interrupted rewind or merge to the recorded state. External changes stay, to be found as
+/// drift.
 pub(crate) fn put_back(
     session: &Session,
     tree: &VirtualFileSystem,
@@ -25,7 +25,7 @@ pub(crate) fn put_back(
     let RecoveryReport { unwanted, mut directories, missing } = RecoveryReport::find(tree, disk, budget, intent)?;
     let deletes: Vec<FileChange> = unwanted.into_iter().map(|path| FileChange::Delete { path }).collect();
     workspace.project(&deletes)?;
-    // What is below a directory comes before it; one in which somebody has something stays.
+    // Deepest directories first; one with external entries stays.
     while let Some(path) = directories.pop_last() {
         let below = disk.below(&path)?;
         if below.entries.is_empty() && below.closed.is_empty() {
@@ -42,11 +42,11 @@ pub(crate) fn put_back(
             made.insert(path, entry);
         }
     }
-    // Each whole or not at all: who is killed here, too, leaves nothing that would count as somebody's.
+    // Each entry is atomic: a crash here leaves nothing that looks like an external change.
     write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.project(piece))
 }
 
-/// Whether everything above a path is a directory, or will be.
+/// Tells whether everything above a path is a directory, or will be.
 fn has_room(
     disk: &dyn ChangeDetector,
     path: &EntryPath,
@@ -65,14 +65,14 @@ fn has_room(
     Ok(true)
 }
 
-/// Where half a landing lies on a disk.
+/// Traces of an interrupted landing on a disk.
 #[derive(Default)]
 struct RecoveryReport<'a> {
-    /// What has to go.
+    /// Entries to remove.
     unwanted: Vec<EntryPath>,
-    /// Directories that have to go when nothing is in them.
+    /// Directories to remove when empty.
     directories: BTreeSet<EntryPath>,
-    /// What has to be there.
+    /// Entries to restore.
     missing: BTreeMap<EntryPath, &'a Entry>,
 }
 
@@ -110,7 +110,7 @@ impl<'a> RecoveryReport<'a> {
                 }
                 self.directories.insert(path.clone());
             }
-            // As it is to be, or somebody's.
+            // Already as recorded, or an external change.
             (Some(_), None) => return,
             (Some(_), Some(node)) if !intended.may_leave(node) => return,
             (Some(_), Some(_)) if wanted.is_none() => self.unwanted.push(path.clone()),

@@ -1,4 +1,4 @@
-//! What an orchestrator puts into a prompt about a workspace.
+//! Prompt section about a workspace.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::tools::call::filesystem::Filesystem;
 use crate::tools::call::tool::{Tool, ToolDescription};
 use crate::tools::mounts::previews;
 
-/// What an orchestrator puts into a prompt about a session's workspace, and works with beside it.
+/// Prompt section about a session's workspace, with the tools and access that belong to it.
 ///
 /// ```
 /// use foldspace::{ToolRunner, MemoryWorkspace, NewSession, Registry, Sessions, Tools};
@@ -25,21 +25,21 @@ use crate::tools::mounts::previews;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct WorkspaceSection {
-    /// The text for the model: what the workspace is, its tools, its limits, what was copied into it.
+    /// Text for the model: the workspace, its tools, its limits, its mounts.
     pub text: String,
-    /// The tools, to be offered to the model.
+    /// Tools to offer to the model.
     pub tools: Vec<ToolDescription>,
-    /// The files, as they are now. What is staged here goes nowhere.
+    /// Files at this moment. Changes staged here are never recorded.
     pub filesystem: Filesystem,
-    /// Where commands run; none where nothing can. What is run here directly is not recorded.
+    /// Shell for commands; `None` where nothing can run. Its commands are not recorded.
     pub shell: Option<Arc<dyn Shell>>,
 }
 
 impl ToolRunner {
-    /// What belongs into a prompt about the session's workspace, now.
+    /// Returns the prompt section for the session's workspace, as of now.
     ///
     /// # Errors
-    /// What the session says.
+    /// Errors of the session.
     pub fn section(&self) -> Result<WorkspaceSection, SessionError> {
         let state = self.session().state()?;
         let tree = VirtualFileSystem::of(&state);
