@@ -187,7 +187,7 @@ mod pairs {
 /// Registers `E` with a slice that keeps every one.
 ///
 /// # Errors
-/// [`ValueError::Twice`] when the event or a slice of its name is registered.
+/// [`ValueError`] when the event or a slice of its name is registered.
 pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<AppendAll<E>>()?.reducer(|mut all: AppendAll<E>, event: &Recorded<E>| {
         all.items.push_back(event.event.clone());
