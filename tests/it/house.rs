@@ -168,7 +168,10 @@ fn no_file_is_forgotten() {
                 _ => (stem, directory),
             };
             let declared = ["mod.rs", "main.rs", "lib.rs"].iter().map(|parent| parents.join(parent)).any(|parent| {
-                parent.exists() && text(&parent).lines().any(|line| line.contains(&format!("mod {name};")))
+                parent.exists()
+                    && text(&parent).lines().any(|line| {
+                        line.contains(&format!("mod {name};")) || line.contains(&format!("path = \"{name}.rs\""))
+                    })
             });
             assert!(declared, "{} is in no module", file.display());
         }
