@@ -87,7 +87,6 @@ pub use engine::session::sessions::{MAX_NAME_CHARS, NewSession, SessionError, Se
 pub use engine::session::snapshot::{Keep, SnapshotPolicy};
 pub use engine::slice::{EncodedSlice, OnRewind, Slice, SliceError};
 pub use engine::state::State;
-pub use engine::store::filtered_batch::EventRun;
 pub use engine::store::{
     Committed, Durability, EventBatch, EventStore, FsckReport, GcReport, JournalProblem, Lease, LeaseHolder,
     LocalStore, LocalStoreOptions, Loss, LostEvents, MemoryStore, NamingTurn, Pending, SessionEntry, SharedStore,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use super::clock::Timestamp;
-use super::event::{CodecError, Common, Event};
+use super::event::{ArchivedWriteFileV1, CodecError, Common, Event, FinishedView, finished_view, write_view};
 use super::id::{Seq, SessionId};
 
 /// An event with where, when and by whom it was recorded.
@@ -61,6 +61,7 @@ impl Recorded {
             version: self.event.version,
             payload: &self.event.bytes,
             declared: None,
+            validated: Validated::No,
         }
     }
 }
@@ -88,6 +89,46 @@ pub struct EventRef<'a> {
     pub(crate) declared: Option<&'a [[u8; 32]]>,
     /// The kind again, for a fold that can't afford to compare names.
     pub(crate) common: Common,
+    pub(crate) validated: Validated<'a>,
+}
+
+/// A payload that was found to be what its kind says, so that several slices need not look again.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Validated<'a> {
+    /// It was not looked at, is of another kind, or makes no sense.
+    No,
+    Write(&'a ArchivedWriteFileV1),
+    Finished(FinishedView<'a>),
+}
+
+impl<'a> EventRef<'a> {
+    /// Looks at the payload once for all that ask for its view.
+    #[inline]
+    pub(crate) fn validate(&mut self) {
+        self.validated = match self.common {
+            Common::WriteFile => write_view(self.version, self.payload).map_or(Validated::No, Validated::Write),
+            Common::CallFinished => {
+                finished_view(self.version, self.payload).map_or(Validated::No, Validated::Finished)
+            }
+            _ => Validated::No,
+        };
+    }
+
+    /// The event as a `WriteFile`, in place.
+    #[inline]
+    pub(crate) fn written(&self) -> Result<&'a ArchivedWriteFileV1, CodecError> {
+        if let Validated::Write(view) = self.validated { Ok(view) } else { write_view(self.version, self.payload) }
+    }
+
+    /// The event as a `CallFinished`, in place.
+    #[inline]
+    pub(crate) fn finished(&self) -> Result<FinishedView<'a>, CodecError> {
+        if let Validated::Finished(view) = self.validated {
+            Ok(view)
+        } else {
+            finished_view(self.version, self.payload)
+        }
+    }
 }
 
 impl EventRef<'_> {

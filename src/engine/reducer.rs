@@ -7,10 +7,8 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::event::{CodecError, Event};
-use super::id::Seq;
 use super::recorded::{EventRef, Recorded};
 use super::slice::{ErasedSlice, OnRewind, Slice, SliceError};
-use super::store::filtered_batch::EventRun;
 
 /// A pure function `(slice, recorded event) -> slice`.
 ///
@@ -41,22 +39,13 @@ pub trait Folding<S>: Send {
     /// [`CodecError`] when the event can't be read; the fold is then as before.
     fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
 
-    /// Takes a run of events, and adds the positions of those that can't be read to `unreadable`.
-    fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>) {
-        run.events().for_each(|event| {
-            if self.apply(&event).is_err() {
-                unreadable.push(event.seq);
-            }
-        });
-    }
-
     /// Gives the slice after the events so far.
     fn finish(self: Box<Self>) -> S;
 }
 
 /// The erased form of [`Folding`].
 pub(crate) trait ErasedFolding: Send {
-    fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>);
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError>;
     /// Goes on from a slice of an earlier position; on an error from what there is.
     fn restore(&mut self, version: u32, blocks: &[Bytes]) -> Result<(), SliceError>;
     fn finish(self: Box<Self>) -> Arc<dyn ErasedSlice>;
@@ -68,8 +57,8 @@ struct Finishing<S> {
 }
 
 impl<S: Slice> ErasedFolding for Finishing<S> {
-    fn apply_all(&mut self, run: &EventRun<'_>, unreadable: &mut Vec<Seq>) {
-        self.folding.apply_all(run, unreadable);
+    fn apply(&mut self, event: &EventRef<'_>) -> Result<(), CodecError> {
+        self.folding.apply(event)
     }
 
     fn restore(&mut self, version: u32, blocks: &[Bytes]) -> Result<(), SliceError> {

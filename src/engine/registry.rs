@@ -6,13 +6,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::event::{CodecError, Event};
+use super::event::{CodecError, Common, Event};
 use super::id::SessionId;
 use super::recorded::EventRef;
 use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
 use super::slice::{ErasedSlice, OnRewind, Slice};
 use super::state::State;
-use super::store::filtered_batch::WantedKinds;
 
 /// The events, slices and reducers that a program knows.
 ///
@@ -41,8 +40,10 @@ use super::store::filtered_batch::WantedKinds;
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
     slices: Vec<Box<dyn ErasedSliceType>>,
-    /// What each slice wants.
-    wanted: Vec<WantedKinds>,
+    /// The slices that take the events of each of [`Common`]; of others, those that take all.
+    common: [Vec<usize>; Common::COUNT],
+    /// The slices that take the events of another kind, those that take all among them.
+    others: BTreeMap<&'static str, Vec<usize>>,
 }
 
 type ToJson = fn(u16, &[u8]) -> Result<Value, CodecError>;
@@ -133,7 +134,7 @@ impl Registry {
         if !added {
             return Err(twice("reducer", &format!("of {} for {}", E::KIND, S::NAME)));
         }
-        self.wanted[at].add(E::KIND);
+        self.add_taker(E::KIND, at);
         Ok(self)
     }
 
@@ -150,8 +151,8 @@ impl Registry {
     ) -> Result<Self, RegistryError> {
         let (mut registry, at) = self.add_slice(SliceType::<S>::new(Some(opener)))?;
         match kinds {
-            Some(kinds) => kinds.iter().for_each(|kind| registry.wanted[at].add(kind)),
-            None => registry.wanted[at] = WantedKinds::all(),
+            Some(kinds) => kinds.iter().for_each(|kind| registry.add_taker(kind, at)),
+            None => registry.common.iter_mut().chain(registry.others.values_mut()).for_each(|takers| takers.push(at)),
         }
         Ok(registry)
     }
@@ -161,9 +162,19 @@ impl Registry {
             return Err(twice("slice", S::NAME));
         }
         self.slices.push(Box::new(slice));
-        self.wanted.push(WantedKinds::nothing());
         let at = self.slices.len() - 1;
         Ok((self, at))
+    }
+
+    fn add_taker(&mut self, kind: &'static str, slice: usize) {
+        let all = &self.common[Common::Other as usize];
+        let takers = match Common::of(kind.as_bytes()) {
+            Common::Other => self.others.entry(kind).or_insert_with(|| all.clone()),
+            common => &mut self.common[common as usize],
+        };
+        if !takers.contains(&slice) {
+            takers.push(slice);
+        }
     }
 
     /// What slices there are, in the order of their registration.
@@ -209,9 +220,16 @@ impl Registry {
         self.slices.iter().position(|known| known.as_ref().type_id() == slice)
     }
 
-    /// What each slice wants, in the same order.
-    pub(crate) fn wanted(&self) -> &[WantedKinds] {
-        &self.wanted
+    /// The places of the slices that take the events of each of [`Common`].
+    pub(crate) fn common(&self) -> &[Vec<usize>; Common::COUNT] {
+        &self.common
+    }
+
+    /// The places of the slices that take an event.
+    #[inline]
+    pub(crate) fn takers(&self, event: &EventRef<'_>) -> &[usize] {
+        let other = if event.common == Common::Other { self.others.get(event.kind) } else { None };
+        other.unwrap_or(&self.common[event.common as usize])
     }
 }
 

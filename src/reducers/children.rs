@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::engine::collections::{OrdMap, Vector};
 use crate::engine::event::{
     CallFinished, CallStarted, ChildLimits, ChildStarted, CodecError, Common, Event, Isolation, SessionStarted,
-    WriteFile, finished_view, write_view,
+    WriteFile,
 };
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::recorded::EventRef;
@@ -160,11 +160,11 @@ impl Folding<Children> for ChildrenFold {
             _ if children.shared.is_empty() => {}
             Common::CallStarted => children.count(event.agent, |child| child.begin_call(event.seq)),
             Common::CallFinished => {
-                let micros = finished_view(event.version, event.payload)?.micros;
+                let micros = event.finished()?.micros;
                 children.count(event.agent, |child| child.call_micros = child.call_micros.saturating_add(micros));
             }
             Common::WriteFile => {
-                let size = write_view(event.version, event.payload)?.size();
+                let size = event.written()?.size();
                 children.count(event.agent, |child| child.bytes_written = child.bytes_written.saturating_add(size));
             }
             Common::DeleteEntry | Common::Other => {}
@@ -187,6 +187,7 @@ pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
 mod tests {
     use super::*;
     use crate::engine::event::Origin;
+    use crate::engine::recorded::Validated;
 
     /// Folds an event by an agent, as a journal would give it.
     fn told<E: Event>(slice: Children, seq: Seq, agent: &str, event: &E) -> Children {
@@ -204,6 +205,7 @@ mod tests {
             payload: &payload,
             declared: None,
             common: Common::of(E::KIND.as_bytes()),
+            validated: Validated::No,
         };
         fold.apply(&event).unwrap();
         fold.finish()

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::engine::event::{CallStatus, CodecError, Common, finished_view, write_view};
+use crate::engine::event::{CallStatus, CodecError, Common};
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
 use crate::engine::registry::{Registry, RegistryError};
@@ -49,14 +49,14 @@ impl Folding<Usage> for UsageFold {
         usage.events += 1;
         match event.common {
             Common::WriteFile => {
-                let size = write_view(event.version, event.payload)?.size();
+                let size = event.written()?.size();
                 usage.writes += 1;
                 usage.bytes_written = usage.bytes_written.saturating_add(size);
             }
             Common::DeleteEntry => usage.deletes += 1,
             Common::CallStarted => usage.calls += 1,
             Common::CallFinished => {
-                let outcome = finished_view(event.version, event.payload)?;
+                let outcome = event.finished()?;
                 usage.call_micros = usage.call_micros.saturating_add(outcome.micros);
                 match outcome.status {
                     CallStatus::Ok => usage.calls_ok += 1,

@@ -11,7 +11,7 @@ use super::event::{CodecError, Event};
 use super::id::{CommitId, Digest, Seq, SessionId};
 use super::recorded::EventRef;
 
-pub(crate) use view::{CommitView, declared_in};
+pub(crate) use view::{CommitView, StoredEvent, declared_in};
 
 /// Bytes that the events of one commit may take together.
 pub const MAX_COMMIT_BYTES: usize = 32 << 20;
@@ -181,12 +181,8 @@ impl Commit {
 
     /// Whether the bytes are as many events as it says, and nothing else.
     pub(crate) fn is_whole(&self) -> bool {
-        let (mut bytes, mut count) = (0, 0);
-        for event in self.view(1, self.time).events().map_while(Result::ok) {
-            bytes += EVENT_HEAD + event.kind.len() + event.stored_form().1;
-            count += 1;
-        }
-        (count, bytes) == (self.count, self.body.len())
+        let mut rest = &self.body[..];
+        (0..self.count).all(|_| StoredEvent::take(&mut rest).is_ok()) && rest.is_empty()
     }
 
     /// The events, encoded.

@@ -4,7 +4,7 @@ use super::DECLARES;
 use crate::engine::clock::Timestamp;
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, Seq, SessionId};
-use crate::engine::recorded::EventRef;
+use crate::engine::recorded::{EventRef, Validated};
 
 /// A stored commit, read in place.
 #[derive(Debug, Clone, Copy)]
@@ -16,7 +16,7 @@ pub(crate) struct CommitView<'a> {
     pub(crate) call: Option<Seq>,
     pub(crate) count: u32,
     pub(super) agent: &'a str,
-    pub(super) body: &'a [u8],
+    pub(crate) body: &'a [u8],
 }
 
 /// Bytes that are no stored commit.
@@ -119,18 +119,8 @@ impl<'a> CommitView<'a> {
         })
     }
 
-    #[inline]
     fn next_event(&self, rest: &mut &'a [u8], seq: Seq) -> Result<EventRef<'a>, NotACommit> {
-        let [kind_len] = take_array(rest)?;
-        let kind = take(rest, usize::from(kind_len))?;
-        let common = Common::of(kind);
-        let kind = match common.name() {
-            Some(kind) => kind,
-            None => std::str::from_utf8(kind).map_err(|_| NotACommit)?,
-        };
-        let version = u16::from_le_bytes(take_array(rest)?);
-        let length = u32::from_le_bytes(take_array(rest)?);
-        let payload = take(rest, usize::try_from(length).map_err(|_| NotACommit)?)?;
+        let StoredEvent { common, kind, version, payload } = StoredEvent::take(rest)?;
         let (version, payload, declared) = declared_in(version, payload);
         Ok(EventRef {
             session: self.session,
@@ -143,7 +133,34 @@ impl<'a> CommitView<'a> {
             payload,
             declared,
             common,
+            validated: Validated::No,
         })
+    }
+}
+
+/// An event as it is stored: its references stand behind its payload where its version says so.
+pub(crate) struct StoredEvent<'a> {
+    pub(crate) common: Common,
+    pub(crate) kind: &'a str,
+    pub(crate) version: u16,
+    pub(crate) payload: &'a [u8],
+}
+
+impl<'a> StoredEvent<'a> {
+    /// Takes the next one.
+    #[inline]
+    pub(crate) fn take(rest: &mut &'a [u8]) -> Result<Self, NotACommit> {
+        let [kind_len] = take_array(rest)?;
+        let kind = take(rest, usize::from(kind_len))?;
+        let common = Common::of(kind);
+        let kind = match common.name() {
+            Some(kind) => kind,
+            None => std::str::from_utf8(kind).map_err(|_| NotACommit)?,
+        };
+        let version = u16::from_le_bytes(take_array(rest)?);
+        let length = u32::from_le_bytes(take_array(rest)?);
+        let payload = take(rest, usize::try_from(length).map_err(|_| NotACommit)?)?;
+        Ok(Self { common, kind, version, payload })
     }
 }
 
@@ -158,17 +175,6 @@ pub(crate) fn declared_in(version: u16, stored: &[u8]) -> (u16, &[u8], Option<&[
     };
     let declared = if version & DECLARES == 0 { None } else { split() };
     declared.unwrap_or((version, stored, None))
-}
-
-impl EventRef<'_> {
-    /// The version as it is stored, and how many bytes the payload takes with the references behind it.
-    #[inline]
-    pub(crate) fn stored_form(&self) -> (u16, usize) {
-        match self.declared {
-            None => (self.version, self.payload.len()),
-            Some(references) => (self.version | DECLARES, self.payload.len() + references.len() * 32 + 4),
-        }
-    }
 }
 
 #[inline]

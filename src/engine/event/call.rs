@@ -106,6 +106,7 @@ fn json(kind: &str, version: u16, text: &str) -> Result<Value, CodecError> {
 }
 
 /// The parts of an outcome that folds need, read in place.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct FinishedView<'a> {
     pub(crate) status: CallStatus,
     pub(crate) message: &'a str,

@@ -171,6 +171,7 @@ pub struct DeleteEntry {
 
 /// `WriteFile`, version 1, as it lies in a journal. Frozen.
 #[derive(Archive, Archivable)]
+#[rkyv(derive(Debug))]
 pub(crate) struct WriteFileV1 {
     path: Vec<u8>,
     mode: u8,

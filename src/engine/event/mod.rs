@@ -11,12 +11,12 @@ mod session;
 mod workspace;
 
 pub use call::{CallFinished, CallStarted, CallStatus};
-pub(crate) use call::{finished_view, started_tool};
+pub(crate) use call::{FinishedView, finished_view, started_tool};
 pub use command::{
     CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,
 };
+pub(crate) use file::{ArchivedWriteFileV1, delete_path, node_code, write_view};
 pub use file::{DeleteEntry, Node, Special, WriteFile, WriteMode};
-pub(crate) use file::{delete_path, node_code, write_view};
 pub use merge::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 pub(crate) use references::references_of;
 pub use rewind::{SessionRewound, SliceRestored};
@@ -32,7 +32,6 @@ use super::id::Digest;
 
 /// The kinds that folds read by the million, told apart once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
 pub(crate) enum Common {
     WriteFile,
     DeleteEntry,
@@ -43,6 +42,9 @@ pub(crate) enum Common {
 }
 
 impl Common {
+    /// How many there are.
+    pub(crate) const COUNT: usize = 5;
+
     /// Which of them these bytes spell.
     #[inline]
     pub(crate) fn of(kind: &[u8]) -> Self {
@@ -53,12 +55,6 @@ impl Common {
             b"DeleteEntry" => Self::DeleteEntry,
             _ => Self::Other,
         }
-    }
-
-    /// A bit of its own.
-    #[inline]
-    pub(crate) fn bit(self) -> u8 {
-        1 << self as u8
     }
 
     /// Its name; none for any other kind.

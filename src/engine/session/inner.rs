@@ -133,7 +133,8 @@ impl Core {
             return Ok(base);
         }
         let expected = usize::try_from(count).unwrap_or(usize::MAX);
-        if count < SPLIT_MIN {
+        // A second thread on the same core only adds to the work.
+        if count < SPLIT_MIN || std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
             let fold = self.feed(Fold::begin(&base, expected), until)?;
             return Ok(fold.finish());
         }

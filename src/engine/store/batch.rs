@@ -4,12 +4,11 @@ use std::num::NonZeroU64;
 use std::ops::Range;
 
 use super::StoreError;
-use super::filtered_batch::WantedKinds;
 use crate::engine::clock::Timestamp;
-use crate::engine::commit::{Commit, CommitView, declared_in};
+use crate::engine::commit::{Commit, CommitView, StoredEvent, declared_in};
 use crate::engine::event::Common;
 use crate::engine::id::{CommitId, Seq, SessionId};
-use crate::engine::recorded::{EventRef, Recorded};
+use crate::engine::recorded::{EventRef, Recorded, Validated};
 
 /// Events of one session in order and without gaps, as they are stored: read once, looked at in place,
 /// by several threads if need be.
@@ -18,8 +17,6 @@ pub struct EventBatch {
     bytes: Vec<u8>,
     commits: Vec<CommitHead>,
     events: Vec<EventHead>,
-    /// Of which kinds there are some: a bit for each of [`Common`].
-    kinds: u8,
     /// The agents in turn: one that goes on is not named again.
     agents: Vec<Box<str>>,
     named: Vec<(CommitId, Seq, Seq)>,
@@ -95,15 +92,15 @@ impl EventBatch {
         let view = CommitView::parse_by(self.bytes.get(range.clone())?, known).ok().filter(expected)?;
         let mut at = range.start + CommitView::AGENT + view.agent().len();
         let events_from = self.events.len();
-        for event in view.events() {
-            let Ok(event) = event else { break };
+        let mut rest = view.body;
+        for _ in 0..view.count {
+            let Ok(event) = StoredEvent::take(&mut rest) else { break };
             at += 1 + event.kind.len() + BETWEEN;
-            self.kinds |= event.common.bit();
-            let (version, length) = event.stored_form();
+            let length = event.payload.len();
             self.events.push(EventHead {
                 payload: offset(at),
                 length: offset(length),
-                version,
+                version: event.version,
                 kind_len: u8::try_from(event.kind.len()).unwrap_or(u8::MAX),
                 common: event.common,
             });
@@ -165,29 +162,33 @@ impl EventBatch {
 
     /// The events in order. It may begin before the position that was asked for: a commit is whole.
     pub fn events(&self) -> impl Iterator<Item = EventRef<'_>> {
-        static ALL: WantedKinds = WantedKinds::all();
-        self.select(&ALL, 0, Seq::MAX)
+        self.commits.iter().flat_map(move |commit| {
+            let events = self.events_of(commit).iter().zip(commit.first..);
+            events.filter_map(|(event, seq)| self.event(commit, event, seq))
+        })
     }
 
-    /// The events after one position, up to another, that are wanted.
+    /// Shows the events of some kinds after one position, up to another, each in its place: a fold of millions should
+    /// not move them.
     #[inline]
-    pub(crate) fn select<'a>(
-        &'a self,
-        wanted: &'a WantedKinds,
+    pub(crate) fn visit(
+        &self,
         after: Seq,
         until: Seq,
-    ) -> impl Iterator<Item = EventRef<'a>> + use<'a> {
-        let commits = if wanted.may_take(self.kinds) { self.commits.as_slice() } else { &[] };
-        let within = move |commit: &&CommitHead| commit.last() > after && commit.first <= until;
-        commits.iter().filter(within).flat_map(move |commit| {
-            self.events_of(commit).iter().zip(commit.first..).filter_map(move |(event, seq)| {
-                if !wanted.may_take(event.common.bit()) || seq <= after || seq > until {
-                    return None;
+        takes: impl Fn(Common) -> bool,
+        mut visitor: impl FnMut(&mut EventRef<'_>),
+    ) {
+        for commit in self.commits.iter().filter(|commit| commit.last() > after && commit.first <= until) {
+            for (event, seq) in self.events_of(commit).iter().zip(commit.first..) {
+                if seq > after
+                    && seq <= until
+                    && takes(event.common)
+                    && let Some(mut event) = self.event(commit, event, seq)
+                {
+                    visitor(&mut event);
                 }
-                let event = self.event(commit, event, seq)?;
-                wanted.takes(event.common, event.kind).then_some(event)
-            })
-        })
+            }
+        }
     }
 
     #[inline]
@@ -218,6 +219,7 @@ impl EventBatch {
             payload,
             declared,
             common: event.common,
+            validated: Validated::No,
         })
     }
 

@@ -4,7 +4,6 @@ mod batch;
 mod content;
 mod decompress;
 mod error;
-pub(crate) mod filtered_batch;
 mod index;
 mod journal;
 mod lease;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::{BLOCK, CallEntry, REMEMBERED, ToolCalls};
 use crate::engine::collections::Vector;
-use crate::engine::event::{CallStatus, CodecError, Common, Event, SessionStarted, finished_view, started_tool};
+use crate::engine::event::{CallStatus, CodecError, Common, Event, SessionStarted, started_tool};
 use crate::engine::id::Seq;
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
@@ -179,7 +179,7 @@ impl<C: CallMap> Folding<ToolCalls> for ToolCallsFold<C> {
             }
             return Ok(());
         }
-        let outcome = finished_view(event.version, event.payload)?;
+        let outcome = event.finished()?;
         let at = event.call.and_then(|call| self.calls.search(call));
         if let Some(call) = at.and_then(|at| self.calls.get_mut(at))
             && call.status.is_none()

@@ -5,7 +5,7 @@ use super::leaves::Leaves;
 use super::table::EntryTable;
 use super::{Entry, VirtualFileSystem, range_below};
 use crate::engine::clock::Timestamp;
-use crate::engine::event::{CodecError, Common, DeleteEntry, Node, WriteFile, delete_path, node_code, write_view};
+use crate::engine::event::{CodecError, Common, DeleteEntry, Node, WriteFile, delete_path, node_code};
 use crate::engine::path::{EntryPath, parent_bytes};
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
@@ -140,7 +140,7 @@ fn delete(tree: &mut impl EntryMap, raw: &[u8]) -> Result<bool, &'static str> {
 /// Applies an event to a tree; gives whether a whole tree had to be searched.
 fn apply(tree: &mut impl EntryMap, event: &EventRef<'_>) -> Result<bool, CodecError> {
     let outcome = if event.common == Common::WriteFile {
-        let view = write_view(event.version, event.payload)?;
+        let view = event.written()?;
         let node = match view.code() {
             // The common case, without going through the codec's own match.
             node_code::FILE | node_code::EXECUTABLE => view.node().unwrap_or(Node::Directory),

@@ -19,8 +19,10 @@ pub(super) struct EntryTable {
     index: HashTable<u32>,
     /// Paths, each behind its number in `entries` and its length.
     paths: Vec<u8>,
+    /// The same paths by their numbers; apart from what is there, which is written again and again.
+    names: Vec<EntryPath>,
     /// None for what was removed: its path stays.
-    entries: Vec<(EntryPath, Option<Entry>)>,
+    entries: Vec<Option<Entry>>,
 }
 
 /// Bytes of paths above which it is full: places have four bytes, and an event brings some paths at most.
@@ -37,25 +39,30 @@ fn path_at(paths: &[u8], at: u32) -> Option<(&[u8], usize)> {
 impl EntryTable {
     /// An empty one with room for so many paths.
     pub(super) fn with_capacity(count: usize) -> Self {
-        Self { index: HashTable::with_capacity(count), entries: Vec::with_capacity(count), ..Self::default() }
+        let (names, entries) = (Vec::with_capacity(count), Vec::with_capacity(count));
+        Self { index: HashTable::with_capacity(count), names, entries, ..Self::default() }
     }
 
     #[inline]
     fn number_of(&self, path: &[u8]) -> Option<usize> {
-        let same = |at: &u32| path_at(&self.paths, *at).is_some_and(|(known, _)| known == path);
-        let at = self.index.find(self.hasher.hash_one(path), same)?;
-        path_at(&self.paths, *at).map(|(_, number)| number)
+        let mut found = None;
+        let same = |at: &u32| {
+            found = path_at(&self.paths, *at).filter(|(known, _)| *known == path).map(|(_, number)| number);
+            found.is_some()
+        };
+        self.index.find(self.hasher.hash_one(path), same)?;
+        found
     }
 
     #[inline]
     pub(super) fn get(&self, path: &[u8]) -> Option<&Entry> {
-        self.entries.get(self.number_of(path)?)?.1.as_ref()
+        self.entries.get(self.number_of(path)?)?.as_ref()
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, path: &[u8]) -> Option<&mut Entry> {
         let number = self.number_of(path)?;
-        self.entries.get_mut(number)?.1.as_mut()
+        self.entries.get_mut(number)?.as_mut()
     }
 
     /// Whether there is room for the paths of one more event.
@@ -67,7 +74,7 @@ impl EntryTable {
     /// Puts in an entry, in the place of what was there.
     pub(super) fn insert(&mut self, path: EntryPath, entry: Entry) {
         if let Some(known) = self.number_of(path.as_bytes()).and_then(|number| self.entries.get_mut(number)) {
-            known.1 = Some(entry);
+            *known = Some(entry);
             return;
         }
         let bytes = path.as_bytes();
@@ -81,25 +88,27 @@ impl EntryTable {
         self.paths.extend_from_slice(&number.to_le_bytes());
         self.paths.extend_from_slice(&length.to_le_bytes());
         self.paths.extend_from_slice(bytes);
-        let Self { hasher, index, paths, entries } = self;
+        let Self { hasher, index, paths, .. } = self;
         let rehash = |at: &u32| path_at(paths, *at).map_or(0, |(path, _)| hasher.hash_one(path));
         index.insert_unique(hash, at, rehash);
-        entries.push((path, Some(entry)));
+        self.names.push(path);
+        self.entries.push(Some(entry));
     }
 
     pub(super) fn remove(&mut self, path: &[u8]) -> Option<Entry> {
         let number = self.number_of(path)?;
-        self.entries.get_mut(number)?.1.take()
+        self.entries.get_mut(number)?.take()
     }
 
     /// Removes all entries whose paths are so.
     pub(super) fn remove_where(&mut self, wanted: impl Fn(&EntryPath) -> bool) {
-        self.entries.iter_mut().filter(|(path, _)| wanted(path)).for_each(|(_, entry)| *entry = None);
+        let below = self.names.iter().zip(&mut self.entries).filter(|(path, _)| wanted(path));
+        below.for_each(|(_, entry)| *entry = None);
     }
 
     /// All entries, in the order of their paths.
     pub(super) fn into_sorted(self) -> Vec<(EntryPath, Entry)> {
-        let entries = self.entries.into_iter().filter_map(|(path, entry)| Some((path, entry?)));
+        let entries = self.names.into_iter().zip(self.entries).filter_map(|(path, entry)| Some((path, entry?)));
         let mut entries: Vec<_> = entries.collect();
         entries.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
         entries

@@ -1,6 +1,7 @@
 //! Reading events: from memory where they are recent, from the journal where they are not.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::LocalInner;
@@ -114,8 +115,9 @@ impl LocalInner {
                 batch.buffer().truncate(base + filled);
             }
         }
-        let mut end = base;
-        for (first, place) in near {
+        // All are checked before any is taken apart: checksums of several are then under way in the processor at once.
+        let mut commits: Vec<Range<usize>> = Vec::with_capacity(near.len());
+        for (_, place) in near {
             let at = base + usize::try_from(place.offset - start.offset).unwrap_or(0);
             let damaged = damage(&segment, *place);
             let header = batch.buffer().get(at..).and_then(<[u8]>::first_chunk).and_then(Header::parse_known);
@@ -124,9 +126,8 @@ impl LocalInner {
             let range = at + frame::HEADER..at + frame::HEADER + header.length;
             if range.end > batch.buffer().len() {
                 // The first one of all is wanted, however long it is.
-                if end > 0 {
-                    batch.buffer().truncate(end);
-                    return Ok(false);
+                if base > 0 || !commits.is_empty() {
+                    break;
                 }
                 batch.buffer().resize(range.end, 0);
                 segment.read_at(u64::from(start.offset), batch.buffer())?;
@@ -134,19 +135,23 @@ impl LocalInner {
             if !batch.buffer().get(range.clone()).is_some_and(|payload| header.fits(payload)) {
                 return Err(damaged("its checksum does not fit its contents"));
             }
+            commits.push(range.start + commit_at..range.end);
+        }
+        let end = commits.last().map_or(base, |commit| commit.end);
+        let is_whole = commits.len() == near.len();
+        for ((first, place), commit) in near.iter().zip(commits) {
             let mut other = false;
             let expected = |commit: &CommitView<'_>| {
                 other = commit.session != session || commit.first != *first;
                 !other
             };
-            if batch.add_range(range.start + commit_at..range.end, expected).is_none() {
+            if batch.add_range(commit, expected).is_none() {
                 let elsewhere = || StoreError::Index("a position leads to another commit".to_owned());
-                return Err(if other { elsewhere() } else { damaged("it is no commit") });
+                return Err(if other { elsewhere() } else { damage(&segment, *place)("it is no commit") });
             }
-            end = range.end;
         }
         batch.buffer().truncate(end);
-        Ok(true)
+        Ok(is_whole)
     }
 
     /// Positions of the session's commits from the one that holds `seq` on.
