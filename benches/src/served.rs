@@ -44,8 +44,16 @@ impl Served {
     /// # Errors
     /// When it does not start.
     pub fn start() -> Result<Self> {
+        Self::of(&program()?)
+    }
+
+    /// Starts that program.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub fn of(program: &Path) -> Result<Self> {
         let scratch = Scratch::new("served")?;
-        let mut command = Command::new(program()?);
+        let mut command = Command::new(program);
         command.arg("--data").arg(scratch.path()).args(["serve", "--http", "127.0.0.1:0"]);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut told = BufReader::new(child.stdout.take().context("no output")?);
@@ -212,7 +220,15 @@ impl Piped {
     /// # Errors
     /// When it does not answer.
     pub fn start() -> Result<Self> {
-        Self::with(Arc::new(Scratch::new("piped")?))
+        Self::of(&program()?, &[])
+    }
+
+    /// Starts that program, with options for its session.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn of(program: &Path, options: &[&str]) -> Result<Self> {
+        Self::with(program, options, Arc::new(Scratch::new("piped")?))
     }
 
     /// Another one for the same session, which the one has that was called first.
@@ -220,12 +236,12 @@ impl Piped {
     /// # Errors
     /// When it does not answer.
     pub fn beside(&self) -> Result<Self> {
-        Self::with(Arc::clone(&self.scratch))
+        Self::with(&program()?, &[], Arc::clone(&self.scratch))
     }
 
-    fn with(scratch: Arc<Scratch>) -> Result<Self> {
-        let mut command = Command::new(program()?);
-        command.arg("--data").arg(scratch.path()).args(["mcp", "--session", "bench"]);
+    fn with(program: &Path, options: &[&str], scratch: Arc<Scratch>) -> Result<Self> {
+        let mut command = Command::new(program);
+        command.arg("--data").arg(scratch.path()).args(["mcp", "--session", "bench"]).args(options);
         let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
         let mut piped = Self::over(child, scratch)?;
         let client = json!({ "name": "bench", "version": "1" });
@@ -292,7 +308,12 @@ impl Piped {
 
 impl Drop for Piped {
     fn drop(&mut self) {
-        drop(self.child.kill());
+        // Told to end it takes its container along.
+        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let told = id.map(|id| rustix::process::kill_process(id, rustix::process::Signal::TERM));
+        if !matches!(told, Some(Ok(()))) {
+            drop(self.child.kill());
+        }
         drop(self.child.wait());
     }
 }

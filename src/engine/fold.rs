@@ -1,3 +1,6 @@
+//! The fold: events into slices.
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::event::{Common, Event, SliceRestored};
@@ -9,61 +12,102 @@ use super::slice::OnRewind;
 use super::state::State;
 use super::store::EventBatch;
 
-/// Fold in progress: begins from a state and applies the events that follow it, in order.
+/// A fold in progress: it begins from a state and takes the events that follow it, in order.
 ///
-/// Each event is read once for all slices that take its kind.
+/// Each event is looked at once, by all slices that take its kind. Slices do not see each other, so a fold may be split
+/// by slice over threads: see [`Fold::split`].
 pub(crate) struct Fold {
     base: State,
     registry: Arc<Registry>,
-    /// By the slice's index in the registry.
-    foldings: Vec<Box<dyn ErasedFolding>>,
+    /// By the slice's place in the registry; none where another half of a split fold has it.
+    foldings: Vec<Option<Box<dyn ErasedFolding>>>,
+    /// Whether some slice here takes events of each of [`Common`]; of others, always.
+    takes: [bool; Common::COUNT],
+    /// Positions of events that some slice could not read.
+    unreadable: Vec<Seq>,
 }
 
 impl Fold {
-    /// Begins after `state`; `expected` is an estimate of the number of events.
+    /// Begins after `state`; about `expected` events will come.
     pub(crate) fn begin(state: &State, expected: usize) -> Self {
-        let registry = Arc::clone(state.registry());
-        let types = registry.slice_types().iter().zip(state.slices.iter());
-        let foldings = types.map(|(known, slice)| known.begin(slice, expected)).collect();
-        Self { base: state.clone(), registry, foldings }
+        Self::begin_some(state, expected, |_| true)
     }
 
+    /// Two folds over the same events, each with some of the slices: the first slice alone, and the
+    /// others. [`join`](Fold::join) puts them together.
+    pub(crate) fn split(state: &State, expected: usize) -> (Self, Self) {
+        (Self::begin_some(state, expected, |at| at == 0), Self::begin_some(state, expected, |at| at != 0))
+    }
+
+    fn begin_some(state: &State, expected: usize, mine: impl Fn(usize) -> bool) -> Self {
+        let registry = Arc::clone(state.registry());
+        let types = registry.slice_types().iter().zip(state.slices.iter()).enumerate();
+        let foldings = types.map(|(at, (known, slice))| mine(at).then(|| known.begin(slice, expected))).collect();
+        let mut takes = registry.common().each_ref().map(|takers| takers.iter().any(|at| mine(*at)));
+        takes[Common::Other as usize] = true;
+        Self { base: state.clone(), registry, foldings, takes, unreadable: Vec::new() }
+    }
+
+    /// The position of the last event taken.
     pub(crate) fn seq(&self) -> Seq {
         self.base.seq
     }
 
-    /// Applies the next events of a batch, up to `until`.
+    /// Takes the events of a batch that come next, up to `until`.
     pub(crate) fn apply_batch(&mut self, batch: &EventBatch, until: Seq) {
         let Some((reached, time)) = batch.reached(until).filter(|(reached, _)| *reached > self.base.seq) else {
             return;
         };
-        batch.visit(self.base.seq, reached, |event| {
-            event.validate();
-            let mut is_read = true;
-            for at in self.registry.takers(event) {
-                is_read &= self.foldings[*at].apply(event).is_ok();
-            }
-            if event.common == Common::Other && event.kind == SliceRestored::KIND {
-                is_read &= restore(&self.registry, &mut self.foldings, event);
-            }
-            self.base.unreadable += u64::from(!is_read);
-        });
+        let takes = self.takes;
+        batch.visit(
+            self.base.seq,
+            reached,
+            |common| takes[common as usize],
+            |event| {
+                event.validate();
+                let mut is_read = true;
+                for at in self.registry.takers(event) {
+                    if let Some(folding) = &mut self.foldings[*at] {
+                        is_read &= folding.apply(event).is_ok();
+                    }
+                }
+                if event.common == Common::Other && event.kind == SliceRestored::KIND {
+                    is_read &= restore(&self.registry, &mut self.foldings, event);
+                }
+                if !is_read {
+                    self.unreadable.push(event.seq);
+                }
+            },
+        );
         self.base.seq = reached;
         self.base.time = time;
     }
 
+    /// The state after the events so far.
     pub(crate) fn finish(self) -> State {
         let mut state = self.base;
-        state.slices = self.foldings.into_iter().map(|folding| folding.finish()).collect();
+        let slices = state.slices.iter().zip(self.foldings);
+        state.slices =
+            slices.map(|(old, folding)| folding.map_or_else(|| Arc::clone(old), |folding| folding.finish())).collect();
+        state.unreadable += self.unreadable.len() as u64;
         state
+    }
+
+    /// The state of two halves of a split fold that took the same events.
+    pub(crate) fn join(mut self, mut other: Self) -> State {
+        let unreadable: BTreeSet<Seq> = self.unreadable.drain(..).chain(other.unreadable.drain(..)).collect();
+        let pairs = self.foldings.into_iter().zip(other.foldings);
+        let foldings = pairs.map(|(mine, other)| mine.or(other)).collect();
+        Self { foldings, unreadable: unreadable.into_iter().collect(), ..self }.finish()
     }
 }
 
-/// Restores a slice; false if the event can't be read. Ignores slices that this program does not know or a rewind
-/// keeps.
-fn restore(registry: &Registry, foldings: &mut [Box<dyn ErasedFolding>], event: &EventRef<'_>) -> bool {
+/// Puts a slice back; false when the event can't be read. What this program does not know, and what a rewind keeps, is
+/// passed over.
+fn restore(registry: &Registry, foldings: &mut [Option<Box<dyn ErasedFolding>>], event: &EventRef<'_>) -> bool {
     let Ok(event) = SliceRestored::decode(event.version, event.payload) else { return false };
     let mut known = registry.slice_types().iter().zip(foldings);
     let slice = known.find(|(known, _)| known.name() == event.slice && known.on_rewind() == OnRewind::Restore);
-    slice.is_none_or(|(_, folding)| folding.restore(event.version, &event.blocks).is_ok())
+    let folding = slice.and_then(|(_, folding)| folding.as_mut());
+    folding.is_none_or(|folding| folding.restore(event.version, &event.blocks).is_ok())
 }

@@ -35,10 +35,10 @@ use crate::engine::error::ValueError;
 #[derive(Default)]
 pub struct Registry {
     events: BTreeMap<&'static str, EventType>,
-    pub(super) slices: Vec<Box<dyn ErasedSliceType>>,
-    /// Slices that take the events of each [`Common`]; under `Other`, those that take all events.
+    slices: Vec<Box<dyn ErasedSliceType>>,
+    /// The slices that take the events of each of [`Common`]; of others, those that take all.
     common: [Vec<usize>; Common::COUNT],
-    /// Slices that take the events of another kind, including those that take all.
+    /// The slices that take the events of another kind, those that take all among them.
     others: BTreeMap<&'static str, Vec<usize>>,
 }
 
@@ -187,7 +187,12 @@ impl Registry {
         self.slices.iter().position(|known| known.as_ref().type_id() == slice)
     }
 
-    /// Returns the indexes of the slices that take an event.
+    /// The places of the slices that take the events of each of [`Common`].
+    pub(crate) fn common(&self) -> &[Vec<usize>; Common::COUNT] {
+        &self.common
+    }
+
+    /// The places of the slices that take an event.
     #[inline]
     pub(crate) fn takers(&self, event: &EventRef<'_>) -> &[usize] {
         let other = if event.common == Common::Other { self.others.get(event.kind) } else { None };

@@ -26,7 +26,7 @@ pub struct State {
 impl State {
     /// Returns the state before a session's first event.
     pub(crate) fn empty(registry: &Arc<Registry>, session: SessionId) -> Self {
-        let slices = registry.slices.iter().map(|slice| slice.empty()).collect();
+        let slices = registry.slice_types().iter().map(|slice| slice.empty()).collect();
         Self::new(Arc::clone(registry), session, slices)
     }
 

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use crossbeam_channel::Sender;
 
 use super::error::SessionError;
-use super::output_stream::Outputs;
-
 use super::name_index::{NameIndex, name_of};
+use super::output_stream::Outputs;
+use super::parallel_fold::Feed;
 use super::snapshot::{Keep, RecentStates, SnapshotPolicy, snapshot_of, state_of};
 use crate::engine::clock::Clock;
 use crate::engine::event::SessionStarted;
@@ -16,10 +16,13 @@ use crate::engine::fold::Fold;
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::registry::Registry;
 use crate::engine::state::State;
-use crate::engine::store::{EventBatch, EventStore, Lease, LeaseHolder, READ_MAX, SessionEntry};
+use crate::engine::store::{EventBatch, EventStore, Lease, LeaseHolder, READ_MAX, SessionEntry, StoreError};
 
 /// Typical bytes of an event in the journal, to guess how much to read.
 const EVENT_BYTES: usize = 256;
+
+/// Events from which on a fold is split over two threads.
+const SPLIT_MIN: u64 = 20_000;
 
 /// State that all handles of one session share: the fold of its history, kept near the head.
 pub(crate) struct Core {
@@ -133,7 +136,16 @@ impl Core {
             return Ok(base);
         }
         let expected = usize::try_from(count).unwrap_or(usize::MAX);
-        let mut fold = Fold::begin(&base, expected);
+        // A second thread on the same core only adds to the work.
+        if count < SPLIT_MIN || std::thread::available_parallelism().is_ok_and(|cores| cores.get() == 1) {
+            let fold = self.feed(Fold::begin(&base, expected), until)?;
+            return Ok(fold.finish());
+        }
+        let (first, others) = Fold::split(&base, expected);
+        self.feed_both(first, others, until)
+    }
+
+    fn feed(&self, mut fold: Fold, until: Seq) -> Result<Fold, SessionError> {
         while let Some(batch) = self.next_batch(fold.seq(), until)? {
             let before = fold.seq();
             fold.apply_batch(&batch, until);
@@ -141,7 +153,31 @@ impl Core {
                 return Err(SessionError::NoPosition { seq: until, head: before });
             }
         }
-        Ok(fold.finish())
+        Ok(fold)
+    }
+
+    /// Reads once and folds on two threads.
+    fn feed_both(&self, mut first: Fold, mut others: Fold, until: Seq) -> Result<State, SessionError> {
+        let feed = Feed::new(first.seq(), until, |seq, until| self.next_batch(seq, until));
+        let [mut one, mut two] = feed.readers();
+        std::thread::scope(|scope| {
+            let first = scope.spawn(move || {
+                while let Some(batches) = one.next() {
+                    batches.iter().for_each(|batch| first.apply_batch(batch, until));
+                }
+                first
+            });
+            while let Some(batches) = two.next() {
+                batches.iter().for_each(|batch| others.apply_batch(batch, until));
+            }
+            drop(two);
+            let first = first.join().map_err(|_| StoreError::Index("a reducer panicked".to_owned()))?;
+            feed.outcome()?;
+            match first.seq().min(others.seq()) {
+                seq if seq < until => Err(SessionError::NoPosition { seq: until, head: seq }),
+                _ => Ok(first.join(others)),
+            }
+        })
     }
 
     /// Reads the stored events after `seq`; none if `until` is reached.

@@ -3,6 +3,7 @@ pub(crate) mod error;
 pub(crate) mod inner;
 pub(crate) mod name_index;
 pub(crate) mod output_stream;
+pub(crate) mod parallel_fold;
 pub(crate) mod sessions;
 pub(crate) mod snapshot;
 use std::ops::ControlFlow;

@@ -167,11 +167,18 @@ impl EventBatch {
 
     /// Visits the events after one position, up to another, in place: a fold of millions should not move them.
     #[inline]
-    pub(crate) fn visit(&self, after: Seq, until: Seq, mut visitor: impl FnMut(&mut EventRef<'_>)) {
+    pub(crate) fn visit(
+        &self,
+        after: Seq,
+        until: Seq,
+        takes: impl Fn(Common) -> bool,
+        mut visitor: impl FnMut(&mut EventRef<'_>),
+    ) {
         for commit in self.commits.iter().filter(|commit| commit.last() > after && commit.first <= until) {
             for (event, seq) in self.events_of(commit).iter().zip(commit.first..) {
                 if seq > after
                     && seq <= until
+                    && takes(event.common)
                     && let Some(mut event) = self.event(commit, event, seq)
                 {
                     visitor(&mut event);
