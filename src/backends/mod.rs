@@ -15,7 +15,6 @@ mod podman;
 mod runner;
 pub(crate) mod running_commands;
 mod shell;
-mod spread;
 mod throwaway;
 pub(crate) mod workspace;
 

@@ -7,9 +7,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory};
+use super::dir_xattrs::Forms;
 use super::file_stat::{FileStat, MadeStat};
 use super::listing::look;
-use super::overlay::dir_xattrs::Forms;
 use crate::backends::FileChange;
 use crate::engine::path::EntryPath;
 
@@ -29,16 +29,10 @@ pub(super) struct StatIndex {
 pub(super) struct IndexedListing {
     pub(super) names: Vec<u8>,
     pub(super) entries: Vec<IndexedEntry>,
-    /// When the directory was last changed, before it was listed; that was fresh if there is nothing.
-    pub(super) changed: Option<i64>,
     /// What a directory of an overlay shows of the layers below.
     pub(super) form: u32,
-    /// Whether somebody was told to look at all of it, and so may know of entries that are not here.
-    pub(super) walked: bool,
     /// Whether it could not be read, or not whole.
     pub(super) doubtful: bool,
-    /// Names that vanished at the last look, and may have come and gone since.
-    pub(super) gone: Vec<Box<[u8]>>,
 }
 
 /// One entry.
@@ -97,13 +91,38 @@ struct Update<'a> {
 }
 
 impl StatIndex {
-    /// Takes all that is known for what this process alone has made: nobody was told to look at all of a directory, and
-    /// nobody has changed a file since. Who does from now on leaves another modification time than those that were set.
+    /// Takes all that is known for what this process alone has made, and nobody has changed since. A change from now on
+    /// leaves another modification time than those that were set.
     pub(super) fn trust(&mut self) {
-        for listing in &mut self.listings {
-            listing.walked = false;
-            listing.entries.iter_mut().for_each(|entry| entry.fresh &= entry.stamp.is_mark());
+        self.listings.iter_mut().flat_map(|listing| &mut listing.entries).for_each(|entry| entry.fresh = false);
+    }
+
+    /// Forgets what is at a path, so that the next scan names it, or all below it. Where a directory on the way is not
+    /// known, that is named with all below it.
+    pub(super) fn doubt(&mut self, path: &EntryPath, is_deep: bool) {
+        if self.listings.is_empty() {
+            self.listings.push(IndexedListing::default());
         }
+        let mut at = 0;
+        let mut segments = path.segments().peekable();
+        while let Some(segment) = segments.next() {
+            let is_last = segments.peek().is_none();
+            let listing = &mut self.listings[at];
+            let found = listing.find(segment);
+            let child = found.map_or(NONE, |found| listing.entries[found].child);
+            if !is_last && child != NONE {
+                at = child as usize;
+                continue;
+            }
+            let stamp = if is_last && !is_deep { FileStat::UNKNOWN } else { FileStat::UNKNOWN_BELOW };
+            let unknown = IndexedEntry::new(stamp, NONE, true);
+            match found.map(|found| &mut listing.entries[found]) {
+                Some(entry) => *entry = IndexedEntry { name_end: entry.name_end, ..unknown },
+                None => listing.push(segment, unknown),
+            }
+            return;
+        }
+        self.listings[0].doubtful = true;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -112,16 +131,14 @@ impl StatIndex {
 
     /// Knows what was made at these paths beneath `root`, and the directories that lead to them.
     ///
-    /// Somebody else may have changed it before this look, and nobody knows of that. So a file that is there and is not
-    /// as it was made is fresh, and where there is no file, gives the path.
-    ///
-    /// What is below a directory that was already known stays as it was known.
+    /// Others may have changed it before this look. So a file that is there and is not as it was made is fresh, and a
+    /// path where there is no file is in doubt. What is below a directory that was already known stays as it was known.
     pub(super) fn learn(
         &mut self,
         root: BorrowedFd<'_>,
         made: &[(EntryPath, MadeStat)],
         forms: Forms,
-    ) -> Result<Vec<EntryPath>, Errno> {
+    ) -> Result<(), Errno> {
         if self.listings.is_empty() {
             self.listings.push(IndexedListing::default());
         }
@@ -162,7 +179,8 @@ impl StatIndex {
             let last = made.iter().rposition(|(made, _)| made == path).map_or(0, |at| at + 1);
             !made[last..].iter().any(|(later, _)| later.is_below(path) || path.is_below(later))
         });
-        Ok(missing)
+        missing.iter().for_each(|path| self.doubt(path, false));
+        Ok(())
     }
 
     /// The listing of a directory; on the way there, directories that are not known yet become so, as empty ones.
@@ -252,7 +270,7 @@ impl StatIndex {
 
     fn remove(&mut self, listing: usize, removed: &[usize]) {
         let old = std::mem::take(&mut self.listings[listing]);
-        let mut new = IndexedListing { names: Vec::new(), entries: Vec::new(), gone: old.gone.clone(), ..old };
+        let mut new = IndexedListing { form: old.form, doubtful: old.doubtful, ..IndexedListing::default() };
         for at in (0..old.entries.len()).filter(|at| removed.binary_search(at).is_err()) {
             new.push(old.name(at), old.entries[at]);
         }

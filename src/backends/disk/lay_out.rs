@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::entries::{kind_of, remove_all};
+use super::entries::kind_of;
 use super::file_stat::MadeStat;
 use super::listing::look;
 use super::making::{MakingError, ParentDir, times};
+use super::remove::remove_all;
 use super::tree::DirTree;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;

@@ -3,7 +3,8 @@
 use std::io::Read;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{TreeEntry, WorkspaceDisk};
+use super::tree::TreeEntry;
+use super::workspace_disk::WorkspaceDisk;
 use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange, Observed};
 use crate::engine::path::EntryPath;
 
@@ -53,7 +54,9 @@ impl<D: WorkspaceDisk + ?Sized> ChangeDetector for OnDisk<D> {
         let mut disk = self.lock();
         let observed = disk.tree().and_then(|tree| tree.observe(path));
         let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
-        disk.found(path, observed.as_ref().map(|observed| &observed.identity));
+        if let Some(pending) = disk.pending() {
+            pending.shown(path, observed.as_ref().map(|observed| &observed.identity));
+        }
         Ok(observed.map(|observed| observed.kind))
     }
 
@@ -63,15 +66,20 @@ impl<D: WorkspaceDisk + ?Sized> ChangeDetector for OnDisk<D> {
         let mut take = |path, found: TreeEntry| entries.push((path, found));
         let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
-        disk.found_below(path, &entries, &closed);
-        Ok(Below { entries: entries.into_iter().map(|(path, found)| (path, found.kind)).collect(), closed })
+        if let Some(pending) = disk.pending() {
+            pending.shown_below(path, &entries, &closed);
+        }
+        let entries = entries.into_iter().filter(|(found, _)| found != path);
+        Ok(Below { entries: entries.map(|(path, found)| (path, found.kind)).collect(), closed })
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let mut disk = self.lock();
         let found = disk.tree().and_then(|tree| tree.regular_file(path));
-        // Who asks may go on without a file that is not there.
-        disk.found(path, found.as_ref().ok().map(|(stamp, _)| stamp));
+        if let Some(pending) = disk.pending() {
+            // The caller may go on without a file that is not there.
+            pending.shown(path, found.as_ref().ok().map(|(stamp, _)| stamp));
+        }
         match found.and_then(|(_, file)| file.open(path)) {
             Ok(file) => Ok(Some(Box::new(file))),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),

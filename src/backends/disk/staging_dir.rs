@@ -9,8 +9,9 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, unlinkat};
 use rustix::io::Errno;
 
 use super::beneath::{context, open_in};
-use super::entries::{make_directory, mount_id, remove_all};
+use super::entries::{make_directory, mount_id};
 use super::listing::{look_at, names};
+use super::remove::remove_all;
 
 /// The place of all processes that have a directory open, within it. Beside it the directory's name is added.
 pub(crate) const WITHIN: &str = ".foldspace";

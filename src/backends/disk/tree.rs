@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::entries::{kind_of, mount_id, vanished};
 use super::file_stat::FileStat;
-use super::listing::{Lister, look, look_at};
+use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
+use super::listing::{Lister, is_absent, look, look_at};
 use super::root_check::Anchor;
 use super::staging_dir::{self, KEPT};
-use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
 use crate::backends::Observed;
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
@@ -102,10 +102,8 @@ impl DirTree {
     /// Whether what is at a path lies in a lower layer, from which it would be copied before it is moved.
     pub(super) fn is_in_lower(&self, path: &EntryPath) -> bool {
         let Some((upper, directory)) = &self.upper else { return false };
-        let parent = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
-        let parent = [directory.as_bytes(), parent].join(&b'/');
-        let there = open_directory(upper.as_fd(), &parent, OFlags::PATH).and_then(|parent| look(parent, path.name()));
-        there.is_err_and(leads_nowhere)
+        let path = [directory.as_bytes(), path.as_bytes()].join(&b'/');
+        EntryPath::from_bytes(&path).is_ok_and(|path| is_absent(upper.as_fd(), &path))
     }
 
     /// What tells whether the root is still where others reach it.
@@ -195,7 +193,8 @@ impl DirTree {
         }
     }
 
-    /// Gives everything below a directory, parents first. What vanishes meanwhile is left out.
+    /// Gives a directory, unless it is the root, and everything below it, parents first. What vanishes meanwhile is left
+    /// out.
     ///
     /// Gives back the directories whose entries this process may not read, or that are too deep.
     ///
@@ -224,6 +223,10 @@ impl DirTree {
                 Err(error) if leads_nowhere(error) => continue,
                 Err(error) => return Err(context("open", &directory.rooted())(error)),
             };
+            if directory == *below && !directory.is_root() {
+                let stat = look_at(&handle).map_err(context("look at", &directory.rooted()))?;
+                visit(directory.clone(), TreeEntry { kind: Observed::Directory, identity: FileStat::of(&stat) });
+            }
             let listed = lister.each(handle.as_fd(), |name, stat| {
                 let (Ok(path), Some(found)) =
                     (directory.join(name.to_bytes()), vanished(observed(&handle, name, stat))?)
@@ -234,7 +237,7 @@ impl DirTree {
                     return Ok(());
                 }
                 bytes += path.as_bytes().len();
-                if bytes > LOOK_BYTES_MAX {
+                if bytes > SCAN_BYTES_MAX {
                     return Err(Errno::OVERFLOW);
                 }
                 if found.kind == Observed::Directory {

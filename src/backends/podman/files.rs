@@ -8,14 +8,14 @@ use super::options::OverlayUse;
 use super::paths::{self, Paths};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::disk::populate_marker::Blank;
-use crate::backends::disk::{DirTree, LazyOverlay, OverlayDisk, OverlayOptions, PlainDisk, SealError};
+use crate::backends::disk::{DirTree, OverlayDisk, OverlayOptions, PlainDisk, SealError, overlay};
 use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange, Observed};
 use crate::engine::path::EntryPath;
 
 /// The files of a session with a container.
 pub(crate) enum Files {
     /// What changes lies in a small upper layer.
-    Overlay(OnDisk<LazyOverlay>),
+    Overlay(OnDisk<OverlayDisk>),
     /// What changes is found by looking at everything.
     Plain(OnDisk<PlainDisk>),
 }
@@ -27,14 +27,18 @@ impl Files {
         let owner = rustix::process::geteuid().is_root().then_some(USER);
         let blank = |is_new| Blank::new(NAME, paths.root.join("filling"), is_new);
         // An overlay is attached from outside, which takes root and an engine of this machine.
-        let possible = || owner.is_some() && !paths.files.exists() && OverlayDisk::is_supported(&paths.layers);
+        let possible = || owner.is_some() && !paths.files.exists() && overlay::is_supported(&paths.layers);
         if overlay == OverlayUse::Auto && possible() {
-            let options = OverlayOptions { owner, ..OverlayOptions::among(NAME, paths.kin.clone()) };
-            let open = LazyOverlay::open(options.clone()).map_err(failed)?;
+            let options = OverlayOptions { owner, ..OverlayOptions::new(NAME, paths.overlay.clone()) };
+            let open = OverlayDisk::open(options.clone()).map_err(failed)?;
             let blank = blank(open.is_none());
             let disk = match open {
                 Some(disk) => disk,
-                None => LazyOverlay::create(options)?,
+                None => {
+                    // Before there is an overlay, which a later process would take for the session's files.
+                    blank.filling()?;
+                    OverlayDisk::create(options, |_| Ok(()))?
+                }
             };
             return Ok((Self::Overlay(OnDisk::new(NAME, Box::new(disk))), blank));
         }

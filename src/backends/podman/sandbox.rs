@@ -45,7 +45,7 @@ impl PodmanSandbox {
         let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
         let paths = Paths::prepare(session).map_err(failed)?;
         if let Some(store) = store {
-            owners::note(&paths.kin, store);
+            owners::note(&paths.overlay, store);
         }
         let (files, blank) = Files::open(&paths, options.overlay)?;
         let container = SessionContainer::new(session, options.clone(), paths, files);
@@ -66,9 +66,9 @@ impl PodmanSandbox {
     /// # Errors
     /// When they can't be removed.
     pub fn remove_files(self) -> Result<(), BackendError> {
-        let kin = self.container.paths.kin.clone();
+        let overlay = self.container.paths.overlay.clone();
         drop(self);
-        kin.remove().map_err(|error| BackendError { backend: NAME, reason: error.to_string() })
+        overlay.remove().map_err(|error| BackendError { backend: NAME, reason: error.to_string() })
     }
 }
 

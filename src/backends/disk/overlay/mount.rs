@@ -10,7 +10,7 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::dir_xattrs::Forms;
+use crate::backends::disk::dir_xattrs::Forms;
 
 /// How an overlay keeps its own notes about entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,17 +36,6 @@ impl Notes {
             Ok(()) => Self::Trusted,
             Err(_) => Self::User,
         }
-    }
-
-    /// Whether a copy of an entry gets an attribute: a note only where it says what the entry shows. Where an overlay was
-    /// in a workspace itself, its notes are escaped, and as good as any attribute.
-    pub(super) fn is_kept(self, name: &[u8]) -> bool {
-        let prefix = match self {
-            Self::Trusted => "trusted.overlay.",
-            Self::User => "user.overlay.",
-        };
-        let note = name.strip_prefix(prefix.as_bytes());
-        note.is_none_or(|note| matches!(note, b"opaque" | b"redirect") || note.starts_with(b"overlay."))
     }
 
     pub(super) fn forms(self) -> Forms {

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::rig::{IN_NAMESPACE, path};
 use crate::backends::disk::staging_dir::{StagingDir, WITHIN};
-use crate::backends::disk::{DirTree, PlainDisk, WorkspaceDisk};
+use crate::backends::disk::workspace_disk::WorkspaceDisk;
+use crate::backends::disk::{DirTree, PlainDisk};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
 

@@ -8,10 +8,10 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::backends::disk::locked::OnDisk;
-use crate::backends::disk::{
-    DirTree, DirtyPath, FileStat, OverlayDisk, OverlayOptions, PlainDisk, TreeEntry, WorkspaceDisk,
-};
-use crate::backends::{BackendError, FileChange};
+use crate::backends::disk::pending_scan::PendingScan;
+use crate::backends::disk::workspace_disk::WorkspaceDisk;
+use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions, PlainDisk, overlay};
+use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 
 /// A disk in a directory of its own.
@@ -49,9 +49,9 @@ pub(super) fn on_each_with(fill: &dyn Fn(&Path), test: impl Fn(&mut Rig)) {
 
 fn rigs(fill: &dyn Fn(&Path)) -> Vec<Rig> {
     let mut rigs = vec![plain(fill)];
-    rigs.extend(overlay(fill).map(|(disk, directory)| Rig { kind: kind(), disk: Box::new(disk), directory }));
+    rigs.extend(new_overlay(fill).map(|(disk, directory)| Rig { kind: kind(), disk: Box::new(disk), directory }));
     rigs.extend(fast_overlay(fill).map(|(mut disk, directory)| {
-        disk.options.squash_above = 3;
+        disk.options.flatten_above = 3;
         Rig { kind: SEALED, disk: Box::new(Sealing(disk)), directory }
     }));
     rigs
@@ -76,12 +76,8 @@ impl WorkspaceDisk for Sealing {
         self.0.touched()
     }
 
-    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>) {
-        self.0.found(path, found);
-    }
-
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
-        self.0.found_below(path, found, closed);
+    fn pending(&mut self) -> Option<&mut PendingScan> {
+        self.0.pending()
     }
 
     fn settle(&mut self) -> std::io::Result<()> {
@@ -103,23 +99,23 @@ impl WorkspaceDisk for Sealing {
 }
 
 /// None where this machine mounts no overlay, which in CI is a failure.
-pub(super) fn overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
+pub(super) fn new_overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
     overlay_in(tempfile::tempdir().unwrap(), fill)
 }
 
 /// In memory where that can be: sealing makes many directories.
 fn fast_overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    overlay_in(directory, fill).or_else(|| overlay(fill))
+    overlay_in(directory, fill).or_else(|| new_overlay(fill))
 }
 
 fn overlay_in(directory: tempfile::TempDir, fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
-    if let Err(reason) = OverlayDisk::supported(directory.path()) {
+    if let Err(reason) = overlay::supported(directory.path()) {
         assert!(std::env::var_os("CI").is_none(), "no overlay can be mounted: {reason}");
         println!("not tried on an overlay: {reason}");
         return None;
     }
-    let options = OverlayOptions::new("overlay", &directory.path().join("layered"));
+    let options = OverlayOptions::new("overlay", OverlayDir::new(&directory.path().join("layered"), "own", ""));
     let fill = |tree: &DirTree| {
         fill(&through(tree.root.as_fd()));
         Ok(())
