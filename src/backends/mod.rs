@@ -6,6 +6,7 @@ pub mod compliance;
 pub(crate) mod config;
 pub(crate) mod disk;
 mod doctor;
+mod error;
 mod executor;
 mod host;
 mod memory;
@@ -21,6 +22,7 @@ pub(crate) mod workspace;
 pub use capture::{Below, ChangeDetector, DirtyPath, Observed};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use doctor::{DoctorReport, Finding, diagnose};
+pub use error::BackendError;
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
@@ -35,4 +37,4 @@ pub use shell::{
     ShellResult, Which, unwatched,
 };
 pub use throwaway::{Throwaway, sweep_throwaways};
-pub use workspace::{BackendError, Container, FileChange, MachineNews, ProgressWatch, Workspace};
+pub use workspace::{Container, FileChange, MachineNews, ProgressWatch, Workspace};

@@ -17,9 +17,9 @@ use crate::engine::id::SessionId;
 
 /// The directory of all of them, in a store's directory.
 const PLACE: &str = "probes";
-/// How the file ends that is locked for as long as one is in use.
+/// The ending of the file that is locked for as long as one is in use.
 const LOCK: &str = "lock";
-/// How often something is tried that others may be in the way of, and the pause between two tries.
+/// Attempts at something that others may be in the way of, and the pause between two.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 

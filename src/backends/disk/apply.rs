@@ -56,7 +56,7 @@ impl DirTree {
     }
 }
 
-/// What was done, so that it can be undone.
+/// A change that was made, so that it can be undone.
 enum UndoStep {
     /// Something was put where nothing was.
     Placed { path: EntryPath },

@@ -1,4 +1,4 @@
-//! What is done to single entries: making directories, telling what entries are.
+//! Single entries: making directories, telling what entries are.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -8,10 +8,13 @@ use std::path::Path;
 use rustix::fs::{AtFlags, FileType, Mode, Statx, StatxFlags, mkdirat, statx};
 use rustix::io::Errno;
 
+/// The mode of directories that nobody else on the machine gets to.
+pub(super) const PRIVATE: u32 = 0o700;
+
 /// Makes a directory, and those above it, for its owner only; one that is there stays as it is.
 #[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
 pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
-    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+    std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory)
 }
 
 /// Makes a directory where none is yet.

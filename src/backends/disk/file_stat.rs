@@ -1,4 +1,4 @@
-//! What tells, without reading, whether a file is still the same.
+//! Stamps, which tell without reading whether a file is still the same.
 
 use rustix::fs::Statx;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -11,7 +11,7 @@ const DIRECTORY_MODE: u32 = 0o040_000;
 /// A device of characters; that of number 0:0 is no device.
 const MARK_MODE: u32 = 0o020_000;
 
-/// What stat says of an entry, as far as a change of it shows there.
+/// The part of an entry's stat in which a change of it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStat {
     device: u64,
@@ -55,12 +55,12 @@ impl FileStat {
         *self == Self::MARK
     }
 
-    /// Whether both are the same entry of the same kind, whatever has changed about it.
+    /// Tells whether both are the same entry of the same kind, whatever has changed about it.
     pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         self.device == other.device && self.inode == other.inode && self.kind() == other.kind()
     }
 
-    /// Whether both are files of one size with the same times and mode, whatever device and inode they say they have.
+    /// Tells whether both are files of one size with the same times and mode, whatever device and inode they say they have.
     pub(super) fn has_same_times(&self, other: &Self) -> bool {
         Self { device: self.device, inode: self.inode, ..*other } == *self
     }
@@ -69,7 +69,7 @@ impl FileStat {
         self.kind() == DIRECTORY_MODE
     }
 
-    /// Whether it is what was made here, and any change of it shows. A file system that keeps coarser times than the
+    /// Tells whether it is what was made here, and any change of it shows. A file system that keeps coarser times than the
     /// one that was set gives back another.
     pub(super) fn is_as_made(&self, made: MadeStat) -> bool {
         match made {
@@ -82,7 +82,7 @@ impl FileStat {
         }
     }
 
-    /// Whether a change after `look` could leave the stamp as it is: file times move in ticks, and the entry was changed
+    /// Tells whether a change after `look` could leave the stamp as it is: file times move in ticks, and the entry was changed
     /// in the same tick as that look or later. As in git's index, such an entry is read again by the next scan, whatever
     /// its stamp says then.
     pub(super) fn is_fresh(&self, look: FileTime) -> bool {
@@ -95,7 +95,7 @@ impl FileStat {
     }
 }
 
-/// What a change leaves at its path.
+/// The entry that a change leaves at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeStat {
     /// Nothing.

@@ -1,4 +1,4 @@
-//! What is known of a tree, directory by directory.
+//! The entries of a tree as they were last known, directory by directory.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,9 +29,9 @@ pub(super) struct StatIndex {
 pub(super) struct IndexedListing {
     pub(super) names: Vec<u8>,
     pub(super) entries: Vec<IndexedEntry>,
-    /// What a directory of an overlay shows of the layers below.
+    /// A number for the part of the layers below that a directory of an overlay shows.
     pub(super) form: u32,
-    /// Whether it could not be read, or not whole.
+    /// Set if it could not be read, or not whole.
     pub(super) doubtful: bool,
 }
 
@@ -39,11 +39,11 @@ pub(super) struct IndexedListing {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IndexedEntry {
     pub(super) stamp: FileStat,
-    /// Where its name ends; it begins where the one before ends.
+    /// The end of its name, which begins where the one before ends.
     name_end: u32,
     /// The listing, of a directory.
     pub(super) child: u32,
-    /// Whether it could change without showing.
+    /// Set if it could change without showing.
     pub(super) fresh: bool,
 }
 
@@ -77,7 +77,7 @@ impl IndexedListing {
         order
     }
 
-    /// Where in that order a name is.
+    /// Finds a name in that order.
     pub(super) fn find_in(&self, by_name: &[u32], name: &[u8]) -> Option<usize> {
         by_name.binary_search_by(|at| self.name(*at as usize).cmp(name)).ok()
     }
@@ -86,7 +86,7 @@ impl IndexedListing {
 /// Entries that have become known by other means than a look.
 #[derive(Default)]
 struct Update<'a> {
-    /// What is there now, and its form; none for what is not there any more.
+    /// The entries that are there now, with their forms; none for one that is gone.
     entries: BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>,
 }
 
@@ -214,31 +214,23 @@ impl StatIndex {
 
     fn update(&mut self, listing: usize, update: Update<'_>) {
         let old = &self.listings[listing];
-        let mut places: Vec<Option<u32>> = vec![None; update.entries.len()];
-        if update.entries.len() < MANY {
-            for (place, name) in places.iter_mut().zip(update.entries.keys()) {
-                *place = old.find(name).and_then(|at| u32::try_from(at).ok());
-            }
-        } else {
-            let order: BTreeMap<&[u8], usize> =
-                update.entries.keys().enumerate().map(|(at, name)| (*name, at)).collect();
-            for at in 0..old.entries.len() {
-                if let Some(place) = order.get(old.name(at)) {
-                    places[*place] = u32::try_from(at).ok();
-                }
-            }
-        }
+        let order = (update.entries.len() >= MANY).then(|| old.by_name());
+        let find = |name: &&[u8]| match &order {
+            Some(order) => old.find_in(order, name).map(|place| order[place] as usize),
+            None => old.find(name),
+        };
+        let places: Vec<Option<usize>> = update.entries.keys().map(find).collect();
         let mut removed = Vec::new();
         for (place, (name, now)) in places.into_iter().zip(update.entries) {
-            let before = place.map(|at| self.listings[listing].entries[at as usize]);
+            let before = place.map(|at| self.listings[listing].entries[at]);
             let now = now.map(|(known, form)| IndexedEntry { child: self.child(before, &known, form), ..known });
             let entries = &mut self.listings[listing];
             match (place, now) {
                 (Some(at), Some(known)) => {
-                    let entry = &mut entries.entries[at as usize];
+                    let entry = &mut entries.entries[at];
                     *entry = IndexedEntry { name_end: entry.name_end, ..known };
                 }
-                (Some(at), None) => removed.push(at as usize),
+                (Some(at), None) => removed.push(at),
                 (None, Some(known)) => entries.push(name, known),
                 (None, None) => {}
             }
@@ -278,12 +270,12 @@ impl StatIndex {
     }
 }
 
-/// What was made, and where.
+/// Pairs changes with what they made.
 pub(super) fn with_paths(changes: &[FileChange], made: Vec<MadeStat>) -> Vec<(EntryPath, MadeStat)> {
     changes.iter().map(|change| change.path().clone()).zip(made).collect()
 }
 
-/// What stat says of an entry which this process has just put there. It is not fresh while it has the modification time
+/// Looks at an entry which this process has just put there. It is not fresh while it has the modification time
 /// that was set, which is another than what somebody else's change would leave.
 fn known_now(
     directory: BorrowedFd<'_>,

@@ -1,34 +1,36 @@
 //! Files on a disk as workspaces have them: one caller at a time, errors with the backend's name.
 
 use std::io::Read;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 use super::tree::TreeEntry;
 use super::workspace_disk::WorkspaceDisk;
 use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange, Observed};
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 /// A disk behind a lock.
-pub(crate) struct OnDisk<D: ?Sized = dyn WorkspaceDisk> {
+pub(crate) struct OnDisk {
     backend: &'static str,
-    disk: Mutex<Box<D>>,
+    is_quick: bool,
+    disk: Mutex<Box<dyn WorkspaceDisk>>,
 }
 
-impl<D: WorkspaceDisk + ?Sized> OnDisk<D> {
-    pub(crate) fn new(backend: &'static str, disk: Box<D>) -> Self {
-        Self { backend, disk: Mutex::new(disk) }
+impl OnDisk {
+    pub(crate) fn new(backend: &'static str, disk: Box<dyn WorkspaceDisk>) -> Self {
+        Self { backend, is_quick: disk.is_quick(), disk: Mutex::new(disk) }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<D>> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn WorkspaceDisk>> {
+        lock(&self.disk)
     }
 
-    pub(crate) fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
         if changes.is_empty() { Ok(()) } else { self.lock().apply(changes) }
     }
 
-    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        if changes.is_empty() { Ok(()) } else { self.lock().lay_out(changes) }
+    pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        if changes.is_empty() { Ok(()) } else { self.lock().populate(changes) }
     }
 
     fn failed(&self, action: &str, path: Option<&EntryPath>, error: &std::io::Error) -> BackendError {
@@ -37,13 +39,17 @@ impl<D: WorkspaceDisk + ?Sized> OnDisk<D> {
     }
 }
 
-impl<D: WorkspaceDisk + ?Sized> ChangeDetector for OnDisk<D> {
-    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
-        self.lock().touched().map_err(|error| self.failed("look through", None, &error))
+impl ChangeDetector for OnDisk {
+    fn is_quick(&self) -> bool {
+        self.is_quick
     }
 
-    fn settle(&self) -> Result<(), BackendError> {
-        self.lock().settle().map_err(|error| self.failed("look through", None, &error))
+    fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
+        self.lock().dirty().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn mark_clean(&self) -> Result<(), BackendError> {
+        self.lock().mark_clean().map_err(|error| self.failed("look through", None, &error))
     }
 
     fn adopt(&self) -> Result<(), BackendError> {

@@ -8,7 +8,7 @@ mod dir_xattrs;
 mod entries;
 mod file_stat;
 mod index;
-mod lay_out;
+
 mod limits;
 mod listing;
 pub(crate) mod locked;
@@ -16,6 +16,7 @@ mod making;
 pub(crate) mod overlay;
 mod pending_scan;
 mod plain;
+mod populate;
 pub(crate) mod populate_marker;
 mod remove;
 mod root_check;
@@ -27,9 +28,10 @@ mod tree;
 mod workspace_disk;
 
 pub(crate) use entries::make_private;
-pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions, SealError};
+pub(crate) use overlay::{OverlayDir, OverlayDisk, OverlayOptions};
 pub(crate) use plain::PlainDisk;
 pub(crate) use remove::remove_path;
 pub(crate) use root_check::Anchor;
 pub(crate) use staging_dir::{StagingDir, WITHIN};
 pub(crate) use tree::DirTree;
+pub(crate) use workspace_disk::SealError;

@@ -98,7 +98,7 @@ impl PendingScan {
         missing
     }
 
-    /// Whether what is at a path lies in a lower layer, as far as the scan can tell. Below a directory that it has not
+    /// Tells whether what is at a path lies in a lower layer, as far as the scan can tell. Below a directory that it has not
     /// seen all does, or what was shown of that directory says otherwise.
     fn is_lower(&mut self, path: &EntryPath) -> bool {
         let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
@@ -110,7 +110,7 @@ impl PendingScan {
         }
     }
 
-    /// Whether what was seen is a mark of something that is gone.
+    /// Tells whether what was seen is a mark of something that is gone.
     fn is_nothing(&self, seen: &FileStat) -> bool {
         matches!(self.files, ScannedFiles::Upper(_)) && seen.is_mark()
     }

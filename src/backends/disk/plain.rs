@@ -19,12 +19,12 @@ pub(crate) struct PlainDisk {
     tree: DirTree,
     known: StatIndex,
     pending: Option<PendingScan>,
-    /// What was laid out since the last look, and is not known yet.
+    /// Changes made in place since the last look, which are not known yet.
     laid_out: Vec<(EntryPath, MadeStat)>,
 }
 
 impl PlainDisk {
-    /// A disk of which nothing is known: the first `touched` names everything.
+    /// A disk of which nothing is known: the first `dirty` names everything.
     ///
     /// # Errors
     /// When what an interrupted process left aside can't be removed.
@@ -59,7 +59,7 @@ impl WorkspaceDisk for PlainDisk {
         Ok(&self.tree)
     }
 
-    fn touched(&mut self) -> io::Result<Vec<DirtyPath>> {
+    fn dirty(&mut self) -> io::Result<Vec<DirtyPath>> {
         self.tree.check_anchor()?;
         self.tree.open_root()?;
         self.learn_laid_out();
@@ -75,7 +75,7 @@ impl WorkspaceDisk for PlainDisk {
         self.pending.as_mut()
     }
 
-    fn settle(&mut self) -> io::Result<()> {
+    fn mark_clean(&mut self) -> io::Result<()> {
         if let Some(pending) = self.pending.take() {
             self.known = pending.index;
         }
@@ -83,11 +83,11 @@ impl WorkspaceDisk for PlainDisk {
     }
 
     fn adopt(&mut self) -> io::Result<()> {
-        self.touched()?;
+        self.dirty()?;
         if let Some(pending) = &mut self.pending {
             pending.index_mut().trust();
         }
-        self.settle()
+        self.mark_clean()
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
@@ -98,9 +98,9 @@ impl WorkspaceDisk for PlainDisk {
         Ok(())
     }
 
-    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+    fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         self.check_anchor()?;
-        let (made, removed) = self.tree.lay_out(changes)?;
+        let (made, removed) = self.tree.populate(changes)?;
         self.laid_out.extend(with_paths(changes, made));
         // What has the place of something else, and maybe its inode, would be taken for that.
         if removed {

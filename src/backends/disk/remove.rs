@@ -15,7 +15,7 @@ use super::file_stat::FileStat;
 use super::listing::{Lister, look_at};
 
 const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY);
-/// What the owner of a directory needs to empty it.
+/// The permissions that the owner of a directory needs to empty it.
 const OWNERS: u32 = 0o700;
 
 /// Removes what is at a path, with everything below it; where nothing is, that is no error.

@@ -15,6 +15,7 @@ use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
 use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
 use super::listing::Lister;
 use crate::backends::DirtyPath;
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 /// Handles of directories that are kept open for those below them.
@@ -33,7 +34,7 @@ pub(super) struct ScanOutcome {
 
 /// Looks at everything beneath a directory.
 ///
-/// What has the name `hidden` right in it is passed over.
+/// Passes over the entry `hidden` right in it.
 pub(super) fn scan(
     root: BorrowedFd<'_>,
     known: &StatIndex,
@@ -82,11 +83,11 @@ struct ScanJob<'a> {
     before: Before,
     old: u32,
     id: u32,
-    /// Whether a subtree was named that it is in.
+    /// Set if a subtree was named that it is in.
     covered: bool,
 }
 
-/// What was known where a directory is now.
+/// The entry that was known where a directory is now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
@@ -122,7 +123,7 @@ struct DiskScan<'a> {
     started: FileTime,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
-    /// Whether one thread does all: then nobody has to be woken, which would be a system call each time.
+    /// Set if one thread does all: then none has to be woken, which would be a system call each time.
     is_alone: bool,
     next_id: AtomicU32,
     handles: &'a AtomicUsize,
@@ -144,7 +145,7 @@ impl<'a> DiskScan<'a> {
             match other.join() {
                 Ok(part) => vec![mine, part],
                 Err(_) => {
-                    self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(Errno::IO.into());
+                    lock(&self.queue).failed = Some(Errno::IO.into());
                     vec![mine]
                 }
             }
@@ -155,7 +156,7 @@ impl<'a> DiskScan<'a> {
         let mut part = ScanPart::default();
         let mut lister = Lister::new();
         let mut below = Vec::new();
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         loop {
             let Some(job) = queue.jobs.pop() else {
                 if queue.busy == 0 {
@@ -168,7 +169,7 @@ impl<'a> DiskScan<'a> {
             queue.busy += 1;
             drop(queue);
             let outcome = self.directory(job, &mut lister, &mut part, &mut below);
-            queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue = lock(&self.queue);
             queue.busy -= 1;
             match outcome {
                 Ok(()) => queue.jobs.append(&mut below),
@@ -238,7 +239,7 @@ impl<'a> DiskScan<'a> {
         Ok(())
     }
 
-    /// Whether a directory of an overlay shows or hides other things of the layers below than before.
+    /// Tells whether a directory of an overlay shows or hides other things of the layers below than before.
     fn hides_anew(&self, job: &ScanJob<'_>, old: &IndexedListing, form: u32) -> bool {
         match (self.forms, job.before) {
             (Forms::Plain, _) => false,

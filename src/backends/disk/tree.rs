@@ -26,16 +26,16 @@ const OWNER_EXECUTES: u16 = 0o100;
 /// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
 #[derive(Debug)]
 pub(crate) struct DirTree {
-    /// Who is named in errors.
+    /// The name in errors.
     pub(super) backend: &'static str,
     pub(super) root: OwnedFd,
     /// A directory in the same mount, but not beneath the root: where entries are made ready and kept until a batch is done.
     pub(super) aside: OwnedFd,
-    /// Where that is, for a person.
+    /// Its path, for a person.
     pub(super) aside_place: PathBuf,
-    /// What is made here belongs to this user and group.
+    /// The user and group of the entries that are made here.
     pub(super) owner: Option<(u32, u32)>,
-    /// Where others reach the root; none where only by its handle.
+    /// The path by which others reach the root; none where it has only its handle.
     anchor: Option<Anchor>,
     /// A name right in the root that is no entry.
     pub(super) hidden: Option<&'static str>,
@@ -47,7 +47,7 @@ pub(crate) struct DirTree {
 /// An entry as it was when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeEntry {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Observed,
     /// Differs when the entry has changed; does not always when the change is some milliseconds old.
     pub(crate) identity: FileStat,
@@ -99,19 +99,19 @@ impl DirTree {
         Self { upper: Some((upper, directory)), ..self }
     }
 
-    /// Whether what is at a path lies in a lower layer, from which it would be copied before it is moved.
+    /// Tells whether what is at a path lies in a lower layer, from which it would be copied before it is moved.
     pub(super) fn is_in_lower(&self, path: &EntryPath) -> bool {
         let Some((upper, directory)) = &self.upper else { return false };
         let path = [directory.as_bytes(), path.as_bytes()].join(&b'/');
         EntryPath::from_bytes(&path).is_ok_and(|path| is_absent(upper.as_fd(), &path))
     }
 
-    /// What tells whether the root is still where others reach it.
+    /// Gives the check that the root is still where others reach it.
     pub(crate) fn anchor(&self) -> Option<&Anchor> {
         self.anchor.as_ref()
     }
 
-    /// Whether the root is still where others reach it.
+    /// Checks that the root is still where others reach it.
     ///
     /// # Errors
     /// When it is not.
@@ -138,7 +138,7 @@ impl DirTree {
         self.hidden.is_some_and(|hidden| path.segments().next() == Some(hidden.as_bytes()))
     }
 
-    /// What is at a path; none where nothing is, or where a parent is a link, which is not followed.
+    /// Looks at a path; none where nothing is, or where a parent is a link, which is not followed.
     pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<TreeEntry>> {
         if self.is_hidden(path) {
             return Ok(None);

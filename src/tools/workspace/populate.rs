@@ -26,7 +26,7 @@ pub(crate) fn fill(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
 ) -> Result<(), DispatchError> {
-    write_all(session, tree.iter().collect(), |piece| workspace.lay_out(piece))
+    write_all(session, tree.iter().collect(), |piece| workspace.populate(piece))
 }
 
 /// Gives entries to `put`, parents first, while those that follow are read. What was never kept stays away.

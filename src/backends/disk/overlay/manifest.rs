@@ -23,7 +23,7 @@ pub(super) type LayerId = String;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Manifest {
     pub(super) layers: Vec<LayerId>,
-    /// What may be otherwise than the history says; none where nobody knows.
+    /// The paths that may be otherwise than the history says; none where that is not known.
     pub(super) dirty: Option<Vec<DirtyPath>>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn own_number(id: &LayerId, overlay: &str) -> Option<u32> {
     id.strip_prefix(overlay)?.strip_prefix('.')?.parse().ok()
 }
 
-/// Whether a text can be the name of a layer, and leads nowhere else.
+/// Tells whether a text can be the name of a layer, and leads nowhere else.
 pub(super) fn is_layer_id(text: &str) -> bool {
     let is_name = |text: &str| !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\0', '\n']);
     text.rsplit_once('.').is_some_and(|(overlay, number)| is_name(overlay) && number.parse::<u32>().is_ok())

@@ -12,7 +12,7 @@ mod probe;
 mod step;
 
 pub(crate) use overlay_dir::OverlayDir;
-pub(crate) use overlay_disk::{OverlayDisk, OverlayOptions, SealError};
+pub(crate) use overlay_disk::{OverlayDisk, OverlayOptions};
 pub(crate) use probe::{is_supported, supported};
 #[cfg(test)]
 pub(super) use step::cut_after;

@@ -12,7 +12,7 @@ use rustix::mount::{
 
 use crate::backends::disk::dir_xattrs::Forms;
 
-/// How an overlay keeps its own notes about entries.
+/// The attributes in which an overlay keeps its own notes about entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notes {
     /// In attributes that only the machine's root may write.
@@ -30,7 +30,7 @@ pub(super) struct Layers<'a> {
 }
 
 impl Notes {
-    /// What this process may write in a directory.
+    /// Gives those that this process may write in a directory.
     pub(super) fn on(directory: BorrowedFd<'_>) -> Self {
         match rustix::fs::fsetxattr(directory, "trusted.overlay.probe", b"", XattrFlags::empty()) {
             Ok(()) => Self::Trusted,

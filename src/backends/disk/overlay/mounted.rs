@@ -9,10 +9,10 @@ use rustix::io::Errno;
 
 use super::manifest::{LayerId, Manifest, own_number};
 use super::mount::{Layers, Notes, mount};
-use super::overlay_dir::{OverlayDir, PRIVATE, WORK, failed};
+use super::overlay_dir::{OverlayDir, WORK};
 use super::pool::{ASIDE, Layer, LayerPool, TREE, subdirectory};
-use crate::backends::disk::beneath::open_in;
-use crate::backends::disk::entries::make_directory;
+use crate::backends::disk::beneath::{failed, open_in};
+use crate::backends::disk::entries::{PRIVATE, make_directory};
 use crate::backends::disk::remove::remove_all;
 use crate::backends::disk::tree::DirTree;
 

@@ -16,8 +16,8 @@ use rustix::io::Errno;
 use super::manifest::{LayerId, Manifest, layer_id};
 use super::pool::LayerPool;
 use super::step::step;
-use crate::backends::disk::beneath::{context, open_in};
-use crate::backends::disk::entries::{make_directory, vanished};
+use crate::backends::disk::beneath::{failed, open_in};
+use crate::backends::disk::entries::{PRIVATE, make_directory, vanished};
 use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 
@@ -33,12 +33,10 @@ const LOCK: &str = "lock";
 const NOTE: &str = "store";
 /// The directory of a pool, beside those of the overlays.
 const POOL: &str = "layers";
-/// What earlier programs have left: an overlay's own layers by their numbers, and who used them.
+/// Names that earlier programs have left: an overlay's own layers by their numbers, and their users.
 const OLD_LAYERS: &str = "layers";
 const OLD_USERS: &str = "users";
 const OLD_GONE: &str = "gone";
-/// Nobody else on the machine gets to the files this way.
-pub(super) const PRIVATE: u32 = 0o700;
 
 /// An overlay's place: the directory `within` of the directory `name` of `all`. The layers of all of them lie in one
 /// pool beside them.
@@ -96,7 +94,7 @@ impl OverlayDir {
         open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))
     }
 
-    /// Whether it has a manifest, whatever that says.
+    /// Tells whether it has a manifest, whatever that says.
     pub(super) fn has_manifest(&self) -> bool {
         access(self.root().join(LIST), Access::EXISTS).is_ok()
     }
@@ -311,9 +309,4 @@ impl OverlayDir {
             Err(error) => Err(failed("remove", &home)(error)),
         }
     }
-}
-
-/// Names what was done with a path, before an error.
-pub(super) fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error + use<> {
-    context(what, &path.display().to_string())
 }

@@ -14,26 +14,26 @@ use super::flatten::flatten;
 use super::manifest::{LayerId, Manifest, own_number};
 use super::mount::Notes;
 use super::mounted::Mounted;
-use super::overlay_dir::{OverlayDir, WORK, failed};
+use super::overlay_dir::{OverlayDir, WORK};
 use super::pool::{ASIDE, Layer, TREE, subdirectory};
-use crate::backends::disk::beneath::open_in;
+use crate::backends::disk::beneath::{failed, open_in};
 use crate::backends::disk::file_stat::{FileTime, MadeStat};
 use crate::backends::disk::index::{StatIndex, with_paths};
 use crate::backends::disk::pending_scan::{PendingScan, ScannedFiles};
 use crate::backends::disk::remove::remove_path;
 use crate::backends::disk::scan::{ScanOutcome, scan};
 use crate::backends::disk::tree::DirTree;
-use crate::backends::disk::workspace_disk::WorkspaceDisk;
+use crate::backends::disk::workspace_disk::{SealError, WorkspaceDisk};
 use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 
-/// Where and how an overlay is kept.
+/// The place of an overlay, and its limits.
 #[derive(Debug, Clone)]
 pub(crate) struct OverlayOptions {
     /// Named in errors.
     pub(crate) backend: &'static str,
     pub(crate) dir: OverlayDir,
-    /// What is made through [`DirTree`] belongs to this user and group.
+    /// The user and group of the entries that are made through [`DirTree`].
     pub(crate) owner: Option<(u32, u32)>,
     /// Entries of the upper layer above which it is sealed.
     pub(crate) seal_above: usize,
@@ -57,29 +57,19 @@ pub(crate) struct OverlayDisk {
     pub(in crate::backends::disk) options: OverlayOptions,
     /// The layers below the upper one, the lowest first.
     lower: Vec<LayerId>,
+    /// An upper layer of an earlier process. It goes when the manifest does not name it any more.
+    empty: Option<LayerId>,
     mounted: OnceLock<Mounted>,
     known: StatIndex,
     pending: Option<PendingScan>,
-    /// What is dirty in layers that are sealed by now.
+    /// Dirty paths of layers that are sealed by now.
     carried: Vec<DirtyPath>,
     pub(in crate::backends::disk) places: Vec<MountPoint>,
     /// Removes what is not needed any more.
     removing: Option<JoinHandle<()>>,
 }
 
-/// Why an upper layer could not be sealed, or shared.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum SealError {
-    /// Something could not be made. All is as it was.
-    #[error(transparent)]
-    Unmade(#[from] io::Error),
-    /// The files could not be put where they are attached. That container still shows the old ones and has to be given
-    /// up.
-    #[error(transparent)]
-    Misplaced(io::Error),
-}
-
-/// What a seal has put another in the place of.
+/// The mount and layers that a seal has replaced.
 struct Replaced {
     dir: OverlayDir,
     mounted: Option<Mounted>,
@@ -124,7 +114,7 @@ impl OverlayDisk {
         dir.adopt_old_layers()?;
         remove_path(&dir.root().join(WORK))?;
         let pool = dir.pool()?;
-        let mut lower = Vec::new();
+        let (mut lower, mut empty) = (Vec::new(), None);
         for id in &manifest.layers {
             let layer = dir.layer(&pool, id)?;
             let files = layer.map(|layer| open_in(&layer, TREE, OFlags::RDONLY | OFlags::DIRECTORY).map(drop));
@@ -132,9 +122,8 @@ impl OverlayDisk {
                 Some(Ok(())) => lower.push(id.clone()),
                 // Nothing was changed in it. While it was the upper one, no other overlay has named it.
                 Some(Err(Errno::NOENT)) if !lower.is_empty() => {
-                    if manifest.dirty.is_none() && Some(id) == manifest.layers.last() {
-                        pool.discard(id);
-                    }
+                    let is_upper = manifest.dirty.is_none() && Some(id) == manifest.layers.last();
+                    empty = is_upper.then(|| id.clone());
                 }
                 None | Some(Err(Errno::NOENT)) => {
                     tracing::warn!(id, "a layer is gone, so the files are made again");
@@ -148,6 +137,7 @@ impl OverlayDisk {
         }
         let carried = manifest.dirty.unwrap_or_else(|| vec![DirtyPath::Subtree(EntryPath::root())]);
         let mut disk = Self::of(options, lower, carried);
+        disk.empty = empty;
         // Each process adds a layer.
         if disk.is_many(disk.lower.len())
             && let Err(error) = disk.seal()
@@ -159,7 +149,7 @@ impl OverlayDisk {
 
     fn of(options: OverlayOptions, lower: Vec<LayerId>, carried: Vec<DirtyPath>) -> Self {
         let (mounted, known, places) = (OnceLock::new(), StatIndex::default(), Vec::new());
-        Self { options, lower, mounted, known, pending: None, carried, places, removing: None }
+        Self { options, lower, empty: None, mounted, known, pending: None, carried, places, removing: None }
     }
 
     fn mount_above(&self, lower: &[LayerId]) -> io::Result<Mounted> {
@@ -171,40 +161,16 @@ impl OverlayDisk {
             return Ok(mounted);
         }
         let mounted = self.mount_above(&self.lower)?;
+        if let Some(empty) = &self.empty {
+            self.options.dir.pool()?.discard(empty);
+        }
         Ok(self.mounted.get_or_init(|| mounted))
     }
 
-    /// Shows the files at `at` in the mount namespace of a running process, on top of what is there.
-    ///
-    /// # Errors
-    /// When there is no such process or directory, or the process may not be reached.
-    pub(crate) fn attach(&mut self, pid: i32, at: &Path) -> io::Result<()> {
-        let place = MountPoint::attach(pid, at, self.mounted()?.mount.as_fd(), TREE)?;
-        self.places.push(place);
-        Ok(())
-    }
-
-    /// Takes the files away from everywhere that `attach` has shown them for this process.
-    pub(crate) fn detach(&mut self, pid: i32) -> io::Result<()> {
-        let (gone, kept) = self.places.drain(..).partition(|place| place.pid == pid);
-        self.places = kept;
-        gone.into_iter().try_for_each(MountPoint::detach)
-    }
-
-    /// Makes a large upper layer a lower one, so that a scan stays fast; where the layers are many, makes one of them.
-    /// Gives whether it did. No command may run meanwhile.
+    /// Makes the upper layer a lower one; where the layers are many, makes one of them. No command may run meanwhile.
     ///
     /// # Errors
     /// [`SealError`].
-    pub(crate) fn seal_if_large(&mut self) -> Result<bool, SealError> {
-        if self.known.len() <= self.options.seal_above {
-            return Ok(false);
-        }
-        self.seal()?;
-        Ok(true)
-    }
-
-    /// As [`OverlayDisk::seal_if_large`], whatever the size.
     pub(crate) fn seal(&mut self) -> Result<(), SealError> {
         let (replaced, placed) = self.put_layer_on()?;
         replaced.remove();
@@ -260,35 +226,6 @@ impl OverlayDisk {
             // A panic there has been printed.
             drop(removing.join());
         }
-    }
-
-    /// Makes the files, as they are now, those of the overlay of that name, which is none yet: both share the layers that
-    /// are there, and what either changes from now on the other does not see. No command may run meanwhile, nor may
-    /// anybody else have that overlay.
-    ///
-    /// That costs the same however many files there are. Gives false, and has changed nothing for anybody, when there is
-    /// an overlay of that name.
-    ///
-    /// # Errors
-    /// [`SealError`]; the other one is none then.
-    pub(crate) fn share(&mut self, name: &str) -> Result<bool, SealError> {
-        let fork = self.options.dir.named(name);
-        if fork.has_manifest() {
-            return Ok(false);
-        }
-        fork.make()?;
-        if let Some(mounted) = self.mounted.get()
-            && mounted.changed().map_err(io::Error::from)?.is_some()
-        {
-            let (replaced, placed) = self.put_layer_on()?;
-            // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
-            let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
-            self.removing = thread.spawn(move || replaced.remove()).ok();
-            placed.map_err(SealError::Misplaced)?;
-        }
-        // Until it has committed that, this overlay names them.
-        fork.commit(&Manifest { layers: self.lower.clone(), dirty: Some(self.carried.clone()) })?;
-        Ok(true)
     }
 
     fn place_again(&mut self, mounted: &Mounted) -> io::Result<()> {
@@ -370,7 +307,7 @@ impl WorkspaceDisk for OverlayDisk {
         Ok(&self.mounted()?.tree)
     }
 
-    fn touched(&mut self) -> io::Result<Vec<DirtyPath>> {
+    fn dirty(&mut self) -> io::Result<Vec<DirtyPath>> {
         if let Some(mounted) = self.mounted.get() {
             mounted.tree.open_root()?;
         }
@@ -386,7 +323,7 @@ impl WorkspaceDisk for OverlayDisk {
         self.pending.as_mut()
     }
 
-    fn settle(&mut self) -> io::Result<()> {
+    fn mark_clean(&mut self) -> io::Result<()> {
         if let Some(pending) = self.pending.take() {
             self.known = pending.index;
             self.carried.clear();
@@ -395,11 +332,11 @@ impl WorkspaceDisk for OverlayDisk {
     }
 
     fn adopt(&mut self) -> io::Result<()> {
-        self.touched()?;
+        self.dirty()?;
         if let Some(pending) = &mut self.pending {
             pending.index_mut().trust();
         }
-        self.settle()
+        self.mark_clean()
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
@@ -408,9 +345,49 @@ impl WorkspaceDisk for OverlayDisk {
         Ok(())
     }
 
-    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
-        let (made, _) = self.mounted_tree()?.lay_out(changes)?;
+    fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        let (made, _) = self.mounted_tree()?.populate(changes)?;
         self.learn(&with_paths(changes, made));
         Ok(())
+    }
+
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn attach(&mut self, pid: i32, at: &Path) -> io::Result<()> {
+        let place = MountPoint::attach(pid, at, self.mounted()?.mount.as_fd(), TREE)?;
+        self.places.push(place);
+        Ok(())
+    }
+
+    fn detach(&mut self, pid: i32) -> io::Result<()> {
+        let (gone, kept) = self.places.drain(..).partition(|place| place.pid == pid);
+        self.places = kept;
+        gone.into_iter().try_for_each(MountPoint::detach)
+    }
+
+    fn seal_if_large(&mut self) -> Result<(), SealError> {
+        if self.known.len() <= self.options.seal_above { Ok(()) } else { self.seal() }
+    }
+
+    fn share(&mut self, name: &str) -> Result<bool, SealError> {
+        let fork = self.options.dir.named(name);
+        if fork.has_manifest() {
+            return Ok(false);
+        }
+        fork.make()?;
+        if let Some(mounted) = self.mounted.get()
+            && mounted.changed().map_err(io::Error::from)?.is_some()
+        {
+            let (replaced, placed) = self.put_layer_on()?;
+            // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
+            let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
+            self.removing = thread.spawn(move || replaced.remove()).ok();
+            placed.map_err(SealError::Misplaced)?;
+        }
+        // Until it has committed that, this overlay names them.
+        fork.commit(&Manifest { layers: self.lower.clone(), dirty: Some(self.carried.clone()) })?;
+        Ok(true)
     }
 }

@@ -14,10 +14,9 @@ use rustix::io::Errno;
 
 use super::manifest::{LayerId, is_layer_id, layer_id};
 use super::mount::Notes;
-use super::overlay_dir::{PRIVATE, failed};
 use super::step::step;
-use crate::backends::disk::beneath::open_in;
-use crate::backends::disk::entries::make_directory;
+use crate::backends::disk::beneath::{failed, open_in};
+use crate::backends::disk::entries::{PRIVATE, make_directory};
 use crate::backends::disk::listing::names;
 use crate::backends::disk::remove::remove_all;
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::attach::{MountPoint, NEEDED};
 use super::overlay_dir::OverlayDir;
@@ -15,24 +15,24 @@ use crate::backends::disk::remove::remove_path;
 use crate::backends::disk::workspace_disk::WorkspaceDisk;
 use crate::backends::{BackendError, DirtyPath, FileChange, Observed};
 use crate::engine::event::Node;
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
-/// Whether [`supported`] says that they can. A file system on which they once could is not tried again.
+/// Asks [`supported`], but for a file system on which overlays once worked.
 pub(crate) fn is_supported(directory: &Path) -> bool {
     static WORKING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-    let working = || WORKING.lock().unwrap_or_else(PoisonError::into_inner);
     let device = rustix::fs::stat(directory).map(|stat| stat.st_dev).ok();
-    if device.is_some_and(|device| working().contains(&device)) {
+    if device.is_some_and(|device| lock(&WORKING).contains(&device)) {
         return true;
     }
     let works = supported(directory).is_ok();
     if works {
-        working().extend(device);
+        lock(&WORKING).extend(device);
     }
     works
 }
 
-/// Whether overlays can be mounted with layers in this directory, and attached to containers, found out by trying. Says
+/// Tries whether overlays can be mounted with layers in this directory, and attached to containers. Says
 /// why not.
 pub(crate) fn supported(directory: &Path) -> Result<(), String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -64,7 +64,7 @@ fn attempt(root: &Path) -> Result<(), String> {
     let kept = path("directory/kept")?;
     let read = disk.tree().and_then(|tree| tree.open(&kept)).and_then(|mut file| file.read_to_string(&mut text));
     read.map_err(words)?;
-    let touched = disk.touched().map_err(words)?;
+    let touched = disk.dirty().map_err(words)?;
     for change in &changes {
         let named = touched.contains(&DirtyPath::Entry(change.path().clone()));
         let there = disk.tree().and_then(|tree| tree.observe(change.path())).map_err(words)?;

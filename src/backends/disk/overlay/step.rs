@@ -1,4 +1,4 @@
-//! Where a test cuts off what is done to overlays and layers, as the death of a process does.
+//! Points at which a test cuts off changes of overlays and layers, as the death of a process does.
 
 /// Comes before each change on the disk that a later process finds.
 #[cfg(not(test))]

@@ -11,11 +11,7 @@ use crate::backends::disk::workspace_disk::WorkspaceDisk;
 
 /// Does something with fresh overlays and ends it after each of its steps, one after the other. What a later process
 /// finds is given to `check`, with whether nothing was cut off.
-fn cut_everywhere(
-    prepare: impl Fn(&Family) -> OverlayDisk,
-    act: impl Fn(&Family, OverlayDisk),
-    check: impl Fn(&Family, bool),
-) {
+fn cut_everywhere<T>(prepare: impl Fn(&Family) -> T, act: impl Fn(&Family, T), check: impl Fn(&Family, bool)) {
     for steps in 0.. {
         let Some(family) = Family::new() else { return };
         let disk = prepare(&family);
@@ -165,6 +161,25 @@ fn is_migrated(root: &Path) -> bool {
 }
 
 #[test]
+fn opening_cut_off_leaves_every_overlay_as_it_was() {
+    let open = |family: &Family, (): ()| drop(opened(family, "parent"));
+    let check = |family: &Family, _| assert!(has(family, "child", "a/one") && has(family, "parent", "parent's"));
+    cut_everywhere(|family| drop(parent_with_child(family)), open, check);
+    let before = |family: &Family| {
+        drop(parent_with_child(family));
+        lay_out_as_before(family, &["parent", "child"]);
+    };
+    let child = |family: &Family, (): ()| drop(opened(family, "child"));
+    cut_everywhere(before, child, check);
+}
+
+/// Opens an overlay and does something in it, as far as that goes.
+fn opened(family: &Family, name: &str) -> Option<OverlayDisk> {
+    let disk = OverlayDisk::open(family.options(name)).ok().flatten()?;
+    disk.tree().is_ok().then_some(disk)
+}
+
+#[test]
 fn lists_of_earlier_programs_migrate_when_they_are_opened() {
     for first in ["parent", "child", "grandchild"] {
         let Some(family) = Family::new() else { return };
@@ -185,7 +200,7 @@ fn lists_of_earlier_programs_migrate_when_they_are_opened() {
                 (one.into(), "a/b/two".into())
             );
             if name == "grandchild" {
-                assert_eq!(disk.touched().unwrap(), [], "{first}: what was known stays known");
+                assert_eq!(disk.dirty().unwrap(), [], "{first}: what was known stays known");
             }
             drop(disk);
             // Those that were not opened yet keep their layers.

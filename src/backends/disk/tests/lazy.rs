@@ -16,9 +16,9 @@ fn fork_untouched_has_only_a_manifest() {
     assert!(parent.share("child").unwrap());
     let layers = family.layers();
     let mut child = family.open("child").unwrap();
-    assert_eq!(child.touched().unwrap(), []);
-    child.settle().unwrap();
-    assert!(!child.seal_if_large().unwrap());
+    assert_eq!(child.dirty().unwrap(), []);
+    child.mark_clean().unwrap();
+    child.seal_if_large().unwrap();
     child.detach(1).unwrap();
     assert_eq!(in_directory(&family.root("child")), ["list"]);
     // A grandchild has it from the parent.
@@ -29,7 +29,7 @@ fn fork_untouched_has_only_a_manifest() {
     let mut grandchild = family.open("grandchild").unwrap();
     grandchild.apply(&[file("top", "grandchild's")]).unwrap();
     assert_eq!(text(&grandchild, "top").unwrap(), "grandchild's");
-    assert_eq!(grandchild.touched().unwrap(), []);
+    assert_eq!(grandchild.dirty().unwrap(), []);
     assert_eq!(text(&family.open("child").unwrap(), "top").unwrap(), "top");
     assert_eq!(text(&parent, "top").unwrap(), "top");
 }
@@ -41,13 +41,13 @@ fn fork_of_dirty_parent_names_it_until_settled() {
     rest(&mut parent);
     fs::write(view(&parent).join("a/one"), "by somebody").unwrap();
     assert!(parent.share("child").unwrap());
-    let named = |disk: &mut OverlayDisk| disk.touched().unwrap().contains(&DirtyPath::Entry(path("a/one")));
+    let named = |disk: &mut OverlayDisk| disk.dirty().unwrap().contains(&DirtyPath::Entry(path("a/one")));
     let mut child = family.open("child").unwrap();
-    child.settle().unwrap();
+    child.mark_clean().unwrap();
     assert!(named(&mut child), "nobody has looked before that was settled");
     assert!(child.share("grandchild").unwrap() && named(&mut family.open("grandchild").unwrap()));
-    child.settle().unwrap();
-    assert_eq!(child.touched().unwrap(), []);
+    child.mark_clean().unwrap();
+    assert_eq!(child.dirty().unwrap(), []);
     drop(child);
     assert!(named(&mut family.open("child").unwrap()), "nothing was recorded, as far as the next one knows");
 }

@@ -302,19 +302,19 @@ fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
     pause();
     let disk = PlainDisk::new(DirTree::beneath("host", &files, &aside, None).unwrap()).unwrap();
     let disk = OnDisk::new("host", Box::new(disk));
-    disk.touched().unwrap();
+    disk.dirty().unwrap();
     fs::write(files.join("in/.x.swp"), "").unwrap();
     pause();
     let shown = disk.below(&EntryPath::root()).unwrap().entries;
     assert!(shown.iter().any(|(shown, _)| *shown == path("in/.x.swp")));
-    disk.settle().unwrap();
+    disk.mark_clean().unwrap();
     fs::remove_file(files.join("in/.x.swp")).unwrap();
-    assert_eq!(disk.touched().unwrap(), [DirtyPath::Entry(path("in/.x.swp"))]);
-    disk.settle().unwrap();
+    assert_eq!(disk.dirty().unwrap(), [DirtyPath::Entry(path("in/.x.swp"))]);
+    disk.mark_clean().unwrap();
     pause();
     for named in [1, 0] {
-        assert!(disk.touched().unwrap().len() <= named);
-        disk.settle().unwrap();
+        assert!(disk.dirty().unwrap().len() <= named);
+        disk.mark_clean().unwrap();
     }
 }
 

@@ -26,8 +26,8 @@ fn world(disk: &OverlayDisk) -> World {
 }
 
 fn take(disk: &mut OverlayDisk) -> Vec<DirtyPath> {
-    let touched = disk.touched().unwrap();
-    disk.settle().unwrap();
+    let touched = disk.dirty().unwrap();
+    disk.mark_clean().unwrap();
     touched
 }
 
@@ -45,20 +45,24 @@ fn some_files(top: &Path) {
 
 #[test]
 fn a_small_upper_layer_is_not_sealed_and_a_large_one_is() {
-    let Some((mut disk, _directory)) = new_overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     fs::write(view(&disk).join("a/one"), "1").unwrap();
     take(&mut disk);
-    assert!(!disk.seal_if_large().unwrap());
+    let layers = || fs::read_dir(directory.path().join("layered/layers")).unwrap().count();
+    let few = layers();
+    disk.seal_if_large().unwrap();
+    assert_eq!(layers(), few);
     for number in 0..70 {
         fs::write(view(&disk).join(format!("a/many{number}")), "1").unwrap();
     }
     take(&mut disk);
     let before = world(&disk);
-    assert!(disk.seal_if_large().unwrap());
-    assert_eq!(world(&disk), before);
+    disk.seal_if_large().unwrap();
+    assert_eq!((world(&disk), layers()), (before, few + 1));
     fs::write(view(&disk).join("a/many7"), "2").unwrap();
     assert!(names(&take(&mut disk), "a/many7"));
-    assert!(!disk.seal_if_large().unwrap());
+    disk.seal_if_large().unwrap();
+    assert_eq!(layers(), few + 1);
 }
 
 #[test]
@@ -67,7 +71,7 @@ fn what_was_not_settled_is_named_after_a_seal() {
     fs::write(view(&disk).join("a/one"), "1").unwrap();
     disk.seal().unwrap();
     disk.seal().unwrap();
-    assert!(names(&disk.touched().unwrap(), "a/one"));
+    assert!(names(&disk.dirty().unwrap(), "a/one"));
     assert!(names(&take(&mut disk), "a/one"));
     assert!(!names(&take(&mut disk), "a/one"));
 }
@@ -182,6 +186,10 @@ fn however_often_it_is_opened_the_layers_stay_few() {
         let mut disk = open();
         disk.apply(&[file("top", &round.to_string()), file(&format!("new{round}"), "1")]).unwrap();
         assert!(count("layers") <= 8 && count("own/work") == 1, "{round}: {} layers", count("layers"));
+    }
+    for _ in 0..3 {
+        // Nothing is done in it, so that it is not even mounted.
+        assert!(!open().dirty().unwrap().is_empty());
     }
     let before = world(&open());
     assert_eq!(before.len(), 7 + 60);

@@ -72,16 +72,16 @@ impl WorkspaceDisk for Sealing {
         self.0.tree()
     }
 
-    fn touched(&mut self) -> std::io::Result<Vec<DirtyPath>> {
-        self.0.touched()
+    fn dirty(&mut self) -> std::io::Result<Vec<DirtyPath>> {
+        self.0.dirty()
     }
 
     fn pending(&mut self) -> Option<&mut PendingScan> {
         self.0.pending()
     }
 
-    fn settle(&mut self) -> std::io::Result<()> {
-        self.0.settle()?;
+    fn mark_clean(&mut self) -> std::io::Result<()> {
+        self.0.mark_clean()?;
         self.0.seal().map_err(std::io::Error::other)
     }
 
@@ -93,8 +93,8 @@ impl WorkspaceDisk for Sealing {
         self.0.apply(changes)
     }
 
-    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.0.lay_out(changes)
+    fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.0.populate(changes)
     }
 }
 
@@ -158,8 +158,8 @@ impl Rig {
 
     /// What is touched now; the disk knows it afterwards.
     pub(super) fn take(&mut self) -> Vec<DirtyPath> {
-        let touched = self.disk.touched().unwrap();
-        self.disk.settle().unwrap();
+        let touched = self.disk.dirty().unwrap();
+        self.disk.mark_clean().unwrap();
         touched
     }
 
@@ -183,11 +183,11 @@ impl Rig {
         let before = self.world();
         act(&self.view());
         let after = self.world();
-        let touched = self.disk.touched().unwrap();
+        let touched = self.disk.dirty().unwrap();
         assert_covered(self.kind, &before, &after, &touched);
-        let again = self.disk.touched().unwrap();
+        let again = self.disk.dirty().unwrap();
         assert_covered(self.kind, &before, &after, &again);
-        self.disk.settle().unwrap();
+        self.disk.mark_clean().unwrap();
         assert_eq!(self.world(), after, "{}: settling changes nothing", self.kind);
         touched
     }

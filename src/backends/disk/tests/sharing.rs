@@ -6,8 +6,8 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::rig::{World, assert_covered, new_overlay, path, through, walk};
-use crate::backends::disk::workspace_disk::WorkspaceDisk;
-use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions, SealError};
+use crate::backends::disk::workspace_disk::{SealError, WorkspaceDisk};
+use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions};
 use crate::backends::{DirtyPath, FileChange};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -114,8 +114,8 @@ pub(super) fn text(disk: &impl WorkspaceDisk, at: &str) -> Option<String> {
 /// Looks until nothing is touched any more, as a dispatcher has before it shares.
 pub(super) fn rest(disk: &mut impl WorkspaceDisk) {
     for _ in 0..1000 {
-        let touched = disk.touched().unwrap();
-        disk.settle().unwrap();
+        let touched = disk.dirty().unwrap();
+        disk.mark_clean().unwrap();
         if touched.is_empty() {
             return;
         }
@@ -139,13 +139,13 @@ fn a_child_has_the_files_and_knows_them() {
     let before = world(&parent);
     assert!(parent.share("child").unwrap());
     assert_eq!(world(&parent), before);
-    assert_eq!(parent.touched().unwrap(), []);
+    assert_eq!(parent.dirty().unwrap(), []);
     let mut child = family.open("child").unwrap();
     assert_eq!(world(&child), before);
-    assert_eq!(child.touched().unwrap(), [], "nothing has changed since");
+    assert_eq!(child.dirty().unwrap(), [], "nothing has changed since");
     fs::write(view(&child).join("a/one"), "child's").unwrap();
     // The directory was copied to be changed.
-    assert_eq!(child.touched().unwrap(), [DirtyPath::Entry(path("a")), DirtyPath::Entry(path("a/one"))]);
+    assert_eq!(child.dirty().unwrap(), [DirtyPath::Entry(path("a")), DirtyPath::Entry(path("a/one"))]);
 }
 
 #[test]
@@ -179,12 +179,12 @@ fn what_nobody_has_looked_at_is_touched_in_the_child_too() {
     fs::write(view(&parent).join("unseen"), "unseen").unwrap();
     assert!(parent.share("child").unwrap());
     for disk in [&mut parent, &mut family.open("child").unwrap()] {
-        let touched = disk.touched().unwrap();
+        let touched = disk.dirty().unwrap();
         assert_covered("shared", &before, &world(disk), &touched);
         assert!(!touched.contains(&DirtyPath::Subtree(EntryPath::root())), "{touched:?}");
     }
     // Only who opens it first knows what was touched.
-    let touched = family.open("child").unwrap().touched().unwrap();
+    let touched = family.open("child").unwrap().dirty().unwrap();
     assert!(touched.contains(&DirtyPath::Subtree(EntryPath::root())), "{touched:?}");
 }
 
