@@ -1,4 +1,4 @@
-//! What a command has done to the files: where to look, and what is there.
+//! Changes that commands have made to the files: where to look, and what is there.
 
 use std::io::Read;
 
@@ -10,7 +10,7 @@ use crate::engine::path::EntryPath;
 ///
 /// It is asked between commands, by one caller at a time.
 pub trait ChangeDetector: Send + Sync {
-    /// Where the disk may differ from what was last settled. It may name too much, never too little;
+    /// Finds where the disk may differ from what was last clean. It may name too much, never too little;
     /// and only looks, so that it may be asked again.
     ///
     /// Others may change the files afterwards. What [`observe`](ChangeDetector::observe), [`below`](ChangeDetector::below) and
@@ -19,30 +19,30 @@ pub trait ChangeDetector: Send + Sync {
     ///
     /// # Errors
     /// [`BackendError`] when the disk can't be read.
-    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError>;
+    fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError>;
 
-    /// Whether looking takes microseconds when nothing has changed, so that it needs no thread of its own.
+    /// Tells whether a scan takes microseconds when nothing has changed, so that it needs no thread of its own.
     fn is_quick(&self) -> bool {
         false
     }
 
-    /// What the last [`touched`](ChangeDetector::touched) saw is known from now on.
+    /// Takes what the last [`dirty`](ChangeDetector::dirty) saw for known.
     ///
     /// # Errors
     /// [`BackendError`]; it may then be named again.
-    fn settle(&self) -> Result<(), BackendError>;
+    fn mark_clean(&self) -> Result<(), BackendError>;
 
-    /// What is there is known from now on, and needs no look: whoever asks has put it there, and nobody else uses the
+    /// Takes what is there for known, without a look: the caller has put it there, and nobody else uses the
     /// files. Only what changes from here on is named.
     ///
     /// # Errors
     /// [`BackendError`]; then it may be named.
     fn adopt(&self) -> Result<(), BackendError> {
-        self.touched()?;
-        self.settle()
+        self.dirty()?;
+        self.mark_clean()
     }
 
-    /// What is at a path, links not followed; none where nothing is.
+    /// Looks at a path, links not followed; none where nothing is.
     ///
     /// # Errors
     /// [`BackendError`] when it can't be looked at.
@@ -62,7 +62,7 @@ pub trait ChangeDetector: Send + Sync {
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError>;
 }
 
-/// Where something may have changed.
+/// A path where something may have changed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DirtyPath {
     /// At this path. Where nothing is now, or no directory, it stands for what was below it, too.
@@ -71,7 +71,7 @@ pub enum DirtyPath {
     Subtree(EntryPath),
 }
 
-/// What is below a directory.
+/// The entries below a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Below {
     /// The entries, in no order.
@@ -81,19 +81,19 @@ pub struct Below {
     pub closed: Vec<EntryPath>,
 }
 
-/// What stands at a path on a disk.
+/// The entry at a path on a disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Observed {
     /// A regular file.
     File {
         /// Bytes.
         size: u64,
-        /// Whether its owner may execute it.
+        /// Tells whether its owner may execute it.
         executable: bool,
     },
     /// A symbolic link.
     Symlink {
-        /// Where it points.
+        /// Its target.
         target: Vec<u8>,
     },
     /// A directory.

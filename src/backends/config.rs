@@ -1,21 +1,16 @@
 //! What a session's workspace is to be, as it is recorded with the session.
 
-use std::fs::Permissions;
-use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::disk::{make_private, remove_path};
 use super::host::{HostOptions, HostWorkspace};
 use super::memory::MemoryWorkspace;
 use super::mock::{MockAnswer, MockWorkspace};
 use super::podman::{PodmanOptions, PodmanSandbox};
-use super::spread::make_spread;
 use super::{BackendError, ProgressWatch, Workspace};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::SessionId;
@@ -46,40 +41,6 @@ pub enum WorkspaceSpec {
     Podman(PodmanOptions),
     /// Commands are answered from a list.
     Mock(MockOptions),
-}
-
-/// Removes a directory and what is in it; one that is not there is no error.
-#[expect(clippy::disallowed_methods, reason = "a backend removes its own directories")]
-pub(super) fn remove(directory: &Path) -> std::io::Result<()> {
-    match std::fs::remove_dir_all(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            unlock(directory)?;
-            std::fs::remove_dir_all(directory)
-        }
-        other => other,
-    }
-}
-
-/// Opens the directories that commands have shut: without root not even their owner can empty them.
-fn unlock(directory: &Path) -> std::io::Result<()> {
-    let mut waiting = vec![directory.to_owned()];
-    while let Some(path) = waiting.pop() {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let handle = rustix::fs::open(&path, flags, Mode::empty())?;
-        // By the handle, because a link that came meanwhile would lead elsewhere.
-        let place = format!("/proc/self/fd/{}", handle.as_raw_fd());
-        std::fs::set_permissions(&place, Permissions::from_mode(0o700))?;
-        #[expect(clippy::disallowed_methods, reason = "a backend removes its own directories")]
-        let entries = std::fs::read_dir(&place)?;
-        for entry in entries {
-            let entry = entry?;
-            if entry.file_type()?.is_dir() {
-                waiting.push(path.join(entry.file_name()));
-            }
-        }
-    }
-    Ok(())
 }
 
 /// What a mock answers.
@@ -312,7 +273,7 @@ impl WorkspaceSpec {
             }
             Self::Host(_) | Self::Memory | Self::Mock(_) => return Ok(()),
         };
-        remove(&directory).map_err(|error| failed(format!("can't remove {}: {error}", directory.display())))
+        remove_path(&directory).map_err(|error| failed(error.to_string()))
     }
 
     /// The directories below `home` with files of sessions that are not there any more.
@@ -343,7 +304,7 @@ impl WorkspaceSpec {
     fn own_directory(session: SessionId, home: &Path) -> Result<PathBuf, BackendError> {
         let all = home.join(WORKSPACES);
         let failed = |error| BackendError { backend: "host", reason: format!("can't make {}: {error}", all.display()) };
-        make_spread(&all).map_err(failed)?;
+        make_private(&all).map_err(failed)?;
         Ok(Self::directory(session, home))
     }
 

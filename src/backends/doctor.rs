@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::disk::OverlayDisk;
+use super::disk::overlay;
 use super::podman::{self, PodmanOptions};
 use super::runner::Runner;
 
@@ -48,7 +48,7 @@ impl Finding {
 /// Tries what the backends need on this machine. A container is made only when the image is there.
 pub fn diagnose(options: &PodmanOptions) -> Vec<Finding> {
     let mut findings = vec![user(), host_runner()];
-    findings.push(overlay());
+    findings.push(overlay_works());
     findings.extend(podman::diagnose(options));
     findings
 }
@@ -77,9 +77,9 @@ fn host_runner() -> Finding {
     }
 }
 
-fn overlay() -> Finding {
+fn overlay_works() -> Finding {
     let supported = podman::cache_directory().map_err(|error| error.to_string());
-    match supported.and_then(|cache| OverlayDisk::supported(&cache)) {
+    match supported.and_then(|cache| overlay::supported(&cache)) {
         Ok(()) => Finding::ok("overlay", "can be mounted"),
         Err(why) if !rustix::process::geteuid().is_root() => {
             Finding::limited("overlay", why, "workspaces of containers are plain directories then")

@@ -2,25 +2,26 @@
 //! on it. Not sandboxed.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::commands::{CommandHost, ExecutorShell};
 use super::disk::locked::OnDisk;
-use super::disk::populate_marker::Blank;
+use super::disk::populate_marker::PopulateMarker;
 use super::disk::{Anchor, DirTree, PlainDisk, StagingDir, WITHIN};
 use super::executor::Executor;
 use super::runner::Runner;
 use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
 use super::{BackendError, ChangeDetector, FileChange, Shell, ShellError, Workspace};
+use crate::engine::lock::lock;
 
 /// The backend's name.
 const NAME: &str = "host";
 
-/// What a host workspace is to be.
+/// The options of a host workspace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HostOptions {
@@ -77,16 +78,16 @@ mod recorded_path {
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub struct HostWorkspace {
-    disk: OnDisk<PlainDisk>,
+    disk: OnDisk,
     place: Arc<HostPlace>,
     shell: Arc<ExecutorShell<HostPlace>>,
-    blank: Blank,
+    marker: PopulateMarker,
     directory: PathBuf,
-    /// Where entries are made ready and kept for a while; gone with the workspace.
+    /// The place where entries are made ready and kept for a while; gone with the workspace.
     _aside: StagingDir,
 }
 
-/// Where the commands of a host workspace run.
+/// The place where the commands of a host workspace run.
 struct HostPlace {
     directory: PathBuf,
     anchor: Option<Anchor>,
@@ -99,12 +100,6 @@ struct HostCommand {
     runner: Option<Runner>,
     /// Made when the first script comes.
     scripts: Option<TempDir>,
-}
-
-impl HostPlace {
-    fn lock(&self) -> MutexGuard<'_, HostCommand> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl HostWorkspace {
@@ -145,8 +140,8 @@ impl HostWorkspace {
             in_container: false,
         };
         let shell = Arc::new(ExecutorShell::new(Arc::clone(&place), properties));
-        let blank = Blank::new(NAME, aside.home().join("filling"), is_new);
-        Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, blank, directory, _aside: aside })
+        let marker = PopulateMarker::new(NAME, aside.home().join("filling"), is_new);
+        Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, marker, directory, _aside: aside })
     }
 }
 
@@ -168,7 +163,7 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
 impl CommandHost for HostPlace {
     fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
         self.anchor.as_ref().map_or(Ok(()), Anchor::check).map_err(|error| unavailable(&error))?;
-        let mut running = self.lock();
+        let mut running = lock(&self.running);
         if let Some(alive) = running.runner.as_ref().filter(|runner| runner.is_alive()) {
             return Ok(Arc::new(alive.clone()));
         }
@@ -178,7 +173,7 @@ impl CommandHost for HostPlace {
     }
 
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError> {
-        let mut running = self.lock();
+        let mut running = lock(&self.running);
         let directory = match running.scripts.take() {
             Some(directory) => directory,
             None => tempfile::Builder::new().prefix("foldspace-").tempdir().map_err(|error| unavailable(&error))?,
@@ -196,7 +191,7 @@ impl CommandHost for HostPlace {
     }
 
     fn lost(&self, _: &Arc<dyn Executor>) {
-        let mut running = self.lock();
+        let mut running = lock(&self.running);
         // Another command may have started the next one.
         running.runner = running.runner.take().filter(Runner::is_alive);
     }
@@ -211,12 +206,12 @@ impl Workspace for HostWorkspace {
         NAME
     }
 
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.disk.project(changes)
+    fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.disk.apply(changes)
     }
 
-    fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.disk.lay_out(changes)
+    fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.disk.populate(changes)
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
@@ -227,24 +222,8 @@ impl Workspace for HostWorkspace {
         Some(&self.disk)
     }
 
-    fn is_blank(&self) -> bool {
-        self.blank.is_blank()
-    }
-
-    fn filling(&self) -> Result<(), BackendError> {
-        self.blank.filling()
-    }
-
-    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
-        self.blank.unsettled(intent)
-    }
-
-    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
-        self.blank.intent()
-    }
-
-    fn filled(&self) -> Result<(), BackendError> {
-        self.blank.filled()
+    fn marker(&self) -> Option<&PopulateMarker> {
+        Some(&self.marker)
     }
 
     fn root(&self) -> Option<String> {
@@ -256,7 +235,7 @@ impl Workspace for HostWorkspace {
     }
 
     fn close(&self) {
-        *self.place.lock() = HostCommand::default();
+        *lock(&self.place.running) = HostCommand::default();
     }
 }
 

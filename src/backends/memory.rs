@@ -16,7 +16,7 @@ impl Workspace for MemoryWorkspace {
         "memory"
     }
 
-    fn project(&self, _: &[FileChange]) -> Result<(), BackendError> {
+    fn apply(&self, _: &[FileChange]) -> Result<(), BackendError> {
         Ok(())
     }
 }

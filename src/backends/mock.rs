@@ -1,7 +1,7 @@
 //! The mock backend: answers commands from a list, and remembers what it was asked.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use globset::{Glob, GlobMatcher};
@@ -15,6 +15,7 @@ use super::shell::{
 };
 use super::{BackendError, FileChange, Workspace};
 use crate::engine::event::CommandLine;
+use crate::engine::lock::lock;
 use crate::engine::session::output_stream::OutputStream;
 
 /// The backend's name.
@@ -113,16 +114,12 @@ impl MockWorkspace {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Workspace for MockWorkspace {
     fn backend_name(&self) -> &'static str {
         NAME
     }
 
-    fn project(&self, _: &[FileChange]) -> Result<(), BackendError> {
+    fn apply(&self, _: &[FileChange]) -> Result<(), BackendError> {
         Ok(())
     }
 

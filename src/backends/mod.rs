@@ -7,6 +7,7 @@ pub mod compliance;
 pub(crate) mod config;
 pub(crate) mod disk;
 mod doctor;
+mod error;
 mod executor;
 mod host;
 mod memory;
@@ -16,13 +17,13 @@ mod podman;
 mod runner;
 pub(crate) mod running_commands;
 mod shell;
-mod spread;
 mod throwaway;
 pub(crate) mod workspace;
 
 pub use capture::{Below, ChangeDetector, DirtyPath, Observed};
 pub use config::{MockOptions, MockRule, WorkspaceSpec};
 pub use doctor::{DoctorReport, Finding, diagnose};
+pub use error::BackendError;
 pub use host::{HostOptions, HostWorkspace};
 pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
@@ -37,4 +38,4 @@ pub use shell::{
     ShellResult, Which, unwatched,
 };
 pub use throwaway::{Throwaway, sweep_throwaways};
-pub use workspace::{BackendError, Container, FileChange, MachineNews, ProgressWatch, Workspace};
+pub use workspace::{Container, FileChange, MachineNews, ProgressWatch, Workspace};

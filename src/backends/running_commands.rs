@@ -1,9 +1,10 @@
 //! The commands that are under way in a place: counted, and ended from elsewhere.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use super::runner::Cancel;
+use crate::engine::lock::lock;
 
 /// The commands that are under way in a place.
 #[derive(Debug, Default)]
@@ -71,13 +72,9 @@ impl CancelState {
 }
 
 impl RunningCommands {
-    fn lock(&self) -> MutexGuard<'_, CommandTable> {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a command in. It is ended when less than `floor` bytes are free on the place's disk.
     pub(crate) fn begin(self: &Arc<Self>, wish: Arc<CancelState>, floor: u64) -> Ongoing {
-        let mut commands = self.lock();
+        let mut commands = lock(&self.commands);
         commands.last += 1;
         let number = commands.last;
         commands.by_number.insert(number, Guarded { wish, floor, is_starving: false });
@@ -85,13 +82,13 @@ impl RunningCommands {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().by_number.is_empty()
+        lock(&self.commands).by_number.is_empty()
     }
 
     /// Ends the commands for which that many free bytes are too few, for the second time: one that meets a full
     /// disk may well end by itself.
     pub(crate) fn end_starving(&self, free: u64) {
-        for guarded in self.lock().by_number.values_mut() {
+        for guarded in lock(&self.commands).by_number.values_mut() {
             let was_starving = std::mem::replace(&mut guarded.is_starving, free < guarded.floor);
             if !(was_starving && guarded.is_starving) {
                 continue;
@@ -109,7 +106,7 @@ impl RunningCommands {
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        self.all.lock().by_number.remove(&self.number);
+        lock(&self.all.commands).by_number.remove(&self.number);
     }
 }
 

@@ -9,17 +9,17 @@ use std::time::Duration;
 
 use rustix::fs::{FlockOperation, flock};
 
-use super::config::{WorkspaceSpec, remove};
+use super::config::WorkspaceSpec;
+use super::disk::{make_private, remove_path};
 use super::host::HostOptions;
-use super::spread::make_spread;
 use super::{BackendError, Workspace};
 use crate::engine::id::SessionId;
 
 /// The directory of all of them, in a store's directory.
 const PLACE: &str = "probes";
-/// How the file ends that is locked for as long as one is in use.
+/// The ending of the file that is locked for as long as one is in use.
 const LOCK: &str = "lock";
-/// How often something is tried that others may be in the way of, and the pause between two tries.
+/// Attempts at something that others may be in the way of, and the pause between two.
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -49,7 +49,7 @@ impl Throwaway {
             reason: format!("can't {action} {}: {error}", path.display()),
         };
         let place = home.join(PLACE);
-        make_spread(&place).map_err(|error| failed("make", &place, &error))?;
+        make_private(&place).map_err(|error| failed("make", &place, &error))?;
         let mut id = [0; 16];
         getrandom::fill(&mut id).map_err(|error| failed("name a directory in", &place, &error))?;
         let id = SessionId::from_bytes(id);
@@ -145,7 +145,7 @@ fn removed(spec: &WorkspaceSpec, id: SessionId, directory: &Path) -> io::Result<
             WorkspaceSpec::Podman(_) => spec.remove(id, directory).map_err(|error| io::Error::other(error.reason)),
             _ => Ok(()),
         };
-        match done.and_then(|()| remove(directory)) {
+        match done.and_then(|()| remove_path(directory)) {
             // What is just being ended may still write.
             Err(_) if tries < TRIES => tries += 1,
             other => return other,

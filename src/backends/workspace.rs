@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
-use crate::engine::error::{Diagnostic, ErrorKind};
+
 use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
 
 use super::capture::ChangeDetector;
+use super::disk::populate_marker::PopulateMarker;
+use super::error::BackendError;
 use super::shell::{Shell, ShellError};
 
 /// The place where a session's files are, besides the journal, and where its commands run.
@@ -25,32 +27,38 @@ pub trait Workspace: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`BackendError`]; the files are then as before.
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError>;
+    fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError>;
 
     /// Makes the changes, in order, where nobody else uses the files meanwhile: a workspace that is being filled, or one
-    /// that is thrown away. That may be cheaper than [`project`](Workspace::project).
+    /// that is thrown away. That may be cheaper than [`apply`](Workspace::apply).
     ///
     /// # Errors
     /// [`BackendError`]; some of the changes may be made then.
-    fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.project(changes)
+    fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.apply(changes)
     }
 
-    /// Where commands run; none where there is no such place.
+    /// Gives the shell that runs commands; none where nothing can run.
     fn shell(&self) -> Option<Arc<dyn Shell>> {
         None
     }
 
     /// Finds out what commands, and others, have changed; none where nothing but
-    /// [`project`](Workspace::project) can change anything.
+    /// [`apply`](Workspace::apply) can change anything.
     fn capture(&self) -> Option<&dyn ChangeDetector> {
         None
     }
 
-    /// Whether the disk has nothing of this session's files, which then have to be projected, or is between two
+    /// Gives the note beside the disk of how far it is populated, by which the next five work.
+    #[doc(hidden)]
+    fn marker(&self) -> Option<&PopulateMarker> {
+        None
+    }
+
+    /// Tells whether the disk has nothing of this session's files, which then have to be populated, or is between two
     /// states of them.
     fn is_blank(&self) -> bool {
-        false
+        self.marker().is_some_and(PopulateMarker::is_blank)
     }
 
     /// Notes that filling begins. Until [`filled`](Workspace::filled) the disk stays blank, also for a later
@@ -59,7 +67,7 @@ pub trait Workspace: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError`] when it can't be noted.
     fn filling(&self) -> Result<(), BackendError> {
-        Ok(())
+        self.marker().map_or(Ok(()), PopulateMarker::filling)
     }
 
     /// Notes durably that the disk is on its way from one state to another, and what is about to be done. When this
@@ -69,17 +77,16 @@ pub trait Workspace: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError`] when it can't be noted.
     fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
-        let _ = intent;
-        Ok(())
+        self.marker().map_or(Ok(()), |marker| marker.unsettled(intent))
     }
 
-    /// What was noted as [`unsettled`](Workspace::unsettled) and not [`filled`](Workspace::filled) since; none when
+    /// Reads what was noted as [`unsettled`](Workspace::unsettled) and not [`filled`](Workspace::filled) since; none when
     /// nothing was, and then a blank disk has to be filled whole.
     ///
     /// # Errors
     /// [`BackendError`] when the note can't be read.
     fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
-        Ok(None)
+        self.marker().map_or(Ok(None), PopulateMarker::intent)
     }
 
     /// The disk has all of the session's files: from now on what differs was changed by somebody.
@@ -87,7 +94,7 @@ pub trait Workspace: Send + Sync + 'static {
     /// # Errors
     /// [`BackendError`] when it can't be noted.
     fn filled(&self) -> Result<(), BackendError> {
-        Ok(())
+        self.marker().map_or(Ok(()), PopulateMarker::filled)
     }
 
     /// Shares this workspace's files as they are now with the workspace of `child`, copy-on-write: neither sees what
@@ -108,7 +115,7 @@ pub trait Workspace: Send + Sync + 'static {
         Ok(false)
     }
 
-    /// What has happened to the machine since this was last asked, to be recorded.
+    /// Takes what has happened to the machine since this was last asked, to be recorded.
     fn news(&self) -> Vec<MachineNews> {
         Vec::new()
     }
@@ -129,7 +136,7 @@ pub trait Workspace: Send + Sync + 'static {
         None
     }
 
-    /// What a model should know of the machine; empty where there is none.
+    /// Describes the machine to a model; empty where there is none.
     fn description(&self) -> String {
         String::new()
     }
@@ -169,7 +176,7 @@ pub trait Container: Send + Sync + 'static {
     fn stop(&self) -> Result<(), ShellError>;
 }
 
-/// What happened to the machine of a workspace.
+/// A change of the machine of a workspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum MachineNews {
     /// A container runs.
@@ -183,9 +190,9 @@ pub enum MachineNews {
 pub enum FileChange {
     /// An entry is put at a path.
     Write {
-        /// Where.
+        /// Its path.
         path: EntryPath,
-        /// What.
+        /// Its kind.
         node: Node,
         /// A file's contents; empty for anything else.
         bytes: Bytes,
@@ -206,21 +213,5 @@ impl FileChange {
         match self {
             Self::Write { path, .. } | Self::Delete { path } => path,
         }
-    }
-}
-
-/// What a backend could not do.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the {backend} workspace failed: {reason}")]
-pub struct BackendError {
-    /// The backend's name.
-    pub backend: &'static str,
-    /// What went wrong, for a person.
-    pub reason: String,
-}
-
-impl Diagnostic for BackendError {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Io
     }
 }

@@ -10,6 +10,7 @@ pub(crate) mod event;
 pub(crate) mod fold;
 pub(crate) mod history;
 pub(crate) mod id;
+pub(crate) mod lock;
 pub(crate) mod path;
 pub(crate) mod portable;
 pub(crate) mod recorded;

@@ -44,11 +44,11 @@ impl Workspace for Wrapped {
         "wrapped"
     }
 
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+    fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
         if self.disk_is_full.load(Ordering::Acquire) && !changes.is_empty() {
             return Err(failed("the disk is full"));
         }
-        self.inner.project(changes)
+        self.inner.apply(changes)
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
@@ -69,15 +69,15 @@ impl Workspace for Wrapped {
 }
 
 impl ChangeDetector for Wrapped {
-    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
+    fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
         match self.capture_fails.load(Ordering::Acquire) {
             true => Err(failed("the disk can't be read")),
-            false => self.disk().touched(),
+            false => self.disk().dirty(),
         }
     }
 
-    fn settle(&self) -> Result<(), BackendError> {
-        self.disk().settle()
+    fn mark_clean(&self) -> Result<(), BackendError> {
+        self.disk().mark_clean()
     }
 
     fn observe(&self, path: &EntryPath) -> Result<Option<Observed>, BackendError> {

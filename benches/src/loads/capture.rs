@@ -31,7 +31,7 @@ pub(super) fn fill(workspace: &dyn Workspace, files: u64) -> Result<()> {
     let mut noise = Noise::new(files);
     for from in (0..files).step_by(2_000) {
         let changes = (from..files.min(from + 2_000)).map(|number| write(number, &mut noise));
-        workspace.project(&changes.collect::<Result<Vec<_>>>()?)?;
+        workspace.apply(&changes.collect::<Result<Vec<_>>>()?)?;
         // Between commands large layers are sealed.
         drop(workspace.news());
     }
@@ -40,9 +40,9 @@ pub(super) fn fill(workspace: &dyn Workspace, files: u64) -> Result<()> {
 }
 
 /// Looks for changes, reads what has changed, and settles it; gives how many there were.
-fn settle(workspace: &dyn Workspace) -> Result<usize> {
+fn mark_clean(workspace: &dyn Workspace) -> Result<usize> {
     let disk = workspace.capture().context("the workspace can't tell what has changed")?;
-    let touched = disk.touched()?;
+    let touched = disk.dirty()?;
     for touched in &touched {
         let (DirtyPath::Entry(path) | DirtyPath::Subtree(path)) = touched;
         if let Some(foldspace::Observed::File { .. }) = disk.observe(path)? {
@@ -51,7 +51,7 @@ fn settle(workspace: &dyn Workspace) -> Result<usize> {
             ensure!(matches!(Node::file(&bytes, false), Node::File { .. }));
         }
     }
-    disk.settle()?;
+    disk.mark_clean()?;
     Ok(touched.len())
 }
 
@@ -207,8 +207,8 @@ impl Workspace for Sandbox {
         "podman"
     }
 
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.0.as_ref().map_or(Ok(()), |sandbox| sandbox.project(changes))
+    fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.0.as_ref().map_or(Ok(()), |sandbox| sandbox.apply(changes))
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {

@@ -78,7 +78,7 @@ async fn observes(rig: FileRig) -> CheckFinding {
 
 async fn special(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
-    rig.settle().await?;
+    rig.mark_clean().await?;
     rig.sh("mkdir -p s && mkfifo s/pipe").await?;
     rig.ensure_observed("s/pipe", Some(Observed::Special(Special::Fifo))).await?;
     ensure_named(&rig, "a pipe is made", &[at("s/pipe")?]).await?;
@@ -91,7 +91,7 @@ async fn special(rig: FileRig) -> CheckFinding {
 
 async fn odd_names(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
-    rig.settle().await?;
+    rig.mark_clean().await?;
     let text = "mkdir -p odd && cd odd && echo x > \"$(printf 'not \\377 text')\" && echo x > \"$(printf 'new\\nline')\" \
                 && echo x > -dash && echo x > \"$(printf '%0200d' 7)\"";
     rig.sh(text).await?;
@@ -136,10 +136,10 @@ fn covers(touched: &[DirtyPath], path: &EntryPath, now: &DiskWorld) -> bool {
 async fn touched(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     for (what, text) in DEEDS {
-        rig.settle().await?;
+        rig.mark_clean().await?;
         let before = world(&rig).await?;
         rig.sh(text).await?;
-        let touched = rig.touched().await?;
+        let touched = rig.dirty().await?;
         let after = world(&rig).await?;
         ensure(before != after, || format!("when {what}, nothing is different"))?;
         let missed = before
@@ -152,7 +152,7 @@ async fn touched(rig: FileRig) -> CheckFinding {
 }
 
 async fn ensure_named(rig: &FileRig, what: &str, paths: &[EntryPath]) -> CheckFinding {
-    let touched = rig.touched().await?;
+    let touched = rig.dirty().await?;
     let now = world(rig).await?;
     let missed = paths.iter().find(|path| !covers(&touched, path, &now));
     ensure(missed.is_none(), || format!("when {what}, {missed:?} is not named, only {touched:?}"))
@@ -160,7 +160,7 @@ async fn ensure_named(rig: &FileRig, what: &str, paths: &[EntryPath]) -> CheckFi
 
 async fn again(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
-    rig.settle().await?;
+    rig.mark_clean().await?;
     rig.sh("echo again > again").await?;
     for what in ["a file is made", "the same is looked for again", "and once more"] {
         ensure_named(&rig, what, &[at("again")?]).await?;
@@ -171,7 +171,7 @@ async fn again(rig: FileRig) -> CheckFinding {
 async fn later(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.sh("mkdir -p later && echo 1 > later/a").await?;
-    rig.touched().await?;
+    rig.dirty().await?;
     rig.sh("echo 2 > later/a; echo 2 > later/b").await?;
     // Not a look, only what the last one saw.
     rig.settle_only().await?;
@@ -181,7 +181,7 @@ async fn later(rig: FileRig) -> CheckFinding {
 async fn projected(rig: FileRig) -> CheckFinding {
     ready(&rig).await?;
     rig.project(vec![file("projected/a", "1\n", false)?, file("projected/b", "1\n", false)?]).await?;
-    rig.settle().await?;
+    rig.mark_clean().await?;
     rig.project(vec![file("projected/a", "2\n", false)?]).await?;
     rig.sh("echo 3 > projected/a; rm projected/b").await?;
     ensure_named(&rig, "projected files are changed", &[at("projected/a")?, at("projected/b")?]).await?;

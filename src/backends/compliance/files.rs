@@ -107,29 +107,29 @@ impl FileRig {
 
     /// Makes changes, which must be possible.
     pub(super) async fn project(&self, changes: Vec<FileChange>) -> CheckFinding {
-        let projected = self.blocking(move |workspace| workspace.project(&changes)).await?;
+        let projected = self.blocking(move |workspace| workspace.apply(&changes)).await?;
         projected.or_else(|error| seen(format!("changes were not made: {error}")))
     }
 
     /// Makes changes, which must be refused.
     pub(super) async fn refuse(&self, what: &str, changes: Vec<FileChange>) -> CheckFinding {
-        let projected = self.blocking(move |workspace| workspace.project(&changes)).await?;
+        let projected = self.blocking(move |workspace| workspace.apply(&changes)).await?;
         ensure(projected.is_err(), || format!("{what} was no error"))
     }
 
-    pub(super) async fn touched(&self) -> CheckFinding<Vec<DirtyPath>> {
-        self.looking("looking for changes", |disk| disk.touched()).await
+    pub(super) async fn dirty(&self) -> CheckFinding<Vec<DirtyPath>> {
+        self.looking("looking for changes", |disk| disk.dirty()).await
     }
 
     /// What is there now is known.
-    pub(super) async fn settle(&self) -> CheckFinding {
-        self.touched().await?;
+    pub(super) async fn mark_clean(&self) -> CheckFinding {
+        self.dirty().await?;
         self.settle_only().await
     }
 
     /// What the last look saw is known.
     pub(super) async fn settle_only(&self) -> CheckFinding {
-        self.looking("settling", |disk| disk.settle()).await
+        self.looking("settling", |disk| disk.mark_clean()).await
     }
 
     pub(super) async fn observe(&self, path: EntryPath) -> CheckFinding<Option<Observed>> {

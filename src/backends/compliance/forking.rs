@@ -38,7 +38,7 @@ impl ForkRig {
 /// Looks until nothing is touched any more.
 async fn rest(files: &FileRig) -> CheckFinding {
     for _ in 0..LOOKS.0 {
-        let touched = files.touched().await?;
+        let touched = files.dirty().await?;
         files.settle_only().await?;
         if touched.is_empty() {
             return Ok(());
@@ -66,7 +66,7 @@ pub(super) async fn files(rig: ForkRig) -> CheckFinding {
     parent.project(vec![link("f/link", b"a")?, delete("f/gone")?]).await?;
     let child = rig.child(parent).await?;
     ensure(!child.workspace().is_blank(), || "the child's workspace is blank".to_owned())?;
-    let touched = child.touched().await?;
+    let touched = child.dirty().await?;
     ensure(touched.is_empty(), || format!("{touched:?} may be otherwise in the child"))?;
     child.ensure_file("f/a", b"a", false).await?;
     child.ensure_file("f/x", b"x", true).await?;

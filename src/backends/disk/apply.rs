@@ -8,13 +8,14 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::PATH_BYTES_MAX;
 use super::beneath::{open_directory, open_in};
 use super::copying::copy_file;
-use super::entries::{kind_of, make_directory, remove_all};
+use super::entries::{kind_of, make_directory};
 use super::file_stat::MadeStat;
+use super::limits::PATH_BYTES_MAX;
 use super::listing::{Lister, look, look_at};
 use super::making::{MakingError, ParentDir, times};
+use super::remove::remove_all;
 use super::tree::{DirTree, read_again};
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
@@ -55,7 +56,7 @@ impl DirTree {
     }
 }
 
-/// What was done, so that it can be undone.
+/// A change that was made, so that it can be undone.
 enum UndoStep {
     /// Something was put where nothing was.
     Placed { path: EntryPath },

@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat, openat2};
 use rustix::io::Errno;
@@ -33,7 +35,7 @@ pub(super) fn open_directory(top: BorrowedFd<'_>, path: &[u8], flags: OFlags) ->
     piece(at.as_ref().map_or(top, AsFd::as_fd), rest, flags)
 }
 
-/// Whether an error means that a path leads to nothing: no entry, or a parent that is no directory or a link.
+/// Tells whether an error means that a path leads to nothing: no entry, or a parent that is no directory or a link.
 pub(super) fn leads_nowhere(error: Errno) -> bool {
     matches!(error, Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::NAMETOOLONG)
 }
@@ -45,6 +47,11 @@ pub(super) fn context(what: &str, path: &str) -> impl FnOnce(Errno) -> io::Error
         let error = io::Error::from(error);
         io::Error::new(error.kind(), format!("{words}: {error}"))
     }
+}
+
+/// The same with a path of this machine.
+pub(super) fn failed(what: &str, path: &Path) -> impl FnOnce(Errno) -> io::Error + use<> {
+    context(what, &path.display().to_string())
 }
 
 /// A handle that only stands for an entry takes no other flags.
@@ -66,8 +73,17 @@ fn piece(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Er
     steps(from, path, flags)
 }
 
-/// What `openat2` does with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, for every kernel.
-pub(crate) fn steps(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+/// Opens a path below a directory, each step from the handle of the one before. No step follows a link, so that one which
+/// is swapped in meanwhile is an error and leads nowhere.
+pub(crate) fn open_beneath(top: &OwnedFd, relative: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    match relative.as_os_str().as_bytes() {
+        b"" => open_in(top, ".", flags),
+        path => steps(top.as_fd(), path, flags),
+    }
+}
+
+/// Does what `openat2` does with `RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS`, on every kernel.
+fn steps(from: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut segments = path.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).peekable();
     let mut at: Option<OwnedFd> = None;
     while let Some(segment) = segments.next() {
@@ -105,6 +121,29 @@ mod tests {
             }
             assert_eq!(open("a/none"), Err(Errno::NOENT));
         }
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the tests make the host's files")]
+    fn open_beneath_leads_nowhere_else() {
+        let directory = tempfile::tempdir().unwrap();
+        let host = directory.path().canonicalize().unwrap();
+        std::fs::create_dir_all(host.join("top/a/b")).unwrap();
+        std::fs::write(host.join("top/a/b/file"), "in").unwrap();
+        std::fs::write(host.join("secret"), "out").unwrap();
+        symlink("../secret", host.join("top/last")).unwrap();
+        symlink("..", host.join("top/up")).unwrap();
+        symlink("a", host.join("top/same")).unwrap();
+        let top = open_in(rustix::fs::CWD, host.join("top").as_path(), OFlags::DIRECTORY).unwrap();
+        let open = |path: &str| open_beneath(&top, Path::new(path), OFlags::empty()).map(drop);
+        assert_eq!(open("a/b/file"), Ok(()));
+        assert_eq!(open(""), Ok(()));
+        assert_eq!(open("last"), Err(Errno::LOOP));
+        assert_eq!(open("../secret"), Err(Errno::XDEV));
+        assert_eq!(open("a/.."), Err(Errno::XDEV));
+        assert_eq!(open("up/secret"), Err(Errno::NOTDIR));
+        assert_eq!(open("same/b/file"), Err(Errno::NOTDIR));
+        assert_eq!(open("a/none"), Err(Errno::NOENT));
     }
 
     #[test]

@@ -1,12 +1,14 @@
 //! Copies of single entries, with their owner, permissions and times.
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, OFlags, Statx, StatxTimestamp, Timespec, Timestamps, Uid, chmodat, chownat, fchmod,
-    fchown, futimens, makedev, mknodat, openat, readlinkat, symlinkat, utimensat,
+    AtFlags, FileType, Gid, Mode, OFlags, Statx, StatxTimestamp, Timespec, Timestamps, Uid, XattrFlags, chmodat,
+    chownat, fchmod, fchown, fgetxattr, fgetxattr_query, flistxattr, flistxattr_query, fsetxattr, futimens, makedev,
+    mknodat, openat, readlinkat, symlinkat, utimensat,
 };
 use rustix::io::Errno;
 
@@ -27,7 +29,9 @@ pub(super) fn copy_directory(from: &OwnedFd, name: &[u8], to: &OwnedFd) -> Resul
 pub(super) fn copy_file(from: File, stat: &Statx, to: &OwnedFd, name: &[u8]) -> io::Result<()> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut file = File::from(openat(to, name, flags, Mode::RUSR | Mode::WUSR)?);
-    io::copy(&mut from.take(stat.stx_size), &mut file)?;
+    io::copy(&mut (&from).take(stat.stx_size), &mut file)?;
+    copy_attributes(&from, &file)?;
+    // Attributes may hold permissions.
     Ok(resemble(&file, stat)?)
 }
 
@@ -46,6 +50,27 @@ pub(super) fn copy_other(from: &OwnedFd, stat: &Statx, to: &OwnedFd, name: &[u8]
     utimensat(to, name, &times_of(stat), AtFlags::SYMLINK_NOFOLLOW)
 }
 
+/// Gives an entry the attributes of another, but for those by which overlays are told apart.
+pub(super) fn copy_attributes(from: impl AsFd, to: impl AsFd) -> Result<(), Errno> {
+    let mut names = match flistxattr_query(&from) {
+        Ok(0) | Err(Errno::NOTSUP) => return Ok(()),
+        other => vec![0; other?],
+    };
+    let length = flistxattr(&from, &mut names)?;
+    names.truncate(length);
+    for name in names.split_inclusive(|byte| *byte == 0) {
+        let name = CStr::from_bytes_with_nul(name).map_err(|_| Errno::INVAL)?;
+        if [&b"trusted.overlay."[..], b"user.overlay."].iter().any(|overlays| name.to_bytes().starts_with(overlays)) {
+            continue;
+        }
+        let mut value = vec![0; fgetxattr_query(&from, name)?];
+        let length = fgetxattr(&from, name, &mut value)?;
+        value.truncate(length);
+        fsetxattr(&to, name, &value, XattrFlags::empty())?;
+    }
+    Ok(())
+}
+
 /// Gives an entry the owner, the permissions and the times of another.
 pub(super) fn resemble(entry: impl AsFd, stat: &Statx) -> Result<(), Errno> {
     fchown(&entry, Some(Uid::from_raw(stat.stx_uid)), Some(Gid::from_raw(stat.stx_gid)))?;
@@ -54,12 +79,12 @@ pub(super) fn resemble(entry: impl AsFd, stat: &Statx) -> Result<(), Errno> {
 }
 
 /// The permissions that an entry had when it was looked at.
-pub(super) fn mode_of(stat: &Statx) -> Mode {
+fn mode_of(stat: &Statx) -> Mode {
     Mode::from_raw_mode(u32::from(stat.stx_mode) & 0o7777)
 }
 
 /// The times that an entry had when it was looked at.
-pub(super) fn times_of(stat: &Statx) -> Timestamps {
+fn times_of(stat: &Statx) -> Timestamps {
     let time = |time: StatxTimestamp| Timespec { tv_sec: time.tv_sec, tv_nsec: i64::from(time.tv_nsec) };
     Timestamps { last_access: time(stat.stx_atime), last_modification: time(stat.stx_mtime) }
 }

@@ -1,73 +1,20 @@
-//! What is done to single entries: making, removing, telling what they are.
+//! Single entries: making directories, telling what entries are.
 
-use std::ffi::CString;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, mkdirat, statx};
+use rustix::fs::{AtFlags, FileType, Mode, Statx, StatxFlags, mkdirat, statx};
 use rustix::io::Errno;
 
-use super::beneath::{open_directory, open_in};
-use super::file_stat::FileStat;
-use super::listing::{Lister, look_at};
+/// The mode of directories that nobody else on the machine gets to.
+pub(super) const PRIVATE: u32 = 0o700;
 
-/// Removes an entry and everything below it. However deep it is, that takes two handles and no path.
-pub(super) fn remove_all(directory: BorrowedFd<'_>, name: &[u8]) -> Result<(), Errno> {
-    match rustix::fs::unlinkat(directory, name, AtFlags::empty()) {
-        Err(Errno::ISDIR | Errno::PERM) => {}
-        Err(Errno::NOENT) => return Ok(()),
-        other => return other,
-    }
-    let mut lister = Lister::new();
-    let mut handle = open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)?;
-    let mut here = Emptying::begin(name, &handle, &mut lister)?;
-    let mut above: Vec<Emptying> = Vec::new();
-    loop {
-        if let Some(child) = here.left.pop() {
-            let found = vanished(open_in(&handle, child.as_c_str(), OFlags::RDONLY | OFlags::DIRECTORY))?;
-            let Some(found) = found else { continue };
-            let below = Emptying::begin(child.to_bytes(), &found, &mut lister)?;
-            above.push(std::mem::replace(&mut here, below));
-            handle = found;
-        } else if let Some(parent) = above.pop() {
-            let mut up = open_in(&handle, c"..", OFlags::PATH | OFlags::DIRECTORY)?;
-            if !FileStat::of(&look_at(&up)?).is_same_entry(&parent.stamp) {
-                // Somebody has moved the directory, and up from there is somewhere else.
-                let names: Vec<&[u8]> = above.iter().chain([&parent]).map(|level| level.name.as_slice()).collect();
-                up = open_directory(directory, &names.join(&b'/'), OFlags::PATH)?;
-            }
-            vanished(rustix::fs::unlinkat(&up, here.name.as_slice(), AtFlags::REMOVEDIR))?;
-            (handle, here) = (up, parent);
-        } else {
-            return vanished(rustix::fs::unlinkat(directory, name, AtFlags::REMOVEDIR)).map(drop);
-        }
-    }
-}
-
-/// A directory whose files are removed.
-struct Emptying {
-    name: Vec<u8>,
-    stamp: FileStat,
-    /// The directories in it that are to be removed yet.
-    left: Vec<CString>,
-}
-
-impl Emptying {
-    fn begin(name: &[u8], handle: &OwnedFd, lister: &mut Lister) -> Result<Self, Errno> {
-        let mut names = Vec::new();
-        lister.each(handle.as_fd(), |name, stat| {
-            names.push((name.to_owned(), kind_of(stat) == FileType::Directory));
-            Ok(())
-        })?;
-        let mut left = Vec::new();
-        for (name, is_directory) in names {
-            if is_directory {
-                left.push(name);
-            } else {
-                vanished(rustix::fs::unlinkat(handle, name.as_c_str(), AtFlags::empty()))?;
-            }
-        }
-        Ok(Self { name: name.to_vec(), stamp: FileStat::of(&look_at(handle)?), left })
-    }
+/// Makes a directory, and those above it, for its owner only; one that is there stays as it is.
+#[expect(clippy::disallowed_methods, reason = "a backend makes its own directories")]
+pub(crate) fn make_private(directory: &Path) -> io::Result<()> {
+    std::fs::DirBuilder::new().recursive(true).mode(PRIVATE).create(directory)
 }
 
 /// Makes a directory where none is yet.

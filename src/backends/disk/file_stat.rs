@@ -1,4 +1,4 @@
-//! What tells, without reading, whether a file is still the same.
+//! Stamps, which tell without reading whether a file is still the same.
 
 use rustix::fs::Statx;
 use rustix::time::{ClockId, Timespec, clock_gettime};
@@ -7,10 +7,11 @@ const SECOND: i64 = 1_000_000_000;
 /// File systems that keep whole seconds, or every other one, may take so long to show a change.
 const COARSE_WINDOW: i64 = 2 * SECOND;
 const KIND_MASK: u32 = 0o170_000;
+const DIRECTORY_MODE: u32 = 0o040_000;
 /// A device of characters; that of number 0:0 is no device.
 const MARK_MODE: u32 = 0o020_000;
 
-/// What stat says of an entry, as far as a change of it shows there.
+/// The part of an entry's stat in which a change of it shows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileStat {
     device: u64,
@@ -23,10 +24,18 @@ pub(crate) struct FileStat {
 }
 
 impl FileStat {
+    /// An overlay's mark of something deleted. All of them are one inode, whose times move with each.
+    const MARK: Self = Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
+    /// Equals the stamp of no entry, so that the next scan names the path.
+    pub(super) const UNKNOWN: Self =
+        Self { device: u64::MAX, inode: u64::MAX, size: 0, modified: 0, changed: 0, mode: 0 };
+    /// The same where a directory was, or may have been: the next scan names all below the path.
+    pub(super) const UNKNOWN_BELOW: Self = Self { mode: DIRECTORY_MODE, ..Self::UNKNOWN };
+
     pub(super) fn of(stat: &Statx) -> Self {
         let mode = u32::from(stat.stx_mode);
         if mode & KIND_MASK == MARK_MODE && (stat.stx_rdev_major, stat.stx_rdev_minor) == (0, 0) {
-            return Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE };
+            return Self::MARK;
         }
         Self {
             device: u64::from(stat.stx_dev_major) << 32 | u64::from(stat.stx_dev_minor),
@@ -38,30 +47,29 @@ impl FileStat {
         }
     }
 
-    /// An overlay's mark of something deleted. All of them are one inode, whose times move with each.
-    pub(super) fn is_mark(&self) -> bool {
-        *self == Self { device: 0, inode: 0, size: 0, modified: 0, changed: 0, mode: MARK_MODE }
+    pub(super) fn is_unknown(&self) -> bool {
+        (self.device, self.inode) == (u64::MAX, u64::MAX)
     }
 
-    /// Whether both are the same entry of the same kind, whatever has changed about it.
+    pub(super) fn is_mark(&self) -> bool {
+        *self == Self::MARK
+    }
+
+    /// Tells whether both are the same entry of the same kind, whatever has changed about it.
     pub(super) fn is_same_entry(&self, other: &Self) -> bool {
         self.device == other.device && self.inode == other.inode && self.kind() == other.kind()
     }
 
-    /// Whether both are files of one size with the same times and mode, whatever device and inode they say they have.
+    /// Tells whether both are files of one size with the same times and mode, whatever device and inode they say they have.
     pub(super) fn has_same_times(&self, other: &Self) -> bool {
         Self { device: self.device, inode: self.inode, ..*other } == *self
     }
 
     pub(super) fn is_directory(&self) -> bool {
-        self.kind() == 0o040_000
+        self.kind() == DIRECTORY_MODE
     }
 
-    pub(super) fn changed_at(&self) -> i64 {
-        self.changed
-    }
-
-    /// Whether it is what was made here, and any change of it shows. A file system that keeps coarser times than the
+    /// Tells whether it is what was made here, and any change of it shows. A file system that keeps coarser times than the
     /// one that was set gives back another.
     pub(super) fn is_as_made(&self, made: MadeStat) -> bool {
         match made {
@@ -74,8 +82,9 @@ impl FileStat {
         }
     }
 
-    /// Whether a change after `look` could leave the stamp as it is: file times move in ticks, and
-    /// the entry was changed in the same tick as that look or later.
+    /// Tells whether a change after `look` could leave the stamp as it is: file times move in ticks, and the entry was changed
+    /// in the same tick as that look or later. As in git's index, such an entry is read again by the next scan, whatever
+    /// its stamp says then.
     pub(super) fn is_fresh(&self, look: FileTime) -> bool {
         let window = if self.changed.rem_euclid(SECOND) == 0 { COARSE_WINDOW } else { 0 };
         self.changed.saturating_add(window) >= look.0
@@ -86,7 +95,7 @@ impl FileStat {
     }
 }
 
-/// What a change leaves at its path.
+/// The entry that a change leaves at its path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MadeStat {
     /// Nothing.

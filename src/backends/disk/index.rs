@@ -1,4 +1,4 @@
-//! What is known of a tree, directory by directory.
+//! The entries of a tree as they were last known, directory by directory.
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,9 +7,9 @@ use rustix::fs::OFlags;
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory};
+use super::dir_xattrs::Forms;
 use super::file_stat::{FileStat, MadeStat};
 use super::listing::look;
-use super::overlay::dir_xattrs::Forms;
 use crate::backends::FileChange;
 use crate::engine::path::EntryPath;
 
@@ -29,27 +29,21 @@ pub(super) struct StatIndex {
 pub(super) struct IndexedListing {
     pub(super) names: Vec<u8>,
     pub(super) entries: Vec<IndexedEntry>,
-    /// When the directory was last changed, before it was listed; that was fresh if there is nothing.
-    pub(super) changed: Option<i64>,
-    /// What a directory of an overlay shows of the layers below.
+    /// A number for the part of the layers below that a directory of an overlay shows.
     pub(super) form: u32,
-    /// Whether somebody was told to look at all of it, and so may know of entries that are not here.
-    pub(super) walked: bool,
-    /// Whether it could not be read, or not whole.
+    /// Set if it could not be read, or not whole.
     pub(super) doubtful: bool,
-    /// Names that vanished at the last look, and may have come and gone since.
-    pub(super) gone: Vec<Box<[u8]>>,
 }
 
 /// One entry.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct IndexedEntry {
     pub(super) stamp: FileStat,
-    /// Where its name ends; it begins where the one before ends.
+    /// The end of its name, which begins where the one before ends.
     name_end: u32,
     /// The listing, of a directory.
     pub(super) child: u32,
-    /// Whether it could change without showing.
+    /// Set if it could change without showing.
     pub(super) fresh: bool,
 }
 
@@ -83,7 +77,7 @@ impl IndexedListing {
         order
     }
 
-    /// Where in that order a name is.
+    /// Finds a name in that order.
     pub(super) fn find_in(&self, by_name: &[u32], name: &[u8]) -> Option<usize> {
         by_name.binary_search_by(|at| self.name(*at as usize).cmp(name)).ok()
     }
@@ -92,18 +86,43 @@ impl IndexedListing {
 /// Entries that have become known by other means than a look.
 #[derive(Default)]
 struct Update<'a> {
-    /// What is there now, and its form; none for what is not there any more.
+    /// The entries that are there now, with their forms; none for one that is gone.
     entries: BTreeMap<&'a [u8], Option<(IndexedEntry, u32)>>,
 }
 
 impl StatIndex {
-    /// Takes all that is known for what this process alone has made: nobody was told to look at all of a directory, and
-    /// nobody has changed a file since. Who does from now on leaves another modification time than those that were set.
+    /// Takes all that is known for what this process alone has made, and nobody has changed since. A change from now on
+    /// leaves another modification time than those that were set.
     pub(super) fn trust(&mut self) {
-        for listing in &mut self.listings {
-            listing.walked = false;
-            listing.entries.iter_mut().for_each(|entry| entry.fresh &= entry.stamp.is_mark());
+        self.listings.iter_mut().flat_map(|listing| &mut listing.entries).for_each(|entry| entry.fresh = false);
+    }
+
+    /// Forgets what is at a path, so that the next scan names it, or all below it. Where a directory on the way is not
+    /// known, that is named with all below it.
+    pub(super) fn doubt(&mut self, path: &EntryPath, is_deep: bool) {
+        if self.listings.is_empty() {
+            self.listings.push(IndexedListing::default());
         }
+        let mut at = 0;
+        let mut segments = path.segments().peekable();
+        while let Some(segment) = segments.next() {
+            let is_last = segments.peek().is_none();
+            let listing = &mut self.listings[at];
+            let found = listing.find(segment);
+            let child = found.map_or(NONE, |found| listing.entries[found].child);
+            if !is_last && child != NONE {
+                at = child as usize;
+                continue;
+            }
+            let stamp = if is_last && !is_deep { FileStat::UNKNOWN } else { FileStat::UNKNOWN_BELOW };
+            let unknown = IndexedEntry::new(stamp, NONE, true);
+            match found.map(|found| &mut listing.entries[found]) {
+                Some(entry) => *entry = IndexedEntry { name_end: entry.name_end, ..unknown },
+                None => listing.push(segment, unknown),
+            }
+            return;
+        }
+        self.listings[0].doubtful = true;
     }
 
     pub(super) fn len(&self) -> usize {
@@ -112,16 +131,14 @@ impl StatIndex {
 
     /// Knows what was made at these paths beneath `root`, and the directories that lead to them.
     ///
-    /// Somebody else may have changed it before this look, and nobody knows of that. So a file that is there and is not
-    /// as it was made is fresh, and where there is no file, gives the path.
-    ///
-    /// What is below a directory that was already known stays as it was known.
+    /// Others may have changed it before this look. So a file that is there and is not as it was made is fresh, and a
+    /// path where there is no file is in doubt. What is below a directory that was already known stays as it was known.
     pub(super) fn learn(
         &mut self,
         root: BorrowedFd<'_>,
         made: &[(EntryPath, MadeStat)],
         forms: Forms,
-    ) -> Result<Vec<EntryPath>, Errno> {
+    ) -> Result<(), Errno> {
         if self.listings.is_empty() {
             self.listings.push(IndexedListing::default());
         }
@@ -162,7 +179,8 @@ impl StatIndex {
             let last = made.iter().rposition(|(made, _)| made == path).map_or(0, |at| at + 1);
             !made[last..].iter().any(|(later, _)| later.is_below(path) || path.is_below(later))
         });
-        Ok(missing)
+        missing.iter().for_each(|path| self.doubt(path, false));
+        Ok(())
     }
 
     /// The listing of a directory; on the way there, directories that are not known yet become so, as empty ones.
@@ -196,31 +214,23 @@ impl StatIndex {
 
     fn update(&mut self, listing: usize, update: Update<'_>) {
         let old = &self.listings[listing];
-        let mut places: Vec<Option<u32>> = vec![None; update.entries.len()];
-        if update.entries.len() < MANY {
-            for (place, name) in places.iter_mut().zip(update.entries.keys()) {
-                *place = old.find(name).and_then(|at| u32::try_from(at).ok());
-            }
-        } else {
-            let order: BTreeMap<&[u8], usize> =
-                update.entries.keys().enumerate().map(|(at, name)| (*name, at)).collect();
-            for at in 0..old.entries.len() {
-                if let Some(place) = order.get(old.name(at)) {
-                    places[*place] = u32::try_from(at).ok();
-                }
-            }
-        }
+        let order = (update.entries.len() >= MANY).then(|| old.by_name());
+        let find = |name: &&[u8]| match &order {
+            Some(order) => old.find_in(order, name).map(|place| order[place] as usize),
+            None => old.find(name),
+        };
+        let places: Vec<Option<usize>> = update.entries.keys().map(find).collect();
         let mut removed = Vec::new();
         for (place, (name, now)) in places.into_iter().zip(update.entries) {
-            let before = place.map(|at| self.listings[listing].entries[at as usize]);
+            let before = place.map(|at| self.listings[listing].entries[at]);
             let now = now.map(|(known, form)| IndexedEntry { child: self.child(before, &known, form), ..known });
             let entries = &mut self.listings[listing];
             match (place, now) {
                 (Some(at), Some(known)) => {
-                    let entry = &mut entries.entries[at as usize];
+                    let entry = &mut entries.entries[at];
                     *entry = IndexedEntry { name_end: entry.name_end, ..known };
                 }
-                (Some(at), None) => removed.push(at as usize),
+                (Some(at), None) => removed.push(at),
                 (None, Some(known)) => entries.push(name, known),
                 (None, None) => {}
             }
@@ -252,7 +262,7 @@ impl StatIndex {
 
     fn remove(&mut self, listing: usize, removed: &[usize]) {
         let old = std::mem::take(&mut self.listings[listing]);
-        let mut new = IndexedListing { names: Vec::new(), entries: Vec::new(), gone: old.gone.clone(), ..old };
+        let mut new = IndexedListing { form: old.form, doubtful: old.doubtful, ..IndexedListing::default() };
         for at in (0..old.entries.len()).filter(|at| removed.binary_search(at).is_err()) {
             new.push(old.name(at), old.entries[at]);
         }
@@ -260,12 +270,12 @@ impl StatIndex {
     }
 }
 
-/// What was made, and where.
+/// Pairs changes with what they made.
 pub(super) fn with_paths(changes: &[FileChange], made: Vec<MadeStat>) -> Vec<(EntryPath, MadeStat)> {
     changes.iter().map(|change| change.path().clone()).zip(made).collect()
 }
 
-/// What stat says of an entry which this process has just put there. It is not fresh while it has the modification time
+/// Looks at an entry which this process has just put there. It is not fresh while it has the modification time
 /// that was set, which is another than what somebody else's change would leave.
 fn known_now(
     directory: BorrowedFd<'_>,

@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, OFlags, RawDir, Statx, StatxFlags, statx};
 use rustix::io::Errno;
 
-use super::beneath::open_in;
+use super::beneath::{leads_nowhere, open_directory, open_in};
+use crate::engine::path::{EntryPath, parent_bytes};
 
 const BUFFER_BYTES: usize = 64 * 1024;
 
@@ -60,13 +61,19 @@ pub(super) fn names(directory: &OwnedFd) -> Result<Vec<CString>, Errno> {
     Ok(names)
 }
 
-/// What stat says of an entry right in a directory; a link is not followed.
+/// Stats an entry right in a directory; a link is not followed.
 pub(super) fn look(directory: impl AsFd, name: impl rustix::path::Arg) -> Result<Statx, Errno> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
     statx(directory, name, flags, StatxFlags::BASIC_STATS)
 }
 
-/// What stat says of an open entry itself.
+/// Tells whether nothing is at a path below a directory.
+pub(super) fn is_absent(top: BorrowedFd<'_>, path: &EntryPath) -> bool {
+    let parent = open_directory(top, parent_bytes(path.as_bytes()).unwrap_or_default(), OFlags::PATH);
+    parent.and_then(|parent| look(parent, path.name())).is_err_and(leads_nowhere)
+}
+
+/// Stats an open entry itself.
 pub(super) fn look_at(handle: impl AsFd) -> Result<Statx, Errno> {
     statx(handle, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)
 }

@@ -1,33 +1,36 @@
 //! Files on a disk as workspaces have them: one caller at a time, errors with the backend's name.
 
 use std::io::Read;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use super::{TreeEntry, WorkspaceDisk};
+use super::tree::TreeEntry;
+use super::workspace_disk::WorkspaceDisk;
 use crate::backends::{BackendError, Below, ChangeDetector, DirtyPath, FileChange, Observed};
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 /// A disk behind a lock.
-pub(crate) struct OnDisk<D: ?Sized = dyn WorkspaceDisk> {
+pub(crate) struct OnDisk {
     backend: &'static str,
-    disk: Mutex<Box<D>>,
+    is_quick: bool,
+    disk: Mutex<Box<dyn WorkspaceDisk>>,
 }
 
-impl<D: WorkspaceDisk + ?Sized> OnDisk<D> {
-    pub(crate) fn new(backend: &'static str, disk: Box<D>) -> Self {
-        Self { backend, disk: Mutex::new(disk) }
+impl OnDisk {
+    pub(crate) fn new(backend: &'static str, disk: Box<dyn WorkspaceDisk>) -> Self {
+        Self { backend, is_quick: disk.is_quick(), disk: Mutex::new(disk) }
     }
 
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<D>> {
-        self.disk.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Box<dyn WorkspaceDisk>> {
+        lock(&self.disk)
     }
 
-    pub(crate) fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+    pub(crate) fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
         if changes.is_empty() { Ok(()) } else { self.lock().apply(changes) }
     }
 
-    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        if changes.is_empty() { Ok(()) } else { self.lock().lay_out(changes) }
+    pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        if changes.is_empty() { Ok(()) } else { self.lock().populate(changes) }
     }
 
     fn failed(&self, action: &str, path: Option<&EntryPath>, error: &std::io::Error) -> BackendError {
@@ -36,13 +39,17 @@ impl<D: WorkspaceDisk + ?Sized> OnDisk<D> {
     }
 }
 
-impl<D: WorkspaceDisk + ?Sized> ChangeDetector for OnDisk<D> {
-    fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
-        self.lock().touched().map_err(|error| self.failed("look through", None, &error))
+impl ChangeDetector for OnDisk {
+    fn is_quick(&self) -> bool {
+        self.is_quick
     }
 
-    fn settle(&self) -> Result<(), BackendError> {
-        self.lock().settle().map_err(|error| self.failed("look through", None, &error))
+    fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
+        self.lock().dirty().map_err(|error| self.failed("look through", None, &error))
+    }
+
+    fn mark_clean(&self) -> Result<(), BackendError> {
+        self.lock().mark_clean().map_err(|error| self.failed("look through", None, &error))
     }
 
     fn adopt(&self) -> Result<(), BackendError> {
@@ -53,7 +60,9 @@ impl<D: WorkspaceDisk + ?Sized> ChangeDetector for OnDisk<D> {
         let mut disk = self.lock();
         let observed = disk.tree().and_then(|tree| tree.observe(path));
         let observed = observed.map_err(|error| self.failed("look at", Some(path), &error))?;
-        disk.found(path, observed.as_ref().map(|observed| &observed.identity));
+        if let Some(pending) = disk.pending() {
+            pending.shown(path, observed.as_ref().map(|observed| &observed.identity));
+        }
         Ok(observed.map(|observed| observed.kind))
     }
 
@@ -63,15 +72,20 @@ impl<D: WorkspaceDisk + ?Sized> ChangeDetector for OnDisk<D> {
         let mut take = |path, found: TreeEntry| entries.push((path, found));
         let walked = disk.tree().and_then(|tree| tree.walk(path, &mut take));
         let closed = walked.map_err(|error| self.failed("look through", Some(path), &error))?;
-        disk.found_below(path, &entries, &closed);
-        Ok(Below { entries: entries.into_iter().map(|(path, found)| (path, found.kind)).collect(), closed })
+        if let Some(pending) = disk.pending() {
+            pending.shown_below(path, &entries, &closed);
+        }
+        let entries = entries.into_iter().filter(|(found, _)| found != path);
+        Ok(Below { entries: entries.map(|(path, found)| (path, found.kind)).collect(), closed })
     }
 
     fn open(&self, path: &EntryPath) -> Result<Option<Box<dyn Read + Send>>, BackendError> {
         let mut disk = self.lock();
         let found = disk.tree().and_then(|tree| tree.regular_file(path));
-        // Who asks may go on without a file that is not there.
-        disk.found(path, found.as_ref().ok().map(|(stamp, _)| stamp));
+        if let Some(pending) = disk.pending() {
+            // The caller may go on without a file that is not there.
+            pending.shown(path, found.as_ref().ok().map(|(stamp, _)| stamp));
+        }
         match found.and_then(|(_, file)| file.open(path)) {
             Ok(file) => Ok(Some(Box::new(file))),
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => Ok(None),

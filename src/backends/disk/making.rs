@@ -25,12 +25,12 @@ const FILE_MODE: u32 = 0o644;
 const EXECUTABLE_MODE: u32 = 0o755;
 const DIRECTORY_MODE: u32 = 0o755;
 
-/// What could not be done, and where.
+/// An operation that failed, and its path.
 pub(super) struct MakingError {
     what: &'static str,
     path: EntryPath,
     error: Errno,
-    /// Where that is which could not be put back.
+    /// The place of an entry that could not be put back.
     pub(super) kept: Option<PathBuf>,
 }
 

@@ -3,13 +3,14 @@
 use std::io;
 use std::os::fd::AsFd;
 
-use super::file_stat::{FileStat, MadeStat};
+use super::dir_xattrs::Forms;
+use super::file_stat::MadeStat;
 use super::index::{StatIndex, with_paths};
-use super::overlay::dir_xattrs::Forms;
+use super::pending_scan::{PendingScan, ScannedFiles};
 use super::scan::{ScanOutcome, scan};
-use super::seen::{ScannedEntry, UnsettledScan, Unsure};
-use super::{DirTree, DirtyPath, TreeEntry, WorkspaceDisk};
-use crate::backends::{BackendError, FileChange};
+use super::tree::DirTree;
+use super::workspace_disk::WorkspaceDisk;
+use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 
 /// A plain directory. What changed there is found by looking at every entry, as git does.
@@ -17,27 +18,25 @@ use crate::engine::path::EntryPath;
 pub(crate) struct PlainDisk {
     tree: DirTree,
     known: StatIndex,
-    seen: Option<UnsettledScan>,
-    unsure: Unsure,
-    /// What was laid out since the last look, and is not known yet.
+    pending: Option<PendingScan>,
+    /// Changes made in place since the last look, which are not known yet.
     laid_out: Vec<(EntryPath, MadeStat)>,
 }
 
 impl PlainDisk {
-    /// A disk of which nothing is known: the first `touched` names everything.
+    /// A disk of which nothing is known: the first `dirty` names everything.
     ///
     /// # Errors
     /// When what an interrupted process left aside can't be removed.
     pub(crate) fn new(tree: DirTree) -> io::Result<Self> {
         tree.empty_aside()?;
-        Ok(Self { tree, known: StatIndex::default(), seen: None, unsure: Unsure::default(), laid_out: Vec::new() })
+        Ok(Self { tree, known: StatIndex::default(), pending: None, laid_out: Vec::new() })
     }
 
     fn learn(&mut self, made: &[(EntryPath, MadeStat)]) {
-        for index in std::iter::once(&mut self.known).chain(self.seen.as_mut().map(UnsettledScan::index_mut)) {
-            match index.learn(self.tree.root.as_fd(), made, Forms::Plain) {
-                Ok(missing) => self.unsure.add(missing.into_iter().map(DirtyPath::Entry)),
-                Err(error) => tracing::debug!(%error, "what was made will be looked at again"),
+        for index in std::iter::once(&mut self.known).chain(self.pending.as_mut().map(PendingScan::index_mut)) {
+            if let Err(error) = index.learn(self.tree.root.as_fd(), made, Forms::Plain) {
+                tracing::debug!(%error, "what was made will be looked at again");
             }
         }
     }
@@ -60,46 +59,35 @@ impl WorkspaceDisk for PlainDisk {
         Ok(&self.tree)
     }
 
-    fn touched(&mut self) -> io::Result<Vec<DirtyPath>> {
+    fn dirty(&mut self) -> io::Result<Vec<DirtyPath>> {
         self.tree.check_anchor()?;
         self.tree.open_root()?;
         self.learn_laid_out();
         let is_first = self.known.listings.is_empty();
-        let ScanOutcome { mut index, mut touched } =
+        let ScanOutcome { index, touched, started } =
             scan(self.tree.root.as_fd(), &self.known, Forms::Plain, self.tree.hidden)?;
-        if is_first {
-            index.listings.iter_mut().for_each(|listing| listing.walked = true);
-        }
-        self.seen = Some(UnsettledScan::new(index, ScannedEntry::Tree));
-        self.unsure.name(&mut touched);
+        self.pending = Some(PendingScan::new(index, ScannedFiles::Tree, started));
         // Others may know of entries that are gone.
         Ok(if is_first { vec![DirtyPath::Subtree(EntryPath::root())] } else { touched })
     }
 
-    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>) {
-        let differing = self.seen.as_mut().and_then(|seen| seen.differs(path, found, || false));
-        self.unsure.add(differing);
+    fn pending(&mut self) -> Option<&mut PendingScan> {
+        self.pending.as_mut()
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
-        let differing = self.seen.as_mut().map(|seen| seen.differ_below(path, found, closed));
-        self.unsure.add(differing.unwrap_or_default());
-    }
-
-    fn settle(&mut self) -> io::Result<()> {
-        if let Some(seen) = self.seen.take() {
-            self.known = seen.index;
-            self.unsure.settle();
+    fn mark_clean(&mut self) -> io::Result<()> {
+        if let Some(pending) = self.pending.take() {
+            self.known = pending.index;
         }
         Ok(())
     }
 
     fn adopt(&mut self) -> io::Result<()> {
-        self.touched()?;
-        if let Some(seen) = &mut self.seen {
-            seen.index_mut().trust();
+        self.dirty()?;
+        if let Some(pending) = &mut self.pending {
+            pending.index_mut().trust();
         }
-        self.settle()
+        self.mark_clean()
     }
 
     fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
@@ -110,9 +98,9 @@ impl WorkspaceDisk for PlainDisk {
         Ok(())
     }
 
-    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+    fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
         self.check_anchor()?;
-        let (made, removed) = self.tree.lay_out(changes)?;
+        let (made, removed) = self.tree.populate(changes)?;
         self.laid_out.extend(with_paths(changes, made));
         // What has the place of something else, and maybe its inode, would be taken for that.
         if removed {

@@ -1,4 +1,4 @@
-//! Whether a disk still has to be filled, noted beside it so that a later process knows.
+//! A note beside a disk that still has to be filled, for a later process.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -7,16 +7,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::backends::BackendError;
 
-/// Whether a workspace's disk has nothing, or not all, of its session's files.
+/// Tells whether a workspace's disk has nothing, or not all, of its session's files.
 #[derive(Debug)]
-pub(crate) struct Blank {
+pub struct PopulateMarker {
     backend: &'static str,
     /// There while the disk is being filled, empty, or on its way from one state to another, which it then tells.
     note: PathBuf,
     is_blank: AtomicBool,
 }
 
-impl Blank {
+impl PopulateMarker {
     /// Of a disk that is new, or that an earlier process began to fill or to change.
     #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(crate) fn new(backend: &'static str, note: PathBuf, is_new: bool) -> Self {
@@ -58,7 +58,7 @@ impl Blank {
         self.note.parent().map_or(Ok(()), |home| File::open(home)?.sync_all())
     }
 
-    /// What was noted of the states between which the disk is; none when nothing was.
+    /// Reads the note of the states between which the disk is; none when there is none.
     #[expect(clippy::disallowed_methods, reason = "the note is a file of the backend's own")]
     pub(crate) fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
         match std::fs::read(&self.note) {
@@ -83,7 +83,7 @@ impl Blank {
     }
 }
 
-/// Where a note is written until it is whole.
+/// Gives the path of a note until it is whole.
 fn begun(note: &Path) -> PathBuf {
     note.with_extension("new")
 }
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn a_disk_is_blank_until_it_was_filled_whole() {
         let directory = tempfile::tempdir().unwrap();
-        let open = |is_new| Blank::new("host", directory.path().join("note"), is_new);
+        let open = |is_new| PopulateMarker::new("host", directory.path().join("note"), is_new);
         let interrupted = open(true);
         assert!(interrupted.is_blank());
         interrupted.filling().unwrap();
@@ -113,7 +113,7 @@ mod tests {
     #[expect(clippy::disallowed_methods, reason = "what a killed process leaves is put there")]
     fn what_is_between_two_states_is_told_to_a_later_process() {
         let directory = tempfile::tempdir().unwrap();
-        let open = || Blank::new("host", directory.path().join("note"), false);
+        let open = || PopulateMarker::new("host", directory.path().join("note"), false);
         let changing = open();
         assert_eq!(changing.intent(), Ok(None));
         changing.unsettled(b"from here to there").unwrap();
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn a_note_that_can_not_be_made_is_an_error() {
-        let blank = Blank::new("host", PathBuf::from("/nowhere/note"), true);
+        let blank = PopulateMarker::new("host", PathBuf::from("/nowhere/note"), true);
         assert!(blank.filling().unwrap_err().reason.contains("/nowhere/note"));
         assert!(blank.unsettled(b"x").unwrap_err().reason.contains("/nowhere/note"));
         blank.filled().unwrap();

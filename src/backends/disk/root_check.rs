@@ -1,4 +1,4 @@
-//! Whether a path still leads to the directory that was opened.
+//! Checks that a path still leads to the directory that was opened.
 
 use std::io;
 use std::os::fd::AsFd;

@@ -9,11 +9,13 @@ use rustix::fs::{OFlags, Statx};
 use rustix::io::Errno;
 
 use super::beneath::{leads_nowhere, open_directory, open_in};
+use super::dir_xattrs::Forms;
 use super::file_stat::{FileStat, FileTime};
 use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
-use super::listing::{Lister, look_at};
-use super::overlay::dir_xattrs::Forms;
-use super::{DirtyPath, LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
+use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
+use super::listing::Lister;
+use crate::backends::DirtyPath;
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
 /// Handles of directories that are kept open for those below them.
@@ -27,11 +29,12 @@ const OVER: Errno = Errno::OVERFLOW;
 pub(super) struct ScanOutcome {
     pub(super) index: StatIndex,
     pub(super) touched: Vec<DirtyPath>,
+    pub(super) started: FileTime,
 }
 
 /// Looks at everything beneath a directory.
 ///
-/// What has the name `hidden` right in it is passed over.
+/// Passes over the entry `hidden` right in it.
 pub(super) fn scan(
     root: BorrowedFd<'_>,
     known: &StatIndex,
@@ -39,9 +42,8 @@ pub(super) fn scan(
     hidden: Option<&'static str>,
 ) -> io::Result<ScanOutcome> {
     let started = FileTime::now();
-    let stamp = FileStat::of(&look_at(root)?);
     let old = if known.listings.is_empty() { NONE } else { 0 };
-    let first = ScanJob { parent: None, path: Vec::new(), before: Before::Same, old, id: 0, stamp, covered: false };
+    let first = ScanJob { parent: None, path: Vec::new(), before: Before::Same, old, id: 0, covered: false };
     let handles = AtomicUsize::new(0);
     let is_alone = known.len() < MANY;
     let scan = DiskScan {
@@ -70,7 +72,7 @@ pub(super) fn scan(
         }
         touched.extend(part.touched);
     }
-    Ok(ScanOutcome { index: StatIndex { listings }, touched })
+    Ok(ScanOutcome { index: StatIndex { listings }, touched, started })
 }
 
 /// A directory that is to be read.
@@ -81,18 +83,18 @@ struct ScanJob<'a> {
     before: Before,
     old: u32,
     id: u32,
-    stamp: FileStat,
-    /// Whether a subtree was named that it is in.
+    /// Set if a subtree was named that it is in.
     covered: bool,
 }
 
-/// What was known where a directory is now.
+/// The entry that was known where a directory is now.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Before {
     Nothing,
     NoDirectory,
     Another,
     Same,
+    Unknown,
 }
 
 /// A directory that is open, and counted.
@@ -121,7 +123,7 @@ struct DiskScan<'a> {
     started: FileTime,
     queue: Mutex<Queue<'a>>,
     wake: Condvar,
-    /// Whether one thread does all: then nobody has to be woken, which would be a system call each time.
+    /// Set if one thread does all: then none has to be woken, which would be a system call each time.
     is_alone: bool,
     next_id: AtomicU32,
     handles: &'a AtomicUsize,
@@ -143,7 +145,7 @@ impl<'a> DiskScan<'a> {
             match other.join() {
                 Ok(part) => vec![mine, part],
                 Err(_) => {
-                    self.queue.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(Errno::IO.into());
+                    lock(&self.queue).failed = Some(Errno::IO.into());
                     vec![mine]
                 }
             }
@@ -154,7 +156,7 @@ impl<'a> DiskScan<'a> {
         let mut part = ScanPart::default();
         let mut lister = Lister::new();
         let mut below = Vec::new();
-        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.queue);
         loop {
             let Some(job) = queue.jobs.pop() else {
                 if queue.busy == 0 {
@@ -167,7 +169,7 @@ impl<'a> DiskScan<'a> {
             queue.busy += 1;
             drop(queue);
             let outcome = self.directory(job, &mut lister, &mut part, &mut below);
-            queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue = lock(&self.queue);
             queue.busy -= 1;
             match outcome {
                 Ok(()) => queue.jobs.append(&mut below),
@@ -195,14 +197,11 @@ impl<'a> DiskScan<'a> {
     ) -> io::Result<()> {
         let empty = IndexedListing::default();
         let old = self.known.listings.get(job.old as usize).unwrap_or(&empty);
-        let changed = (!job.stamp.is_fresh(self.started)).then_some(job.stamp.changed_at());
-        let moved = changed.is_none() || changed != old.changed;
         let handle = match self.open(&job) {
             Ok(handle) => handle,
             Err(error) if leads_nowhere(error) || matches!(error, Errno::ACCESS | Errno::PERM) => {
                 part.subtree(&job.path);
-                let listing = IndexedListing { doubtful: true, walked: true, ..IndexedListing::default() };
-                part.listings.push((job.id, listing));
+                part.listings.push((job.id, IndexedListing { doubtful: true, ..IndexedListing::default() }));
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -210,25 +209,25 @@ impl<'a> DiskScan<'a> {
         let form = if job.path.is_empty() { 0 } else { self.forms.of(&handle)? };
         let mut covered = job.covered;
         if !covered {
-            covered = old.doubtful || old.walked && moved || self.hides_anew(&job, old, form);
+            covered = old.doubtful || job.before == Before::Unknown || self.hides_anew(&job, old, form);
             if covered {
                 part.subtree(&job.path);
             } else if job.before != Before::Same {
                 part.entry(&job.path);
             }
         }
-        let mut listing = IndexedListing { changed, form, walked: covered, ..IndexedListing::default() };
+        let mut listing = IndexedListing { form, ..IndexedListing::default() };
         let count = self.handles.fetch_add(1, Ordering::Relaxed);
         let handle = Arc::new(Handle { directory: handle, handles: self.handles });
         let share = (count < HANDLES_MAX).then_some(&handle);
-        let mut compare = Compare { scan: self, path: &job.path, covered, moved, share, old: Matching::new(old) };
+        let mut compare = Compare { scan: self, path: &job.path, covered, share, old: Matching::new(old) };
         let listed = lister.each(handle.directory.as_fd(), |name, stat| {
             compare.entry(name.to_bytes(), stat, &mut listing, part, below);
-            if part.bytes > LOOK_BYTES_MAX { Err(OVER) } else { Ok(()) }
+            if part.bytes > SCAN_BYTES_MAX { Err(OVER) } else { Ok(()) }
         });
         match listed {
             Err(OVER) => return Err(too_much(&job.path)),
-            Ok(()) if !covered => compare.vanished(&mut listing, part),
+            Ok(()) if !covered => compare.vanished(part),
             Ok(()) => {}
             Err(Errno::ACCESS | Errno::PERM) => {
                 listing.doubtful = true;
@@ -240,13 +239,13 @@ impl<'a> DiskScan<'a> {
         Ok(())
     }
 
-    /// Whether a directory of an overlay shows or hides other things of the layers below than before.
+    /// Tells whether a directory of an overlay shows or hides other things of the layers below than before.
     fn hides_anew(&self, job: &ScanJob<'_>, old: &IndexedListing, form: u32) -> bool {
         match (self.forms, job.before) {
             (Forms::Plain, _) => false,
             (_, Before::NoDirectory) => true,
             (_, Before::Nothing) => form != 0,
-            (_, Before::Another | Before::Same) => form != old.form,
+            (_, Before::Another | Before::Same | Before::Unknown) => form != old.form,
         }
     }
 
@@ -266,8 +265,6 @@ struct Compare<'s, 'a> {
     scan: &'s DiskScan<'a>,
     path: &'s [u8],
     covered: bool,
-    /// Whether entries may have come and gone in the directory since the last look.
-    moved: bool,
     /// The directory itself, where it may stay open for those below it.
     share: Option<&'s Arc<Handle<'a>>>,
     old: Matching<'s>,
@@ -289,21 +286,13 @@ impl<'a> Compare<'_, 'a> {
         let before = self.old.find(name);
         if !stamp.is_directory() {
             let known = before.is_some_and(|before| before.stamp == stamp);
-            // Something may have come and gone where a mark is.
-            let fresh = match stamp.is_mark() {
-                true => !known || before.is_some_and(|before| before.fresh) && self.moved,
-                // What could not change unseen before can't now. A plain tree is looked at again all the same:
-                // overlays need a kernel that gives a change after a look another time, and it may have an older one.
-                false if known && self.scan.forms != Forms::Plain && before.is_some_and(|before| !before.fresh) => {
-                    false
-                }
-                false => stamp.is_fresh(self.scan.started),
-            };
+            let settled = known && before.is_some_and(|before| !before.fresh);
+            // What could not change unseen before can't now. A plain tree is looked at again all the same:
+            // overlays need a kernel that gives a change after a look another time, and it may have an older one.
+            let fresh = !(settled && self.scan.forms != Forms::Plain) && stamp.is_fresh(self.scan.started);
             match before {
-                _ if self.covered => {}
-                Some(before) if before.child != NONE => part.subtree(&below_path(self.path, name)),
-                Some(_) if known && stamp.is_mark() && fresh => part.subtree(&below_path(self.path, name)),
-                Some(before) if known && (!before.fresh || stamp.is_mark()) => {}
+                _ if self.covered || settled => {}
+                Some(before) if before.stamp.is_directory() => part.subtree(&below_path(self.path, name)),
                 _ => part.entry(&below_path(self.path, name)),
             }
             listing.push(name, IndexedEntry::new(stamp, NONE, fresh));
@@ -314,6 +303,7 @@ impl<'a> Compare<'_, 'a> {
         let path = below_path(self.path, name);
         let before_it = match before {
             None => Before::Nothing,
+            Some(before) if before.stamp.is_unknown() => Before::Unknown,
             Some(before) if before.child == NONE => Before::NoDirectory,
             Some(before) if before.stamp.is_same_entry(&stamp) => Before::Same,
             Some(_) => Before::Another,
@@ -331,28 +321,16 @@ impl<'a> Compare<'_, 'a> {
             before: before_it,
             old: before.map_or(NONE, |before| before.child),
             id,
-            stamp,
             covered: self.covered,
         });
     }
 
-    /// Names what is not there any more, and keeps the names until nothing can have come and gone there.
-    fn vanished(self, listing: &mut IndexedListing, part: &mut ScanPart) {
+    /// Names what is not there any more.
+    fn vanished(self, part: &mut ScanPart) {
         let old = self.old.listing;
         for at in self.old.unmatched() {
             let path = below_path(self.path, old.name(at));
-            if old.entries[at].child == NONE {
-                part.entry(&path)
-            } else {
-                part.subtree(&path)
-            }
-            listing.gone.push(old.name(at).into());
-        }
-        if self.moved {
-            for name in &old.gone {
-                part.subtree(&below_path(self.path, name));
-                listing.gone.push(name.clone());
-            }
+            if old.entries[at].stamp.is_directory() { part.subtree(&path) } else { part.entry(&path) }
         }
     }
 }

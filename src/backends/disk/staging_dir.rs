@@ -9,16 +9,14 @@ use rustix::fs::{AtFlags, CWD, FlockOperation, OFlags, flock, unlinkat};
 use rustix::io::Errno;
 
 use super::beneath::{context, open_in};
-use super::entries::{make_directory, mount_id, remove_all};
+use super::entries::{PRIVATE, make_directory, mount_id};
 use super::listing::{look_at, names};
+use super::remove::remove_all;
 
 /// The place of all processes that have a directory open, within it. Beside it the directory's name is added.
 pub(crate) const WITHIN: &str = ".foldspace";
-/// How the names begin of what is aside and could not be put back: nobody removes it but a person.
+/// Begins the names of entries that could not be put back: only a person removes them.
 pub(super) const KEPT: &str = "kept-";
-
-/// Nobody else on the machine gets there.
-const PRIVATE: u32 = 0o700;
 
 /// A directory of this process alone, with one of all processes above it. What a process leaves that was killed is
 /// removed by the next, but for what could not be put back.
@@ -80,7 +78,7 @@ impl StagingDir {
         Ok(Self { home: home.to_owned(), all, name, own, is_within })
     }
 
-    /// Where it is.
+    /// Its path.
     pub(crate) fn path(&self) -> PathBuf {
         self.home.join(&self.name)
     }
@@ -90,7 +88,7 @@ impl StagingDir {
         &self.home
     }
 
-    /// Whether it is within the directory, where no look should find it.
+    /// Tells whether it is within the directory, where no look should find it.
     pub(crate) fn is_within(&self) -> bool {
         self.is_within
     }

@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use super::beneath::{context, leads_nowhere, open_directory, open_in};
 use super::entries::{kind_of, mount_id, vanished};
 use super::file_stat::FileStat;
-use super::listing::{Lister, look, look_at};
+use super::limits::{PATH_BYTES_MAX, SCAN_BYTES_MAX, too_much};
+use super::listing::{Lister, is_absent, look, look_at};
 use super::root_check::Anchor;
 use super::staging_dir::{self, KEPT};
-use super::{LOOK_BYTES_MAX, PATH_BYTES_MAX, too_much};
 use crate::backends::Observed;
 use crate::engine::event::Special;
 use crate::engine::path::EntryPath;
@@ -26,16 +26,16 @@ const OWNER_EXECUTES: u16 = 0o100;
 /// The entries beneath one directory handle. No operation leaves it, whatever is swapped in meanwhile.
 #[derive(Debug)]
 pub(crate) struct DirTree {
-    /// Who is named in errors.
+    /// The name in errors.
     pub(super) backend: &'static str,
     pub(super) root: OwnedFd,
     /// A directory in the same mount, but not beneath the root: where entries are made ready and kept until a batch is done.
     pub(super) aside: OwnedFd,
-    /// Where that is, for a person.
+    /// Its path, for a person.
     pub(super) aside_place: PathBuf,
-    /// What is made here belongs to this user and group.
+    /// The user and group of the entries that are made here.
     pub(super) owner: Option<(u32, u32)>,
-    /// Where others reach the root; none where only by its handle.
+    /// The path by which others reach the root; none where it has only its handle.
     anchor: Option<Anchor>,
     /// A name right in the root that is no entry.
     pub(super) hidden: Option<&'static str>,
@@ -47,7 +47,7 @@ pub(crate) struct DirTree {
 /// An entry as it was when it was looked at.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TreeEntry {
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Observed,
     /// Differs when the entry has changed; does not always when the change is some milliseconds old.
     pub(crate) identity: FileStat,
@@ -99,21 +99,19 @@ impl DirTree {
         Self { upper: Some((upper, directory)), ..self }
     }
 
-    /// Whether what is at a path lies in a lower layer, from which it would be copied before it is moved.
+    /// Tells whether what is at a path lies in a lower layer, from which it would be copied before it is moved.
     pub(super) fn is_in_lower(&self, path: &EntryPath) -> bool {
         let Some((upper, directory)) = &self.upper else { return false };
-        let parent = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
-        let parent = [directory.as_bytes(), parent].join(&b'/');
-        let there = open_directory(upper.as_fd(), &parent, OFlags::PATH).and_then(|parent| look(parent, path.name()));
-        there.is_err_and(leads_nowhere)
+        let path = [directory.as_bytes(), path.as_bytes()].join(&b'/');
+        EntryPath::from_bytes(&path).is_ok_and(|path| is_absent(upper.as_fd(), &path))
     }
 
-    /// What tells whether the root is still where others reach it.
+    /// Gives the check that the root is still where others reach it.
     pub(crate) fn anchor(&self) -> Option<&Anchor> {
         self.anchor.as_ref()
     }
 
-    /// Whether the root is still where others reach it.
+    /// Checks that the root is still where others reach it.
     ///
     /// # Errors
     /// When it is not.
@@ -140,7 +138,7 @@ impl DirTree {
         self.hidden.is_some_and(|hidden| path.segments().next() == Some(hidden.as_bytes()))
     }
 
-    /// What is at a path; none where nothing is, or where a parent is a link, which is not followed.
+    /// Looks at a path; none where nothing is, or where a parent is a link, which is not followed.
     pub(crate) fn observe(&self, path: &EntryPath) -> io::Result<Option<TreeEntry>> {
         if self.is_hidden(path) {
             return Ok(None);
@@ -195,7 +193,8 @@ impl DirTree {
         }
     }
 
-    /// Gives everything below a directory, parents first. What vanishes meanwhile is left out.
+    /// Gives a directory, unless it is the root, and everything below it, parents first. What vanishes meanwhile is left
+    /// out.
     ///
     /// Gives back the directories whose entries this process may not read, or that are too deep.
     ///
@@ -224,6 +223,10 @@ impl DirTree {
                 Err(error) if leads_nowhere(error) => continue,
                 Err(error) => return Err(context("open", &directory.rooted())(error)),
             };
+            if directory == *below && !directory.is_root() {
+                let stat = look_at(&handle).map_err(context("look at", &directory.rooted()))?;
+                visit(directory.clone(), TreeEntry { kind: Observed::Directory, identity: FileStat::of(&stat) });
+            }
             let listed = lister.each(handle.as_fd(), |name, stat| {
                 let (Ok(path), Some(found)) =
                     (directory.join(name.to_bytes()), vanished(observed(&handle, name, stat))?)
@@ -234,7 +237,7 @@ impl DirTree {
                     return Ok(());
                 }
                 bytes += path.as_bytes().len();
-                if bytes > LOOK_BYTES_MAX {
+                if bytes > SCAN_BYTES_MAX {
                     return Err(Errno::OVERFLOW);
                 }
                 if found.kind == Observed::Directory {

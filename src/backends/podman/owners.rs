@@ -8,54 +8,54 @@ use std::path::{Path, PathBuf};
 use super::NAME;
 use super::paths;
 use crate::backends::BackendError;
-use crate::backends::disk::LayerUser;
+use crate::backends::disk::OverlayDir;
 use crate::engine::id::SessionId;
 
 /// Directories that are held at once, while the sessions are counted again.
 const HELD_MAX: usize = 64;
 
 /// Notes beside a session's files whose session it is. What could not be noted nobody sweeps.
-pub(super) fn note(kin: &LayerUser, store: &Path) {
+pub(super) fn note(overlay: &OverlayDir, store: &Path) {
     // A place that is not there is nobody's store.
     let Ok(name) = name_of(store) else { return };
-    if let Err(error) = write(kin, &name) {
-        tracing::debug!(%error, place = %kin.home().display(), "`foldspace gc` will leave these files");
+    if let Err(error) = write(overlay, &name) {
+        tracing::debug!(%error, place = %overlay.home().display(), "`foldspace gc` will leave these files");
     }
 }
 
 /// Notes that a session is of the same store as another one: with the same file, so that forks take no space for it.
-pub(super) fn note_same(kin: &LayerUser, as_of: &LayerUser) {
-    let Some(name) = noted(as_of).filter(|name| !is_noted(kin, name)) else { return };
-    let linked = unlink(kin).and_then(|()| std::fs::hard_link(as_of.note_of_store(), kin.note_of_store()));
-    if let Err(error) = linked.or_else(|_| write(kin, &name)) {
-        tracing::debug!(%error, place = %kin.home().display(), "`foldspace gc` will leave these files");
+pub(super) fn note_same(overlay: &OverlayDir, as_of: &OverlayDir) {
+    let Some(name) = noted(as_of).filter(|name| !is_noted(overlay, name)) else { return };
+    let linked = unlink(overlay).and_then(|()| std::fs::hard_link(as_of.note_of_store(), overlay.note_of_store()));
+    if let Err(error) = linked.or_else(|_| write(overlay, &name)) {
+        tracing::debug!(%error, place = %overlay.home().display(), "`foldspace gc` will leave these files");
     }
 }
 
-fn write(kin: &LayerUser, name: &[u8]) -> io::Result<()> {
-    if is_noted(kin, name) {
+fn write(overlay: &OverlayDir, name: &[u8]) -> io::Result<()> {
+    if is_noted(overlay, name) {
         return Ok(());
     }
     // Others may have the same file.
-    unlink(kin)?;
-    paths::write(&kin.note_of_store(), name, 0o600)
+    unlink(overlay)?;
+    paths::write(&overlay.note_of_store(), name, 0o600)
 }
 
-fn is_noted(kin: &LayerUser, name: &[u8]) -> bool {
-    noted(kin).is_some_and(|noted| noted == name)
+fn is_noted(overlay: &OverlayDir, name: &[u8]) -> bool {
+    noted(overlay).is_some_and(|noted| noted == name)
 }
 
 #[expect(clippy::disallowed_methods, reason = "a backend removes its own files")]
-fn unlink(kin: &LayerUser) -> io::Result<()> {
-    match std::fs::remove_file(kin.note_of_store()) {
+fn unlink(overlay: &OverlayDir) -> io::Result<()> {
+    match std::fs::remove_file(overlay.note_of_store()) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
-fn noted(kin: &LayerUser) -> Option<Vec<u8>> {
-    std::fs::read(kin.note_of_store()).ok()
+fn noted(overlay: &OverlayDir) -> Option<Vec<u8>> {
+    std::fs::read(overlay.note_of_store()).ok()
 }
 
 /// A store's directory, told apart from others that are, or were, at the same path: where machines or containers share
@@ -87,9 +87,9 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
     let (Ok(all), Ok(name)) = (paths::cache(), name_of(home)) else { return Ok(Vec::new()) };
     let known = sessions()?;
     let ids = paths::names_in(&all).filter_map(|name| name.parse::<SessionId>().ok());
-    let kin = ids.filter(|id| !known.contains(id)).filter_map(|id| Some((id, paths::kin(id).ok()?)));
-    let ours: Vec<(SessionId, LayerUser)> =
-        kin.filter(|(_, kin)| noted(kin).is_some_and(|noted| noted == name)).collect();
+    let overlay = ids.filter(|id| !known.contains(id)).filter_map(|id| Some((id, paths::overlay(id).ok()?)));
+    let ours: Vec<(SessionId, OverlayDir)> =
+        overlay.filter(|(_, overlay)| noted(overlay).is_some_and(|noted| noted == name)).collect();
     let mut found = Vec::new();
     for some in ours.chunks(HELD_MAX) {
         found.extend(sweep(some, dry_run, &sessions)?);
@@ -99,26 +99,26 @@ pub fn sweep_sandboxes<E: From<BackendError>>(
 }
 
 fn sweep<E: From<BackendError>>(
-    some: &[(SessionId, LayerUser)],
+    some: &[(SessionId, OverlayDir)],
     dry_run: bool,
     sessions: impl Fn() -> Result<Vec<SessionId>, E>,
 ) -> Result<Vec<PathBuf>, E> {
     let failed = |error: io::Error| BackendError { backend: NAME, reason: error.to_string() };
     let mut idle = Vec::new();
-    for (id, kin) in some {
-        if let Some(held) = kin.try_hold().map_err(failed)? {
-            idle.push((id, kin, held));
+    for (id, overlay) in some {
+        if let Some(held) = overlay.try_hold().map_err(failed)? {
+            idle.push((id, overlay, held));
         }
     }
     // Again, now that nobody has them: whoever makes a child lets go of its files when the child is recorded.
     let known = sessions()?;
     let mut found = Vec::new();
-    for (_, kin, _held) in idle.into_iter().filter(|(id, ..)| !known.contains(id)) {
+    for (_, overlay, _held) in idle.into_iter().filter(|(id, ..)| !known.contains(id)) {
         // Its last user may have taken it along meanwhile.
-        if noted(kin).is_some() {
-            found.push(kin.home());
+        if noted(overlay).is_some() {
+            found.push(overlay.home());
             if !dry_run {
-                kin.remove_held().map_err(failed)?;
+                overlay.remove_held().map_err(failed)?;
             }
         }
     }

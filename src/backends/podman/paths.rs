@@ -10,12 +10,14 @@ use std::time::Duration;
 use rustix::fs::FlockOperation;
 
 use super::engine::{DOOR, USER};
-use crate::backends::disk::LayerUser;
-use crate::backends::spread::spread;
+use crate::backends::disk::{OverlayDir, remove_path};
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
 const SECCOMP: &str = include_str!("seccomp.json");
+
+/// Where a session's overlay has its manifest, in the session's directory.
+const LAYERS: &str = "layers/overlay";
 
 /// How often a lock is tried, and the pause between two tries.
 const TRIES: u32 = 50;
@@ -28,7 +30,7 @@ pub(crate) struct Paths {
     /// The layers of an overlay.
     pub(crate) layers: PathBuf,
     /// Where among all sessions' these are.
-    pub(crate) kin: LayerUser,
+    pub(crate) overlay: OverlayDir,
     /// The files, where there is no overlay.
     pub(crate) files: PathBuf,
     /// What is bound at the workspace where there is an overlay; it stays empty below that.
@@ -46,26 +48,22 @@ pub(crate) struct Paths {
 impl Paths {
     /// Makes what is missing.
     pub(crate) fn prepare(session: SessionId) -> io::Result<Self> {
-        let all = cache()?;
-        if !all.exists() {
-            directory(&all, 0o700)?;
-            spread(&all);
-        }
-        let paths = Self::of(kin(session)?)?;
+        directory(&cache()?, 0o700)?;
+        let paths = Self::of(overlay(session)?)?;
         directory(&paths.layers, 0o755)?;
         Ok(paths)
     }
 
     /// Makes the directories of a container that is nobody's yet.
     pub(crate) fn spare(name: &str) -> io::Result<Self> {
-        Self::of(LayerUser::new(&spares()?, name, "layers/overlay"))
+        Self::of(OverlayDir::new(&spares()?, name, LAYERS))
     }
 
-    fn of(kin: LayerUser) -> io::Result<Self> {
-        let root = kin.home();
+    fn of(overlay: OverlayDir) -> io::Result<Self> {
+        let root = overlay.home();
         let paths = Self {
-            _lock: Arc::new(hold(&kin)?),
-            kin,
+            _lock: Arc::new(hold(&overlay)?),
+            overlay,
             layers: root.join("layers"),
             files: root.join("files"),
             mount: root.join("mount"),
@@ -79,7 +77,7 @@ impl Paths {
 
     /// Makes what a container is made with: the directory of the runner anew, with the runner in it, and the rest.
     pub(crate) fn prepare_run(&self, runner: &[u8]) -> io::Result<()> {
-        crate::backends::config::remove(&self.run)?;
+        remove_path(&self.run)?;
         directory(&self.run, 0o755)?;
         directory(&self.mount, 0o755)?;
         write(&self.seccomp, SECCOMP.as_bytes(), 0o644)?;
@@ -91,7 +89,7 @@ impl Paths {
 
     /// Makes the directory of the socket anew, with the token in it. No container of the session may run.
     pub(crate) fn prepare_door(&self, name: &str, token: &[u8]) -> io::Result<()> {
-        crate::backends::config::remove(&self.door)?;
+        remove_path(&self.door)?;
         directory(&self.door, 0o700)?;
         let path = self.door.join(name);
         write(&path, token, 0o400)?;
@@ -105,7 +103,7 @@ impl Paths {
         for (from, to) in [(&spare.mount, &self.mount), (&spare.run, &self.run), (&spare.door, &self.door)] {
             // The container has the directory itself and not its path. An empty one is replaced, which there mostly is.
             if std::fs::rename(from, to).is_err() {
-                crate::backends::config::remove(to)?;
+                remove_path(to)?;
                 std::fs::rename(from, to)?;
             }
         }
@@ -142,7 +140,7 @@ impl Paths {
 
     /// Removes what is left of a spare container's directories.
     pub(crate) fn remove_spare(&self) {
-        if let Err(error) = crate::backends::config::remove(&self.root) {
+        if let Err(error) = remove_path(&self.root) {
             tracing::debug!(%error, place = %self.root.display(), "`foldspace gc` removes it");
         }
     }
@@ -158,11 +156,11 @@ impl Paths {
 
 /// Makes a session's directory, and keeps others from it for as long as the file is open: those of this store and of a
 /// copy of it.
-pub(crate) fn hold(kin: &LayerUser) -> io::Result<File> {
-    let home = kin.home();
+pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
+    let home = overlay.home();
     for _ in 0..=TRIES {
         directory(&home, 0o700)?;
-        if let Some(lock) = kin.try_hold()? {
+        if let Some(lock) = overlay.try_hold()? {
             return Ok(lock);
         }
         // Whoever is just letting go of it, or removes it, may take a moment.
@@ -182,17 +180,17 @@ pub(crate) fn cache() -> io::Result<PathBuf> {
     std::path::absolute(cache)
 }
 
-/// Where one session's container has its things, and the layers of its files.
-pub(crate) fn kin(session: SessionId) -> io::Result<LayerUser> {
-    Ok(LayerUser::new(&cache()?, &session.to_string(), "layers/overlay"))
+/// Gives the place of one session's container, and of the layers of its files.
+pub(crate) fn overlay(session: SessionId) -> io::Result<OverlayDir> {
+    Ok(OverlayDir::new(&cache()?, &session.to_string(), LAYERS))
 }
 
 /// Removes what a session has here, but for layers of its files that others share: those go with the last of them.
 pub(crate) fn remove_files(session: SessionId) -> io::Result<()> {
-    let kin = kin(session)?;
+    let overlay = overlay(session)?;
     let shown =
-        |error: io::Error| io::Error::new(error.kind(), format!("can't remove {}: {error}", kin.home().display()));
-    kin.remove().map_err(shown)
+        |error: io::Error| io::Error::new(error.kind(), format!("can't remove {}: {error}", overlay.home().display()));
+    overlay.remove().map_err(shown)
 }
 
 /// Where containers that are nobody's yet have their things.
@@ -218,11 +216,9 @@ pub(crate) fn token() -> io::Result<Vec<u8>> {
 /// Gives what could not be.
 pub(crate) fn sweep() -> Vec<String> {
     let (Ok(all), Ok(spares)) = (cache(), spares()) else { return Vec::new() };
-    let sessions = names_in(&all).filter_map(|name| name.parse().ok());
-    let swept = |session: SessionId| kin(session).and_then(|kin| kin.sweep(&|name| is_idle(&all.join(name))));
-    let mut failed: Vec<io::Error> = sessions.filter_map(|session| swept(session).err()).collect();
+    let mut failed = OverlayDir::sweep(&all, LAYERS);
     let spares = names_in(&spares).map(|name| spares.join(name)).filter(|spare| is_idle(spare));
-    failed.extend(spares.filter_map(|spare| crate::backends::config::remove(&spare).err()));
+    failed.extend(spares.filter_map(|spare| remove_path(&spare).err()));
     failed.iter().map(io::Error::to_string).collect()
 }
 
@@ -285,18 +281,18 @@ mod tests {
     #[test]
     fn who_waits_for_a_directory_that_is_removed_has_a_new_one() {
         let place = tempfile::tempdir().unwrap();
-        let kin = LayerUser::new(place.path(), "one", "layers");
-        let first = hold(&kin).unwrap();
-        let theirs = kin.clone();
+        let overlay = OverlayDir::new(place.path(), "one", "layers");
+        let first = hold(&overlay).unwrap();
+        let theirs = overlay.clone();
         let waiting = std::thread::spawn(move || hold(&theirs).unwrap());
         std::thread::sleep(PAUSE * 2);
-        kin.remove_held().unwrap();
+        overlay.remove_held().unwrap();
         drop(first);
         let second = waiting.join().unwrap();
-        assert!(kin.home().join("lock").exists());
-        assert!(kin.try_hold().unwrap().is_none(), "others are kept from it");
+        assert!(overlay.home().join("lock").exists());
+        assert!(overlay.try_hold().unwrap().is_none(), "others are kept from it");
         drop(second);
-        kin.remove().unwrap();
-        assert!(!kin.home().exists() && kin.try_hold().unwrap().is_none());
+        overlay.remove().unwrap();
+        assert!(!overlay.home().exists() && overlay.try_hold().unwrap().is_none());
     }
 }

@@ -11,7 +11,7 @@ use super::options::PodmanOptions;
 use super::owners;
 use super::paths::Paths;
 use crate::backends::commands::ExecutorShell;
-use crate::backends::disk::populate_marker::Blank;
+use crate::backends::disk::populate_marker::PopulateMarker;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
 use crate::backends::{BackendError, ChangeDetector, Container, FileChange, MachineNews, ProgressWatch, Workspace};
 use crate::engine::id::SessionId;
@@ -24,7 +24,7 @@ use crate::engine::id::SessionId;
 pub struct PodmanSandbox {
     container: Arc<SessionContainer>,
     shell: Arc<ExecutorShell<SessionContainer>>,
-    blank: Blank,
+    marker: PopulateMarker,
 }
 
 impl PodmanSandbox {
@@ -45,9 +45,9 @@ impl PodmanSandbox {
         let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };
         let paths = Paths::prepare(session).map_err(failed)?;
         if let Some(store) = store {
-            owners::note(&paths.kin, store);
+            owners::note(&paths.overlay, store);
         }
-        let (files, blank) = Files::open(&paths, options.overlay)?;
+        let (files, marker) = Files::open(&paths, options.overlay)?;
         let container = SessionContainer::new(session, options.clone(), paths, files);
         let properties = ShellProperties {
             backend_name: NAME,
@@ -57,7 +57,7 @@ impl PodmanSandbox {
             in_container: true,
         };
         let shell = Arc::new(ExecutorShell::new(Arc::clone(&container), properties));
-        Ok(Self { container, shell, blank })
+        Ok(Self { container, shell, marker })
     }
 
     /// Removes the files, which are in the journal, too; those that others share stay for them. The container must have
@@ -66,9 +66,9 @@ impl PodmanSandbox {
     /// # Errors
     /// When they can't be removed.
     pub fn remove_files(self) -> Result<(), BackendError> {
-        let kin = self.container.paths.kin.clone();
+        let overlay = self.container.paths.overlay.clone();
         drop(self);
-        kin.remove().map_err(|error| BackendError { backend: NAME, reason: error.to_string() })
+        overlay.remove().map_err(|error| BackendError { backend: NAME, reason: error.to_string() })
     }
 }
 
@@ -77,12 +77,12 @@ impl Workspace for PodmanSandbox {
         NAME
     }
 
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.container.files.project(changes)
+    fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.container.files.disk.apply(changes)
     }
 
-    fn lay_out(&self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.container.files.lay_out(changes)
+    fn populate(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.container.files.disk.populate(changes)
     }
 
     fn shell(&self) -> Option<Arc<dyn Shell>> {
@@ -90,31 +90,15 @@ impl Workspace for PodmanSandbox {
     }
 
     fn capture(&self) -> Option<&dyn ChangeDetector> {
-        Some(&self.container.files)
+        Some(&self.container.files.disk)
     }
 
-    fn is_blank(&self) -> bool {
-        self.blank.is_blank()
-    }
-
-    fn filling(&self) -> Result<(), BackendError> {
-        self.blank.filling()
-    }
-
-    fn unsettled(&self, intent: &[u8]) -> Result<(), BackendError> {
-        self.blank.unsettled(intent)
-    }
-
-    fn intent(&self) -> Result<Option<Vec<u8>>, BackendError> {
-        self.blank.intent()
-    }
-
-    fn filled(&self) -> Result<(), BackendError> {
-        self.blank.filled()
+    fn marker(&self) -> Option<&PopulateMarker> {
+        Some(&self.marker)
     }
 
     fn fork_to(&self, child: SessionId) -> Result<bool, BackendError> {
-        if self.blank.is_blank() {
+        if self.marker.is_blank() {
             return Ok(false);
         }
         let failed = |error: std::io::Error| BackendError { backend: NAME, reason: error.to_string() };

@@ -13,7 +13,7 @@ use super::options::{OverlayUse, PodmanOptions, RunnerUse};
 use super::orphans::owner_of_this_process;
 use super::paths::{self, Paths};
 use crate::backends::BackendError;
-use crate::backends::disk::OverlayDisk;
+use crate::backends::disk::overlay;
 use crate::backends::executor::Executor;
 use crate::backends::runner::RUNNER;
 
@@ -254,7 +254,7 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
     }
     let name = paths::spare_name().map_err(io)?;
     let paths = Paths::spare(&name).map_err(io)?;
-    if !OverlayDisk::is_supported(&paths.root) {
+    if !overlay::is_supported(&paths.root) {
         paths.remove_spare();
         return Err(refused("no overlay can be mounted where the files would be"));
     }

@@ -178,9 +178,9 @@ impl Probe {
             }
         }
         let changes: Vec<FileChange> = gone.into_iter().map(|path| FileChange::Delete { path }).collect();
-        workspace.lay_out(&changes)?;
+        workspace.populate(&changes)?;
         let entries = wrong.iter().filter_map(|path| target.get(path).map(|entry| (path, entry)));
-        write_all(&self.session, entries.collect(), |piece| workspace.lay_out(piece))?;
+        write_all(&self.session, entries.collect(), |piece| workspace.populate(piece))?;
         Ok(workspace.capture().map_or(Ok(()), ChangeDetector::adopt)?)
     }
 
@@ -188,9 +188,9 @@ impl Probe {
     fn done_by_commands(&self, workspace: &dyn Workspace) -> Result<BTreeSet<EntryPath>, BackendError> {
         let mut paths = BTreeSet::new();
         let Some(disk) = workspace.capture().filter(|_| self.is_used) else { return Ok(paths) };
-        let Captured { deleted, written, .. } = compare(disk, disk.touched()?, &self.tree, LOOK)?;
-        disk.settle()?;
-        // An entry that was left out can't be told from one that a command made there.
+        let Captured { deleted, written, .. } = compare(disk, disk.dirty()?, &self.tree, LOOK)?;
+        disk.mark_clean()?;
+        // A file that was left out says too little of itself to be told from one that a command made there.
         let left_out = self.left_out().into_iter();
         let named = deleted.into_iter().map(|gone| gone.path).chain(written.into_iter().map(|event| event.path));
         for path in named.chain(left_out) {

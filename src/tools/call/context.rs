@@ -200,7 +200,7 @@ impl ToolContext {
         if self.files.is_changed() {
             let changes = self.files.changes()?;
             // Not on another thread: the call could be dropped between the change and the note of it.
-            self.machine.workspace.project(&changes).map_err(|e| ToolError::new(e.to_string()))?;
+            self.machine.workspace.apply(&changes).map_err(|e| ToolError::new(e.to_string()))?;
         }
         self.files.land();
         Ok(())

@@ -79,7 +79,7 @@ impl OpenCall {
         contents.into_iter().for_each(|content| recording.keep(content));
         recording.push(&finished).map_err(too_much)?;
         if let Some(context) = self.context.as_ref().filter(|_| !changes.is_empty()) {
-            context.workspace().project(&changes).map_err(|e| ToolError::new(e.to_string()))?;
+            context.workspace().apply(&changes).map_err(|e| ToolError::new(e.to_string()))?;
         }
         let pending = recording.submit()?;
         self.close();

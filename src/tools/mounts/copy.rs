@@ -11,10 +11,10 @@ use bytes::Bytes;
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, fstat, readlinkat, statat};
 use rustix::io::Errno;
 
-use super::beneath::{open_beneath, open_in};
 use super::roots::{AllowedRoots, canonical};
 use super::spec::Globs;
 use super::{MountError, MountSpec};
+use crate::backends::disk::beneath::{open_beneath, open_in};
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::MAX_COMMIT_EVENTS;
 use crate::engine::event::Node;

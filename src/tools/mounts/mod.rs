@@ -1,6 +1,5 @@
 //! Host mounts: directories of the host that are copied into a workspace when it opens.
 
-mod beneath;
 mod copy;
 mod error;
 mod roots;
@@ -74,7 +73,7 @@ pub async fn hydrate(
         batch.add(mount)?;
     }
     let MountBatch { commit, changes, hydrated } = batch;
-    workspace.project(&changes)?;
+    workspace.apply(&changes)?;
     session.submit(commit)?.durable().await.map_err(SessionError::from)?;
     Ok(hydrated)
 }

@@ -7,7 +7,7 @@ use rustix::fs::{CWD, OFlags};
 use rustix::io::Errno;
 
 use super::MountError;
-use super::beneath::{open_beneath, open_in};
+use crate::backends::disk::beneath::{open_beneath, open_in};
 
 /// The host directories that may be mounted, with everything below them. None at first.
 ///

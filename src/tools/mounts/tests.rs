@@ -376,7 +376,7 @@ fn a_workspace_that_fails_leaves_nothing() {
         fn backend_name(&self) -> &'static str {
             "broken"
         }
-        fn project(&self, _: &[FileChange]) -> Result<(), BackendError> {
+        fn apply(&self, _: &[FileChange]) -> Result<(), BackendError> {
             Err(BackendError { backend: "broken", reason: "the disk is full".to_owned() })
         }
     }
@@ -395,7 +395,7 @@ fn the_workspace_is_given_every_file() {
         fn backend_name(&self) -> &'static str {
             "seen"
         }
-        fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+        fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
             self.0.lock().unwrap().extend_from_slice(changes);
             Ok(())
         }

@@ -180,7 +180,7 @@ impl<'a> RerunSession<'a> {
     }
 
     fn put(&self, piece: Piece) -> Result<(), WorkspaceError> {
-        self.dispatcher.workspace().project(&piece.changes)?;
+        self.dispatcher.workspace().apply(&piece.changes)?;
         if !piece.commit.is_empty() {
             self.session().record(piece.commit)?;
         }

@@ -200,10 +200,10 @@ impl RewindWork {
         let Some(disk) = self.workspace.capture().filter(|_| !self.workspace.is_blank()) else {
             return Ok((files, Vec::new()));
         };
-        let captured = compare(disk, disk.touched()?, &files, self.budget)?;
+        let captured = compare(disk, disk.dirty()?, &files, self.budget)?;
         if captured.is_empty() {
             if !self.options.dry_run {
-                disk.settle()?;
+                disk.mark_clean()?;
             }
             return Ok((files, Vec::new()));
         }
@@ -221,7 +221,7 @@ impl RewindWork {
         if let Some(pending) = record_found(&self.session, &found, captured)? {
             pending.wait().map_err(SessionError::from)?;
         }
-        disk.settle()?;
+        disk.mark_clean()?;
         Ok((files_of(&self.session)?, drift))
     }
 

@@ -298,11 +298,11 @@ mod tests {
     }
 
     impl ChangeDetector for Flickering {
-        fn touched(&self) -> Result<Vec<DirtyPath>, BackendError> {
+        fn dirty(&self) -> Result<Vec<DirtyPath>, BackendError> {
             Ok(vec![DirtyPath::Entry(EntryPath::lookup("a").unwrap())])
         }
 
-        fn settle(&self) -> Result<(), BackendError> {
+        fn mark_clean(&self) -> Result<(), BackendError> {
             Ok(())
         }
 
@@ -327,7 +327,7 @@ mod tests {
     fn a_file_that_is_away_for_a_moment_is_opened_again() {
         let compared = |away| {
             let disk = Flickering { away: AtomicUsize::new(away) };
-            compare(&disk, disk.touched()?, &VirtualFileSystem::default(), CaptureBudget::default())
+            compare(&disk, disk.dirty()?, &VirtualFileSystem::default(), CaptureBudget::default())
         };
         for away in [0, 1, RACES_MAX] {
             assert_eq!(compared(away).unwrap().written.len(), 1, "{away}");

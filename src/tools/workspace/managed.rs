@@ -108,8 +108,8 @@ impl ManagedWorkspace {
             }
             None => false,
         };
-        let mut captured = compare(disk, disk.touched()?, &tree, self.rules.budget)?;
-        disk.settle()?;
+        let mut captured = compare(disk, disk.dirty()?, &tree, self.rules.budget)?;
+        disk.mark_clean()?;
         if is_filled {
             let gone = not_filled(self.workspace.as_ref(), &tree)?;
             let is_known = |gone: &DeleteEntry| captured.deleted.iter().any(|known| known.path == gone.path);
@@ -156,9 +156,9 @@ impl ManagedWorkspace {
         // An abandoned scan must not be mistaken for this one.
         let looking = session.looking().await;
         let Some(disk) = self.workspace.capture() else { return Ok(Captured::default()) };
-        let touched = if disk.is_quick() { Some(disk.touched().map_err(failed)?) } else { None };
+        let touched = if disk.is_quick() { Some(disk.dirty().map_err(failed)?) } else { None };
         if touched.as_ref().is_some_and(Vec::is_empty) {
-            disk.settle().map_err(failed)?;
+            disk.mark_clean().map_err(failed)?;
             return Ok(Captured::default());
         }
         let (workspace, budget) = (Arc::clone(&self.workspace), self.rules.budget);
@@ -166,14 +166,14 @@ impl ManagedWorkspace {
             let captured = match (workspace.capture(), touched) {
                 (None, _) => Ok(Captured::default()),
                 (Some(disk), Some(touched)) => compare(disk, touched, &tree, budget),
-                (Some(disk), None) => disk.touched().and_then(|touched| compare(disk, touched, &tree, budget)),
+                (Some(disk), None) => disk.dirty().and_then(|touched| compare(disk, touched, &tree, budget)),
             };
             (captured, looking)
         });
         let stopped = |_| ToolError::new("what changed on the disk could not be found out: the search was stopped");
         let (captured, _looking) = looked.await.map_err(stopped)?;
         let captured = captured.map_err(failed)?;
-        disk.settle().map_err(failed)?;
+        disk.mark_clean().map_err(failed)?;
         Ok(captured)
     }
 

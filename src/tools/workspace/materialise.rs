@@ -56,7 +56,7 @@ fn clear(state: &State, workspace: &dyn Workspace) {
     let tree = VirtualFileSystem::of(state);
     let top: BTreeSet<&[u8]> = tree.iter().filter_map(|(path, _)| path.segments().next()).collect();
     for name in top {
-        let cleared = EntryPath::root().join(name).map(|path| workspace.lay_out(&[FileChange::Delete { path }]));
+        let cleared = EntryPath::root().join(name).map(|path| workspace.populate(&[FileChange::Delete { path }]));
         if let Ok(Err(error)) = cleared {
             tracing::warn!(%error, "what was written before an error stays");
         }

@@ -26,7 +26,7 @@ pub(crate) fn fill(
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
 ) -> Result<(), WorkspaceError> {
-    write_all(session, tree.iter().collect(), |piece| workspace.lay_out(piece))
+    write_all(session, tree.iter().collect(), |piece| workspace.populate(piece))
 }
 
 /// Passes entries to `put`, parents first, while reading later ones. Files that were never kept are left out.

@@ -133,7 +133,7 @@ fn project(
         };
         changes.push(change);
         if bytes >= PIECE_BYTES || changes.len() >= PIECE_STEPS || at + 1 == steps.len() {
-            workspace.project(&changes)?;
+            workspace.apply(&changes)?;
             *landed = at + 1;
             (changes, bytes) = (Vec::new(), 0);
         }

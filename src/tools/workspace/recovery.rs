@@ -24,12 +24,12 @@ pub(crate) fn put_back(
 ) -> Result<(), WorkspaceError> {
     let RecoveryReport { unwanted, mut directories, missing } = RecoveryReport::find(tree, disk, budget, intent)?;
     let deletes: Vec<FileChange> = unwanted.into_iter().map(|path| FileChange::Delete { path }).collect();
-    workspace.project(&deletes)?;
-    // Deepest directories first; one with external entries stays.
+    workspace.apply(&deletes)?;
+    // What is below a directory comes before it; one in which somebody has something stays.
     while let Some(path) = directories.pop_last() {
         let below = disk.below(&path)?;
         if below.entries.is_empty() && below.closed.is_empty() {
-            workspace.project(&[FileChange::Delete { path }])?;
+            workspace.apply(&[FileChange::Delete { path }])?;
         }
     }
     let mut made = BTreeMap::new();
@@ -42,8 +42,8 @@ pub(crate) fn put_back(
             made.insert(path, entry);
         }
     }
-    // Each entry is atomic: a crash here leaves nothing that looks like an external change.
-    write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.project(piece))
+    // Each whole or not at all: who is killed here, too, leaves nothing that would count as somebody's.
+    write_all(session, made.iter().map(|(path, entry)| (path, *entry)).collect(), |piece| workspace.apply(piece))
 }
 
 /// Tells whether everything above a path is a directory, or will be.

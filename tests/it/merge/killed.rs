@@ -51,14 +51,14 @@ impl Workspace for Dying {
         self.inner.backend_name()
     }
 
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+    fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
         changes.iter().try_for_each(|change| {
             self.moment();
-            self.inner.project(std::slice::from_ref(change))
+            self.inner.apply(std::slice::from_ref(change))
         })
     }
 
-    fn lay_out(&self, _: &[FileChange]) -> Result<(), BackendError> {
+    fn populate(&self, _: &[FileChange]) -> Result<(), BackendError> {
         panic!("what is put back is whole or not there: half a file would count as somebody's");
     }
 

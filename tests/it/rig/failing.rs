@@ -50,19 +50,19 @@ impl Workspace for Failing {
         self.inner.backend_name()
     }
 
-    fn project(&self, changes: &[FileChange]) -> Result<(), BackendError> {
+    fn apply(&self, changes: &[FileChange]) -> Result<(), BackendError> {
         let half = &changes[..changes.len().div_ceil(2)];
         match self.how() {
             Some(Fails::AtOnce) => self.failed("the disk is full"),
             Some(Fails::DyingHalfway) => {
-                self.inner.project(half).unwrap();
+                self.inner.apply(half).unwrap();
                 panic!("the process dies, as the test wants it");
             }
             Some(Fails::Halfway) => {
-                self.inner.project(half).unwrap();
+                self.inner.apply(half).unwrap();
                 self.failed("the disk is gone")
             }
-            Some(Fails::DyingAtTheEnd | Fails::AtTheEnd) | None => self.inner.project(changes),
+            Some(Fails::DyingAtTheEnd | Fails::AtTheEnd) | None => self.inner.apply(changes),
         }
     }
 

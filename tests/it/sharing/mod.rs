@@ -33,7 +33,7 @@ impl Sandbox {
         assert!(sandbox.is_blank());
         sandbox.filling().unwrap();
         let changes: Vec<FileChange> = files.iter().map(|(path, text)| file(path, text)).collect();
-        sandbox.project(&changes).unwrap();
+        sandbox.apply(&changes).unwrap();
         sandbox.rest();
         sandbox.filled().unwrap();
         sandbox
@@ -48,16 +48,16 @@ impl Sandbox {
         child
     }
 
-    fn touched(&self) -> Vec<DirtyPath> {
+    fn dirty(&self) -> Vec<DirtyPath> {
         let capture = self.capture().unwrap();
-        let touched = capture.touched().unwrap();
-        capture.settle().unwrap();
+        let touched = capture.dirty().unwrap();
+        capture.mark_clean().unwrap();
         touched
     }
 
     /// Looks until nothing is touched any more.
     fn rest(&self) {
-        crate::rig::eventually("nothing is touched", || self.touched().is_empty());
+        crate::rig::eventually("nothing is touched", || self.dirty().is_empty());
     }
 
     /// What a command prints that must succeed.

@@ -48,7 +48,7 @@ fn a_session_takes_one_and_another_comes() {
     let [started] = &started[..] else { panic!("{started:?}") };
     assert!(before.contains(&started.id), "it was there already");
     assert!(started.created && started.overlay && started.runner && started.name == sandbox.name(), "{started:?}");
-    assert!(sandbox.touched().len() <= 1, "only what the command has made is touched");
+    assert!(sandbox.dirty().len() <= 1, "only what the command has made is touched");
     assert_eq!(sandbox.sh("cat made; env | grep -c FOLDSPACE || true"), "x\n0\n");
     eventually("it has the session's name", || named(&sandbox.name()) == [started.id.clone()]);
     warm.wait(PATIENCE).unwrap();

@@ -1,92 +1,73 @@
-//! Which layers make up an overlay's files, as its list says it.
+//! The layers that make up an overlay's files.
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use rustix::fs::{CWD, OFlags};
-use rustix::io::Errno;
 
-use super::refs::{LayerUser, failed};
 use crate::backends::DirtyPath;
 use crate::backends::disk::beneath::{context, open_in};
 use crate::engine::path::EntryPath;
 
-/// Says which layers make up the files, and since which start of the machine they are whole, as [`List`] has it. What
-/// else lies beside them is nobody's, but for what others use.
-pub(super) const LIST: &str = "list";
-/// The list that is to replace it, or that it has replaced.
-pub(super) const NEXT_LIST: &str = "list.next";
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Places named in a list; where they are more, all counts as touched.
-const TOUCHED_MAX: usize = 4096;
+/// Paths named in a manifest; where they are more, all counts as dirty.
+const DIRTY_MAX: usize = 4096;
 
-/// A layer, by whose it is and its number there.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct LayerName {
-    /// The overlay that has made it; none for the one that the name is in.
-    pub(super) owner: Option<String>,
-    pub(super) number: u32,
-}
+/// The name of a layer in the pool: that of the overlay that has made it, a dot and a number.
+pub(super) type LayerId = String;
 
-/// What a list says: the start of the machine since which the layers are whole, then their names, the lowest first, a
-/// line each. What another overlay has shared is followed by a zero byte and by what may be otherwise than the history
-/// says, each with a zero byte behind it.
+/// The layers of an overlay, and what is known of its files.
+///
+/// Encoded, it is the start of the machine since which the layers are whole, then their names, the lowest first, a line
+/// each. In that of a fork follow a zero byte and the paths, each with a zero byte behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct List {
-    pub(super) layers: Vec<LayerName>,
-    /// What may be otherwise than the history says; none where nobody knows.
-    pub(super) touched: Option<Vec<DirtyPath>>,
+pub(super) struct Manifest {
+    pub(super) layers: Vec<LayerId>,
+    /// The paths that may be otherwise than the history says; none where that is not known.
+    pub(super) dirty: Option<Vec<DirtyPath>>,
 }
 
-impl LayerName {
-    pub(super) fn own(number: u32) -> Self {
-        Self { owner: None, number }
-    }
-
-    /// How another overlay names it, when this one has the name `own`.
-    pub(super) fn seen_from_outside(&self, own: &str) -> Self {
-        Self { owner: Some(self.owner.clone().unwrap_or_else(|| own.to_owned())), number: self.number }
-    }
-
-    fn parse(line: &str) -> Option<Self> {
-        let (owner, number) = match line.rsplit_once('/') {
-            Some((owner, number)) => (Some(owner), number),
-            None => (None, line),
-        };
-        if owner.is_some_and(|owner| !is_name(owner)) {
-            return None;
-        }
-        Some(Self { owner: owner.map(str::to_owned), number: number.parse().ok()? })
-    }
+pub(super) fn layer_id(overlay: &str, number: u32) -> LayerId {
+    format!("{overlay}.{number}")
 }
 
-impl std::fmt::Display for LayerName {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.owner {
-            Some(owner) => write!(f, "{owner}/{}", self.number),
-            None => write!(f, "{}", self.number),
-        }
+/// The number of a layer that the overlay has made.
+pub(super) fn own_number(id: &LayerId, overlay: &str) -> Option<u32> {
+    id.strip_prefix(overlay)?.strip_prefix('.')?.parse().ok()
+}
+
+/// Tells whether a text can be the name of a layer, and leads nowhere else.
+pub(super) fn is_layer_id(text: &str) -> bool {
+    let is_name = |text: &str| !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\0', '\n']);
+    text.rsplit_once('.').is_some_and(|(overlay, number)| is_name(overlay) && number.parse::<u32>().is_ok())
+}
+
+/// Reads a line of the manifest of the overlay `own`. Earlier programs wrote the number of a layer of its own, and of
+/// others' layers `OVERLAY/NUMBER`.
+fn parse_layer(line: &str, own: &str) -> Option<LayerId> {
+    let id = match (line.rsplit_once('/'), line.parse()) {
+        (Some((overlay, number)), _) => layer_id(overlay, number.parse().ok()?),
+        (None, Ok(number)) => layer_id(own, number),
+        (None, Err(_)) => line.to_owned(),
+    };
+    is_layer_id(&id).then_some(id)
+}
+
+impl Manifest {
+    pub(super) fn encode(&self) -> io::Result<Vec<u8>> {
+        Ok(self.encode_since(&boot_id()?))
     }
-}
 
-/// Whether a text can be the name of a directory that holds an overlay, and leads nowhere else.
-pub(super) fn is_name(text: &str) -> bool {
-    !text.is_empty() && !text.starts_with('.') && !text.contains(['/', '\0', '\n'])
-}
-
-impl List {
-    pub(super) fn encode(&self, boot: &[u8]) -> Vec<u8> {
+    fn encode_since(&self, boot: &[u8]) -> Vec<u8> {
         let mut text = boot.to_vec();
         for layer in &self.layers {
             text.extend_from_slice(format!("{layer}\n").as_bytes());
         }
-        let Some(touched) = &self.touched else { return text };
+        let Some(dirty) = &self.dirty else { return text };
         text.push(0);
         let all = [DirtyPath::Subtree(EntryPath::root())];
-        let touched = if touched.len() > TOUCHED_MAX { &all[..] } else { touched };
-        for place in touched {
+        let dirty = if dirty.len() > DIRTY_MAX { &all[..] } else { dirty };
+        for place in dirty {
             let (kind, path) = match place {
                 DirtyPath::Entry(path) => (b'e', path),
                 DirtyPath::Subtree(path) => (b's', path),
@@ -98,57 +79,39 @@ impl List {
         text
     }
 
-    /// The list in the directory of an overlay; none where there is none that counts.
-    pub(super) fn in_directory(top: &OwnedFd, root: &Path) -> io::Result<Option<Self>> {
-        let mut list = Vec::new();
-        match open_in(top, LIST, OFlags::RDONLY) {
-            Err(Errno::NOENT) => return Ok(None),
-            other => File::from(other.map_err(failed("open", &root.join(LIST)))?).read_to_end(&mut list)?,
-        };
-        Ok(Self::decode(&list, &boot_id()?))
+    /// Decodes that of the overlay `own`; none where it was not written since the machine was started, or by no
+    /// foldspace.
+    pub(super) fn decode(bytes: &[u8], own: &str) -> io::Result<Option<Self>> {
+        Ok(Self::decode_since(bytes, own, &boot_id()?))
     }
 
-    /// The list of an overlay that another one has shared its files with, while it has nothing else; none where the
-    /// layers are not all there, too.
-    pub(super) fn shared_with(kin: &LayerUser) -> io::Result<Option<Self>> {
-        let root = kin.root();
-        let top = match open_in(CWD, root.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
-            Err(Errno::NOENT) => return Ok(None),
-            other => other.map_err(failed("open", &root))?,
-        };
-        let list = Self::in_directory(&top, &root)?.filter(|list| list.touched.is_some());
-        let is_there = |layer: &LayerName| kin.place_of(layer).exists();
-        Ok(list.filter(|list| list.layers.iter().all(is_there)))
+    fn decode_since(bytes: &[u8], own: &str, boot: &[u8]) -> Option<Self> {
+        Self::read(bytes.strip_prefix(boot)?, own)
     }
 
-    /// None for a list that was not written since the machine was started, or by no foldspace.
-    pub(super) fn decode(bytes: &[u8], boot: &[u8]) -> Option<Self> {
-        Self::read(bytes.strip_prefix(boot)?)
-    }
-
-    /// The names in a list, whenever it was written.
-    pub(super) fn names(bytes: &[u8]) -> Vec<LayerName> {
+    /// Gives the layers in one, whenever it was written; none where it can't be read.
+    pub(super) fn layers_in(bytes: &[u8], own: &str) -> Option<Vec<LayerId>> {
         let after = bytes.iter().position(|byte| *byte == b'\n').map_or(bytes.len(), |end| end + 1);
-        Self::read(&bytes[after..]).map(|list| list.layers).unwrap_or_default()
+        Some(Self::read(&bytes[after..], own)?.layers)
     }
 
-    fn read(bytes: &[u8]) -> Option<Self> {
+    fn read(bytes: &[u8], own: &str) -> Option<Self> {
         let mut pieces = bytes.split(|byte| *byte == 0);
         let lines = std::str::from_utf8(pieces.next()?).ok()?;
-        let layers = lines.lines().map(LayerName::parse).collect::<Option<Vec<_>>>()?;
-        let mut touched = None;
+        let layers = lines.lines().map(|line| parse_layer(line, own)).collect::<Option<Vec<_>>>()?;
+        let mut dirty = None;
         for piece in pieces {
-            let touched = touched.get_or_insert_with(Vec::new);
+            let dirty = dirty.get_or_insert_with(Vec::new);
             let Some((kind, path)) = piece.split_first() else { continue };
             let path = EntryPath::from_bytes(path).ok()?;
-            touched.push(if *kind == b's' { DirtyPath::Subtree(path) } else { DirtyPath::Entry(path) });
+            dirty.push(if *kind == b's' { DirtyPath::Subtree(path) } else { DirtyPath::Entry(path) });
         }
-        Some(Self { layers, touched })
+        Some(Self { layers, dirty })
     }
 }
 
-/// Which start of the machine this is, a line.
-pub(super) fn boot_id() -> io::Result<Vec<u8>> {
+/// Gives the number of this start of the machine, a line.
+fn boot_id() -> io::Result<Vec<u8>> {
     let mut id = Vec::new();
     let file = open_in(CWD, BOOT_ID, OFlags::RDONLY).map_err(context("open", BOOT_ID))?;
     File::from(file).read_to_end(&mut id)?;
@@ -164,38 +127,46 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_what_was_meant() {
+    fn manifest_encoded_decodes_to_the_same() {
         let boot = b"this start\n";
-        let layers = vec![LayerName { owner: Some("abc".to_owned()), number: 4 }, LayerName::own(12)];
+        let layers = vec!["abc.4".to_owned(), "own.12".to_owned()];
         let odd = EntryPath::from_bytes(b"new\nline/\xff").unwrap();
         let all = [
             None,
             Some(Vec::new()),
             Some(vec![DirtyPath::Entry(odd), DirtyPath::Subtree(path("a/b")), DirtyPath::Subtree(EntryPath::root())]),
         ];
-        for touched in all {
-            let list = List { layers: layers.clone(), touched };
-            let bytes = list.encode(boot);
-            assert_eq!(List::decode(&bytes, boot), Some(list));
-            assert_eq!(List::names(&bytes), layers);
-            assert_eq!(List::decode(&bytes, b"another start\n"), None);
+        for dirty in all {
+            let manifest = Manifest { layers: layers.clone(), dirty };
+            let bytes = manifest.encode_since(boot);
+            assert_eq!(Manifest::decode_since(&bytes, "own", boot), Some(manifest));
+            assert_eq!(Manifest::layers_in(&bytes, "own"), Some(layers.clone()));
+            assert_eq!(Manifest::decode_since(&bytes, "own", b"another start\n"), None);
         }
     }
 
     #[test]
-    fn what_is_no_list_is_none() {
-        for text in ["x", "1\n2 3", "../1", "/1", "a/", "a/b/1", "-1", "1\0e../x\0"] {
-            assert_eq!(List::decode(text.as_bytes(), b""), None, "{text:?}");
-            assert_eq!(List::names(format!("start\n{text}").as_bytes()), Vec::new(), "{text:?}");
-        }
-        assert_eq!(List::names(b""), Vec::new());
+    fn list_of_earlier_program_names_layers_in_the_pool() {
+        let list = b"a start\nabc/4\n12\n\0ea/b\0";
+        let manifest = Manifest::decode_since(list, "own", b"a start\n").unwrap();
+        assert_eq!(manifest.layers, ["abc.4", "own.12"]);
+        assert_eq!(manifest.dirty, Some(vec![DirtyPath::Entry(path("a/b"))]));
     }
 
     #[test]
-    fn where_much_is_touched_all_is() {
-        let many = (0..=TOUCHED_MAX).map(|number| DirtyPath::Entry(path(&number.to_string()))).collect();
-        let list = List { layers: Vec::new(), touched: Some(many) };
-        let decoded = List::decode(&list.encode(b""), b"").unwrap();
-        assert_eq!(decoded.touched, Some(vec![DirtyPath::Subtree(EntryPath::root())]));
+    fn manifest_damaged_is_none() {
+        for text in ["x", "1\n2 3", "../1", "/1", "a/", "a/b/1", "-1", "1\0e../x\0", ".1", "..1", "a/b.1", "a.b"] {
+            assert_eq!(Manifest::decode_since(text.as_bytes(), "own", b""), None, "{text:?}");
+            assert_eq!(Manifest::layers_in(format!("start\n{text}").as_bytes(), "own"), None, "{text:?}");
+        }
+        assert_eq!(Manifest::layers_in(b"", "own"), Some(Vec::new()));
+    }
+
+    #[test]
+    fn manifest_with_many_dirty_paths_names_all() {
+        let many = (0..=DIRTY_MAX).map(|number| DirtyPath::Entry(path(&number.to_string()))).collect();
+        let manifest = Manifest { layers: Vec::new(), dirty: Some(many) };
+        let decoded = Manifest::decode_since(&manifest.encode_since(b""), "own", b"").unwrap();
+        assert_eq!(decoded.dirty, Some(vec![DirtyPath::Subtree(EntryPath::root())]));
     }
 }

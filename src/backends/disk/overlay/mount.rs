@@ -10,9 +10,9 @@ use rustix::mount::{
     fsconfig_set_string, fsmount, fsopen,
 };
 
-use super::dir_xattrs::Forms;
+use crate::backends::disk::dir_xattrs::Forms;
 
-/// How an overlay keeps its own notes about entries.
+/// The attributes in which an overlay keeps its own notes about entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notes {
     /// In attributes that only the machine's root may write.
@@ -30,23 +30,12 @@ pub(super) struct Layers<'a> {
 }
 
 impl Notes {
-    /// What this process may write in a directory.
+    /// Gives those that this process may write in a directory.
     pub(super) fn on(directory: BorrowedFd<'_>) -> Self {
         match rustix::fs::fsetxattr(directory, "trusted.overlay.probe", b"", XattrFlags::empty()) {
             Ok(()) => Self::Trusted,
             Err(_) => Self::User,
         }
-    }
-
-    /// Whether a copy of an entry gets an attribute: a note only where it says what the entry shows. Where an overlay was
-    /// in a workspace itself, its notes are escaped, and as good as any attribute.
-    pub(super) fn is_kept(self, name: &[u8]) -> bool {
-        let prefix = match self {
-            Self::Trusted => "trusted.overlay.",
-            Self::User => "user.overlay.",
-        };
-        let note = name.strip_prefix(prefix.as_bytes());
-        note.is_none_or(|note| matches!(note, b"opaque" | b"redirect") || note.starts_with(b"overlay."))
     }
 
     pub(super) fn forms(self) -> Forms {

@@ -4,42 +4,42 @@ use std::collections::BTreeSet;
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use super::attach::{MountPoint, NEEDED};
-use super::{OverlayDisk, OverlayOptions, TREE};
-use crate::backends::disk::{DirtyPath, WorkspaceDisk};
-use crate::backends::{BackendError, FileChange, Observed};
+use super::overlay_dir::OverlayDir;
+use super::overlay_disk::{OverlayDisk, OverlayOptions};
+use super::pool::TREE;
+use crate::backends::disk::remove::remove_path;
+use crate::backends::disk::workspace_disk::WorkspaceDisk;
+use crate::backends::{BackendError, DirtyPath, FileChange, Observed};
 use crate::engine::event::Node;
+use crate::engine::lock::lock;
 use crate::engine::path::EntryPath;
 
-/// Whether overlays work in a directory. A file system on which they have worked is not tried again.
-pub(super) fn is_known_to_work(directory: &Path) -> bool {
+/// Asks [`supported`], but for a file system on which overlays once worked.
+pub(crate) fn is_supported(directory: &Path) -> bool {
     static WORKING: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
-    let working = || WORKING.lock().unwrap_or_else(PoisonError::into_inner);
     let device = rustix::fs::stat(directory).map(|stat| stat.st_dev).ok();
-    if device.is_some_and(|device| working().contains(&device)) {
+    if device.is_some_and(|device| lock(&WORKING).contains(&device)) {
         return true;
     }
-    let works = probe(directory).is_ok();
+    let works = supported(directory).is_ok();
     if works {
-        working().extend(device);
+        lock(&WORKING).extend(device);
     }
     works
 }
 
-/// Mounts an overlay in a temporary directory and uses it.
-pub(super) fn probe(directory: &Path) -> Result<(), String> {
+/// Tries whether overlays can be mounted with layers in this directory, and attached to containers. Says
+/// why not.
+pub(crate) fn supported(directory: &Path) -> Result<(), String> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let root = directory.join(format!(".overlay-probe-{}-{number}", std::process::id()));
     let outcome = attempt(&root);
-    let removed = rustix::fs::open(directory, rustix::fs::OFlags::PATH, rustix::fs::Mode::empty()).and_then(|handle| {
-        let name = root.file_name().map(std::os::unix::ffi::OsStrExt::as_bytes).unwrap_or_default();
-        crate::backends::disk::entries::remove_all(std::os::fd::AsFd::as_fd(&handle), name)
-    });
-    if let Err(error) = removed {
+    if let Err(error) = remove_path(&root) {
         tracing::debug!(%error, directory = %directory.display(), "what was tried out could not be removed");
     }
     outcome
@@ -54,16 +54,17 @@ fn attempt(root: &Path) -> Result<(), String> {
     let base = [write("directory/kept")?, write("directory/removed")?];
     let fill = |tree: &crate::backends::disk::DirTree| -> Result<(), BackendError> { tree.apply(&base).map(drop) };
     let needed = |reason: String| format!("{reason}; overlays need {NEEDED}");
-    let created = OverlayDisk::create(OverlayOptions::new("overlay", root), fill);
+    let created = OverlayDisk::create(OverlayOptions::new("overlay", OverlayDir::new(root, "own", "")), fill);
     let mut disk = created.map_err(|error| needed(error.reason))?;
-    MountPoint::can_attach(disk.mounted.mount.as_fd(), TREE).map_err(|error| needed(error.to_string()))?;
+    let attached = disk.mounted().and_then(|mounted| MountPoint::can_attach(mounted.mount.as_fd(), TREE));
+    attached.map_err(|error| needed(error.to_string()))?;
     let changes = [write("directory/new")?, FileChange::Delete { path: path("directory/removed")? }];
     disk.tree().map_err(words)?.apply(&changes).map_err(|error| error.reason)?;
     let mut text = String::new();
     let kept = path("directory/kept")?;
     let read = disk.tree().and_then(|tree| tree.open(&kept)).and_then(|mut file| file.read_to_string(&mut text));
     read.map_err(words)?;
-    let touched = disk.touched().map_err(words)?;
+    let touched = disk.dirty().map_err(words)?;
     for change in &changes {
         let named = touched.contains(&DirtyPath::Entry(change.path().clone()));
         let there = disk.tree().and_then(|tree| tree.observe(change.path())).map_err(words)?;

@@ -35,7 +35,7 @@ fn delete(at: &str) -> FileChange {
 type Change = fn(&mut Rig, &[FileChange]) -> Result<(), BackendError>;
 
 /// How changes are made: all or none, and where nobody else uses the files.
-const BOTH_WAYS: [Change; 2] = [|rig, changes| rig.disk.apply(changes), |rig, changes| rig.disk.lay_out(changes)];
+const BOTH_WAYS: [Change; 2] = [|rig, changes| rig.disk.apply(changes), |rig, changes| rig.disk.populate(changes)];
 
 /// Runs a test on disks that begin with some files.
 fn both_ways(test: impl Fn(&mut Rig, Change)) {
@@ -83,7 +83,7 @@ fn what_others_did_meanwhile_is_still_touched() {
         fs::write(rig.at("d/one"), "by another").unwrap();
         fs::create_dir(rig.at("d/fresh")).unwrap();
         fs::write(rig.at("d/fresh/other"), "by another").unwrap();
-        rig.disk.touched().unwrap();
+        rig.disk.dirty().unwrap();
         rig.disk.apply(&[file("d/mine", "1"), file("d/fresh/mine", "1"), file("top", "2")]).unwrap();
         let touched = rig.take();
         assert!(names(&touched, "d/one") && names(&touched, "d/fresh/other"), "{touched:?}");
@@ -213,19 +213,19 @@ fn an_error_undoes_as_much_as_there_is() {
 fn what_is_laid_out_takes_the_place_of_a_link_and_not_of_what_it_leads_to() {
     on_each_with(&some_files, |rig| {
         fs::hard_link(rig.at("top"), rig.at("other")).unwrap();
-        rig.disk.lay_out(&[file("top", "1"), file("link", "2"), delete("d/none"), delete("top/none")]).unwrap();
+        rig.disk.populate(&[file("top", "1"), file("link", "2"), delete("d/none"), delete("top/none")]).unwrap();
         assert_eq!(fs::read(rig.at("other")).unwrap(), b"top");
         assert_eq!((fs::read(rig.at("top")).unwrap(), fs::read(rig.at("link")).unwrap()), (b"1".into(), b"2".into()));
-        let error = rig.disk.lay_out(&[file("top/below", "x")]).unwrap_err();
+        let error = rig.disk.populate(&[file("top/below", "x")]).unwrap_err();
         assert!(error.to_string().contains("cannot write /top/below: a parent of it is no directory"), "{error}");
-        assert!(rig.disk.lay_out(&[delete("")]).is_err());
+        assert!(rig.disk.populate(&[delete("")]).is_err());
     });
 }
 
 #[test]
 fn what_others_did_to_what_was_laid_out_is_named() {
     on_each(|rig| {
-        rig.disk.lay_out(&["same", "theirs", "in/gone"].map(|at| file(at, "ours"))).unwrap();
+        rig.disk.populate(&["same", "theirs", "in/gone"].map(|at| file(at, "ours"))).unwrap();
         fs::write(rig.at("theirs"), "them").unwrap();
         fs::remove_file(rig.at("in/gone")).unwrap();
         let touched = rig.take();
@@ -304,12 +304,12 @@ fn what_was_adopted_is_not_looked_through_again() {
         };
         for part in 0..4 {
             let some = (0..100).map(|n| old(file(&format!("d{}/f{n}", part % 2 * 10 + n % 3), "text")));
-            rig.disk.lay_out(&some.collect::<Vec<_>>()).unwrap();
+            rig.disk.populate(&some.collect::<Vec<_>>()).unwrap();
         }
         rig.disk.adopt().unwrap();
-        rig.disk.lay_out(&[old(file("more", "1")), old(file("d12/more", "1"))]).unwrap();
+        rig.disk.populate(&[old(file("more", "1")), old(file("d12/more", "1"))]).unwrap();
         rig.disk.adopt().unwrap();
-        assert_eq!(rig.disk.touched().unwrap(), [], "{}", rig.kind);
+        assert_eq!(rig.disk.dirty().unwrap(), [], "{}", rig.kind);
         fs::write(rig.at("more"), "2").unwrap();
         fs::write(rig.at("d12/theirs"), "them").unwrap();
         let touched = rig.take();

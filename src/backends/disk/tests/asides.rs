@@ -5,7 +5,8 @@ use std::path::Path;
 
 use super::rig::{IN_NAMESPACE, path};
 use crate::backends::disk::staging_dir::{StagingDir, WITHIN};
-use crate::backends::disk::{DirTree, PlainDisk, WorkspaceDisk};
+use crate::backends::disk::workspace_disk::WorkspaceDisk;
+use crate::backends::disk::{DirTree, PlainDisk};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
 
@@ -30,7 +31,7 @@ fn nothing_is_left_beside_a_directory() {
     let workspace = host(&top.path().join("project"));
     assert!(workspace.is_blank());
     workspace.filling().unwrap();
-    workspace.project(&[file("a")]).unwrap();
+    workspace.apply(&[file("a")]).unwrap();
     assert_eq!(entries(top.path()), [".foldspace-project", "project"]);
     drop(workspace);
     let workspace = host(&top.path().join("project"));
@@ -48,21 +49,21 @@ fn where_nothing_can_be_beside_it_is_within_and_nobody_sees_it() {
     let root = top.path().join("n".repeat(250));
     let workspace = host(&root);
     assert!(workspace.is_blank());
-    workspace.project(&[file("a"), file("b/c")]).unwrap();
+    workspace.apply(&[file("a"), file("b/c")]).unwrap();
     assert_eq!((entries(&root).len(), entries(top.path()).len()), (3, 1));
     let disk = workspace.capture().unwrap();
     let below = disk.below(&path("")).unwrap().entries;
     assert!(below.len() == 3 && !below.iter().any(|(found, _)| found.to_string().contains(WITHIN)));
     for _ in 0..100 {
-        disk.touched().unwrap();
-        disk.settle().unwrap();
+        disk.dirty().unwrap();
+        disk.mark_clean().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(3));
     }
     fs::write(root.join(WITHIN).join("0/hidden"), "").unwrap();
-    assert_eq!(disk.touched().unwrap(), []);
+    assert_eq!(disk.dirty().unwrap(), []);
     assert_eq!(disk.observe(&path(".foldspace/0")).unwrap(), None);
-    assert!(workspace.project(&[file(".foldspace/x")]).is_err());
-    assert!(workspace.project(&[FileChange::Delete { path: path(".foldspace") }]).is_err());
+    assert!(workspace.apply(&[file(".foldspace/x")]).is_err());
+    assert!(workspace.apply(&[FileChange::Delete { path: path(".foldspace") }]).is_err());
     drop(workspace);
     assert_eq!(entries(&root), ["a", "b"]);
 }
@@ -98,7 +99,7 @@ fn another_directory_in_the_place_is_not_worked_in() {
     let mut disk = PlainDisk::new(DirTree::beneath("host", &at("files"), &at("aside"), None).unwrap()).unwrap();
     disk.apply(&[file("a")]).unwrap();
     fs::rename(at("files"), at("old")).unwrap();
-    let gone = disk.touched().unwrap_err().to_string();
+    let gone = disk.dirty().unwrap_err().to_string();
     assert!(gone.contains("files is gone"), "{gone}");
     let others: [&dyn Fn(); 2] = [&|| fs::create_dir(at("files")).unwrap(), &|| {
         fs::remove_dir(at("files")).unwrap();
@@ -106,14 +107,14 @@ fn another_directory_in_the_place_is_not_worked_in() {
     }];
     for put in others {
         put();
-        let replaced = disk.touched().unwrap_err().to_string();
+        let replaced = disk.dirty().unwrap_err().to_string();
         assert!(replaced.contains("files is not the directory any more that was opened"), "{replaced}");
         assert!(disk.apply(&[file("b")]).unwrap_err().reason.contains("not the directory any more"));
     }
     fs::remove_file(at("files")).unwrap();
     fs::rename(at("old"), at("files")).unwrap();
     disk.apply(&[file("b")]).unwrap();
-    disk.touched().unwrap();
+    disk.dirty().unwrap();
     assert_eq!(entries(&at("files")), ["a", "b"]);
 }
 

@@ -1,69 +1,67 @@
-//! What an overlay that others have shared with is before anything is done in it.
+//! What a forked overlay is before anything is done in it.
 
 use std::fs;
 
 use super::rig::path;
 use super::sharing::{Family, file, in_directory, rest, text, view};
-use crate::backends::disk::{DirtyPath, LazyOverlay, WorkspaceDisk};
-
-fn open(family: &Family, name: &str) -> LazyOverlay {
-    LazyOverlay::open(family.options(name)).unwrap().unwrap()
-}
+use crate::backends::DirtyPath;
+use crate::backends::disk::OverlayDisk;
+use crate::backends::disk::workspace_disk::WorkspaceDisk;
 
 #[test]
-fn it_has_nothing_of_its_own() {
+fn fork_untouched_has_only_a_manifest() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
     assert!(parent.share("child").unwrap());
-    let mut child = open(&family, "child");
-    assert_eq!(child.touched().unwrap(), []);
-    child.settle().unwrap();
-    assert!(!child.seal_if_large().unwrap());
+    let layers = family.layers();
+    let mut child = family.open("child").unwrap();
+    assert_eq!(child.dirty().unwrap(), []);
+    child.mark_clean().unwrap();
+    child.seal_if_large().unwrap();
     child.detach(1).unwrap();
     assert_eq!(in_directory(&family.root("child")), ["list"]);
     // A grandchild has it from the parent.
     assert!(child.share("grandchild").unwrap() && !child.share("grandchild").unwrap());
-    assert_eq!(in_directory(&family.root("child")), ["list"]);
-    assert_eq!(family.users("parent"), ["child", "grandchild"]);
+    assert_eq!((in_directory(&family.root("child")), family.layers()), (vec!["list".to_owned()], layers));
     drop(child);
 
-    let mut grandchild = open(&family, "grandchild");
+    let mut grandchild = family.open("grandchild").unwrap();
     grandchild.apply(&[file("top", "grandchild's")]).unwrap();
     assert_eq!(text(&grandchild, "top").unwrap(), "grandchild's");
-    assert_eq!(grandchild.touched().unwrap(), []);
-    assert_eq!(text(&open(&family, "child"), "top").unwrap(), "top");
+    assert_eq!(grandchild.dirty().unwrap(), []);
+    assert_eq!(text(&family.open("child").unwrap(), "top").unwrap(), "top");
     assert_eq!(text(&parent, "top").unwrap(), "top");
 }
 
 #[test]
-fn it_names_what_was_not_known_when_it_was_shared_until_that_is_settled() {
+fn fork_of_dirty_parent_names_it_until_settled() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
     fs::write(view(&parent).join("a/one"), "by somebody").unwrap();
     assert!(parent.share("child").unwrap());
-    let named = |touched: &[DirtyPath]| touched.contains(&DirtyPath::Entry(path("a/one")));
-    let mut child = open(&family, "child");
-    child.settle().unwrap();
-    assert!(named(&child.touched().unwrap()), "nobody has looked before that was settled");
-    assert!(child.share("grandchild").unwrap() && named(&open(&family, "grandchild").touched().unwrap()));
-    child.settle().unwrap();
-    assert_eq!(child.touched().unwrap(), []);
+    let named = |disk: &mut OverlayDisk| disk.dirty().unwrap().contains(&DirtyPath::Entry(path("a/one")));
+    let mut child = family.open("child").unwrap();
+    child.mark_clean().unwrap();
+    assert!(named(&mut child), "nobody has looked before that was settled");
+    assert!(child.share("grandchild").unwrap() && named(&mut family.open("grandchild").unwrap()));
+    child.mark_clean().unwrap();
+    assert_eq!(child.dirty().unwrap(), []);
     drop(child);
-    assert!(named(&open(&family, "child").touched().unwrap()), "nothing was recorded, as far as the next one knows");
+    assert!(named(&mut family.open("child").unwrap()), "nothing was recorded, as far as the next one knows");
 }
 
 #[test]
-fn without_its_layers_it_is_none() {
+fn fork_without_its_layers_is_blank() {
     let Some(family) = Family::new() else { return };
     let mut parent = family.create("parent");
     rest(&mut parent);
     assert!(parent.share("child").unwrap());
-    let mut early = open(&family, "child");
+    let mut early = family.open("child").unwrap();
     drop(parent);
-    fs::remove_dir_all(family.root("parent").join("layers")).unwrap();
+    fs::remove_dir_all(family.all().join("layers")).unwrap();
     let error = early.apply(&[file("top", "x")]).unwrap_err().to_string();
     assert!(error.contains("the layers that it shares are gone"), "{error}");
-    assert!(LazyOverlay::open(family.options("child")).unwrap().is_none());
+    assert!(family.open("child").is_none());
 }

@@ -3,7 +3,7 @@
 
 mod applying;
 mod asides;
-mod copied;
+mod killed;
 mod lazy;
 mod looking;
 mod model;

@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::rig::{IN_NAMESPACE, World, names, overlay, path, through, walk};
-use crate::backends::disk::{DirtyPath, OverlayDisk, OverlayOptions, WorkspaceDisk};
-use crate::backends::{FileChange, disk::DirTree};
+use super::rig::{IN_NAMESPACE, World, names, new_overlay, path, through, walk};
+use crate::backends::disk::workspace_disk::WorkspaceDisk;
+use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions, overlay};
+use crate::backends::{DirtyPath, FileChange};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 
@@ -25,8 +26,8 @@ fn world(disk: &OverlayDisk) -> World {
 }
 
 fn take(disk: &mut OverlayDisk) -> Vec<DirtyPath> {
-    let touched = disk.touched().unwrap();
-    disk.settle().unwrap();
+    let touched = disk.dirty().unwrap();
+    disk.mark_clean().unwrap();
     touched
 }
 
@@ -44,37 +45,41 @@ fn some_files(top: &Path) {
 
 #[test]
 fn a_small_upper_layer_is_not_sealed_and_a_large_one_is() {
-    let Some((mut disk, _directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     fs::write(view(&disk).join("a/one"), "1").unwrap();
     take(&mut disk);
-    assert!(!disk.seal_if_large().unwrap());
+    let layers = || fs::read_dir(directory.path().join("layered/layers")).unwrap().count();
+    let few = layers();
+    disk.seal_if_large().unwrap();
+    assert_eq!(layers(), few);
     for number in 0..70 {
         fs::write(view(&disk).join(format!("a/many{number}")), "1").unwrap();
     }
     take(&mut disk);
     let before = world(&disk);
-    assert!(disk.seal_if_large().unwrap());
-    assert_eq!(world(&disk), before);
+    disk.seal_if_large().unwrap();
+    assert_eq!((world(&disk), layers()), (before, few + 1));
     fs::write(view(&disk).join("a/many7"), "2").unwrap();
     assert!(names(&take(&mut disk), "a/many7"));
-    assert!(!disk.seal_if_large().unwrap());
+    disk.seal_if_large().unwrap();
+    assert_eq!(layers(), few + 1);
 }
 
 #[test]
 fn what_was_not_settled_is_named_after_a_seal() {
-    let Some((mut disk, _directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, _directory)) = new_overlay(&some_files) else { return };
     fs::write(view(&disk).join("a/one"), "1").unwrap();
     disk.seal().unwrap();
     disk.seal().unwrap();
-    assert!(names(&disk.touched().unwrap(), "a/one"));
+    assert!(names(&disk.dirty().unwrap(), "a/one"));
     assert!(names(&take(&mut disk), "a/one"));
     assert!(!names(&take(&mut disk), "a/one"));
 }
 
 #[test]
 fn many_layers_become_one_and_show_the_same() {
-    let Some((mut disk, directory)) = overlay(&some_files) else { return };
-    disk.options.squash_above = 6;
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
+    disk.options.flatten_above = 6;
     let layers = || fs::read_dir(directory.path().join("layered/layers")).unwrap().count();
     let acts: [&dyn Fn(&Path); 6] = [
         &|top| fs::write(top.join("a/one"), "again").unwrap(),
@@ -102,8 +107,8 @@ fn many_layers_become_one_and_show_the_same() {
 
 #[test]
 fn a_renamed_directory_outlives_a_squash() {
-    let Some((mut disk, _directory)) = overlay(&some_files) else { return };
-    disk.options.squash_above = 2;
+    let Some((mut disk, _directory)) = new_overlay(&some_files) else { return };
+    disk.options.flatten_above = 2;
     if fs::rename(view(&disk).join("a/b"), view(&disk).join("moved")).is_err() {
         assert!(std::env::var_os(IN_NAMESPACE).is_some());
         return;
@@ -130,8 +135,8 @@ fn owners_stay_through_a_squash() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
-    let mut options = OverlayOptions::new("overlay", &directory.path().join("layered"));
-    (options.owner, options.squash_above) = (Some((65534, 65534)), 2);
+    let mut options = OverlayOptions::new("overlay", OverlayDir::new(&directory.path().join("layered"), "own", ""));
+    (options.owner, options.flatten_above) = (Some((65534, 65534)), 2);
     let Ok(mut disk) = OverlayDisk::create(options, |tree: &DirTree| tree.apply(&[file("base/file", "1")]).map(drop))
     else {
         assert!(std::env::var_os("CI").is_none(), "no overlay can be mounted");
@@ -150,7 +155,7 @@ fn owners_stay_through_a_squash() {
 
 #[test]
 fn another_process_finds_the_files_again() {
-    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     disk.apply(&[file("new", "1"), FileChange::Delete { path: path("a/b") }]).unwrap();
     let before = world(&disk);
     let options = disk.options.clone();
@@ -160,7 +165,7 @@ fn another_process_finds_the_files_again() {
     assert_eq!(take(&mut disk), [DirtyPath::Subtree(EntryPath::root())]);
     assert_eq!(take(&mut disk), []);
     drop(disk);
-    let list = directory.path().join("layered/list");
+    let list = directory.path().join("layered/own/list");
     let text = fs::read_to_string(&list).unwrap();
     let (_, numbers) = text.split_once('\n').unwrap();
     fs::write(&list, format!("another start of the machine\n{numbers}")).unwrap();
@@ -171,16 +176,20 @@ fn another_process_finds_the_files_again() {
 
 #[test]
 fn however_often_it_is_opened_the_layers_stay_few() {
-    let Some((disk, directory)) = overlay(&some_files) else { return };
+    let Some((disk, directory)) = new_overlay(&some_files) else { return };
     let mut options = disk.options.clone();
-    options.squash_above = 5;
+    options.flatten_above = 5;
     drop(disk);
     let count = |of: &str| fs::read_dir(directory.path().join("layered").join(of)).unwrap().count();
     let open = || OverlayDisk::open(options.clone()).unwrap().unwrap();
     for round in 0..60 {
         let mut disk = open();
         disk.apply(&[file("top", &round.to_string()), file(&format!("new{round}"), "1")]).unwrap();
-        assert!(count("layers") <= 8 && count("work") == 1, "{round}: {} layers", count("layers"));
+        assert!(count("layers") <= 8 && count("own/work") == 1, "{round}: {} layers", count("layers"));
+    }
+    for _ in 0..3 {
+        // Nothing is done in it, so that it is not even mounted.
+        assert!(!open().dirty().unwrap().is_empty());
     }
     let before = world(&open());
     assert_eq!(before.len(), 7 + 60);
@@ -193,31 +202,33 @@ fn however_often_it_is_opened_the_layers_stay_few() {
 
 #[test]
 fn what_the_list_does_not_name_never_comes_back() {
-    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     disk.apply(&[FileChange::Delete { path: path("a/b") }]).unwrap();
     let before = world(&disk);
     let options = disk.options.clone();
     drop(disk);
     // As a merged layer that could not be removed, above all others.
-    let stray = directory.path().join("layered/layers/7");
+    let stray = directory.path().join("layered/layers/own.7");
     fs::create_dir_all(stray.join("tree")).unwrap();
     fs::write(stray.join("tree/ghost"), "").unwrap();
     let disk = OverlayDisk::open(options.clone()).unwrap().unwrap();
     assert_eq!(world(&disk), before);
+    assert_eq!(OverlayDir::sweep(&directory.path().join("layered"), "").len(), 0);
     assert!(!stray.exists());
+    assert_eq!(world(&disk), before);
     drop(disk);
-    fs::remove_dir_all(directory.path().join("layered/layers/1")).unwrap();
+    fs::remove_dir_all(directory.path().join("layered/layers/own.1")).unwrap();
     assert!(OverlayDisk::open(options).unwrap().is_none(), "without the marks of what was deleted it would be back");
 }
 
 #[test]
 fn deletions_are_marks_in_the_upper_layer_only() {
-    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     fs::remove_file(view(&disk).join("top")).unwrap();
     assert!(names(&take(&mut disk), "top"));
-    let mark = fs::symlink_metadata(directory.path().join("layered/layers/1/tree/top")).unwrap();
+    let mark = fs::symlink_metadata(directory.path().join("layered/layers/own.1/tree/top")).unwrap();
     assert!(mark.file_type().is_char_device() && mark.rdev() == 0);
-    assert!(directory.path().join("layered/layers/0/tree/top").exists());
+    assert!(directory.path().join("layered/layers/own.0/tree/top").exists());
     std::thread::sleep(std::time::Duration::from_millis(20));
     take(&mut disk);
     take(&mut disk);
@@ -228,7 +239,7 @@ fn deletions_are_marks_in_the_upper_layer_only() {
 
 #[test]
 fn where_no_overlay_can_be_it_is_said_why() {
-    let reason = OverlayDisk::supported(Path::new("/proc")).unwrap_err();
+    let reason = overlay::supported(Path::new("/proc")).unwrap_err();
     assert!(reason.contains("/proc"), "{reason}");
 }
 
@@ -276,7 +287,7 @@ impl Drop for Container {
 
 #[test]
 fn a_container_shows_the_files_and_only_they() {
-    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     let container = Container::start();
     let at = directory.path().canonicalize().unwrap().join("workspace");
     fs::create_dir(&at).unwrap();
@@ -306,7 +317,7 @@ fn a_container_shows_the_files_and_only_they() {
 
 #[test]
 fn what_lies_below_is_never_seen_while_layers_change() {
-    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     let container = Container::start();
     let at = directory.path().canonicalize().unwrap().join("workspace");
     fs::create_dir(&at).unwrap();
@@ -331,7 +342,7 @@ fn what_lies_below_is_never_seen_while_layers_change() {
 
 #[test]
 fn a_container_that_is_gone_is_forgotten() {
-    let Some((mut disk, directory)) = overlay(&some_files) else { return };
+    let Some((mut disk, directory)) = new_overlay(&some_files) else { return };
     let container = Container::start();
     let at = directory.path().canonicalize().unwrap();
     let pid = container.pid();

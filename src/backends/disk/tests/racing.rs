@@ -68,10 +68,10 @@ fn seen(disk: &OnDisk, path: &EntryPath, observed: Observed) -> Option<Seen> {
 
 /// A look, and what comes of it; between both something may happen.
 fn look(disk: &OnDisk, known: &mut World, meanwhile: impl FnOnce()) -> Vec<DirtyPath> {
-    let touched = disk.touched().unwrap();
+    let touched = disk.dirty().unwrap();
     meanwhile();
     take_up(disk, &touched, known);
-    disk.settle().unwrap();
+    disk.mark_clean().unwrap();
     touched
 }
 
@@ -180,9 +180,9 @@ fn special_files_are_not_named_for_ever() {
     assert!(device.is_ok() || !rustix::process::geteuid().is_root() || std::env::var_os(IN_NAMESPACE).is_some());
     std::os::unix::net::UnixListener::bind(top.join("socket")).unwrap();
     for _ in 0..2 {
-        let touched = disk.touched().unwrap();
+        let touched = disk.dirty().unwrap();
         touched.iter().for_each(|one| drop(disk.below(named(one)).unwrap()));
-        disk.settle().unwrap();
+        disk.mark_clean().unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
     still(&disk, &mut known);

@@ -8,10 +8,10 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use crate::backends::disk::locked::OnDisk;
-use crate::backends::disk::{
-    DirTree, DirtyPath, FileStat, OverlayDisk, OverlayOptions, PlainDisk, TreeEntry, WorkspaceDisk,
-};
-use crate::backends::{BackendError, FileChange};
+use crate::backends::disk::pending_scan::PendingScan;
+use crate::backends::disk::workspace_disk::WorkspaceDisk;
+use crate::backends::disk::{DirTree, OverlayDir, OverlayDisk, OverlayOptions, PlainDisk, overlay};
+use crate::backends::{BackendError, DirtyPath, FileChange};
 use crate::engine::path::EntryPath;
 
 /// A disk in a directory of its own.
@@ -49,9 +49,9 @@ pub(super) fn on_each_with(fill: &dyn Fn(&Path), test: impl Fn(&mut Rig)) {
 
 fn rigs(fill: &dyn Fn(&Path)) -> Vec<Rig> {
     let mut rigs = vec![plain(fill)];
-    rigs.extend(overlay(fill).map(|(disk, directory)| Rig { kind: kind(), disk: Box::new(disk), directory }));
+    rigs.extend(new_overlay(fill).map(|(disk, directory)| Rig { kind: kind(), disk: Box::new(disk), directory }));
     rigs.extend(fast_overlay(fill).map(|(mut disk, directory)| {
-        disk.options.squash_above = 3;
+        disk.options.flatten_above = 3;
         Rig { kind: SEALED, disk: Box::new(Sealing(disk)), directory }
     }));
     rigs
@@ -72,20 +72,16 @@ impl WorkspaceDisk for Sealing {
         self.0.tree()
     }
 
-    fn touched(&mut self) -> std::io::Result<Vec<DirtyPath>> {
-        self.0.touched()
+    fn dirty(&mut self) -> std::io::Result<Vec<DirtyPath>> {
+        self.0.dirty()
     }
 
-    fn found(&mut self, path: &EntryPath, found: Option<&FileStat>) {
-        self.0.found(path, found);
+    fn pending(&mut self) -> Option<&mut PendingScan> {
+        self.0.pending()
     }
 
-    fn found_below(&mut self, path: &EntryPath, found: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
-        self.0.found_below(path, found, closed);
-    }
-
-    fn settle(&mut self) -> std::io::Result<()> {
-        self.0.settle()?;
+    fn mark_clean(&mut self) -> std::io::Result<()> {
+        self.0.mark_clean()?;
         self.0.seal().map_err(std::io::Error::other)
     }
 
@@ -97,29 +93,29 @@ impl WorkspaceDisk for Sealing {
         self.0.apply(changes)
     }
 
-    fn lay_out(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
-        self.0.lay_out(changes)
+    fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        self.0.populate(changes)
     }
 }
 
 /// None where this machine mounts no overlay, which in CI is a failure.
-pub(super) fn overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
+pub(super) fn new_overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
     overlay_in(tempfile::tempdir().unwrap(), fill)
 }
 
 /// In memory where that can be: sealing makes many directories.
 fn fast_overlay(fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
     let directory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
-    overlay_in(directory, fill).or_else(|| overlay(fill))
+    overlay_in(directory, fill).or_else(|| new_overlay(fill))
 }
 
 fn overlay_in(directory: tempfile::TempDir, fill: &dyn Fn(&Path)) -> Option<(OverlayDisk, tempfile::TempDir)> {
-    if let Err(reason) = OverlayDisk::supported(directory.path()) {
+    if let Err(reason) = overlay::supported(directory.path()) {
         assert!(std::env::var_os("CI").is_none(), "no overlay can be mounted: {reason}");
         println!("not tried on an overlay: {reason}");
         return None;
     }
-    let options = OverlayOptions::new("overlay", &directory.path().join("layered"));
+    let options = OverlayOptions::new("overlay", OverlayDir::new(&directory.path().join("layered"), "own", ""));
     let fill = |tree: &DirTree| {
         fill(&through(tree.root.as_fd()));
         Ok(())
@@ -162,8 +158,8 @@ impl Rig {
 
     /// What is touched now; the disk knows it afterwards.
     pub(super) fn take(&mut self) -> Vec<DirtyPath> {
-        let touched = self.disk.touched().unwrap();
-        self.disk.settle().unwrap();
+        let touched = self.disk.dirty().unwrap();
+        self.disk.mark_clean().unwrap();
         touched
     }
 
@@ -187,11 +183,11 @@ impl Rig {
         let before = self.world();
         act(&self.view());
         let after = self.world();
-        let touched = self.disk.touched().unwrap();
+        let touched = self.disk.dirty().unwrap();
         assert_covered(self.kind, &before, &after, &touched);
-        let again = self.disk.touched().unwrap();
+        let again = self.disk.dirty().unwrap();
         assert_covered(self.kind, &before, &after, &again);
-        self.disk.settle().unwrap();
+        self.disk.mark_clean().unwrap();
         assert_eq!(self.world(), after, "{}: settling changes nothing", self.kind);
         touched
     }

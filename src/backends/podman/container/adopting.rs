@@ -25,7 +25,7 @@ impl SessionContainer {
     /// runs or may run.
     pub(in crate::backends::podman) fn share_files(&self, child: SessionId) -> std::io::Result<bool> {
         let mut machine = self.lock();
-        let (own, child) = (self.paths.kin.home(), paths::kin(child)?);
+        let (own, child) = (self.paths.overlay.home(), paths::overlay(child)?);
         if !self.under_way.is_empty() || !self.files.is_overlay() || own.parent() != child.home().parent() {
             return Ok(false);
         }
@@ -37,7 +37,7 @@ impl SessionContainer {
         if child.home().join("files").exists() {
             return Ok(false);
         }
-        owners::note_same(&child, &self.paths.kin);
+        owners::note_same(&child, &self.paths.overlay);
         match self.files.share(child.name()) {
             Ok(shared) => Ok(shared),
             Err(SealError::Unmade(error)) => Err(error),

@@ -1,10 +1,10 @@
-//! What a directory of an overlay shows of the layers below.
+//! A number for the part of the layers below that a directory of an overlay shows.
 
 use std::os::fd::OwnedFd;
 
 use rustix::io::Errno;
 
-/// Whether directories are an overlay's, which hide what is in the layers below.
+/// The kind of directories: an overlay's hide what is in the layers below.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Forms {
     /// They are not.

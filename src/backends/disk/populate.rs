@@ -5,10 +5,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use rustix::fs::FileType;
 use rustix::io::Errno;
 
-use super::entries::{kind_of, remove_all};
+use super::entries::kind_of;
 use super::file_stat::MadeStat;
 use super::listing::look;
 use super::making::{MakingError, ParentDir, times};
+use super::remove::remove_all;
 use super::tree::DirTree;
 use crate::backends::{BackendError, FileChange};
 use crate::engine::event::Node;
@@ -19,15 +20,15 @@ impl DirTree {
     ///
     /// # Errors
     /// [`BackendError`]; some of the changes are made then.
-    pub(crate) fn lay_out(&self, changes: &[FileChange]) -> Result<(Vec<MadeStat>, bool), BackendError> {
+    pub(crate) fn populate(&self, changes: &[FileChange]) -> Result<(Vec<MadeStat>, bool), BackendError> {
         let (mut parent, mut removed) = (ParentDir::default(), false);
-        let made = changes.iter().map(|change| self.lay_out_one(change, &mut parent, &mut removed));
+        let made = changes.iter().map(|change| self.populate_one(change, &mut parent, &mut removed));
         let made = made.collect::<Result<_, MakingError>>();
         made.map(|made| (made, removed))
             .map_err(|failure| BackendError { backend: self.backend, reason: failure.words() })
     }
 
-    fn lay_out_one(
+    fn populate_one(
         &self,
         change: &FileChange,
         parent: &mut ParentDir,

@@ -1,0 +1,50 @@
+//! Making one layer out of many.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::OFlags;
+
+use crate::backends::Observed;
+use crate::backends::disk::beneath::open_directory;
+use crate::backends::disk::copying::{copy_attributes, copy_directory, copy_file, copy_other, resemble};
+use crate::backends::disk::limits::PATH_BYTES_MAX;
+use crate::backends::disk::listing::{look, look_at};
+use crate::backends::disk::tree::DirTree;
+use crate::engine::path::EntryPath;
+
+/// Copies all that a tree shows into an empty directory. Names of one file become files of their own.
+///
+/// The journal can't do that: it does not hold the contents of files over the budget.
+pub(super) fn flatten(tree: &DirTree, into: &OwnedFd) -> io::Result<()> {
+    let mut found = Vec::new();
+    let closed = tree.walk(&EntryPath::root(), &mut |path, entry| found.push((path, entry.kind)))?;
+    // What is too deep is not kept, but what may not be read is in the layers that would be removed.
+    if let Some(closed) = closed.iter().find(|path| path.as_bytes().len() <= PATH_BYTES_MAX) {
+        let words = format!("{} can't be read, so the layers that it is in are needed", closed.rooted());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, words));
+    }
+    let mut directories = vec![(EntryPath::root(), look_at(&tree.root)?)];
+    for (path, kind) in found {
+        let parent = path.parent().unwrap_or_else(EntryPath::root);
+        let from = open_directory(tree.root.as_fd(), parent.as_bytes(), OFlags::PATH)?;
+        let to = open_directory(into.as_fd(), parent.as_bytes(), OFlags::PATH)?;
+        let stat = look(&from, path.name())?;
+        match kind {
+            Observed::Directory => {
+                copy_directory(&from, path.name(), &to)?;
+                directories.push((path, stat));
+            }
+            Observed::File { .. } => copy_file(tree.open(&path)?, &stat, &to, path.name())?,
+            Observed::Symlink { .. } | Observed::Special(_) => copy_other(&from, &stat, &to, path.name())?,
+        }
+    }
+    // What is made in a directory moves its times.
+    for (path, stat) in directories.iter().rev() {
+        let from = open_directory(tree.root.as_fd(), path.as_bytes(), OFlags::RDONLY)?;
+        let to = open_directory(into.as_fd(), path.as_bytes(), OFlags::RDONLY)?;
+        copy_attributes(&from, &to)?;
+        resemble(&to, stat)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,312 @@
+//! The directory of one overlay, among others that name layers of the same pool.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    Access, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, access, flock, fstat, openat, renameat_with, stat,
+    unlinkat,
+};
+use rustix::io::Errno;
+
+use super::manifest::{LayerId, Manifest, layer_id};
+use super::pool::LayerPool;
+use super::step::step;
+use crate::backends::disk::beneath::{failed, open_in};
+use crate::backends::disk::entries::{PRIVATE, make_directory, vanished};
+use crate::backends::disk::listing::names;
+use crate::backends::disk::remove::remove_all;
+
+/// The file with the [`Manifest`].
+const LIST: &str = "list";
+/// The manifest that is to replace it, or that it has replaced.
+const NEXT_LIST: &str = "list.next";
+/// The kernel's own directories, one for each upper layer.
+pub(super) const WORK: &str = "work";
+/// Locked by the process that has the overlay, or removes it.
+const LOCK: &str = "lock";
+/// Names the store that the overlay belongs to. Processes that have the overlay may write there.
+const NOTE: &str = "store";
+/// The directory of a pool, beside those of the overlays.
+const POOL: &str = "layers";
+/// Names that earlier programs have left: an overlay's own layers by their numbers, and their users.
+const OLD_LAYERS: &str = "layers";
+const OLD_USERS: &str = "users";
+const OLD_GONE: &str = "gone";
+
+/// An overlay's place: the directory `within` of the directory `name` of `all`. The layers of all of them lie in one
+/// pool beside them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct OverlayDir {
+    all: PathBuf,
+    name: String,
+    within: PathBuf,
+}
+
+impl OverlayDir {
+    pub(crate) fn new(all: &Path, name: &str, within: &str) -> Self {
+        Self { all: all.to_owned(), name: name.to_owned(), within: PathBuf::from(within) }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives the place of another overlay with the same pool.
+    pub(super) fn named(&self, name: &str) -> Self {
+        Self { name: name.to_owned(), ..self.clone() }
+    }
+
+    /// Gives the directory of everything that belongs to it.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.all.join(&self.name)
+    }
+
+    /// Gives the directory of its manifest.
+    pub(super) fn root(&self) -> PathBuf {
+        if self.within.as_os_str().is_empty() { self.home() } else { self.home().join(&self.within) }
+    }
+
+    /// Opens the pool, which is made where it is not there yet.
+    pub(super) fn pool(&self) -> io::Result<LayerPool> {
+        make_directory(CWD, &self.all, PRIVATE).map_err(failed("make", &self.all))?;
+        LayerPool::open(&self.all.join(POOL))
+    }
+
+    /// Gives a file that names the store that it belongs to.
+    pub(crate) fn note_of_store(&self) -> PathBuf {
+        self.home().join(NOTE)
+    }
+
+    /// Makes its directory, and those above it that are its own.
+    pub(super) fn make(&self) -> io::Result<OwnedFd> {
+        let (home, root) = (self.home(), self.root());
+        make_directory(CWD, &self.all, PRIVATE).map_err(failed("make", &self.all))?;
+        let mut steps: Vec<_> = root.ancestors().take_while(|path| path.starts_with(&home)).collect();
+        steps.reverse();
+        for step in steps {
+            make_directory(CWD, step, PRIVATE).map_err(failed("make", step))?;
+        }
+        open_in(CWD, &root, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", &root))
+    }
+
+    /// Tells whether it has a manifest, whatever that says.
+    pub(super) fn has_manifest(&self) -> bool {
+        access(self.root().join(LIST), Access::EXISTS).is_ok()
+    }
+
+    /// Reads its manifest; none where there is none, or one of an earlier start of the machine.
+    pub(super) fn manifest(&self) -> io::Result<Option<Manifest>> {
+        let bytes = self.read_manifest()?;
+        Ok(bytes.map(|bytes| Manifest::decode(&bytes, &self.name)).transpose()?.flatten())
+    }
+
+    /// Gives the layers that its manifest names, whenever that was written.
+    ///
+    /// # Errors
+    /// When the manifest can't be read, so that nobody knows.
+    pub(super) fn named_layers(&self) -> io::Result<Vec<LayerId>> {
+        let Some(bytes) = self.read_manifest()? else { return Ok(Vec::new()) };
+        Manifest::layers_in(&bytes, &self.name).ok_or_else(|| {
+            let path = self.root().join(LIST);
+            io::Error::new(io::ErrorKind::InvalidData, format!("{} is no list of layers; remove it", path.display()))
+        })
+    }
+
+    fn read_manifest(&self) -> io::Result<Option<Vec<u8>>> {
+        let path = self.root().join(LIST);
+        let mut bytes = Vec::new();
+        match open_in(CWD, path.as_path(), OFlags::RDONLY) {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
+            other => File::from(other.map_err(failed("open", &path))?).read_to_end(&mut bytes)?,
+        };
+        Ok(Some(bytes))
+    }
+
+    /// Replaces its manifest: all of it counts from then on, or none.
+    pub(super) fn commit(&self, manifest: &Manifest) -> io::Result<()> {
+        let root = self.root();
+        let top = self.make()?;
+        let bytes = manifest.encode()?;
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&top, NEXT_LIST, flags, Mode::RUSR | Mode::WUSR);
+        let mut file = File::from(file.map_err(failed("make", &root.join(NEXT_LIST)))?);
+        step()?;
+        file.write_all(&bytes)?;
+        file.set_len(u64::try_from(bytes.len()).unwrap_or(u64::MAX))?;
+        step()?;
+        // Both change places: to remove the file that was there takes longer.
+        let replaced = match renameat_with(&top, NEXT_LIST, &top, LIST, RenameFlags::EXCHANGE) {
+            // There is none yet, or the file system can't.
+            Err(Errno::NOENT | Errno::INVAL | Errno::NOSYS) => rustix::fs::renameat(&top, NEXT_LIST, &top, LIST),
+            other => other,
+        };
+        replaced.map_err(failed("replace", &root.join(LIST)))
+    }
+
+    /// Removes its manifest and what the kernel kept for its mounts, which leaves it no files. Gives the layers that it
+    /// had.
+    pub(super) fn reset(&self) -> io::Result<Vec<LayerId>> {
+        let root = self.root();
+        let mut layers = self.adopt_old_layers()?;
+        // What a damaged one names, a collection of all layers finds.
+        layers.extend(self.named_layers().unwrap_or_default());
+        let top = match open_in(CWD, root.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
+            // A plain directory, or nothing.
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(layers),
+            other => other.map_err(failed("open", &root))?,
+        };
+        for name in [LIST, NEXT_LIST, WORK] {
+            let removed = step().and_then(|()| remove_all(top.as_fd(), name.as_bytes()));
+            removed.map_err(failed("remove", &root.join(name)))?;
+        }
+        Ok(layers)
+    }
+
+    /// Moves the layers that earlier programs kept here into the pool, and removes their notes of who used them. Lists
+    /// that name them there are read as naming them in the pool. Gives the layers that were moved.
+    pub(super) fn adopt_old_layers(&self) -> io::Result<Vec<LayerId>> {
+        let root = self.root();
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let opened = open_in(CWD, root.as_path(), flags).and_then(|top| Ok((open_in(&top, OLD_LAYERS, flags)?, top)));
+        let (old, top) = match opened {
+            Err(Errno::NOENT | Errno::NOTDIR) => return Ok(Vec::new()),
+            other => other.map_err(failed("open", &root.join(OLD_LAYERS)))?,
+        };
+        let pool = self.pool()?;
+        let mut moved = Vec::new();
+        for name in names(&old).map_err(failed("read", &root.join(OLD_LAYERS)))? {
+            let Some(number) = name.to_str().ok().and_then(|name| name.parse().ok()) else { continue };
+            let id = layer_id(&self.name, number);
+            pool.take_in(&old, &name, &id)?;
+            moved.push(id);
+        }
+        for name in [OLD_LAYERS, OLD_USERS, OLD_GONE] {
+            let removed = step().and_then(|()| remove_all(top.as_fd(), name.as_bytes()));
+            removed.map_err(failed("remove", &root.join(name)))?;
+        }
+        Ok(moved)
+    }
+
+    /// Opens a layer that its manifest names.
+    pub(super) fn layer(&self, pool: &LayerPool, id: &LayerId) -> io::Result<Option<OwnedFd>> {
+        if let Some(layer) = pool.layer(id)? {
+            return Ok(Some(layer));
+        }
+        // One of an overlay that was not opened since an earlier program has left it.
+        let Some((owner, _)) = id.rsplit_once('.') else { return Ok(None) };
+        self.named(owner).adopt_old_layers()?;
+        pool.layer(id)
+    }
+
+    /// Keeps others from the overlay for as long as the file is open. None where somebody has it, or where there is no
+    /// directory.
+    ///
+    /// # Errors
+    /// When the lock can't be made.
+    pub(crate) fn try_hold(&self) -> io::Result<Option<File>> {
+        let path = self.home().join(LOCK);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = match openat(CWD, path.as_path(), flags, Mode::RUSR | Mode::WUSR) {
+            Err(Errno::NOENT) => return Ok(None),
+            other => other.map_err(failed("open", &path))?,
+        };
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::WOULDBLOCK) => return Ok(None),
+            other => other.map_err(failed("lock", &path))?,
+        }
+        // The process that had it before may have removed it, and the next one has another lock.
+        let ours = fstat(&file).map_err(failed("look at", &path))?;
+        let there = vanished(stat(&path)).map_err(failed("look at", &path))?;
+        let is_ours = there.is_some_and(|there| (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino));
+        Ok(is_ours.then(|| file.into()))
+    }
+
+    /// Removes all that belongs to this overlay; layers stay that other manifests name. A process that has it open loses
+    /// it.
+    ///
+    /// # Errors
+    /// When it can't be removed. [`OverlayDir::sweep`] goes on with what was begun.
+    pub(crate) fn remove(&self) -> io::Result<()> {
+        // Nobody begins with it meanwhile.
+        let _held = self.try_hold()?;
+        self.remove_held()
+    }
+
+    /// The same for a caller that holds it.
+    pub(crate) fn remove_held(&self) -> io::Result<()> {
+        let layers = self.reset()?;
+        self.clear()?;
+        if layers.is_empty() { Ok(()) } else { self.collect(Some(&layers)) }
+    }
+
+    /// Removes those of these layers, or of all, that no manifest names.
+    pub(super) fn collect(&self, layers: Option<&[LayerId]>) -> io::Result<()> {
+        self.pool()?.collect(layers, || {
+            let all = open_in(CWD, self.all.join(".").as_path(), OFlags::RDONLY | OFlags::DIRECTORY);
+            let mut named = std::collections::BTreeSet::new();
+            for name in all.and_then(|all| names(&all)).map_err(failed("read", &self.all))? {
+                if let Ok(name) = name.to_str() {
+                    named.extend(self.named(name).named_layers()?);
+                }
+            }
+            Ok(named)
+        })
+    }
+
+    /// Removes what interrupted processes have left of overlays and of their layers, where `within` is the place of each
+    /// in its directory. Gives what could not be.
+    pub(crate) fn sweep(all: &Path, within: &str) -> Vec<io::Error> {
+        let Ok(directory) = open_in(CWD, all.join(".").as_path(), OFlags::RDONLY | OFlags::DIRECTORY) else {
+            return Vec::new();
+        };
+        let mut errors = Vec::new();
+        for name in names(&directory).unwrap_or_default() {
+            let Ok(name) = name.to_str() else { continue };
+            errors.extend(Self::new(all, name, within).finish_removal().err());
+        }
+        errors.extend(Self::new(all, POOL, within).collect(None).err());
+        errors
+    }
+
+    /// Removes an overlay that an earlier program has removed but for layers that others used.
+    fn finish_removal(&self) -> io::Result<()> {
+        let is_gone = || access(self.root().join(OLD_GONE), Access::EXISTS).is_ok();
+        match if is_gone() { self.try_hold()? } else { None } {
+            // It may have been somebody's in between.
+            Some(_held) if is_gone() => self.remove_held(),
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes the directory with everything in it.
+    fn clear(&self) -> io::Result<()> {
+        let home = self.home();
+        let handle = match open_in(CWD, home.as_path(), OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => return Ok(()),
+            other => other.map_err(failed("open", &home))?,
+        };
+        for name in names(&handle).map_err(failed("read", &home))? {
+            let name = name.to_bytes();
+            if ![LOCK.as_bytes(), NOTE.as_bytes()].contains(&name) {
+                let shown = home.join(OsStr::from_bytes(name));
+                let removed = step().and_then(|()| remove_all(handle.as_fd(), name));
+                removed.map_err(failed("remove", &shown))?;
+            }
+        }
+        // Last, or a killed process would leave what nobody knows the owner of, and somebody could begin in the rest.
+        for name in [NOTE, LOCK] {
+            let removed = step().and_then(|()| vanished(unlinkat(&handle, name, AtFlags::empty())));
+            removed.map_err(failed("remove", &home.join(name)))?;
+        }
+        match rustix::fs::rmdir(&home) {
+            // Somebody has begun there.
+            Ok(()) | Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
+            Err(error) => Err(failed("remove", &home)(error)),
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! A session's files in an overlay that is mounted when something is first done in it.
+
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::thread::JoinHandle;
+
+use rustix::fs::{Gid, Mode, OFlags, Uid, fchmod, fchown};
+use rustix::io::Errno;
+
+use super::attach::MountPoint;
+use super::flatten::flatten;
+use super::manifest::{LayerId, Manifest, own_number};
+use super::mount::Notes;
+use super::mounted::Mounted;
+use super::overlay_dir::{OverlayDir, WORK};
+use super::pool::{ASIDE, Layer, TREE, subdirectory};
+use crate::backends::disk::beneath::{failed, open_in};
+use crate::backends::disk::file_stat::{FileTime, MadeStat};
+use crate::backends::disk::index::{StatIndex, with_paths};
+use crate::backends::disk::pending_scan::{PendingScan, ScannedFiles};
+use crate::backends::disk::remove::remove_path;
+use crate::backends::disk::scan::{ScanOutcome, scan};
+use crate::backends::disk::tree::DirTree;
+use crate::backends::disk::workspace_disk::{SealError, WorkspaceDisk};
+use crate::backends::{BackendError, DirtyPath, FileChange};
+use crate::engine::path::EntryPath;
+
+/// The place of an overlay, and its limits.
+#[derive(Debug, Clone)]
+pub(crate) struct OverlayOptions {
+    /// Named in errors.
+    pub(crate) backend: &'static str,
+    pub(crate) dir: OverlayDir,
+    /// The user and group of the entries that are made through [`DirTree`].
+    pub(crate) owner: Option<(u32, u32)>,
+    /// Entries of the upper layer above which it is sealed.
+    pub(crate) seal_above: usize,
+    /// Layers above which they are made one. The kernel takes 500.
+    pub(crate) flatten_above: usize,
+}
+
+impl OverlayOptions {
+    /// Gives the options that fit most sessions.
+    pub(crate) fn new(backend: &'static str, dir: OverlayDir) -> Self {
+        Self { backend, dir, owner: None, seal_above: 64, flatten_above: 50 }
+    }
+}
+
+/// An overlay, mounted where only this process reaches it, and wherever it was attached. Until something is done in it, a
+/// fork has nothing of its own but its manifest.
+///
+/// Nothing in it is synced: after the machine has gone down it has to be made again from the journal.
+#[derive(Debug)]
+pub(crate) struct OverlayDisk {
+    pub(in crate::backends::disk) options: OverlayOptions,
+    /// The layers below the upper one, the lowest first.
+    lower: Vec<LayerId>,
+    /// An upper layer of an earlier process. It goes when the manifest does not name it any more.
+    empty: Option<LayerId>,
+    mounted: OnceLock<Mounted>,
+    known: StatIndex,
+    pending: Option<PendingScan>,
+    /// Dirty paths of layers that are sealed by now.
+    carried: Vec<DirtyPath>,
+    pub(in crate::backends::disk) places: Vec<MountPoint>,
+    /// Removes what is not needed any more.
+    removing: Option<JoinHandle<()>>,
+}
+
+/// The mount and layers that a seal has replaced.
+struct Replaced {
+    dir: OverlayDir,
+    mounted: Option<Mounted>,
+    layers: Vec<LayerId>,
+}
+
+impl OverlayDisk {
+    /// Makes an overlay anew. What was in its directory is removed. `fill` puts the first files into the lowest layer,
+    /// which is a plain directory as yet; they are known.
+    pub(crate) fn create(
+        options: OverlayOptions,
+        fill: impl FnOnce(&DirTree) -> Result<(), BackendError>,
+    ) -> Result<Self, BackendError> {
+        let backend = options.backend;
+        let failed = |error: io::Error| BackendError { backend, reason: error.to_string() };
+        let dir = &options.dir;
+        dir.make().map_err(failed)?;
+        let before = dir.reset().map_err(failed)?;
+        let pool = dir.pool().map_err(failed)?;
+        let kept = pool.keep().map_err(failed)?;
+        let from = before.iter().filter_map(|id| own_number(id, dir.name())).max().map_or(0, |last| last + 1);
+        let notes = Notes::on(dir.make().map_err(failed)?.as_fd());
+        let base = pool.add(dir.name(), from, notes).map_err(failed)?;
+        let filled = base_tree(&options, &base, pool.path_of(&base.id)).map_err(failed).and_then(|tree| fill(&tree));
+        let manifest = Manifest { layers: vec![base.id.clone()], dirty: None };
+        let made = filled.and_then(|()| dir.commit(&manifest).map_err(failed));
+        made.inspect_err(|_| pool.discard(&base.id))?;
+        drop(kept);
+        if !before.is_empty() {
+            dir.collect(Some(&before)).map_err(failed)?;
+        }
+        Ok(Self::of(options, vec![base.id], Vec::new()))
+    }
+
+    /// Opens an overlay that an earlier process has left; everything counts as dirty. Or one that another overlay was
+    /// forked to: then only that counts as dirty that did there.
+    ///
+    /// None when there is none, or when the machine has been started since: it may not have all on its disk then.
+    pub(crate) fn open(options: OverlayOptions) -> io::Result<Option<Self>> {
+        let dir = &options.dir;
+        let Some(manifest) = dir.manifest()? else { return Ok(None) };
+        dir.adopt_old_layers()?;
+        remove_path(&dir.root().join(WORK))?;
+        let pool = dir.pool()?;
+        let (mut lower, mut empty) = (Vec::new(), None);
+        for id in &manifest.layers {
+            let layer = dir.layer(&pool, id)?;
+            let files = layer.map(|layer| open_in(&layer, TREE, OFlags::RDONLY | OFlags::DIRECTORY).map(drop));
+            match files {
+                Some(Ok(())) => lower.push(id.clone()),
+                // Nothing was changed in it. While it was the upper one, no other overlay has named it.
+                Some(Err(Errno::NOENT)) if !lower.is_empty() => {
+                    let is_upper = manifest.dirty.is_none() && Some(id) == manifest.layers.last();
+                    empty = is_upper.then(|| id.clone());
+                }
+                None | Some(Err(Errno::NOENT)) => {
+                    tracing::warn!(id, "a layer is gone, so the files are made again");
+                    return Ok(None);
+                }
+                Some(Err(error)) => return Err(failed("open", &pool.path_of(id))(error)),
+            }
+        }
+        if lower.is_empty() {
+            return Ok(None);
+        }
+        let carried = manifest.dirty.unwrap_or_else(|| vec![DirtyPath::Subtree(EntryPath::root())]);
+        let mut disk = Self::of(options, lower, carried);
+        disk.empty = empty;
+        // Each process adds a layer.
+        if disk.is_many(disk.lower.len())
+            && let Err(error) = disk.seal()
+        {
+            tracing::warn!(%error, "the layers stay many");
+        }
+        Ok(Some(disk))
+    }
+
+    fn of(options: OverlayOptions, lower: Vec<LayerId>, carried: Vec<DirtyPath>) -> Self {
+        let (mounted, known, places) = (OnceLock::new(), StatIndex::default(), Vec::new());
+        Self { options, lower, empty: None, mounted, known, pending: None, carried, places, removing: None }
+    }
+
+    fn mount_above(&self, lower: &[LayerId]) -> io::Result<Mounted> {
+        Mounted::new(&self.options.dir, lower, self.options.backend, self.options.owner)
+    }
+
+    pub(super) fn mounted(&self) -> io::Result<&Mounted> {
+        if let Some(mounted) = self.mounted.get() {
+            return Ok(mounted);
+        }
+        let mounted = self.mount_above(&self.lower)?;
+        if let Some(empty) = &self.empty {
+            self.options.dir.pool()?.discard(empty);
+        }
+        Ok(self.mounted.get_or_init(|| mounted))
+    }
+
+    /// Makes the upper layer a lower one; where the layers are many, makes one of them. No command may run meanwhile.
+    ///
+    /// # Errors
+    /// [`SealError`].
+    pub(crate) fn seal(&mut self) -> Result<(), SealError> {
+        let (replaced, placed) = self.put_layer_on()?;
+        replaced.remove();
+        placed.map_err(SealError::Misplaced)
+    }
+
+    /// Seals the upper layer. Gives what is not needed any more, and whether the files are shown where they were.
+    fn put_layer_on(&mut self) -> io::Result<(Replaced, io::Result<()>)> {
+        self.wait_for_removal();
+        let old = self.mounted()?;
+        let (mut lower, mut layers) = (self.lower.clone(), Vec::new());
+        let is_changed = old.changed()?.is_some();
+        if is_changed {
+            lower.push(old.upper.id.clone())
+        } else {
+            layers.push(old.upper.id.clone())
+        }
+        // Until the manifest names what is made here.
+        let _kept = self.options.dir.pool()?.keep()?;
+        if self.is_many(lower.len()) {
+            match self.flattened(old, &lower) {
+                Ok(one) => layers.append(&mut std::mem::replace(&mut lower, vec![one])),
+                Err(error) => tracing::warn!(%error, "the layers stay many"),
+            }
+        }
+        let mounted = self.mount_above(&lower)?;
+        let placed = self.place_again(&mounted);
+        // Nothing is written to the old layer any more.
+        let late = self.look().map_or_else(|_| vec![DirtyPath::Subtree(EntryPath::root())], |look| look.touched);
+        self.carried.extend(late);
+        (self.known, self.pending, self.lower) = (StatIndex::default(), None, lower);
+        let mounted = self.mounted.take().filter(|_| self.mounted.set(mounted).is_ok());
+        Ok((Replaced { dir: self.options.dir.clone(), mounted, layers }, placed))
+    }
+
+    /// Makes one layer of what these show, the upper one among them.
+    fn flattened(&self, mounted: &Mounted, layers: &[LayerId]) -> io::Result<LayerId> {
+        let dir = &self.options.dir;
+        let pool = dir.pool()?;
+        let last = layers.iter().chain([&mounted.upper.id]).filter_map(|id| own_number(id, dir.name())).max();
+        let made = pool.add(dir.name(), last.map_or(0, |last| last + 1), mounted.notes)?;
+        let tree = subdirectory(&made.directory, TREE).map_err(failed("make", &pool.path_of(&made.id)))?;
+        flatten(&mounted.tree, &tree).inspect_err(|_| pool.discard(&made.id))?;
+        Ok(made.id)
+    }
+
+    fn is_many(&self, layers: usize) -> bool {
+        layers > self.options.flatten_above.max(2)
+    }
+
+    fn wait_for_removal(&mut self) {
+        if let Some(removing) = self.removing.take() {
+            // A panic there has been printed.
+            drop(removing.join());
+        }
+    }
+
+    fn place_again(&mut self, mounted: &Mounted) -> io::Result<()> {
+        let mut outcome = Ok(());
+        self.places.retain_mut(|place| match place.replace(mounted.mount.as_fd(), TREE) {
+            Ok(there) => there,
+            Err(error) => {
+                outcome = Err(error);
+                false
+            }
+        });
+        outcome
+    }
+
+    fn look(&self) -> io::Result<ScanOutcome> {
+        if let Some(mounted) = self.mounted.get()
+            && let Some(upper) = mounted.changed()?
+        {
+            return scan(upper, &self.known, mounted.notes.forms(), None);
+        }
+        Ok(ScanOutcome { index: StatIndex::default(), touched: Vec::new(), started: FileTime::now() })
+    }
+
+    fn learn(&mut self, made: &[(EntryPath, MadeStat)]) {
+        let is_ours = |path: &EntryPath| made.iter().any(|(made, _)| made == path);
+        self.carried.retain(|carried| !matches!(carried, DirtyPath::Entry(path) if is_ours(path)));
+        if let Err(error) = self.try_learn(made) {
+            tracing::debug!(%error, "what was made will be looked at again");
+        }
+    }
+
+    fn try_learn(&mut self, made: &[(EntryPath, MadeStat)]) -> Result<(), Errno> {
+        let Some(mounted) = self.mounted.get() else { return Ok(()) };
+        let Some(upper) = mounted.changed()? else { return Ok(()) };
+        for index in std::iter::once(&mut self.known).chain(self.pending.as_mut().map(PendingScan::index_mut)) {
+            index.learn(upper, made, mounted.notes.forms())?;
+        }
+        Ok(())
+    }
+
+    fn mounted_tree(&self) -> Result<&DirTree, BackendError> {
+        let failed = |error: io::Error| BackendError { backend: self.options.backend, reason: error.to_string() };
+        self.tree().map_err(failed)
+    }
+}
+
+/// Opens the lowest layer as a plain directory, before anything is mounted.
+fn base_tree(options: &OverlayOptions, base: &Layer, path: std::path::PathBuf) -> io::Result<DirTree> {
+    let top = subdirectory(&base.directory, TREE)?;
+    fchmod(&top, Mode::from_raw_mode(0o755))?;
+    if let Some((user, group)) = options.owner {
+        fchown(&top, Some(Uid::from_raw(user)), Some(Gid::from_raw(group)))?;
+    }
+    let aside = (subdirectory(&base.directory, ASIDE)?, path.join(ASIDE));
+    Ok(DirTree::new(options.backend, top, aside, options.owner))
+}
+
+impl Replaced {
+    fn remove(self) {
+        if let Some(mounted) = self.mounted {
+            mounted.unmount();
+        }
+        if !self.layers.is_empty()
+            && let Err(error) = self.dir.collect(Some(&self.layers))
+        {
+            tracing::warn!(%error, "layers stay that may not be needed; `foldspace gc` tries again");
+        }
+    }
+}
+
+impl Drop for OverlayDisk {
+    fn drop(&mut self) {
+        self.wait_for_removal();
+    }
+}
+
+impl WorkspaceDisk for OverlayDisk {
+    fn tree(&self) -> io::Result<&DirTree> {
+        Ok(&self.mounted()?.tree)
+    }
+
+    fn dirty(&mut self) -> io::Result<Vec<DirtyPath>> {
+        if let Some(mounted) = self.mounted.get() {
+            mounted.tree.open_root()?;
+        }
+        let ScanOutcome { index, mut touched, started } = self.look()?;
+        let upper = self.mounted.get().map_or(Ok(None), Mounted::changed)?;
+        let upper = upper.map(|upper| upper.try_clone_to_owned()).transpose()?;
+        self.pending = Some(PendingScan::new(index, ScannedFiles::Upper(upper), started));
+        touched.extend(self.carried.iter().cloned());
+        Ok(touched)
+    }
+
+    fn pending(&mut self) -> Option<&mut PendingScan> {
+        self.pending.as_mut()
+    }
+
+    fn mark_clean(&mut self) -> io::Result<()> {
+        if let Some(pending) = self.pending.take() {
+            self.known = pending.index;
+            self.carried.clear();
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self) -> io::Result<()> {
+        self.dirty()?;
+        if let Some(pending) = &mut self.pending {
+            pending.index_mut().trust();
+        }
+        self.mark_clean()
+    }
+
+    fn apply(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        let made = self.mounted_tree()?.apply(changes)?;
+        self.learn(&with_paths(changes, made));
+        Ok(())
+    }
+
+    fn populate(&mut self, changes: &[FileChange]) -> Result<(), BackendError> {
+        let (made, _) = self.mounted_tree()?.populate(changes)?;
+        self.learn(&with_paths(changes, made));
+        Ok(())
+    }
+
+    fn is_quick(&self) -> bool {
+        true
+    }
+
+    fn attach(&mut self, pid: i32, at: &Path) -> io::Result<()> {
+        let place = MountPoint::attach(pid, at, self.mounted()?.mount.as_fd(), TREE)?;
+        self.places.push(place);
+        Ok(())
+    }
+
+    fn detach(&mut self, pid: i32) -> io::Result<()> {
+        let (gone, kept) = self.places.drain(..).partition(|place| place.pid == pid);
+        self.places = kept;
+        gone.into_iter().try_for_each(MountPoint::detach)
+    }
+
+    fn seal_if_large(&mut self) -> Result<(), SealError> {
+        if self.known.len() <= self.options.seal_above { Ok(()) } else { self.seal() }
+    }
+
+    fn share(&mut self, name: &str) -> Result<bool, SealError> {
+        let fork = self.options.dir.named(name);
+        if fork.has_manifest() {
+            return Ok(false);
+        }
+        fork.make()?;
+        if let Some(mounted) = self.mounted.get()
+            && mounted.changed().map_err(io::Error::from)?.is_some()
+        {
+            let (replaced, placed) = self.put_layer_on()?;
+            // To remove a directory may take longer than all the rest; what is not removed is when it is opened again.
+            let thread = std::thread::Builder::new().name("foldspace-layers".to_owned());
+            self.removing = thread.spawn(move || replaced.remove()).ok();
+            placed.map_err(SealError::Misplaced)?;
+        }
+        // Until it has committed that, this overlay names them.
+        fork.commit(&Manifest { layers: self.lower.clone(), dirty: Some(self.carried.clone()) })?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,158 @@
+//! The layers of all overlays of one place. A layer that a manifest names below another one never changes.
+
+use std::collections::BTreeSet;
+use std::ffi::CStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{
+    CWD, FlockOperation, Mode, OFlags, RenameFlags, XattrFlags, flock, fsetxattr, openat, renameat, renameat_with,
+};
+use rustix::io::Errno;
+
+use super::manifest::{LayerId, is_layer_id, layer_id};
+use super::mount::Notes;
+use super::step::step;
+use crate::backends::disk::beneath::{failed, open_in};
+use crate::backends::disk::entries::{PRIVATE, make_directory};
+use crate::backends::disk::listing::names;
+use crate::backends::disk::remove::remove_all;
+
+/// The directory of a layer that holds the session's files.
+pub(super) const TREE: &str = "tree";
+/// The one that holds what is made ready or kept for a while. It is never attached.
+pub(super) const ASIDE: &str = "aside";
+/// Locked shared while layers are made that no manifest names yet, and alone while those are removed.
+const LOCK: &str = "lock";
+/// Begins the name of a layer that is being removed.
+const REMOVED: &str = ".";
+
+#[derive(Debug)]
+pub(super) struct LayerPool {
+    path: PathBuf,
+    directory: OwnedFd,
+}
+
+/// One layer's directory.
+#[derive(Debug)]
+pub(super) struct Layer {
+    pub(super) id: LayerId,
+    pub(super) directory: OwnedFd,
+}
+
+impl LayerPool {
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        make_directory(CWD, path, PRIVATE).map_err(failed("make", path))?;
+        let directory = open_in(CWD, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(failed("open", path))?;
+        Ok(Self { path: path.to_owned(), directory })
+    }
+
+    pub(super) fn path_of(&self, id: &LayerId) -> PathBuf {
+        self.path.join(id)
+    }
+
+    /// Opens a layer; none where there is no such layer.
+    pub(super) fn layer(&self, id: &LayerId) -> io::Result<Option<OwnedFd>> {
+        match open_in(&self.directory, id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY) {
+            Err(Errno::NOENT) => Ok(None),
+            other => other.map(Some).map_err(failed("open", &self.path_of(id))),
+        }
+    }
+
+    /// Keeps layers that no manifest names from being removed, for as long as the file is open.
+    pub(super) fn keep(&self) -> io::Result<File> {
+        self.lock(FlockOperation::LockShared)
+    }
+
+    fn lock(&self, how: FlockOperation) -> io::Result<File> {
+        let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = openat(&self.directory, LOCK, flags, Mode::RUSR | Mode::WUSR);
+        let file = file.map_err(failed("open", &self.path.join(LOCK)))?;
+        flock(&file, how).map_err(failed("lock", &self.path.join(LOCK)))?;
+        Ok(file.into())
+    }
+
+    /// Makes an empty layer for the overlay `name`, which has used the numbers before `from`. The caller keeps it until
+    /// its manifest names it.
+    pub(super) fn add(&self, name: &str, from: u32, notes: Notes) -> io::Result<Layer> {
+        let mut number = from;
+        step()?;
+        let id = loop {
+            let id = layer_id(name, number);
+            // Others may use one that an overlay of this name has made before it was removed.
+            if make_directory(&self.directory, id.as_str(), PRIVATE).map_err(failed("make", &self.path_of(&id)))? {
+                break id;
+            }
+            number += 1;
+        };
+        let made = || {
+            step()?;
+            let directory = open_in(&self.directory, id.as_str(), OFlags::RDONLY | OFlags::DIRECTORY)?;
+            // What is aside in the layers below is over: nobody has to look there, or copy the directory up.
+            let aside = subdirectory(&directory, ASIDE)?;
+            fsetxattr(&aside, notes.opaque(), b"y", XattrFlags::empty())?;
+            Ok(directory)
+        };
+        let directory = made().map_err(failed("make", &self.path_of(&id)))?;
+        Ok(Layer { id, directory })
+    }
+
+    /// Takes in a layer from elsewhere. One that is there already, or was taken meanwhile, is no error.
+    pub(super) fn take_in(&self, from: &OwnedFd, name: &CStr, id: &LayerId) -> io::Result<()> {
+        let rename = || renameat_with(from, name, &self.directory, id.as_str(), RenameFlags::NOREPLACE);
+        match step().and_then(|()| rename()) {
+            Ok(()) | Err(Errno::NOENT | Errno::EXIST) => Ok(()),
+            Err(error) => Err(failed("move a layer to", &self.path_of(id))(error)),
+        }
+    }
+
+    /// Removes a layer that only its maker can have named. What can't be removed now, [`LayerPool::collect`] removes.
+    pub(super) fn discard(&self, id: &LayerId) {
+        if let Err(error) = step().and_then(|()| remove_all(self.directory.as_fd(), id.as_bytes())) {
+            tracing::warn!(%error, id, "a layer could not be removed; `foldspace gc` tries again");
+        }
+    }
+
+    /// Removes those of these layers, or of all, that are not among the `named`.
+    pub(super) fn collect(
+        &self,
+        layers: Option<&[LayerId]>,
+        named: impl FnOnce() -> io::Result<BTreeSet<LayerId>>,
+    ) -> io::Result<()> {
+        let alone = self.lock(FlockOperation::LockExclusive)?;
+        let named = named()?;
+        let present = names(&self.directory).map_err(failed("read", &self.path))?;
+        let mut removed = Vec::new();
+        for name in present.iter().filter_map(|name| name.to_str().ok()) {
+            let is_asked = layers.is_none_or(|layers| layers.iter().any(|id| id == name));
+            if is_asked && is_layer_id(name) && !named.contains(name) {
+                let gone = format!("{REMOVED}{name}");
+                step()?;
+                let rename = || renameat(&self.directory, name, &self.directory, gone.as_str());
+                let renamed = match rename() {
+                    // A killed process has left another one half removed.
+                    Err(Errno::EXIST | Errno::NOTEMPTY) => {
+                        remove_all(self.directory.as_fd(), gone.as_bytes()).and_then(|()| rename())
+                    }
+                    other => other,
+                };
+                renamed.map_err(failed("remove", &self.path.join(name)))?;
+                removed.push(gone);
+            } else if layers.is_none() && name.starts_with(REMOVED) {
+                removed.push(name.to_owned());
+            }
+        }
+        // To remove the files takes longer than others should wait.
+        drop(alone);
+        let remove = |name: &String| step().and_then(|()| remove_all(self.directory.as_fd(), name.as_bytes()));
+        removed.iter().try_for_each(|name| remove(name).map_err(failed("remove", &self.path.join(name))))
+    }
+}
+
+/// Opens a directory in another one, made where there is none.
+pub(super) fn subdirectory(directory: &OwnedFd, name: &str) -> Result<OwnedFd, Errno> {
+    make_directory(directory, name, PRIVATE)?;
+    open_in(directory, name, OFlags::RDONLY | OFlags::DIRECTORY)
+}

@@ -1,0 +1,159 @@
+//! A scan that is not settled yet, held against what its caller is shown afterwards.
+//!
+//! Others may change the files between a scan and the reading of what it named. So each handle that is read is looked at
+//! before its first byte, and what it says is compared with what the scan saw. Where both differ, the index forgets the
+//! path: the next scan names it, even if it is by then as the scan saw it, for the caller knows something else.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::file_stat::{FileStat, FileTime};
+use super::index::{IndexedEntry, IndexedListing, NONE, StatIndex};
+use super::limits::PATH_BYTES_MAX;
+use super::listing::is_absent;
+use super::tree::TreeEntry;
+use crate::engine::path::EntryPath;
+
+/// Entries of one directory from which on they are put in order to find several.
+const MANY: usize = 8;
+
+/// The files that a scan went through.
+#[derive(Debug)]
+pub(super) enum ScannedFiles {
+    /// The tree itself.
+    Tree,
+    /// The upper layer of an overlay, if it had any files. It says other devices and inodes than the tree, has marks of
+    /// what is gone, and not what lies below.
+    Upper(Option<OwnedFd>),
+}
+
+/// An index that becomes the known one when the scan is settled.
+#[derive(Debug)]
+pub(crate) struct PendingScan {
+    pub(super) index: StatIndex,
+    files: ScannedFiles,
+    started: FileTime,
+    /// The entries of large listings, by name.
+    orders: BTreeMap<u32, Vec<u32>>,
+    /// The directory that was asked about last, and its listing.
+    last: Option<(Vec<u8>, u32)>,
+}
+
+impl PendingScan {
+    pub(super) fn new(index: StatIndex, files: ScannedFiles, started: FileTime) -> Self {
+        Self { index, files, started, orders: BTreeMap::new(), last: None }
+    }
+
+    /// Gives the index, to be changed.
+    pub(super) fn index_mut(&mut self) -> &mut StatIndex {
+        self.orders.clear();
+        self.last = None;
+        &mut self.index
+    }
+
+    /// Takes up what the caller was shown at a path: the stamp of the handle, or none where nothing was.
+    pub(super) fn shown(&mut self, path: &EntryPath, shown: Option<&FileStat>) {
+        let scanned = self.at(path).map(|entry| entry.stamp).filter(|scanned| !self.is_nothing(scanned));
+        let agrees = match (&scanned, shown) {
+            (None, None) => true,
+            (None, Some(shown)) => !shown.is_fresh(self.started) && self.is_lower(path),
+            (Some(_), None) => false,
+            (Some(scanned), Some(shown)) => self.is_same(scanned, shown),
+        };
+        if !agrees && !path.is_root() {
+            // With a directory goes, and comes, what is below it, and of that a scan names nothing that is as it was.
+            let is_deep = [scanned.as_ref(), shown].into_iter().flatten().any(FileStat::is_directory);
+            self.index.doubt(path, is_deep);
+        }
+    }
+
+    /// The same for a directory and everything below it, but for what is in those that are `closed`.
+    pub(super) fn shown_below(&mut self, path: &EntryPath, shown: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) {
+        shown.iter().for_each(|(path, entry)| self.shown(path, Some(&entry.identity)));
+        for closed in closed.iter().filter(|closed| closed.as_bytes().len() <= PATH_BYTES_MAX) {
+            if self.listing(closed.as_bytes()).is_some_and(|listing| !listing.doubtful) {
+                self.index.doubt(closed, true);
+            }
+        }
+        for missing in self.missing(path, shown, closed) {
+            self.shown(&missing, None);
+        }
+    }
+
+    /// Gives what the scan saw below a directory and the caller was not shown.
+    fn missing(&mut self, top: &EntryPath, shown: &[(EntryPath, TreeEntry)], closed: &[EntryPath]) -> Vec<EntryPath> {
+        let shown: BTreeSet<&EntryPath> = shown.iter().map(|(path, _)| path).collect();
+        let closed: BTreeSet<&EntryPath> = closed.iter().collect();
+        let (mut missing, mut left) = (Vec::new(), vec![top.clone()]);
+        while let Some(directory) = left.pop() {
+            let is_closed = closed.contains(&directory);
+            let Some(listing) = self.listing(directory.as_bytes()).filter(|_| !is_closed) else { continue };
+            for (at, entry) in listing.entries.iter().enumerate() {
+                match directory.join(listing.name(at)) {
+                    Ok(path) if shown.contains(&path) => left.extend((entry.child != NONE).then_some(path)),
+                    other => missing.extend(other),
+                }
+            }
+        }
+        missing
+    }
+
+    /// Tells whether what is at a path lies in a lower layer, as far as the scan can tell. Below a directory that it has not
+    /// seen all does, or what was shown of that directory says otherwise.
+    fn is_lower(&mut self, path: &EntryPath) -> bool {
+        let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
+        let is_seen = self.listing(directory).is_some();
+        match &self.files {
+            ScannedFiles::Tree => false,
+            ScannedFiles::Upper(Some(upper)) if is_seen => is_absent(upper.as_fd(), path),
+            ScannedFiles::Upper(_) => true,
+        }
+    }
+
+    /// Tells whether what was seen is a mark of something that is gone.
+    fn is_nothing(&self, seen: &FileStat) -> bool {
+        matches!(self.files, ScannedFiles::Upper(_)) && seen.is_mark()
+    }
+
+    fn is_same(&self, scanned: &FileStat, shown: &FileStat) -> bool {
+        match self.files {
+            ScannedFiles::Tree if scanned.is_directory() => scanned.is_same_entry(shown),
+            ScannedFiles::Tree => scanned == shown,
+            ScannedFiles::Upper(_) if scanned.is_directory() => !scanned.is_unknown() && shown.is_directory(),
+            ScannedFiles::Upper(_) => scanned.has_same_times(shown),
+        }
+    }
+
+    fn at(&mut self, path: &EntryPath) -> Option<IndexedEntry> {
+        let directory = crate::engine::path::parent_bytes(path.as_bytes()).unwrap_or_default();
+        let number = self.number(directory)?;
+        self.find(number, path.name())
+    }
+
+    fn listing(&mut self, directory: &[u8]) -> Option<&IndexedListing> {
+        let number = self.number(directory)?;
+        self.index.listings.get(number as usize)
+    }
+
+    /// The number of a directory's listing.
+    fn number(&mut self, directory: &[u8]) -> Option<u32> {
+        if let Some((_, number)) = self.last.as_ref().filter(|(last, _)| last == directory) {
+            return Some(*number);
+        }
+        let mut number = 0;
+        for segment in directory.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()) {
+            number = self.find(number, segment)?.child;
+        }
+        self.last = Some((directory.to_vec(), number));
+        Some(number)
+    }
+
+    fn find(&mut self, number: u32, name: &[u8]) -> Option<IndexedEntry> {
+        let listing = self.index.listings.get(number as usize)?;
+        if listing.entries.len() < MANY {
+            return listing.find(name).map(|at| listing.entries[at]);
+        }
+        let order = self.orders.entry(number).or_insert_with(|| listing.by_name());
+        listing.find_in(order, name).map(|place| listing.entries[order[place] as usize])
+    }
+}

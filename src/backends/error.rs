@@ -1,0 +1,19 @@
+//! Failures of backends.
+
+use crate::engine::error::{Diagnostic, ErrorKind};
+
+/// A failure of a backend.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the {backend} workspace failed: {reason}")]
+pub struct BackendError {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// The cause, for a person.
+    pub reason: String,
+}
+
+impl Diagnostic for BackendError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Io
+    }
+}
