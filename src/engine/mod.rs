@@ -10,6 +10,7 @@ pub(crate) mod fold;
 pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod path;
+pub(crate) mod peer;
 pub(crate) mod portable;
 pub(crate) mod recorded;
 pub(crate) mod reducer;

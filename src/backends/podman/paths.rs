@@ -1,4 +1,4 @@
-//! Where on this machine a session's container has its things.
+//! The directories of a session's container on this machine.
 
 use std::fs::File;
 use std::io;
@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use super::engine::{DOOR, USER};
 use crate::backends::disk::LayerUser;
 use crate::backends::spread::spread;
 use crate::engine::id::SessionId;
@@ -17,7 +16,18 @@ use crate::engine::id::SessionId;
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
 const SECCOMP: &str = include_str!("seccomp.json");
 
-/// How often a lock is tried, and the pause between two tries.
+/// The user that commands run as: `nobody`.
+pub(crate) const USER: (u32, u32) = (65534, 65534);
+/// The directory of the runner's socket, in that of the runner.
+pub(crate) const DOOR: &str = "door";
+/// The runner's socket and its token, in a directory of their own.
+pub(crate) const SOCKET: &str = "socket";
+const TOKEN: &str = "socket.token";
+
+/// The file with the container that a session was given.
+const NOTE: &str = "container";
+
+/// Attempts at a lock, and the pause between two.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -27,11 +37,11 @@ pub(crate) struct Paths {
     pub(crate) root: PathBuf,
     /// The layers of an overlay.
     pub(crate) layers: PathBuf,
-    /// Where among all sessions' these are.
+    /// Their place among all sessions'.
     pub(crate) kin: LayerUser,
     /// The files, where there is no overlay.
     pub(crate) files: PathBuf,
-    /// What is bound at the workspace where there is an overlay; it stays empty below that.
+    /// Bound at the workspace where there is an overlay; it stays empty below that.
     pub(crate) mount: PathBuf,
     /// The runner, and scripts. A container only reads there: what this process writes, with more rights,
     /// must not go through links of its commands.
@@ -82,6 +92,7 @@ impl Paths {
         crate::backends::config::remove(&self.run)?;
         directory(&self.run, 0o755)?;
         directory(&self.mount, 0o755)?;
+        directory(&self.door, 0o700)?;
         write(&self.seccomp, SECCOMP.as_bytes(), 0o644)?;
         for path in ["scripts", DOOR] {
             directory(&self.run.join(path), 0o755)?;
@@ -90,10 +101,10 @@ impl Paths {
     }
 
     /// Makes the directory of the socket anew, with the token in it. No container of the session may run.
-    pub(crate) fn prepare_door(&self, name: &str, token: &[u8]) -> io::Result<()> {
+    pub(crate) fn prepare_door(&self, token: &[u8]) -> io::Result<()> {
         crate::backends::config::remove(&self.door)?;
         directory(&self.door, 0o700)?;
-        let path = self.door.join(name);
+        let path = self.door.join(TOKEN);
         write(&path, token, 0o400)?;
         self.give_away(&path)?;
         self.give_away(&self.door)
@@ -112,15 +123,14 @@ impl Paths {
         Ok(())
     }
 
-    /// Notes the container that is to show the files, for later processes: it may not have the session's name yet.
+    /// Notes the container that is to show the files, for later processes: it does not have the session's name.
     pub(crate) fn note_container(&self, id: &str) -> io::Result<()> {
         write(&self.noted(), id.as_bytes(), 0o600)
     }
 
-    /// The container that was noted last.
-    #[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
+    /// Returns the container that was noted last.
     pub(crate) fn noted_container(&self) -> io::Result<Option<String>> {
-        match std::fs::read_to_string(self.noted()) {
+        match noted_in(&self.root) {
             Ok(id) => Ok(Some(id).filter(|id| !id.is_empty())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -136,8 +146,16 @@ impl Paths {
         }
     }
 
+    /// Forgets the container that was removed: what is left of it costs later processes a question.
+    pub(crate) fn forget_run(&self) {
+        let forgotten = self.forget_container().and_then(|()| crate::backends::config::remove(&self.run));
+        if let Err(error) = forgotten {
+            tracing::debug!(%error, "a removed container is looked for again");
+        }
+    }
+
     fn noted(&self) -> PathBuf {
-        self.root.join("container")
+        self.root.join(NOTE)
     }
 
     /// Removes what is left of a spare container's directories.
@@ -174,7 +192,7 @@ pub(crate) fn hold(kin: &LayerUser) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, words))
 }
 
-/// Where all sessions' containers have their things.
+/// Returns the directory of all sessions' containers.
 pub(crate) fn cache() -> io::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("FOLDSPACE_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/foldspace/podman")));
@@ -182,7 +200,7 @@ pub(crate) fn cache() -> io::Result<PathBuf> {
     std::path::absolute(cache)
 }
 
-/// Where one session's container has its things, and the layers of its files.
+/// Returns the directory of one session's container, and of the layers of its files.
 pub(crate) fn kin(session: SessionId) -> io::Result<LayerUser> {
     Ok(LayerUser::new(&cache()?, &session.to_string(), "layers/overlay"))
 }
@@ -195,7 +213,18 @@ pub(crate) fn remove_files(session: SessionId) -> io::Result<()> {
     kin.remove().map_err(shown)
 }
 
-/// Where containers that are nobody's yet have their things.
+/// Returns the session that has noted a container.
+pub(crate) fn noted_by(container: &str) -> Option<String> {
+    let all = cache().ok()?;
+    names_in(&all).find(|name| noted_in(&all.join(name)).is_ok_and(|id| id == container))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
+fn noted_in(root: &Path) -> io::Result<String> {
+    std::fs::read_to_string(root.join(NOTE))
+}
+
+/// Returns the directory of containers that no session has taken yet.
 fn spares() -> io::Result<PathBuf> {
     Ok(cache()?.join("warm"))
 }
@@ -226,7 +255,7 @@ pub(crate) fn sweep() -> Vec<String> {
     failed.iter().map(io::Error::to_string).collect()
 }
 
-/// Whether nobody has what a directory is for.
+/// Tells whether no process holds a directory.
 #[expect(clippy::disallowed_methods, reason = "a backend looks for its own files")]
 fn is_idle(root: &Path) -> bool {
     match File::open(root.join("lock")) {
