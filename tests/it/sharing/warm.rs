@@ -48,7 +48,7 @@ fn a_session_takes_one_and_another_comes() {
     let [started] = &started[..] else { panic!("{started:?}") };
     assert!(before.contains(&started.id), "it was there already");
     assert!(started.created && started.overlay && started.runner, "{started:?}");
-    assert_eq!(named(&started.name), [started.id.clone()], "it keeps the name that it was made with");
+    assert_eq!(named(&started.name), std::slice::from_ref(&started.id), "it keeps the name that it was made with");
     assert!(sandbox.touched().len() <= 1, "only what the command has made is touched");
     assert_eq!(sandbox.sh("cat made; env | grep -c FOLDSPACE || true"), "x\n0\n");
     warm.wait(PATIENCE).unwrap();
