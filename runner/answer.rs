@@ -8,9 +8,9 @@ use crate::connection::HostConnection;
 use crate::exec::candidates;
 use crate::files::{Refused, Root, small_file};
 use crate::server::fail;
-use crate::wire::{RunFailure, MAX_FRAME, RunnerReply, RunnerRequest};
+use crate::wire::{MAX_FRAME, RunFailure, RunnerReply, RunnerRequest};
 
-/// What answers are made from.
+/// The things that answers are made from.
 pub(crate) struct Answerer {
     pub(crate) root: Root,
     pub(crate) token: Vec<u8>,
@@ -33,12 +33,12 @@ impl Answerer {
             RunnerRequest::Which { program, path } => self.which(program, path, out),
             RunnerRequest::Env => self.env(out),
             RunnerRequest::Ping => {
-                RunnerReply::Done { count: 0 }.encode(out);
+                RunnerReply::Done.encode(out);
                 Ok(())
             }
             // It came after the command had ended.
             RunnerRequest::Cancel => Ok(()),
-            RunnerRequest::Hello { .. } | RunnerRequest::Run(_) | RunnerRequest::KillAll { .. } => {
+            RunnerRequest::Hello { .. } | RunnerRequest::Run(_) => {
                 return connection.refuse(RunFailure::Protocol, "the connection has been greeted");
             }
         };
@@ -71,7 +71,7 @@ impl Answerer {
             return Err(Refused::new(RunFailure::TooLarge, "the environment is larger than one answer may be"));
         }
         let variables = variables.iter().map(Vec::as_slice).collect();
-        RunnerReply::Env { variables, root: self.root.path().as_os_str().as_bytes() }.encode(out);
+        RunnerReply::Env { variables }.encode(out);
         Ok(())
     }
 }
@@ -79,7 +79,7 @@ impl Answerer {
 /// Makes commands be killed for want of memory before the runner is, without which nobody could say so.
 pub(crate) struct OomBias(Option<(File, i32)>);
 
-/// How much more, of 1000.
+/// Added to the score of commands, of 1000.
 const BIAS: i32 = 300;
 
 impl OomBias {

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use crate::sys::{POLLIN, POLLOUT, PollFd};
-use crate::wire::{RunFailure, MAX_FRAME, OUTPUT, RunnerReply, OutputStreamKind, close_frame, frame_length};
+use crate::wire::{MAX_FRAME, OUTPUT, OutputStreamKind, RunFailure, RunnerReply, close_frame, frame_length};
 
 /// Bytes of a frame from a peer that has not shown its token.
 const MAX_GREETING: usize = 512;
@@ -25,7 +25,7 @@ pub(crate) struct HostConnection {
     /// Bytes of `owed` that the peer has taken.
     taken: usize,
     pub(crate) greeted: bool,
-    /// Whether a command runs for the peer.
+    /// A command runs for the peer.
     pub(crate) runs: bool,
     /// The connection ends when the peer has taken what it is owed.
     closing: bool,
@@ -51,7 +51,7 @@ impl HostConnection {
         })
     }
 
-    /// What is waited for.
+    /// Returns what is waited for.
     pub(crate) fn interest(&self) -> PollFd {
         let wants_in = !self.closing && self.received.len() < self.frame_max() + 4;
         let wants_out = self.owed.len() > self.taken;
@@ -59,7 +59,7 @@ impl HostConnection {
         PollFd { fd: self.stream.as_raw_fd(), events, ready: 0 }
     }
 
-    /// Whether there is nothing left to do with it.
+    /// Tells whether there is nothing left to do with it.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
         let impatient = (self.closing || !self.greeted) && now >= self.patience;
         self.gone || impatient || (self.closing && self.owed.len() == self.taken)
@@ -121,12 +121,12 @@ impl HostConnection {
         if self.greeted { MAX_FRAME } else { MAX_GREETING }
     }
 
-    /// What answers are appended to.
+    /// Returns the buffer that answers are appended to.
     pub(crate) fn out(&mut self) -> &mut Vec<u8> {
         &mut self.owed
     }
 
-    /// Whether the peer has taken enough for more output to be read.
+    /// Tells whether the peer has taken enough for more output to be read.
     pub(crate) fn takes_output(&self) -> bool {
         self.owed.len() - self.taken < OWED_MAX
     }

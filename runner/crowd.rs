@@ -17,7 +17,7 @@ pub(crate) struct Population {
     contained: bool,
     /// The first processes of running commands.
     leaders: BTreeSet<i32>,
-    /// What was left over when last looked. It changes only when a child ends.
+    /// The leftovers of the last look. They change only when a child ends.
     leftovers: Option<BTreeSet<i32>>,
     childless: bool,
     /// First processes that have ended and whose commands do not know it yet.
@@ -64,29 +64,20 @@ impl Population {
         std::mem::take(&mut self.ended)
     }
 
-    /// Whether [`Population::take_ended`] has some.
+    /// Tells whether [`Population::take_ended`] has some.
     pub(crate) fn has_ended(&self) -> bool {
         !self.ended.is_empty()
     }
 
-    /// Whether anybody lives below the runner but, if asked, what belongs to running commands.
-    pub(crate) fn has_others(&mut self, spare_running: bool) -> bool {
-        if spare_running { self.has_leftovers() } else { !self.childless }
+    /// Reaps, and tells whether no process lives below the runner.
+    pub(crate) fn is_empty(&mut self) -> bool {
+        self.reap();
+        self.childless
     }
 
-    /// Kills all, or all but what belongs to running commands. Gives how many there were.
-    pub(crate) fn kill_all(&mut self, spare_running: bool) -> u32 {
-        let spared = if spare_running { self.leaders.clone() } else { BTreeSet::new() };
-        self.leftovers = None;
-        let killed = match self.contained && spared.is_empty() {
-            true => {
-                let others = Processes::now().others_than(own_id());
-                kill_namespace(SIGKILL);
-                others
-            }
-            false => processes::kill_all(|now| now.below(own_id(), &spared)).len(),
-        };
-        u32::try_from(killed).unwrap_or(u32::MAX)
+    /// Kills all processes below the runner.
+    pub(crate) fn kill_all(&mut self) {
+        processes::kill_all(|now| now.below(own_id(), &BTreeSet::new()));
     }
 }
 

@@ -4,31 +4,30 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, PipeReader, PipeWriter, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use crate::connection::HostConnection;
-use crate::files::{Refused, Root, c_path, open_directory};
+use crate::files::{Refused, Root, c_path};
 use crate::processes::{self, Processes};
-use crate::spawn::{Spawner, SpawnOptions, Unstarted};
+use crate::spawn::{SpawnOptions, Spawner, Unstarted};
 use crate::sys::{Dead, POLLIN, POLLOUT, PollFd, SIGCONT, SIGKILL, SIGTERM, kill_group, set_nonblocking};
-use crate::wire::{Cwd, Ended, RunFailure, MAX_STDIN, MAX_WORDS_BYTES, RunRequest, OutputStreamKind};
+use crate::wire::{Ended, MAX_STDIN, MAX_WORDS_BYTES, OutputStreamKind, RunFailure, RunRequest};
 
-/// How long processes that a command left behind may take to end when asked.
+/// The time for processes that a command left behind to end when asked.
 const LEFTOVER_GRACE: Duration = Duration::from_millis(250);
-/// How long killed processes may take to be gone. The kernel may hold one for longer.
+/// The time for killed processes to be gone. The kernel may hold one for longer.
 const KILL_PATIENCE: Duration = Duration::from_secs(4);
-/// How long between looking for processes that escaped being killed.
+/// The pause between looks for processes that escaped being killed.
 const KILL_AGAIN: Duration = Duration::from_millis(50);
-/// Where programs are looked for when the command's variables do not say.
+/// Searched for programs when the command's variables do not say.
 const DEFAULT_PATH: &[u8] = b"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 /// Bytes of a program's name in a message.
 const SHOWN_MAX: usize = 256;
 
-/// Why the runner itself ends a command.
+/// The reason that the runner itself ends a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KillCause {
     Timeout,
@@ -70,7 +69,7 @@ pub(crate) struct RunnerCommand {
     over: bool,
 }
 
-/// What became of a request to run something.
+/// The outcome of a request to run something.
 pub(crate) enum StartOutcome {
     Running(RunnerCommand),
     /// There is no such program, or it cannot be executed: a result with an exit code and a message for stderr.
@@ -80,10 +79,10 @@ pub(crate) enum StartOutcome {
     },
 }
 
-/// What commands share.
+/// Things that commands share.
 pub(crate) struct ExecContext<'a> {
     pub(crate) root: &'a Root,
-    /// Whether this is a container, where a command may start in any directory.
+    /// This is a container, whose processes end with the runner.
     pub(crate) contained: bool,
     pub(crate) null: &'a File,
 }
@@ -103,7 +102,8 @@ impl RunnerCommand {
         if run.stdin.len() > MAX_STDIN {
             return Err(Refused::new(RunFailure::Invalid, format!("standard input has more than {MAX_STDIN} bytes")));
         }
-        let cwd = directory(run.cwd, place)?;
+        let cwd = place.root.directory(run.cwd);
+        let cwd = cwd.map_err(|refused| Refused { errno: refused.errno, ..no_directory(run.cwd, &refused.message) })?;
         let path = run.env.iter().find_map(|variable| variable.strip_prefix(b"PATH=")).unwrap_or(DEFAULT_PATH);
         let candidates = candidates(program, path)?;
         let pipes = Pipes::make(run).map_err(|error| no_process(&error))?;
@@ -141,7 +141,7 @@ impl RunnerCommand {
         }))
     }
 
-    /// What is waited for: standard input to take more, and the streams to have something if the peer can take it.
+    /// Lists what is waited for: standard input to take more, and the streams to have something if the peer can take it.
     pub(crate) fn interests(&self, takes_output: bool) -> [PollFd; 3] {
         let off = |events| PollFd { fd: -1, events, ready: 0 };
         let [mut input, mut stdout, mut stderr] = [off(POLLOUT), off(POLLIN), off(POLLIN)];
@@ -232,7 +232,7 @@ impl RunnerCommand {
         self.stdin = None;
     }
 
-    /// Whether its first process still runs.
+    /// Tells whether its first process still runs.
     pub(crate) fn is_led(&self) -> bool {
         self.dead.is_none()
     }
@@ -286,7 +286,7 @@ impl RunnerCommand {
         }
     }
 
-    /// Whether its processes are gone. What they wrote may still be in the pipes.
+    /// Tells whether its processes are gone. What they wrote may still be in the pipes.
     pub(crate) fn is_over(&self) -> bool {
         self.over
     }
@@ -301,12 +301,10 @@ impl RunnerCommand {
         peer.takes_output()
     }
 
-    /// How it ended.
+    /// Returns how it ended.
     pub(crate) fn ended(&self, now: Instant) -> Ended {
         let status = self.dead.as_ref().map(|dead| ExitStatus::from_raw(dead.status));
         let small = |number: Option<i32>| number.and_then(|number| u8::try_from(number).ok());
-        let micros =
-            |time: Option<Duration>| time.map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
         Ended {
             exit_code: small(status.and_then(|status| status.code())),
             signal: small(status.and_then(|status| status.signal())),
@@ -315,17 +313,14 @@ impl RunnerCommand {
             sent: self.sent,
             leftovers: self.leftovers,
             survivors: self.survivors,
-            duration_us: micros(Some(now.saturating_duration_since(self.started))),
-            user_us: micros(self.dead.as_ref().map(|dead| dead.user)),
-            system_us: micros(self.dead.as_ref().map(|dead| dead.system)),
-            max_rss_kib: self.dead.as_ref().map_or(0, |dead| dead.max_rss_kib),
+            duration_us: u64::try_from(now.saturating_duration_since(self.started).as_micros()).unwrap_or(u64::MAX),
         }
     }
 }
 
 /// The processes that belong to no running command, as a command that ends sees them.
 pub(crate) trait ProcessGroup {
-    /// Whether there are some; cheap where nothing else runs.
+    /// Tells whether there are some; cheap where nothing else runs.
     fn has_leftovers(&mut self) -> bool;
     fn leftovers(&mut self) -> BTreeSet<i32>;
     /// Kills all that belongs to no other running command, the harder the more often it was tried.
@@ -375,20 +370,8 @@ fn words(words: &[&[u8]]) -> Result<Vec<CString>, Refused> {
     words.map_err(|_| Refused::new(RunFailure::Invalid, "a command's arguments or variables hold a NUL byte"))
 }
 
-fn directory(cwd: Cwd<'_>, place: &ExecContext<'_>) -> Result<OwnedFd, Refused> {
-    let opened = match cwd {
-        Cwd::Beneath(path) => place.root.directory(path),
-        Cwd::At(path) if place.contained => {
-            open_directory(Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path)))
-        }
-        Cwd::At(_) => return Err(no_directory(cwd, "on the host it has to be below the root")),
-    };
-    opened.map_err(|refused| Refused { errno: refused.errno, ..no_directory(cwd, &refused.message) })
-}
-
-fn no_directory(cwd: Cwd<'_>, why: &str) -> Refused {
-    let (Cwd::Beneath(path) | Cwd::At(path)) = cwd;
-    Refused::new(RunFailure::Cwd, format!("a command cannot start in {:?}: {why}", String::from_utf8_lossy(path)))
+fn no_directory(cwd: &[u8], why: &str) -> Refused {
+    Refused::new(RunFailure::Cwd, format!("a command cannot start in {:?}: {why}", String::from_utf8_lossy(cwd)))
 }
 
 fn no_process(error: &io::Error) -> Refused {
@@ -396,7 +379,7 @@ fn no_process(error: &io::Error) -> Refused {
     Refused { errno, ..Refused::new(RunFailure::Spawn, format!("no process could be started: {error}")) }
 }
 
-/// Where a program may be: its own path, or its name in each directory of `path`.
+/// Lists the places of a program: its own path, or its name in each directory of `path`.
 pub(crate) fn candidates(program: &[u8], path: &[u8]) -> Result<Vec<CString>, Refused> {
     if program.contains(&b'/') {
         return Ok(vec![c_path(program)?]);

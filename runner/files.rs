@@ -14,7 +14,7 @@ use crate::wire::RunFailure;
 /// Bytes of a path.
 const PATH_MAX: usize = 4096;
 
-/// Why something was not done.
+/// The reason that something was not done.
 pub(crate) struct Refused {
     pub(crate) kind: RunFailure,
     pub(crate) errno: i32,
@@ -52,17 +52,12 @@ impl Root {
 
     /// Opens a directory below the root, to be entered.
     pub(crate) fn directory(&self, path: &[u8]) -> Result<OwnedFd, Refused> {
-        let root = open_directory(&self.path)?;
+        let root = OpenOptions::new().read(true).custom_flags(O_PATH | O_DIRECTORY).open(&self.path);
+        let root = root.map_err(|error| Refused::io("open", self.path.as_os_str().as_bytes(), &error))?;
         let relative = if path.is_empty() { b"." } else { path };
         let opened = open_beneath(root.as_fd(), &c_path(relative)?, O_PATH | O_DIRECTORY);
         opened.map_err(|error| Refused::io("open", path, &error))
     }
-}
-
-/// Opens a directory by any path, to be entered or looked up in.
-pub(crate) fn open_directory(path: &Path) -> Result<OwnedFd, Refused> {
-    let opened = OpenOptions::new().read(true).custom_flags(O_PATH | O_DIRECTORY).open(path);
-    opened.map(OwnedFd::from).map_err(|error| Refused::io("open", path.as_os_str().as_bytes(), &error))
 }
 
 pub(crate) fn c_path(path: &[u8]) -> Result<CString, Refused> {

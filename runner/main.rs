@@ -30,8 +30,7 @@ use files::Root;
 use server::{Gate, RunnerServer};
 use wire::FEW_SOCKETS;
 
-const USAGE: &str = "usage: runner serve SOCKET ROOT (as process 1), runner host ROOT (a child of foldspace), or \
-                     runner sockets";
+const USAGE: &str = "usage: runner serve SOCKET ROOT (as process 1), or runner host ROOT (a child of foldspace)";
 
 /// Bytes of a token.
 const MAX_TOKEN: u64 = 256;
@@ -42,9 +41,6 @@ fn main() -> ExitCode {
     let done = match arguments.as_slice() {
         [mode, socket, root] if mode == "serve" => serve(Path::new(socket), root.into()),
         [mode, root] if mode == "host" => host(root.into()),
-        [mode] if mode == "sockets" => {
-            writeln!(io::stdout(), "{}", if sys::makes_other_sockets() { "other" } else { "few" })
-        }
         _ => Err(io::Error::other(USAGE)),
     };
     match done {

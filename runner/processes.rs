@@ -43,11 +43,6 @@ impl Processes {
         }
         found
     }
-
-    /// All processes but one.
-    pub(crate) fn others_than(&self, pid: i32) -> usize {
-        self.children.values().flatten().filter(|&&other| other != pid).count()
-    }
 }
 
 /// The parent of a live process.
@@ -77,9 +72,9 @@ pub(crate) fn terminate(pids: &BTreeSet<i32>) {
 
 /// Kills all that `find` finds, until it finds nobody new.
 ///
-/// What can fork is first stopped, not killed: a dead process gives its place to a fork of one that was not seen yet, a
+/// All that can fork is first stopped, not killed: a dead process gives its place to a fork of one that was not seen yet, a
 /// stopped one keeps it, so that a fork bomb cannot outrun this.
-pub(crate) fn kill_all(find: impl Fn(&Processes) -> BTreeSet<i32>) -> BTreeSet<i32> {
+pub(crate) fn kill_all(find: impl Fn(&Processes) -> BTreeSet<i32>) {
     let mut stopped = BTreeSet::new();
     for _ in 0..ROUNDS_MAX {
         let found = find(&Processes::now());
@@ -95,7 +90,6 @@ pub(crate) fn kill_all(find: impl Fn(&Processes) -> BTreeSet<i32>) -> BTreeSet<i
         }
     }
     stopped.iter().for_each(|&pid| kill(pid, SIGKILL));
-    stopped
 }
 
 /// Kills the processes of a group that has a member among `pids`, in one step.

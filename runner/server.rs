@@ -11,23 +11,25 @@ use std::time::{Duration, Instant};
 use crate::answer::Answerer;
 use crate::connection::HostConnection;
 use crate::crowd::Population;
-use crate::exec::{StartOutcome, KillCause, RunnerCommand, ExecContext};
+use crate::exec::{ExecContext, KillCause, RunnerCommand, StartOutcome};
 use crate::files::Refused;
 use crate::spawn::Spawner;
 use crate::sys::{
     POLLIN, Passed, PollFd, SIGCHLD, SIGHUP, SIGTERM, next_signal, parent, peer, readable, receive_descriptor,
     wait_ready,
 };
-use crate::wire::{Ended, RunFailure, MAX_CONNECTIONS, RunnerReply, RunnerRequest, RunRequest, OutputStreamKind, VERSION};
+use crate::wire::{
+    Ended, MAX_CONNECTIONS, OutputStreamKind, RunFailure, RunRequest, RunnerReply, RunnerRequest, VERSION,
+};
 
-/// How long a peer may take to greet, and to take why it was refused.
+/// The time for a peer to greet, and to take the reason that it was refused.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long no peer is taken after the system could not give one.
+/// The time without new peers after the system could not give one.
 const REST: Duration = Duration::from_millis(100);
-/// How long killed processes may take to be gone before the runner answers or ends.
+/// The time for killed processes to be gone before the runner ends.
 const KILL_PATIENCE: Duration = Duration::from_secs(2);
 
-/// Where peers come from.
+/// The source of peers.
 pub(crate) enum Gate {
     /// In a container: whoever connects from outside of it.
     Listener(UnixListener),
@@ -107,7 +109,8 @@ impl RunnerServer {
     }
 
     fn time_left(&self) -> Option<Duration> {
-        let commands = self.commands.iter().filter(|command| !command.is_over()).filter_map(RunnerCommand::next_deadline);
+        let commands =
+            self.commands.iter().filter(|command| !command.is_over()).filter_map(RunnerCommand::next_deadline);
         let connections = self.connections.values().filter_map(HostConnection::next_deadline);
         let next = commands.chain(connections).chain(self.rests_until).min()?;
         Some(next.saturating_duration_since(Instant::now()))
@@ -188,7 +191,8 @@ impl RunnerServer {
         let full = self.connections.len() >= MAX_CONNECTIONS;
         let Ok(mut connection) = HostConnection::new(stream, Instant::now() + PATIENCE) else { return };
         if full {
-            connection.refuse(RunFailure::Busy, &format!("the {MAX_CONNECTIONS} connections that there may be are open"));
+            connection
+                .refuse(RunFailure::Busy, &format!("the {MAX_CONNECTIONS} connections that there may be are open"));
             connection.flush();
             return;
         }
@@ -253,7 +257,6 @@ impl RunnerServer {
                 }
                 (true, true, _) => connection.refuse(RunFailure::Protocol, "the connection's command still runs"),
                 (true, false, Ok(RunnerRequest::Run(run))) => self.begin(id, &run, now),
-                (true, false, Ok(RunnerRequest::KillAll { spare_running })) => self.kill_all(id, spare_running),
                 (true, false, Ok(request)) => self.answerer.answer(&request, connection),
             }
         }
@@ -287,7 +290,8 @@ impl RunnerServer {
             }
             Ok(StartOutcome::NoProgram { exit_code, message }) => {
                 if !run.discard_output {
-                    RunnerReply::Output { stream: OutputStreamKind::Stderr, bytes: message.as_bytes() }.encode(connection.out());
+                    RunnerReply::Output { stream: OutputStreamKind::Stderr, bytes: message.as_bytes() }
+                        .encode(connection.out());
                 }
                 RunnerReply::Ended(Ended { exit_code: Some(exit_code), ..Ended::default() }).encode(connection.out());
             }
@@ -295,31 +299,16 @@ impl RunnerServer {
         }
     }
 
-    fn kill_all(&mut self, id: u64, spare_running: bool) {
-        let count = self.population.kill_all(spare_running);
-        self.await_killed(spare_running);
-        if let Some(connection) = self.connections.get_mut(&id) {
-            RunnerReply::Done { count }.encode(connection.out());
-        }
-    }
-
-    fn await_killed(&mut self, spare_running: bool) {
-        let until = Instant::now() + KILL_PATIENCE;
-        loop {
-            self.population.reap();
-            if !self.population.has_others(spare_running) || Instant::now() >= until {
-                return;
-            }
-            readable(self.signals.as_fd(), Duration::from_millis(5));
-        }
-    }
-
-    /// Leaves nobody behind.
+    /// Leaves no process behind.
     fn end(&mut self) {
         // In a container all others end with this process.
-        if matches!(self.gate, Gate::Parent { .. }) {
-            self.population.kill_all(false);
-            self.await_killed(false);
+        if matches!(self.gate, Gate::Listener(_)) {
+            return;
+        }
+        self.population.kill_all();
+        let until = Instant::now() + KILL_PATIENCE;
+        while !self.population.is_empty() && Instant::now() < until {
+            readable(self.signals.as_fd(), Duration::from_millis(5));
         }
     }
 }

@@ -37,9 +37,9 @@ unsafe extern "C" {
     fn __errno_location() -> *mut c_int;
 }
 
-/// What a process begins with.
+/// The beginning of a process.
 pub(crate) struct SpawnOptions<'a> {
-    /// Where the program may be; the first that is there is taken.
+    /// Paths of the program; the first that is there is taken.
     pub(crate) candidates: &'a [CString],
     pub(crate) argv: &'a [CString],
     pub(crate) env: &'a [CString],
@@ -49,7 +49,7 @@ pub(crate) struct SpawnOptions<'a> {
     pub(crate) die_with_runner: bool,
 }
 
-/// Why there is no process.
+/// The reason that there is no process.
 pub(crate) enum Unstarted {
     /// The system had no process to give.
     Process(io::Error),

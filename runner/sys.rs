@@ -57,7 +57,7 @@ unsafe extern "C" {
     fn getppid() -> c_int;
     fn getpgid(pid: c_int) -> c_int;
     fn prctl(option: c_int, ...) -> c_int;
-    fn wait4(pid: c_int, status: *mut c_int, options: c_int, usage: *mut RawUsage) -> c_int;
+    fn waitpid(pid: c_int, status: *mut c_int, options: c_int) -> c_int;
     fn close(fd: c_int) -> c_int;
     fn fcntl(fd: c_int, command: c_int, ...) -> c_int;
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut u32) -> c_int;
@@ -84,15 +84,6 @@ impl SignalSet {
     pub(crate) const fn empty() -> Self {
         Self([0; 16])
     }
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct RawUsage {
-    user: [i64; 2],
-    system: [i64; 2],
-    max_rss: i64,
-    rest: [i64; 13],
 }
 
 #[repr(C)]
@@ -157,7 +148,7 @@ pub(crate) fn wait_ready(fds: &mut [PollFd], timeout: Option<Duration>) -> io::R
     if ready >= 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether the descriptor can be read, or its other end is closed, within the time.
+/// Waits until the descriptor can be read, or its other end is closed. Gives false when the time is over first.
 pub(crate) fn readable(fd: BorrowedFd<'_>, timeout: Duration) -> bool {
     let mut fds = [PollFd { fd: fd.as_raw_fd(), events: POLLIN, ready: 0 }];
     wait_ready(&mut fds, Some(timeout)).is_ok() && fds[0].ready != 0
@@ -284,7 +275,7 @@ pub(crate) fn kill_namespace(number: i32) {
     }
 }
 
-/// What waiting for children gave.
+/// The outcome of waiting for children.
 pub(crate) enum Reaped {
     Child(Dead),
     /// There are children, and all of them live.
@@ -296,30 +287,16 @@ pub(crate) enum Reaped {
 pub(crate) struct Dead {
     pub(crate) pid: i32,
     pub(crate) status: i32,
-    pub(crate) user: Duration,
-    pub(crate) system: Duration,
-    pub(crate) max_rss_kib: u64,
 }
 
 /// Takes a child that has ended, if there is one.
 pub(crate) fn reap() -> Reaped {
     let mut status = 0;
-    let mut usage = RawUsage::default();
     #[expect(unsafe_code, reason = "std waits for children that it started only")]
-    // SAFETY: both places are valid and of the layout that 64-bit Linux has.
-    let pid = unsafe { wait4(-1, &raw mut status, WNOHANG, &raw mut usage) };
-    let time = |[seconds, micros]: [i64; 2]| {
-        let (seconds, micros) = (u64::try_from(seconds).unwrap_or(0), u64::try_from(micros).unwrap_or(0));
-        Duration::from_secs(seconds).saturating_add(Duration::from_micros(micros))
-    };
+    // SAFETY: the place is valid.
+    let pid = unsafe { waitpid(-1, &raw mut status, WNOHANG) };
     match pid {
-        1.. => Reaped::Child(Dead {
-            pid,
-            status,
-            user: time(usage.user),
-            system: time(usage.system),
-            max_rss_kib: u64::try_from(usage.max_rss).unwrap_or(0),
-        }),
+        1.. => Reaped::Child(Dead { pid, status }),
         0 => Reaped::Nothing,
         _ => Reaped::Childless,
     }
@@ -375,7 +352,7 @@ pub(crate) fn makes_other_sockets() -> bool {
     others.into_iter().any(|family| KINDS.iter().any(|kind| makes(family, *kind)))
 }
 
-/// What came over a socket that carries sockets.
+/// A message of a socket that carries sockets.
 pub(crate) enum Passed {
     Socket(OwnedFd),
     /// A message without one.

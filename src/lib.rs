@@ -64,9 +64,8 @@ pub use backends::{
     EnvMode, FileChange, Finding, HostOptions, HostWorkspace, Leftover, Leftovers, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES,
     MAX_STDIN_BYTES, MAX_TIMEOUT, MAX_VARIABLES, MIN_TIMEOUT, MachineNews, MemoryWorkspace, MockAnswer, MockOptions,
     MockRule, MockWorkspace, Observed, Output, OutputWatch, OverlayUse, PodmanOptions, PodmanSandbox, ProgressWatch,
-    RunnerUse, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway,
-    WarmContainers, Which, Workspace, WorkspaceSpec, diagnose, remove_leftovers, sweep_sandboxes, sweep_throwaways,
-    unwatched,
+    Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Throwaway, WarmContainers, Which,
+    Workspace, WorkspaceSpec, diagnose, remove_leftovers, sweep_sandboxes, sweep_throwaways, unwatched,
 };
 pub use engine::bus::Bus;
 pub use engine::clock::{Clock, StepClock, SystemClock, Timestamp};

@@ -18,7 +18,7 @@ pub(super) fn put_list(out: &mut Vec<u8>, list: &[&[u8]]) {
     }
 }
 
-/// What is left of a frame.
+/// The rest of a frame.
 pub(super) struct Rest<'a>(pub(super) &'a [u8]);
 
 impl<'a> Rest<'a> {

@@ -7,10 +7,10 @@ mod reply;
 mod request;
 
 pub(crate) use reply::{Ended, OutputStreamKind, RunFailure, RunnerReply};
-pub(crate) use request::{Cwd, RunRequest, RunnerRequest};
+pub(crate) use request::{RunRequest, RunnerRequest};
 
 /// The protocol's version: both sides must have the same.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// The first bytes of a greeting.
 pub(crate) const MAGIC: &[u8; 8] = b"foldrun\n";
 /// A feature of a runner: it can make no socket but those of AF_UNIX, AF_INET, AF_INET6 and AF_NETLINK.

@@ -1,17 +1,17 @@
-//! What the runner answers.
+//! Answers of the runner.
 
 use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAX_FRAME, Malformed, OUTPUT, frame};
 
-/// What the runner answers. All but `Output` end a request.
+/// An answer of the runner. All but `Output` end a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerReply<'a> {
     Welcome { version: u16, pid: u32, features: u32 },
     Output { stream: OutputStreamKind, bytes: &'a [u8] },
     Ended(Ended),
-    Done { count: u32 },
+    Done,
     Found { path: Option<&'a [u8]> },
-    Env { variables: Vec<&'a [u8]>, root: &'a [u8] },
+    Env { variables: Vec<&'a [u8]> },
     Failed { kind: RunFailure, errno: i32, message: &'a [u8] },
 }
 
@@ -22,7 +22,7 @@ pub(crate) enum OutputStreamKind {
     Stderr,
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Ended {
     /// Unless a signal ended it.
@@ -38,12 +38,9 @@ pub(crate) struct Ended {
     /// Processes that live on although they were killed: the kernel holds them.
     pub(crate) survivors: u32,
     pub(crate) duration_us: u64,
-    pub(crate) user_us: u64,
-    pub(crate) system_us: u64,
-    pub(crate) max_rss_kib: u64,
 }
 
-/// Why a request was not served.
+/// The reason that a request was not served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RunFailure {
     /// The peer speaks another version.
@@ -86,18 +83,14 @@ impl RunnerReply<'_> {
                 out.push(130);
                 ended.encode(out);
             }
-            Self::Done { count } => {
-                out.push(131);
-                out.extend_from_slice(&count.to_le_bytes());
-            }
+            Self::Done => out.push(131),
             Self::Found { path } => {
                 out.extend_from_slice(&[132, u8::from(path.is_some())]);
                 put_bytes(out, path.unwrap_or_default());
             }
-            Self::Env { variables, root } => {
+            Self::Env { variables } => {
                 out.push(133);
                 put_list(out, variables);
-                put_bytes(out, root);
             }
             Self::Failed { kind, errno, message } => {
                 out.extend_from_slice(&[255, *kind as u8]);
@@ -123,12 +116,12 @@ impl<'a> RunnerReply<'a> {
                 Self::Output { stream, bytes: rest.take(rest.0.len())? }
             }
             130 => Self::Ended(Ended::decode(&mut rest)?),
-            131 => Self::Done { count: rest.u32()? },
+            131 => Self::Done,
             132 => {
                 let (known, path) = (rest.flag()?, rest.bytes()?);
                 Self::Found { path: known.then_some(path) }
             }
-            133 => Self::Env { variables: rest.list(MAX_FRAME)?, root: rest.bytes()? },
+            133 => Self::Env { variables: rest.list(MAX_FRAME)? },
             255 => {
                 let kind = RunFailure::decode(rest.u8()?)?;
                 Self::Failed { kind, errno: rest.u32()?.cast_signed(), message: rest.bytes()? }
@@ -147,9 +140,7 @@ impl Ended {
         out.extend_from_slice(&[u8::from(self.timed_out), u8::from(self.cancelled)]);
         out.extend_from_slice(&self.leftovers.to_le_bytes());
         out.extend_from_slice(&self.survivors.to_le_bytes());
-        for value in [self.duration_us, self.user_us, self.system_us, self.max_rss_kib] {
-            out.extend_from_slice(&value.to_le_bytes());
-        }
+        out.extend_from_slice(&self.duration_us.to_le_bytes());
     }
 
     fn decode(rest: &mut Rest<'_>) -> Result<Self, Malformed> {
@@ -160,20 +151,7 @@ impl Ended {
         let (exit_code, signal, sent) = (small()?, small()?, small()?);
         let (timed_out, cancelled) = (rest.flag()?, rest.flag()?);
         let (leftovers, survivors, duration_us) = (rest.u32()?, rest.u32()?, rest.u64()?);
-        let (user_us, system_us, max_rss_kib) = (rest.u64()?, rest.u64()?, rest.u64()?);
-        Ok(Self {
-            exit_code,
-            signal,
-            timed_out,
-            cancelled,
-            sent,
-            leftovers,
-            survivors,
-            duration_us,
-            user_us,
-            system_us,
-            max_rss_kib,
-        })
+        Ok(Self { exit_code, signal, timed_out, cancelled, sent, leftovers, survivors, duration_us })
     }
 }
 

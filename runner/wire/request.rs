@@ -1,9 +1,9 @@
-//! What foldspace asks.
+//! Requests of foldspace.
 
 use super::bytes::{Rest, put_bytes, put_list};
 use super::{MAGIC, MAX_WORDS, Malformed, frame};
 
-/// What foldspace asks.
+/// A request of foldspace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunnerRequest<'a> {
     Hello {
@@ -13,9 +13,6 @@ pub(crate) enum RunnerRequest<'a> {
     Run(RunRequest<'a>),
     /// Ends the connection's running command; without one it means nothing.
     Cancel,
-    KillAll {
-        spare_running: bool,
-    },
     Which {
         program: &'a [u8],
         path: &'a [u8],
@@ -27,7 +24,8 @@ pub(crate) enum RunnerRequest<'a> {
 /// One command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RunRequest<'a> {
-    pub(crate) cwd: Cwd<'a>,
+    /// Its directory, below the root; no link leads out of it.
+    pub(crate) cwd: &'a [u8],
     pub(crate) argv: Vec<&'a [u8]>,
     /// `NAME=value` each; the command has these and no others.
     pub(crate) env: Vec<&'a [u8]>,
@@ -37,15 +35,6 @@ pub(crate) struct RunRequest<'a> {
     /// Between SIGTERM and SIGKILL.
     pub(crate) grace_ms: u32,
     pub(crate) discard_output: bool,
-}
-
-/// Where a command starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Cwd<'a> {
-    /// Below the root; no link leads out of it.
-    Beneath(&'a [u8]),
-    /// Anywhere; in a container only.
-    At(&'a [u8]),
 }
 
 impl RunnerRequest<'_> {
@@ -63,7 +52,6 @@ impl RunnerRequest<'_> {
                 run.encode(out);
             }
             Self::Cancel => out.push(3),
-            Self::KillAll { spare_running } => out.extend_from_slice(&[4, u8::from(*spare_running)]),
             Self::Which { program, path } => {
                 out.push(5);
                 put_bytes(out, program);
@@ -88,7 +76,6 @@ impl<'a> RunnerRequest<'a> {
             }
             2 => Self::Run(RunRequest::decode(&mut rest)?),
             3 => Self::Cancel,
-            4 => Self::KillAll { spare_running: rest.flag()? },
             5 => Self::Which { program: rest.bytes()?, path: rest.bytes()? },
             6 => Self::Env,
             12 => Self::Ping,
@@ -100,12 +87,8 @@ impl<'a> RunnerRequest<'a> {
 
 impl<'a> RunRequest<'a> {
     fn encode(&self, out: &mut Vec<u8>) {
-        let (kind, path) = match self.cwd {
-            Cwd::Beneath(path) => (0, path),
-            Cwd::At(path) => (1, path),
-        };
-        out.extend_from_slice(&[u8::from(self.discard_output), kind]);
-        put_bytes(out, path);
+        out.push(u8::from(self.discard_output));
+        put_bytes(out, self.cwd);
         put_list(out, &self.argv);
         put_list(out, &self.env);
         put_bytes(out, self.stdin);
@@ -114,12 +97,7 @@ impl<'a> RunRequest<'a> {
     }
 
     fn decode(rest: &mut Rest<'a>) -> Result<Self, Malformed> {
-        let discard_output = rest.flag()?;
-        let cwd = match rest.u8()? {
-            0 => Cwd::Beneath(rest.bytes()?),
-            1 => Cwd::At(rest.bytes()?),
-            _ => return Err(Malformed("the kind of directory is unknown")),
-        };
+        let (discard_output, cwd) = (rest.flag()?, rest.bytes()?);
         let (argv, env, stdin) = (rest.list(MAX_WORDS)?, rest.list(MAX_WORDS)?, rest.bytes()?);
         Ok(Self { cwd, argv, env, stdin, timeout_ms: rest.u32()?, grace_ms: rest.u32()?, discard_output })
     }

@@ -1,4 +1,4 @@
-//! The shell of every place where an executor runs commands: the host, and containers.
+//! The shell of every place where a runner runs commands: the host, and containers.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -11,9 +11,8 @@ use std::time::Duration;
 use tempfile::NamedTempFile;
 use tokio_util::sync::CancellationToken;
 
-use super::executor::{Executor, NotRun};
 use super::output::Collector;
-use super::runner::{Directory, Ended, OutputStreamKind, RunSpec};
+use super::runner::{Ended, OutputStreamKind, RunSpec, Runner, RunnerError};
 use super::running_commands::{CancelState, RunningCommands};
 use super::shell::{
     EnvMode, OutputWatch, Running, Shell, ShellCommand, ShellEnv, ShellError, ShellProperties, ShellResult, Which,
@@ -28,13 +27,13 @@ const GRACE: Duration = Duration::from_secs(2);
 const SIGNALLED: i32 = 128;
 /// The program that runs texts.
 const SH: &str = "/bin/sh";
-/// Where programs are looked for when the environment does not say.
+/// Searched for programs when the environment does not say.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where commands run.
+/// A place in which a runner runs commands.
 pub(crate) trait CommandHost: Send + Sync + 'static {
-    /// What runs them, which is started when it does not run. It blocks.
-    fn executor(&self) -> Result<Arc<dyn Executor>, ShellError>;
+    /// Returns the runner, which is started when it does not run. It blocks.
+    fn runner(&self) -> Result<Runner, ShellError>;
     /// The workspace's root as commands see it.
     fn root(&self) -> String;
     /// A directory for scripts: as this program sees it, and as commands do.
@@ -45,17 +44,17 @@ pub(crate) trait CommandHost: Send + Sync + 'static {
     fn floor(&self) -> u64 {
         0
     }
-    /// That executor does not answer any more; what it runs in is to be started anew.
-    fn lost(&self, executor: &Arc<dyn Executor>);
+    /// Notes that a runner does not answer any more: what it runs in is to be started anew.
+    fn lost(&self, runner: &Runner);
 }
 
-/// A shell over the executor of a place.
-pub(crate) struct ExecutorShell<P> {
+/// A shell over the runner of a place.
+pub(crate) struct RunnerShell<P> {
     place: Arc<P>,
     properties: ShellProperties,
 }
 
-impl<P: CommandHost> ExecutorShell<P> {
+impl<P: CommandHost> RunnerShell<P> {
     pub(crate) fn new(place: Arc<P>, properties: ShellProperties) -> Self {
         Self { place, properties }
     }
@@ -72,7 +71,7 @@ impl<P: CommandHost> ExecutorShell<P> {
     }
 }
 
-impl<P: CommandHost> Shell for ExecutorShell<P> {
+impl<P: CommandHost> Shell for RunnerShell<P> {
     fn properties(&self) -> ShellProperties {
         self.properties.clone()
     }
@@ -116,10 +115,10 @@ impl<P: CommandHost> Shell for ExecutorShell<P> {
             return Box::pin(async { Ok(Which { command: program, path: None }) });
         }
         self.blocking(move |place| {
-            let executor = place.executor()?;
-            let variables = variables(&*executor).map_err(failed(backend))?;
+            let runner = place.runner()?;
+            let variables = variables(&runner).map_err(failed(backend))?;
             let path = variables.get("PATH").map_or(DEFAULT_PATH, String::as_str);
-            let found = executor.which(program.as_ref(), path.as_ref()).map_err(failed(backend))?;
+            let found = runner.which(program.as_ref(), path.as_ref()).map_err(failed(backend))?;
             Ok(Which { command: program, path: found.map(|path| path.to_string_lossy().into_owned()) })
         })
     }
@@ -127,8 +126,8 @@ impl<P: CommandHost> Shell for ExecutorShell<P> {
     fn env(&self) -> Running<ShellEnv> {
         let backend = self.properties.backend_name;
         self.blocking(move |place| {
-            let executor = place.executor()?;
-            let variables = variables(&*executor).map_err(failed(backend))?;
+            let runner = place.runner()?;
+            let variables = variables(&runner).map_err(failed(backend))?;
             Ok(ShellEnv { variables, cwd: place.root(), shell: SH.to_owned() })
         })
     }
@@ -143,12 +142,12 @@ impl Drop for EndsWhenDropped {
 }
 
 /// The place's own variables as text; what is no text is left out.
-fn variables(executor: &dyn Executor) -> Result<BTreeMap<String, String>, NotRun> {
-    let split = |variable: OsString| {
+fn variables(runner: &Runner) -> Result<BTreeMap<String, String>, RunnerError> {
+    let split = |variable: &OsString| {
         let (name, value) = variable.to_str()?.split_once('=')?;
         Some((name.to_owned(), value.to_owned()))
     };
-    Ok(executor.variables()?.into_iter().filter_map(split).collect())
+    Ok(runner.variables()?.iter().filter_map(split).collect())
 }
 
 /// One command on its way.
@@ -166,13 +165,13 @@ impl<P: CommandHost> CommandRun<'_, P> {
         wish: Arc<CancelState>,
     ) -> Result<ShellResult, ShellError> {
         let _ongoing = self.place.under_way().begin(Arc::clone(&wish), self.place.floor());
-        let executor = self.place.executor()?;
+        let runner = self.place.runner()?;
         // The file is gone when this is dropped.
         let (argv, _script) = self.argv(&command.command)?;
         let spec = RunSpec {
             argv,
-            directory: Directory::Below(PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec()))),
-            env: self.env(&*executor, &command)?,
+            directory: PathBuf::from(OsString::from_vec(command.cwd.as_bytes().to_vec())),
+            env: self.env(&runner, &command)?,
             stdin: command.stdin.to_vec(),
             timeout: command.timeout.unwrap_or(self.default_timeout),
             grace: GRACE,
@@ -191,8 +190,8 @@ impl<P: CommandHost> CommandRun<'_, P> {
         if !wish.begin() {
             return Ok(never_begun(command.command, command.cwd));
         }
-        let ended = executor.run(&spec, &mut output, wish.cancel());
-        let mut ended = ended.map_err(|error| self.refused(&error, &executor))?;
+        let ended = runner.run(&spec, &mut output, wish.cancel());
+        let mut ended = ended.map_err(|error| self.refused(&error, &runner))?;
         if let Some(reason) = wish.ended_for() {
             stderr.add(format!("\n[{reason}]\n").as_bytes());
             ended.cancelled = false;
@@ -213,8 +212,8 @@ impl<P: CommandHost> CommandRun<'_, P> {
         })
     }
 
-    fn env(&self, executor: &dyn Executor, command: &ShellCommand) -> Result<Vec<(OsString, OsString)>, ShellError> {
-        let own = executor.variables().map_err(failed(self.backend))?;
+    fn env(&self, runner: &Runner, command: &ShellCommand) -> Result<Vec<(OsString, OsString)>, ShellError> {
+        let own = runner.variables().map_err(failed(self.backend))?;
         let mut variables = BTreeMap::from([(OsString::from("PATH"), OsString::from(DEFAULT_PATH))]);
         for variable in own {
             let bytes = variable.as_bytes();
@@ -228,15 +227,14 @@ impl<P: CommandHost> CommandRun<'_, P> {
         Ok(variables.into_iter().collect())
     }
 
-    /// What the executor says of a command that it did not run.
-    fn refused(&self, error: &NotRun, executor: &Arc<dyn Executor>) -> ShellError {
+    /// Turns the reason that a command did not run into the shell's.
+    fn refused(&self, error: &RunnerError, runner: &Runner) -> ShellError {
+        if error.is_lost() {
+            self.place.lost(runner);
+        }
         match error {
-            NotRun::Invalid(what) => ShellError::Invalid(what.clone()),
-            NotRun::Lost(_) => {
-                self.place.lost(executor);
-                failed(self.backend)(error)
-            }
-            NotRun::Failed(_) => failed(self.backend)(error),
+            RunnerError::Directory(what) | RunnerError::Invalid(what) => ShellError::Invalid(what.clone()),
+            _ => failed(self.backend)(error),
         }
     }
 }
@@ -260,7 +258,7 @@ fn write_script(directory: &std::path::Path, script: &str) -> std::io::Result<Na
     Ok(file)
 }
 
-/// What came of a command that was taken back before it began.
+/// The result of a command that was cancelled before it began.
 fn never_begun(command: CommandLine, cwd: EntryPath) -> ShellResult {
     ShellResult {
         exit_code: -1,

@@ -1,4 +1,4 @@
-//! What a session's workspace is to be, as it is recorded with the session.
+//! The definition of a session's workspace, as it is recorded with the session.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const WORKSPACES: &str = "workspaces";
 /// Processors that a container has at least: the kernel counts no less.
 const CPUS_MIN: f64 = 0.01;
 
-/// What a session's workspace is to be. It is recorded when the session begins, so that whoever goes on
+/// The definition of a session's workspace. It is recorded when the session begins, so that a process that goes on
 /// with the session opens the same workspace.
 ///
 /// ```
@@ -58,7 +58,7 @@ pub struct MockOptions {
 pub struct MockRule {
     /// A glob over the command's text, in which `*` fits anything.
     pub command: String,
-    /// What the mock says.
+    /// The mock's answer.
     #[serde(flatten)]
     pub answer: MockAnswer,
 }
@@ -98,7 +98,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// What is recorded of it beside the name.
+    /// Returns what is recorded of it beside the name.
     pub fn options(&self) -> Value {
         let options = match self {
             Self::Memory => return Value::Null,
@@ -116,9 +116,13 @@ impl WorkspaceSpec {
     /// [`BackendError`] for a backend that this program does not know, and options that make no sense or
     /// are out of range.
     pub fn parse(backend: &str, options: &Value) -> Result<Self, BackendError> {
-        let options = if options.is_null() { Value::Object(Default::default()) } else { options.clone() };
+        let mut options = if options.is_null() { Value::Object(Default::default()) } else { options.clone() };
         let wrong =
             |backend| move |error: serde_json::Error| BackendError { backend, reason: format!("its options: {error}") };
+        if let ("podman", Some(fields)) = (backend, options.as_object_mut()) {
+            // Older programs recorded it; now the runner runs all commands.
+            fields.remove("runner");
+        }
         let spec = match backend {
             "memory" => Ok(Self::Memory),
             "host" => serde_json::from_value(options).map(Self::Host).map_err(wrong("host")),
@@ -135,6 +139,11 @@ impl WorkspaceSpec {
 
     /// Reads what a new session asks for: an image that it does not name is the environment's.
     pub(crate) fn asked_for(backend: &str, options: &Value) -> Result<Self, BackendError> {
+        if backend == "podman" && options.get("runner").is_some_and(|runner| runner == "never") {
+            let reason =
+                "its options: \"runner\": \"never\" is gone, the resident runner runs all commands; leave it out";
+            return Err(BackendError { backend: "podman", reason: reason.to_owned() });
+        }
         let mut spec = Self::parse(backend, options)?;
         if let Self::Podman(podman) = &mut spec
             && options.get("image").is_none()
@@ -163,7 +172,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// What the workspace of a session is to be that begins with the past of one with this workspace: the same, but a
+    /// Returns the definition for a session that begins with the past of one with this workspace: the same, but a
     /// directory that this one was given is this one's alone, and the other gets one of its own.
     ///
     /// ```
@@ -178,7 +187,7 @@ impl WorkspaceSpec {
         }
     }
 
-    /// What it names of the machine on which it is opened, for a person: directories, engines, networks. Who
+    /// Lists what it names of the machine on which it is opened, for a person: directories, engines, networks. Who
     /// opens what somebody else has recorded gives them that.
     pub fn reaches(&self) -> Vec<String> {
         let mut reached = Vec::new();
@@ -308,7 +317,7 @@ impl WorkspaceSpec {
         Ok(Self::directory(session, home))
     }
 
-    /// Where the files of a session lie on this machine, when nothing else was said.
+    /// Returns the directory of a session's files on this machine, when nothing else was said.
     pub fn directory(session: SessionId, home: &Path) -> PathBuf {
         home.join(WORKSPACES).join(session.to_string()).join("files")
     }
@@ -371,6 +380,17 @@ mod tests {
         let opened = direct.open(SessionId::from_bytes([7; 16]), Path::new("/nowhere"));
         assert!(opened.err().unwrap().reason.contains("cpus"));
         assert!(WorkspaceSpec::parse("podman", &json!({ "cpus": 0.01, "pids": 1 })).is_ok());
+    }
+
+    #[test]
+    fn podman_runner_never_is_read_and_not_asked_for() {
+        let recorded = json!({ "image": "i", "runner": "never" });
+        let spec = WorkspaceSpec::parse("podman", &recorded).unwrap();
+        let options = PodmanOptions { image: "i".to_owned(), ..PodmanOptions::default() };
+        assert_eq!(spec, WorkspaceSpec::Podman(options));
+        let refused = WorkspaceSpec::asked_for("podman", &recorded).unwrap_err();
+        assert!(refused.reason.contains("is gone"), "{refused}");
+        assert!(WorkspaceSpec::asked_for("podman", &json!({ "runner": "auto" })).is_ok());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What works on this machine, found out by trying.
+//! Trying what works on this machine.
 
 use serde::Serialize;
 
@@ -9,17 +9,17 @@ use super::runner::Runner;
 /// One thing that was tried.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What.
+    /// The thing.
     pub what: &'static str,
-    /// How it stands.
+    /// Its state.
     pub state: DoctorReport,
-    /// What was found.
+    /// The finding.
     pub found: String,
-    /// What to do about it; empty where nothing has to be done.
+    /// The remedy; empty where nothing has to be done.
     pub advice: String,
 }
 
-/// How something stands.
+/// The state of something that was tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum DoctorReport {

@@ -7,11 +7,10 @@ use std::sync::{Arc, Mutex};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::commands::{CommandHost, ExecutorShell};
+use super::commands::{CommandHost, RunnerShell};
 use super::disk::locked::OnDisk;
 use super::disk::populate_marker::PopulateMarker;
 use super::disk::{Anchor, DirTree, PlainDisk, StagingDir, WITHIN};
-use super::executor::Executor;
 use super::runner::Runner;
 use super::running_commands::RunningCommands;
 use super::shell::{DEFAULT_TIMEOUT, ShellProperties};
@@ -80,7 +79,7 @@ mod recorded_path {
 pub struct HostWorkspace {
     disk: OnDisk,
     place: Arc<HostPlace>,
-    shell: Arc<ExecutorShell<HostPlace>>,
+    shell: Arc<RunnerShell<HostPlace>>,
     marker: PopulateMarker,
     directory: PathBuf,
     /// The place where entries are made ready and kept for a while; gone with the workspace.
@@ -139,7 +138,7 @@ impl HostWorkspace {
             default_timeout: DEFAULT_TIMEOUT,
             in_container: false,
         };
-        let shell = Arc::new(ExecutorShell::new(Arc::clone(&place), properties));
+        let shell = Arc::new(RunnerShell::new(Arc::clone(&place), properties));
         let marker = PopulateMarker::new(NAME, aside.home().join("filling"), is_new);
         Ok(Self { disk: OnDisk::new(NAME, Box::new(disk)), place, shell, marker, directory, _aside: aside })
     }
@@ -161,15 +160,15 @@ fn is_empty(directory: &Path) -> std::io::Result<bool> {
 }
 
 impl CommandHost for HostPlace {
-    fn executor(&self) -> Result<Arc<dyn Executor>, ShellError> {
+    fn runner(&self) -> Result<Runner, ShellError> {
         self.anchor.as_ref().map_or(Ok(()), Anchor::check).map_err(|error| unavailable(&error))?;
         let mut running = lock(&self.running);
         if let Some(alive) = running.runner.as_ref().filter(|runner| runner.is_alive()) {
-            return Ok(Arc::new(alive.clone()));
+            return Ok(alive.clone());
         }
         let started = Runner::spawn_on_host(&self.directory).map_err(|error| unavailable(&error))?;
         running.runner = Some(started.clone());
-        Ok(Arc::new(started))
+        Ok(started)
     }
 
     fn scripts(&self) -> Result<(PathBuf, PathBuf), ShellError> {
@@ -190,7 +189,7 @@ impl CommandHost for HostPlace {
         &self.under_way
     }
 
-    fn lost(&self, _: &Arc<dyn Executor>) {
+    fn lost(&self, _: &Runner) {
         let mut running = lock(&self.running);
         // Another command may have started the next one.
         running.runner = running.runner.take().filter(Runner::is_alive);

@@ -8,7 +8,6 @@ pub(crate) mod config;
 pub(crate) mod disk;
 mod doctor;
 mod error;
-mod executor;
 mod host;
 mod memory;
 mod mock;
@@ -29,8 +28,7 @@ pub use memory::MemoryWorkspace;
 pub use mock::{MockAnswer, MockWorkspace};
 pub use output::Output;
 pub use podman::{
-    Leftover, Leftovers, OverlayUse, PodmanOptions, PodmanSandbox, RunnerUse, WarmContainers, remove_leftovers,
-    sweep_sandboxes,
+    Leftover, Leftovers, OverlayUse, PodmanOptions, PodmanSandbox, WarmContainers, remove_leftovers, sweep_sandboxes,
 };
 pub use shell::{
     DEFAULT_KEEP_BYTES, DEFAULT_TIMEOUT, EnvMode, MAX_COMMAND_CHARS, MAX_SCRIPT_BYTES, MAX_STDIN_BYTES, MAX_TIMEOUT,

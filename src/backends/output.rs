@@ -1,4 +1,4 @@
-//! What a command prints: kept within bounds while it runs, and shown as text.
+//! The output of a command: kept within bounds while it runs, and shown as text.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ const SNIFFED: usize = 8 << 10;
 /// Bytes of a binary output that are shown.
 const BINARY_SHOWN: usize = 64;
 
-/// What a command wrote to one stream.
+/// The bytes that a command wrote to one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Output {
-    /// What was kept: all, or the beginning and the end.
+    /// All of it, or the beginning and the end.
     pub kept: Bytes,
-    /// Where in `kept` bytes are left out; its end when none are.
+    /// The place in `kept` where bytes are left out; its end when none are.
     pub cut_at: usize,
     /// Bytes that were written.
     pub bytes: u64,
@@ -29,12 +29,12 @@ impl Output {
         Self { cut_at: kept.len(), bytes: kept.len() as u64, kept }
     }
 
-    /// Whether more was written than is kept.
+    /// Tells whether more was written than is kept.
     pub fn is_cut(&self) -> bool {
         self.bytes > self.kept.len() as u64
     }
 
-    /// Whether it is no text.
+    /// Tells whether it is no text.
     pub fn is_binary(&self) -> bool {
         let sample = &self.kept[..self.kept.len().min(SNIFFED)];
         let text = String::from_utf8_lossy(sample);

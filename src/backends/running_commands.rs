@@ -23,11 +23,11 @@ struct Guarded {
     wish: Arc<CancelState>,
     /// Bytes that must stay free on the place's disk for it to go on.
     floor: u64,
-    /// Whether less was free at the last look.
+    /// Less was free at the last look.
     is_starving: bool,
 }
 
-/// Whether somebody wants a command to end, and whether it has begun at all. Either is decided once.
+/// A command's begin and cancellation. Either is decided once.
 #[derive(Debug)]
 pub(crate) struct CancelState {
     cancel: Cancel,
@@ -49,12 +49,12 @@ impl CancelState {
         Ok(Self { cancel: Cancel::new()?, begun: OnceLock::new(), ended_for: OnceLock::new() })
     }
 
-    /// What wakes up whoever waits for the command.
+    /// Returns what wakes up the thread that waits for the command.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
     }
 
-    /// Whether the command may begin: nobody has taken it back.
+    /// Begins the command. Gives false when it was cancelled.
     pub(crate) fn begin(&self) -> bool {
         *self.begun.get_or_init(|| true)
     }
@@ -65,7 +65,7 @@ impl CancelState {
         *self.begun.get_or_init(|| false)
     }
 
-    /// Why the place has ended the command; none when it has not.
+    /// Returns the reason that the place has ended the command; none when it has not.
     pub(crate) fn ended_for(&self) -> Option<&str> {
         self.ended_for.get().map(String::as_str)
     }

@@ -25,7 +25,7 @@ const ARGUMENT_MAX: usize = 128 << 10;
 pub const MAX_STDIN_BYTES: usize = 64 << 10;
 /// Variables that a command may be given.
 pub const MAX_VARIABLES: usize = 256;
-/// How long a command may run when nothing is said.
+/// The time limit of a command when nothing is said.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// The shortest time that a command may be given.
 pub const MIN_TIMEOUT: Duration = Duration::from_millis(100);
@@ -36,14 +36,14 @@ pub const DEFAULT_KEEP_BYTES: usize = 8 << 20;
 
 /// Runs commands in a workspace.
 ///
-/// What every implementation keeps true, and the compliance suite checks:
+/// Every implementation keeps true, and the compliance suite checks:
 /// - A command's failure, a program that is not there (127) and a time-out are results, not errors.
 /// - When a command ends, by itself or not, nothing that it started lives on: first SIGTERM, then, after
 ///   a grace period, SIGKILL.
 /// - However much a command prints, memory is bounded by [`ShellCommand::keep`] while it runs.
 /// - `cwd` does not lead out of the workspace, through links neither.
 pub trait Shell: Send + Sync + 'static {
-    /// What is fixed about it.
+    /// Returns its properties.
     fn properties(&self) -> ShellProperties;
 
     /// Runs a command and waits for its end. What it prints is shown to `watch` as it comes. Cancelling
@@ -53,13 +53,13 @@ pub trait Shell: Send + Sync + 'static {
     /// [`ShellError`]; nothing was run then, or nothing is known of it.
     fn execute(&self, command: ShellCommand, watch: OutputWatch, cancel: CancellationToken) -> Running<ShellResult>;
 
-    /// Where a program is found by its name.
+    /// Finds a program by its name.
     ///
     /// # Errors
     /// [`ShellError::Unavailable`].
     fn which(&self, program: &str) -> Running<Which>;
 
-    /// What commands find in their environment.
+    /// Returns the environment of commands.
     ///
     /// # Errors
     /// [`ShellError::Unavailable`].
@@ -77,22 +77,22 @@ pub fn unwatched() -> OutputWatch {
     Arc::new(|_, _| {})
 }
 
-/// What is fixed about a shell.
+/// The properties of a shell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellProperties {
     /// The backend's name: `host`, `podman`, ...
     pub backend_name: &'static str,
-    /// Whether a boundary that the kernel keeps is around it.
+    /// A boundary that the kernel keeps is around it.
     pub sandboxed: bool,
-    /// Whether commands reach a network.
+    /// Commands reach a network.
     pub network_enabled: bool,
-    /// How long a command may run when nothing is said.
+    /// The time limit of a command when nothing is said.
     pub default_timeout: Duration,
-    /// Whether it lives in a container, of which a session has one at most.
+    /// It lives in a container, of which a session has one at most.
     pub in_container: bool,
 }
 
-/// What happens to the backend's environment.
+/// Use of the backend's environment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EnvMode {
     /// The given variables are added to it.
@@ -113,23 +113,23 @@ pub enum EnvMode {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShellCommand {
-    /// What.
+    /// The command.
     pub command: CommandLine,
     /// The directory in which it runs.
     pub cwd: EntryPath,
     /// Variables for it.
     pub env: BTreeMap<String, String>,
-    /// What becomes of the others.
+    /// Use of the others.
     pub env_mode: EnvMode,
-    /// What it reads on its standard input; then that is closed.
+    /// Its standard input, which is then closed.
     pub stdin: Bytes,
-    /// How long it may run; the shell's default when nothing is said.
+    /// Its time limit; the shell's default when nothing is said.
     pub timeout: Option<Duration>,
-    /// Whether what it prints is kept; it is thrown away otherwise.
+    /// Keeps what it prints, which is thrown away otherwise.
     pub capture_output: bool,
     /// Bytes of each stream that are kept at most.
     pub keep: usize,
-    /// Whether it holds code, which may be longer than [`MAX_COMMAND_CHARS`].
+    /// Tells whether it holds code, which may be longer than [`MAX_COMMAND_CHARS`].
     pub is_code: bool,
 }
 
@@ -237,42 +237,42 @@ impl ShellCommand {
     }
 }
 
-/// How a command ended.
+/// The result of a command.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ShellResult {
     /// Its exit code: 127 for a program that is not there, 128 + signal when a signal ended it.
     pub exit_code: i32,
-    /// What it printed.
+    /// Its standard output.
     pub stdout: Output,
-    /// What it complained of.
+    /// Its standard error.
     pub stderr: Output,
     /// As it was given.
     pub command: CommandLine,
-    /// Where it ran.
+    /// Its directory.
     pub cwd: EntryPath,
-    /// How long it ran.
+    /// Its running time.
     pub duration: Duration,
-    /// Whether it took longer than it may; what it printed until then is there.
+    /// It took longer than it may; what it printed until then is there.
     pub timed_out: bool,
-    /// Whether it was taken back; what it printed until then is there.
+    /// It was cancelled; what it printed until then is there.
     pub cancelled: bool,
     /// The signal that ended it.
     pub signal: Option<i32>,
 }
 
 impl ShellResult {
-    /// Whether it did what was asked.
+    /// Tells whether it ended by itself with exit code 0.
     pub fn success(&self) -> bool {
         self.exit_code == 0 && !self.timed_out && !self.cancelled
     }
 
-    /// Whether more was printed than is kept.
+    /// Tells whether more was printed than is kept.
     pub fn truncated(&self) -> bool {
         self.stdout.is_cut() || self.stderr.is_cut()
     }
 }
 
-/// Where a program is.
+/// The path of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Which {
     /// The name that was asked for.
@@ -281,7 +281,7 @@ pub struct Which {
     pub path: Option<String>,
 }
 
-/// What commands find around them.
+/// The environment of commands.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ShellEnv {
     /// The variables.

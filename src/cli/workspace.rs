@@ -6,7 +6,7 @@ use std::sync::Arc;
 use clap::{Arg, ValueEnum};
 use foldspace::{
     Asker, CaptureBudget, CommandPolicy, HostOptions, MAX_AGENT_BYTES, MockOptions, MockRule, OverlayUse,
-    PodmanOptions, RunnerUse, Session, ShellRules, ToolRunner, Tools, Workspace, WorkspaceSpec,
+    PodmanOptions, Session, ShellRules, ToolRunner, Tools, Workspace, WorkspaceSpec,
 };
 
 use super::approver::AtTerminal;
@@ -65,9 +65,9 @@ pub(super) struct WorkspaceArgs {
     /// podman: lets commands reach the network
     #[arg(long)]
     network: bool,
-    /// podman: whether the resident runner runs commands; never: the engine does, slower [default: auto]
-    #[arg(long, value_name = "WHEN", value_parser = ["auto", "never"], hide_possible_values = true)]
-    runner: Option<String>,
+    /// Refused: there is no other way to run commands any more
+    #[arg(long, hide = true, value_parser = only_auto)]
+    runner: Option<()>,
     /// podman: where the engine listens, such as unix:///run/podman/podman.sock
     #[arg(long, value_name = "URL")]
     engine: Option<String>,
@@ -96,6 +96,13 @@ enum OverlayArg {
     Auto,
     /// Never: in a plain directory
     Never,
+}
+
+fn only_auto(text: &str) -> Result<(), String> {
+    match text {
+        "auto" => Ok(()),
+        _ => Err("the resident runner runs all commands now; leave --runner out".to_owned()),
+    }
 }
 
 fn processors(text: &str) -> Result<f64, String> {
@@ -165,7 +172,7 @@ impl WorkspaceArgs {
     }
 
     /// The options that are for one backend, and whether they were given.
-    fn given(&self) -> [(BackendArg, bool, &'static str); 13] {
+    fn given(&self) -> [(BackendArg, bool, &'static str); 12] {
         let podman = |is_given, option| (BackendArg::Podman, is_given, option);
         [
             (BackendArg::Host, self.dir.is_some(), "--dir"),
@@ -178,7 +185,6 @@ impl WorkspaceArgs {
             podman(self.idle_seconds.is_some(), "--idle-seconds"),
             podman(self.overlay.is_some(), "--overlay"),
             podman(self.network, "--network"),
-            podman(self.runner.is_some(), "--runner"),
             podman(self.engine.is_some(), "--engine"),
             (BackendArg::Mock, self.answers.is_some(), "--answers"),
         ]
@@ -203,7 +209,6 @@ impl WorkspaceArgs {
             pids: self.pids.unwrap_or(defaults.pids),
             network: self.network,
             idle_seconds: self.idle_seconds.unwrap_or(defaults.idle_seconds),
-            runner: if self.runner.as_deref() == Some("never") { RunnerUse::Never } else { RunnerUse::Auto },
             connection: self.engine.clone(),
             ..PodmanOptions::default()
         };

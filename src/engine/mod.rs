@@ -12,6 +12,7 @@ pub(crate) mod history;
 pub(crate) mod id;
 pub(crate) mod lock;
 pub(crate) mod path;
+pub(crate) mod peer;
 pub(crate) mod portable;
 pub(crate) mod recorded;
 pub(crate) mod reducer;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use foldspace::compliance::{CheckOutcome, ComplianceReport, Means, canned_answers, check_shell, check_workspace};
 use foldspace::{
     HostOptions, HostWorkspace, MemoryWorkspace, MockWorkspace, NewSession, PodmanOptions, PodmanSandbox, Registry,
-    RunnerUse, Sessions, Workspace,
+    Sessions, Workspace,
 };
 
 use crate::rig::{Kind, Rig};
@@ -66,12 +66,6 @@ fn host() {
 fn podman() {
     let Some(options) = Rig::options(Kind::Overlay) else { return };
     check_podman(&options);
-}
-
-#[test]
-fn podman_without_the_runner() {
-    let Some(options) = crate::engine::options() else { return };
-    check_podman(&PodmanOptions { runner: RunnerUse::Never, ..options });
 }
 
 #[test]

@@ -1,15 +1,16 @@
-//! What holds a container's processes back, read from the kernel and not from what was asked for.
+//! The confinement of a container's processes, read from the kernel and not from what was asked for.
 
 use std::path::Path;
 
-use super::engine::{DOOR, RUN, WORKSPACE};
+use super::container_plan::{RUN, WORKSPACE};
 use super::options::PodmanOptions;
+use super::paths::DOOR;
 
 /// Mounts of the engine that may be writable as far as their mode goes: each file in them has an owner of its own.
 const OF_THE_ENGINE: [&str; 7] =
     ["/dev", "/proc", "/etc/hosts", "/etc/hostname", "/etc/resolv.conf", "/run/.containerenv", "/run/secrets"];
 
-/// How the first process of a container is confined, as the kernel tells.
+/// The confinement of a container's first process, as the kernel tells.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Confinement {
     pub(crate) uid: Option<u32>,
@@ -35,14 +36,7 @@ impl Confinement {
         found
     }
 
-    /// Reads it of a status that a process has read of itself, without the limits.
-    pub(crate) fn read(status: &str) -> Self {
-        let mut found = Self::default();
-        found.read_status(status);
-        found
-    }
-
-    /// Whether the limits of memory, processes and processor that were asked for are in force. Others, such
+    /// Tells whether the limits of memory, processes and processor that were asked for are in force. Others, such
     /// as those of the group that a rootless engine is in, do not count.
     pub(crate) fn has_limits(&self, asked: &PodmanOptions) -> bool {
         let memory = self.memory_bytes.is_some_and(|bytes| bytes <= asked.memory_bytes);
@@ -51,7 +45,7 @@ impl Confinement {
         memory && pids && cpus
     }
 
-    /// What is missing of the sandbox; such a container must not be used. `user` is the one of this machine
+    /// Lists what is missing of the sandbox; such a container must not be used. `user` is the one of this machine
     /// that user 65534 is to be.
     pub(crate) fn faults(&self, user: u32) -> Vec<String> {
         let checks = [
@@ -170,7 +164,9 @@ mod tests {
         NoNewPrivs:\t1\nSeccomp:\t2\n";
 
     fn of(status: &str) -> Confinement {
-        Confinement::read(status)
+        let mut found = Confinement::default();
+        found.read_status(status);
+        found
     }
 
     #[test]

@@ -1,27 +1,27 @@
-//! Where the engine listens: what was said, then what the environment says, then the usual places.
+//! The engine's address: as it was given, then as the environment says, then the usual places.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
 use serde::Deserialize;
 
-/// How long `podman` may take to tell its connections.
+use crate::engine::peer;
+
+/// The limit for `podman` to list its connections.
 const LIST_LIMIT: Duration = Duration::from_secs(10);
-/// How often it is looked whether it has.
+/// The pause between two looks for its end.
 const LOOK: Duration = Duration::from_millis(5);
 /// Bytes of its answer.
 const LIST_MAX: u64 = 1 << 20;
 
-/// Where an engine listens, and how that was found out.
+/// An engine's address, and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct EngineAddress {
     /// Such as `unix:///run/podman/podman.sock`.
     pub(crate) url: String,
-    /// Who said so.
+    /// The option, variable or place that named it.
     pub(crate) source: String,
 }
 
@@ -30,21 +30,21 @@ impl EngineAddress {
     pub(crate) fn user(&self) -> Option<u32> {
         let path = self.url.strip_prefix("unix://")?;
         let stream = std::os::unix::net::UnixStream::connect(path).ok()?;
-        Some(getsockopt(&stream, PeerCredentials).ok()?.uid())
+        Some(peer::credentials(&stream).ok()?.uid())
     }
 }
 
-/// What is asked of the surroundings, so that a test can answer.
+/// The surroundings, so that a test can stand in for them.
 pub(crate) trait Surroundings {
     /// A variable of the environment; none when it is not set, or empty.
     fn variable(&self, name: &str) -> Option<String>;
-    /// What `podman system connection list --format json` prints; none when there is no such program, or it
+    /// Runs `podman system connection list --format json`; none when there is no such program, or it
     /// has nothing to tell.
     ///
     /// # Errors
-    /// Why it gave no answer.
+    /// The reason that it gave no answer.
     fn connection_list(&self) -> Result<Option<String>, String>;
-    /// Whether a socket is there.
+    /// Tells whether a socket is there.
     fn has_socket(&self, path: &Path) -> bool;
 }
 
@@ -142,7 +142,7 @@ impl Surroundings for ProcessEnv {
     }
 }
 
-/// What a program prints that ends well; none when there is no such program, or it prints nothing.
+/// Reads what a program prints that ends well; none when there is no such program, or it prints nothing.
 fn printed_within(mut command: Command, limit: Duration) -> Result<Option<String>, String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = match command.spawn() {

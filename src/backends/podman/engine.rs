@@ -1,55 +1,31 @@
 //! The engine: podman-api for the life of containers.
 
-use std::collections::HashMap;
 use std::future::Future;
-use std::path::Path;
 use std::time::Duration;
 
-use podman_api::models::{ContainerMount, LinuxResources, Namespace, PosixRlimit};
-use podman_api::opts::{
-    ContainerCreateOpts, ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerRestartPolicy,
-    ContainerStopOpts, ImageVolumeMode, PullOpts, SystemdEnabled,
-};
+use podman_api::opts::{ContainerDeleteOpts, ContainerListFilter, ContainerListOpts, ContainerStopOpts, PullOpts};
 use podman_api::{Error, Podman};
-use rustix::process::{Resource, getrlimit};
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use super::connection::{EngineAddress, ProcessEnv, resolve};
-use super::options::PodmanOptions;
+pub(crate) use super::container_plan::WORKSPACE;
+use super::container_plan::{ContainerPlan, LABEL, OWNER, STOP_SECONDS, creation};
+pub(crate) use super::paths::USER;
 use super::requests::Requests;
 
-/// The user that commands run as: `nobody`.
-pub(crate) const USER: (u32, u32) = (65534, 65534);
-/// Where the workspace is in a container.
-pub(crate) const WORKSPACE: &str = "/workspace";
-/// Where the runner is in a container.
-pub(crate) const RUN: &str = "/run/foldspace";
-/// The directory of its socket, in that one.
-pub(crate) const DOOR: &str = "door";
-/// The label of our containers; its value is the session's id.
-pub(crate) const LABEL: &str = "foldspace.session";
-/// The label with the process that made a container, and that process's start time.
-pub(crate) const OWNER: &str = "foldspace.owner";
 /// Path of the control groups in a container.
 const CGROUPS: &str = "/sys/fs/cgroup";
-/// The processor period, in microseconds.
-const CPU_PERIOD: u64 = 100_000;
-/// Open files that a process of a container may have.
-const FILES_MAX: u64 = 4096;
-/// How long a short question may take.
+/// The limit of a short question.
 const SHORT: Duration = Duration::from_secs(10);
-/// How long making, starting or removing a container may take.
+/// The limit of making, starting or removing a container.
 const LONG: Duration = Duration::from_secs(120);
-/// How long a pull may take.
+/// The limit of a pull.
 const PULL: Duration = Duration::from_secs(1800);
-/// Seconds that a container has to end by itself.
-const STOP_SECONDS: usize = 2;
-
 /// Tries where a rootless engine finds no ids for its user: it reads them through a library that is not thread-safe.
 const MAPPING_TRIES: u32 = 10;
-/// How much longer each time it is waited before.
+/// The pause before the second attempt; each is longer by as much.
 const MAPPING_PAUSE: Duration = Duration::from_millis(10);
 
 /// A connection to an engine. Every call blocks, and none may be made from within an async task.
@@ -98,25 +74,6 @@ pub(crate) enum EngineError {
         /// What it said.
         reason: String,
     },
-}
-
-/// What is to be made.
-pub(crate) struct ContainerPlan<'a> {
-    pub(crate) name: &'a str,
-    pub(crate) session: &'a str,
-    pub(crate) owner: &'a str,
-    pub(crate) options: &'a PodmanOptions,
-    /// The directory that is bound at [`WORKSPACE`].
-    pub(crate) workspace: &'a Path,
-    /// The directory that is bound at [`RUN`], to be read.
-    pub(crate) run: &'a Path,
-    /// The one that is bound at [`DOOR`] in it.
-    pub(crate) door: &'a Path,
-    /// The seccomp profile.
-    pub(crate) seccomp: &'a Path,
-    /// Whether the engine is rootless, so that the container's user has to be mapped to this process's.
-    pub(crate) mapped: bool,
-    pub(crate) command: Vec<String>,
 }
 
 /// A container as the engine tells of it.
@@ -188,6 +145,12 @@ impl Engine {
         })
     }
 
+    /// Connects to an engine whose containers can have this process's files.
+    pub(crate) fn of_this_user(explicit: Option<&str>) -> Result<Self, EngineError> {
+        let engine = Self::connect(explicit)?;
+        engine.check_user().map(|()| engine)
+    }
+
     /// Checks that the engine's containers can have this process's files, and nobody else's: a rootless one
     /// has to be the same user's, any other root's.
     pub(crate) fn check_user(&self) -> Result<(), EngineError> {
@@ -224,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// What the engine knows of a container by its name or id.
+    /// Looks at a container by its name or id.
     pub(crate) fn inspect(&self, name: &str) -> Result<InspectedContainer, EngineError> {
         let container = self.podman.containers().get(name);
         let inspected = self.ask("inspect the container", SHORT, container.inspect())?;
@@ -240,7 +203,7 @@ impl Engine {
     /// Makes a container and gives its id.
     pub(crate) fn create(&self, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
         let action = "make the container";
-        let options = creation(plan).serialize().map_err(|error| failure(action, &error))?;
+        let options = creation(plan, self.rootless).serialize().map_err(|error| failure(action, &error))?;
         let mut options: Value = serde_json::from_str(&options).map_err(|error| failure(action, &error.into()))?;
         // podman-api has it under a misspelt name, which the engine ignores.
         options["no_new_privileges"] = true.into();
@@ -281,6 +244,14 @@ impl Engine {
         self.ask("remove the container", LONG, container.delete(&options))
     }
 
+    /// Removes a container; that there is none is no error.
+    pub(crate) fn remove_if_there(&self, id: &str) -> Result<(), EngineError> {
+        match self.remove(id) {
+            Err(EngineError::NoContainer) => Ok(()),
+            other => other,
+        }
+    }
+
     pub(crate) fn has_image(&self, image: &str) -> Result<bool, EngineError> {
         let found = self.podman.images().get(image);
         match self.ask("look for the image", SHORT, found.exists()) {
@@ -290,16 +261,14 @@ impl Engine {
         }
     }
 
-    /// The architecture that an image is for, as the engine names it.
+    /// Returns the architecture that an image is for, as the engine names it.
     pub(crate) fn architecture(&self, image: &str) -> Result<Option<String>, EngineError> {
         let found = self.podman.images().get(image);
-        let inspected = self.ask("inspect the image", SHORT, found.inspect())?;
-        Ok(inspected.architecture.filter(|architecture| !architecture.is_empty()))
-    }
-
-    /// For what is not asked through podman-api.
-    pub(crate) fn requests(&self) -> Requests {
-        self.requests.clone()
+        match self.ask("inspect the image", SHORT, found.inspect()) {
+            Ok(inspected) => Ok(inspected.architecture.filter(|architecture| !architecture.is_empty())),
+            Err(EngineError::NoContainer) => Err(EngineError::NoImage(image.to_owned())),
+            Err(error) => Err(error),
+        }
     }
 
     /// Pulls an image; `progress` sees what the engine says meanwhile.
@@ -368,7 +337,7 @@ fn failure(action: &'static str, error: &Error) -> EngineError {
     }
 }
 
-/// Why a process of the user `me` can't use an engine, as far as that can be known beforehand.
+/// Gives the reason that a process of the user `me` can't use an engine, as far as that can be known beforehand.
 fn foreign(url: &str, rootless: bool, owner: Option<u32>, me: u32) -> Option<String> {
     let whose = owner.map_or_else(|| "another user's".to_owned(), |uid| format!("user {uid}'s"));
     match (rootless, me) {
@@ -386,89 +355,6 @@ fn foreign(url: &str, rootless: bool, owner: Option<u32>, me: u32) -> Option<Str
         )),
         _ => None,
     }
-}
-
-fn creation(plan: &ContainerPlan<'_>) -> ContainerCreateOpts {
-    let options = plan.options;
-    let quota = (options.cpus * CPU_PERIOD as f64).round();
-    let memory = i64::try_from(options.memory_bytes).unwrap_or(i64::MAX);
-    // The structs have no defaults; their JSON is what is meant.
-    let resources = json!({
-        "cpu": { "period": CPU_PERIOD, "quota": quota as i64 },
-        "memory": { "limit": memory, "swap": memory },
-        "pids": { "limit": options.pids },
-    });
-    let network = Namespace { nsmode: Some(if options.network { "" } else { "none" }.to_owned()), value: None };
-    let mut builder = ContainerCreateOpts::builder()
-        .image(&options.image)
-        .name(plan.name)
-        .labels([(LABEL, plan.session), (OWNER, plan.owner)])
-        .command(&plan.command)
-        .entrypoint(Vec::<String>::new())
-        .user(format!("{}:{}", USER.0, USER.1))
-        .work_dir(WORKSPACE)
-        .env(HashMap::from([("HOME", WORKSPACE), ("LANG", "C.UTF-8")]))
-        .drop_capabilities(["all"])
-        .read_only_fs(true)
-        .privileged(false)
-        .seccomp_profile_path(plan.seccomp.to_string_lossy())
-        .systemd(SystemdEnabled::False)
-        .restart_policy(ContainerRestartPolicy::No)
-        // They would be writable.
-        .image_volume_mode(ImageVolumeMode::Ignore)
-        .stop_timeout(STOP_SECONDS as u64)
-        .net_namespace(network)
-        .mounts(mounts(plan))
-        .r_limits(limits(plan.mapped));
-    if plan.mapped {
-        // Nobody inside is this process's user outside, so that it owns what commands make.
-        let value = format!("uid={},gid={}", USER.0, USER.1);
-        builder = builder.user_namespace(Namespace { nsmode: Some("keep-id".to_owned()), value: Some(value) });
-    }
-    if let Ok(resources) = serde_json::from_value::<LinuxResources>(resources) {
-        builder = builder.resource_limits(resources);
-    }
-    builder.build()
-}
-
-fn mounts(plan: &ContainerPlan<'_>) -> Vec<ContainerMount> {
-    let bind = |source: &Path, destination: &str, options: &[&str]| ContainerMount {
-        destination: Some(destination.to_owned()),
-        source: Some(source.to_string_lossy().into_owned()),
-        _type: Some("bind".to_owned()),
-        options: Some(options.iter().map(|&option| option.to_owned()).collect()),
-        uid_mappings: None,
-        gid_mappings: None,
-    };
-    let tmp = ContainerMount {
-        destination: Some("/tmp".to_owned()),
-        source: Some("tmpfs".to_owned()),
-        _type: Some("tmpfs".to_owned()),
-        options: Some(vec![
-            format!("size={}", plan.options.tmp_bytes),
-            "mode=1777".to_owned(),
-            "nosuid".to_owned(),
-            "nodev".to_owned(),
-        ]),
-        uid_mappings: None,
-        gid_mappings: None,
-    };
-    vec![
-        bind(plan.workspace, WORKSPACE, &["rbind", "rw", "nosuid", "nodev", "rprivate"]),
-        bind(plan.run, RUN, &["bind", "ro", "nosuid", "nodev", "rprivate"]),
-        bind(plan.door, &format!("{RUN}/{DOOR}"), &["bind", "rw", "nosuid", "nodev", "noexec", "rprivate"]),
-        tmp,
-    ]
-}
-
-/// Both must be named, and without their usual prefix. A user may not raise its own.
-fn limits(mapped: bool) -> Vec<PosixRlimit> {
-    let limit = |name: &str, resource: Resource| {
-        let most = getrlimit(resource).maximum.filter(|_| mapped).unwrap_or(u64::MAX);
-        let at = Some(FILES_MAX.min(most));
-        PosixRlimit { type_: Some(name.to_owned()), soft: at, hard: at }
-    };
-    vec![limit("nofile", Resource::Nofile), limit("nproc", Resource::Nproc)]
 }
 
 #[cfg(test)]

@@ -1,14 +1,14 @@
-//! What a container is to be.
+//! Options of a container.
 
 use serde::{Deserialize, Serialize};
 
-/// What a session's container is to be. Only whoever defines the workspace says so, never a tool call.
+/// Options of a session's container. They come with the workspace's definition, never with a tool call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct PodmanOptions {
     /// The image.
     pub image: String,
-    /// Whether an image that is not there is pulled; otherwise that is an error.
+    /// Pulls an image that is not there; otherwise that is an error.
     pub pull: bool,
     /// Bytes of memory; there is no swap.
     pub memory_bytes: u64,
@@ -21,39 +21,25 @@ pub struct PodmanOptions {
     /// Bytes that stay free on the disk of the workspace's files: a command that leaves less is ended. Where
     /// less than twice that is free when it begins, it may use half.
     pub reserve_bytes: u64,
-    /// Whether commands reach the network.
+    /// Lets commands reach the network.
     pub network: bool,
     /// Seconds without a call after which the container is stopped; 0 for never.
     pub idle_seconds: u64,
-    /// Whether the files lie in an overlay.
+    /// Puts the files into an overlay.
     pub overlay: OverlayUse,
-    /// Whether the resident runner runs commands.
-    pub runner: RunnerUse,
-    /// Where the engine listens, such as `unix:///run/podman/podman.sock`; found out when nothing is said.
+    /// The engine's address, such as `unix:///run/podman/podman.sock`; found out when nothing is said.
     pub connection: Option<String>,
 }
 
-/// Whether a session's files lie in an overlay, where what a command changed is found without looking at
+/// Use of an overlay for a session's files, where what a command changed is found without looking at
 /// everything. The files are the same either way.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OverlayUse {
-    /// Where one can be mounted: by root, for an engine of this machine.
+    /// An overlay wherever one can be mounted: by root, for an engine of this machine.
     #[default]
     Auto,
     /// Never: they lie in a plain directory.
-    Never,
-}
-
-/// Whether the resident runner runs a container's commands, in under a millisecond; otherwise the engine's own exec
-/// does, in about a hundred. What commands can do is the same either way.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RunnerUse {
-    /// Where it can run: not in an image of another architecture, and not where it does not start.
-    #[default]
-    Auto,
-    /// Never.
     Never,
 }
 
@@ -79,7 +65,6 @@ impl Default for PodmanOptions {
             network: false,
             idle_seconds: 600,
             overlay: OverlayUse::Auto,
-            runner: RunnerUse::Auto,
             connection: None,
         }
     }

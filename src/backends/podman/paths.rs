@@ -1,4 +1,4 @@
-//! Where on this machine a session's container has its things.
+//! The directories of a session's container on this machine.
 
 use std::fs::File;
 use std::io;
@@ -9,17 +9,27 @@ use std::time::Duration;
 
 use rustix::fs::FlockOperation;
 
-use super::engine::{DOOR, USER};
 use crate::backends::disk::{OverlayDir, remove_path};
 use crate::engine::id::SessionId;
 
 /// Tighter than the engine's own: neither user namespaces nor mounts, bpf or ptrace.
 const SECCOMP: &str = include_str!("seccomp.json");
 
+/// The user that commands run as: `nobody`.
+pub(crate) const USER: (u32, u32) = (65534, 65534);
+/// The directory of the runner's socket, in that of the runner.
+pub(crate) const DOOR: &str = "door";
+/// The runner's socket and its token, in a directory of their own.
+pub(crate) const SOCKET: &str = "socket";
+const TOKEN: &str = "socket.token";
+
+/// The file with the container that a session was given.
+const NOTE: &str = "container";
+
 /// Where a session's overlay has its manifest, in the session's directory.
 const LAYERS: &str = "layers/overlay";
 
-/// How often a lock is tried, and the pause between two tries.
+/// Attempts at a lock, and the pause between two.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -33,7 +43,7 @@ pub(crate) struct Paths {
     pub(crate) overlay: OverlayDir,
     /// The files, where there is no overlay.
     pub(crate) files: PathBuf,
-    /// What is bound at the workspace where there is an overlay; it stays empty below that.
+    /// Bound at the workspace where there is an overlay; it stays empty below that.
     pub(crate) mount: PathBuf,
     /// The runner, and scripts. A container only reads there: what this process writes, with more rights,
     /// must not go through links of its commands.
@@ -80,6 +90,7 @@ impl Paths {
         remove_path(&self.run)?;
         directory(&self.run, 0o755)?;
         directory(&self.mount, 0o755)?;
+        directory(&self.door, 0o700)?;
         write(&self.seccomp, SECCOMP.as_bytes(), 0o644)?;
         for path in ["scripts", DOOR] {
             directory(&self.run.join(path), 0o755)?;
@@ -88,10 +99,10 @@ impl Paths {
     }
 
     /// Makes the directory of the socket anew, with the token in it. No container of the session may run.
-    pub(crate) fn prepare_door(&self, name: &str, token: &[u8]) -> io::Result<()> {
+    pub(crate) fn prepare_door(&self, token: &[u8]) -> io::Result<()> {
         remove_path(&self.door)?;
         directory(&self.door, 0o700)?;
-        let path = self.door.join(name);
+        let path = self.door.join(TOKEN);
         write(&path, token, 0o400)?;
         self.give_away(&path)?;
         self.give_away(&self.door)
@@ -110,15 +121,14 @@ impl Paths {
         Ok(())
     }
 
-    /// Notes the container that is to show the files, for later processes: it may not have the session's name yet.
+    /// Notes the container that is to show the files, for later processes: it does not have the session's name.
     pub(crate) fn note_container(&self, id: &str) -> io::Result<()> {
         write(&self.noted(), id.as_bytes(), 0o600)
     }
 
-    /// The container that was noted last.
-    #[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
+    /// Returns the container that was noted last.
     pub(crate) fn noted_container(&self) -> io::Result<Option<String>> {
-        match std::fs::read_to_string(self.noted()) {
+        match noted_in(&self.root) {
             Ok(id) => Ok(Some(id).filter(|id| !id.is_empty())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -134,8 +144,16 @@ impl Paths {
         }
     }
 
+    /// Forgets the container that was removed: what is left of it costs later processes a question.
+    pub(crate) fn forget_run(&self) {
+        let forgotten = self.forget_container().and_then(|()| remove_path(&self.run));
+        if let Err(error) = forgotten {
+            tracing::debug!(%error, "a removed container is looked for again");
+        }
+    }
+
     fn noted(&self) -> PathBuf {
-        self.root.join("container")
+        self.root.join(NOTE)
     }
 
     /// Removes what is left of a spare container's directories.
@@ -172,7 +190,7 @@ pub(crate) fn hold(overlay: &OverlayDir) -> io::Result<File> {
     Err(io::Error::new(io::ErrorKind::ResourceBusy, words))
 }
 
-/// Where all sessions' containers have their things.
+/// Returns the directory of all sessions' containers.
 pub(crate) fn cache() -> io::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let cache = set("FOLDSPACE_CACHE").or_else(|| set("HOME").map(|home| home.join(".cache/foldspace/podman")));
@@ -193,7 +211,18 @@ pub(crate) fn remove_files(session: SessionId) -> io::Result<()> {
     overlay.remove().map_err(shown)
 }
 
-/// Where containers that are nobody's yet have their things.
+/// Returns the session that has noted a container.
+pub(crate) fn noted_by(container: &str) -> Option<String> {
+    let all = cache().ok()?;
+    names_in(&all).find(|name| noted_in(&all.join(name)).is_ok_and(|id| id == container))
+}
+
+#[expect(clippy::disallowed_methods, reason = "a backend reads its own files")]
+fn noted_in(root: &Path) -> io::Result<String> {
+    std::fs::read_to_string(root.join(NOTE))
+}
+
+/// Returns the directory of containers that no session has taken yet.
 fn spares() -> io::Result<PathBuf> {
     Ok(cache()?.join("warm"))
 }
@@ -222,7 +251,7 @@ pub(crate) fn sweep() -> Vec<String> {
     failed.iter().map(io::Error::to_string).collect()
 }
 
-/// Whether nobody has what a directory is for.
+/// Tells whether no process holds a directory.
 #[expect(clippy::disallowed_methods, reason = "a backend looks for its own files")]
 fn is_idle(root: &Path) -> bool {
     match File::open(root.join("lock")) {

@@ -1,21 +1,17 @@
 //! Requests that podman-api does not make as they must be made, over the same transport.
 //!
-//! Its `no_new_privilages` goes out under that name, which the engine does not know; and its reader of an exec's
-//! streams panics at an unknown one and takes as much memory as a header says.
+//! Its `no_new_privilages` goes out under that name, which the engine does not know.
 
-use std::future::Future;
 use std::pin::Pin;
-use std::time::Duration;
 
 use containers_api::conn::hyper::{Body, Client, Response, body::to_bytes};
 use containers_api::conn::{Headers, Payload, RequestClient, Transport, get_http_connector, get_unix_connector};
-use futures_util::io::{AsyncRead, AsyncWrite};
 use podman_api::{Error, LATEST_API_VERSION};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 /// Asks an engine what podman-api can't, on a connection of its own each time.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Requests {
     client: RequestClient<Error>,
 }
@@ -41,26 +37,6 @@ impl Requests {
         let endpoint = LATEST_API_VERSION.make_endpoint(endpoint);
         self.client.post_json(endpoint, Payload::Json(body.to_string()), Headers::none()).await
     }
-
-    pub(crate) async fn get<T: DeserializeOwned>(&self, endpoint: &str) -> Result<T, Error> {
-        self.client.get_json(LATEST_API_VERSION.make_endpoint(endpoint)).await
-    }
-
-    /// Asks for something that goes on as a stream of bytes in both directions.
-    pub(crate) async fn stream(
-        &self,
-        endpoint: &str,
-        body: &Value,
-    ) -> Result<impl AsyncRead + AsyncWrite + use<>, Error> {
-        let endpoint = LATEST_API_VERSION.make_endpoint(endpoint);
-        self.client.clone().post_upgrade_stream(endpoint, Payload::Json(body.to_string())).await
-    }
-}
-
-/// Gives up after a time.
-pub(crate) async fn within<T>(limit: Duration, question: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let answered = tokio::time::timeout(limit, question).await;
-    answered.unwrap_or_else(|_| Err(Error::StringError(format!("no answer in {} s", limit.as_secs()))))
 }
 
 type Validated = Pin<Box<dyn Future<Output = Result<Response<Body>, Error>> + Send + Sync>>;

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use super::NAME;
 use super::container::SessionContainer;
-use super::engine::WORKSPACE;
+use super::container_plan::WORKSPACE;
 use super::files::Files;
 use super::options::PodmanOptions;
 use super::owners;
 use super::paths::Paths;
-use crate::backends::commands::ExecutorShell;
+use crate::backends::commands::RunnerShell;
 use crate::backends::disk::populate_marker::PopulateMarker;
 use crate::backends::shell::{DEFAULT_TIMEOUT, Shell, ShellProperties};
 use crate::backends::{BackendError, ChangeDetector, Container, FileChange, MachineNews, ProgressWatch, Workspace};
@@ -23,7 +23,7 @@ use crate::engine::id::SessionId;
 /// when somebody does, and removed when the workspace is closed or dropped. The files stay.
 pub struct PodmanSandbox {
     container: Arc<SessionContainer>,
-    shell: Arc<ExecutorShell<SessionContainer>>,
+    shell: Arc<RunnerShell<SessionContainer>>,
     marker: PopulateMarker,
 }
 
@@ -56,7 +56,7 @@ impl PodmanSandbox {
             default_timeout: DEFAULT_TIMEOUT,
             in_container: true,
         };
-        let shell = Arc::new(ExecutorShell::new(Arc::clone(&container), properties));
+        let shell = Arc::new(RunnerShell::new(Arc::clone(&container), properties));
         Ok(Self { container, shell, marker })
     }
 
@@ -123,12 +123,11 @@ impl Workspace for PodmanSandbox {
 
     fn description(&self) -> String {
         let network = if self.container.options.network { "There is a network" } else { "There is no network" };
-        let slow = if self.container.is_slow() { " Each takes some 100 ms to start." } else { "" };
         let links = match self.container.files.is_overlay() {
             true => " Hard links may come apart: do not rely on two names staying one file.",
             false => "",
         };
-        format!("Commands run in an isolated Linux container. {network}, and no privileges.{slow}{links}")
+        format!("Commands run in an isolated Linux container. {network}, and no privileges.{links}")
     }
 
     fn close(&self) {

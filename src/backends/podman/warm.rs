@@ -1,27 +1,22 @@
 //! Containers that are made before anybody needs one.
 
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::NAME;
-use super::engine::{ContainerPlan, Engine, EngineError};
-use super::exec_mode::{ExecMode, TOKEN};
+use super::container_plan::{ContainerPlan, WARM};
+use super::engine::{Engine, EngineError};
 use super::files::Files;
-use super::options::{OverlayUse, PodmanOptions, RunnerUse};
-use super::orphans::owner_of_this_process;
+use super::launch::{self, LiveContainer, failed, now};
+use super::options::{OverlayUse, PodmanOptions};
 use super::paths::{self, Paths};
+use super::{NAME, locked};
 use crate::backends::BackendError;
 use crate::backends::disk::overlay;
-use crate::backends::executor::Executor;
-use crate::backends::runner::RUNNER;
 
-/// The session's label of a container that was made for none.
-pub(super) const WARM: &str = "warm";
-/// How long the engine is left alone after a container was taken, for what the taker does has to be done first.
+/// The time that the engine is left alone after a container was taken, for the session that took it comes first.
 const QUIET: Duration = Duration::from_millis(100);
-/// How long it is waited after a container could not be made, at first and at most.
+/// The pause after a container could not be made, at first and at most.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(30));
 
 /// Containers of this process that run, with nobody's files in them, for whichever session next needs one: its first
@@ -59,7 +54,7 @@ struct Pool {
 #[derive(Debug, Default)]
 struct WarmState {
     ready: Vec<Warm>,
-    /// Why the last one could not be made.
+    /// The reason that the last one could not be made.
     failed: Option<String>,
     closing: bool,
 }
@@ -67,27 +62,12 @@ struct WarmState {
 /// A container that runs and has nobody's files.
 struct Warm {
     engine: Arc<Engine>,
+    /// Its name as long as it is not made.
     id: String,
+    name: String,
     pid: i32,
     token: Vec<u8>,
     paths: Paths,
-}
-
-/// A container that has become a session's.
-pub(super) struct Adopted {
-    pub(super) engine: Arc<Engine>,
-    pub(super) id: String,
-    pub(super) pid: i32,
-    pub(super) executor: Arc<dyn Executor>,
-    pub(super) limits_enforced: bool,
-    /// Gives it the session's name. Until that has ended nobody may ask for a container of that name.
-    pub(super) naming: Option<ContainerRename>,
-}
-
-/// Gives a container its session's name in a while, or sooner when somebody waits for it.
-pub(super) struct ContainerRename {
-    thread: JoinHandle<()>,
-    hurry: Sender<()>,
 }
 
 /// Those of this process. The last that is kept for some options is taken from first.
@@ -103,14 +83,14 @@ impl WarmContainers {
         let pool = Arc::new(Pool { options: options.clone(), count, state: Mutex::default(), changed: Condvar::new() });
         let filled = Arc::clone(&pool);
         let thread = std::thread::Builder::new().name("foldspace-warm".to_owned());
-        let filling = thread.spawn(move || filled.fill()).map_err(|error| failed(&error.to_string()))?;
+        let filling = thread.spawn(move || filled.fill()).map_err(|error| unready(&error.to_string()))?;
         let mut pools = locked(&POOLS);
         pools.retain(|pool| pool.strong_count() > 0);
         pools.push(Arc::downgrade(&pool));
         Ok(Self { pool, filling: Some(filling) })
     }
 
-    /// How many are there now.
+    /// Counts those that are there now.
     pub fn ready(&self) -> usize {
         locked(&self.pool.state).ready.len()
     }
@@ -125,12 +105,12 @@ impl WarmContainers {
         let mut state = locked(&self.pool.state);
         while state.ready.len() < self.pool.count {
             if let Some(reason) = &state.failed {
-                return Err(failed(reason));
+                return Err(unready(reason));
             }
             let left = until.map_or(patience, |until| until.saturating_duration_since(now()));
             if left.is_zero() {
                 let reason = format!("{} of {} warm containers are there", state.ready.len(), self.pool.count);
-                return Err(failed(&reason));
+                return Err(unready(&reason));
             }
             state = self.pool.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -151,16 +131,21 @@ impl Drop for WarmContainers {
     }
 }
 
-/// Takes a container with these options for a session of that name, and shows its files in it. None where there is
-/// none, or the files can't be shown in one that runs already.
-pub(super) fn adopt(options: &PodmanOptions, name: &str, paths: &Paths, files: &Files) -> Option<Adopted> {
+/// Takes a container with these options for the session of `paths`, and shows its files in it. Gives its name and whether
+/// its limits are in force, too. None where there is none, or the files can't be shown in one that runs already.
+pub(super) fn adopt(
+    options: &PodmanOptions,
+    own_name: &str,
+    paths: &Paths,
+    files: &Files,
+) -> Option<(LiveContainer, String, bool)> {
     if !files.is_overlay() {
         return None;
     }
     loop {
         let warm = take(options)?;
-        match warm.become_of(options, name, paths, files) {
-            Ok(adopted) => return Some(adopted),
+        match warm.become_of(options, own_name, paths, files) {
+            Ok((live, limits_enforced)) => return Some((live, warm.name, limits_enforced)),
             Err(error) => {
                 tracing::warn!(%error, "a container that was made beforehand can't be used");
                 warm.discard();
@@ -182,7 +167,7 @@ fn take(options: &PodmanOptions) -> Option<Warm> {
     })
 }
 
-/// What a container depends on.
+/// Returns the options that a container depends on.
 fn essence(options: &PodmanOptions) -> PodmanOptions {
     PodmanOptions { pull: false, reserve_bytes: 0, idle_seconds: 0, ..options.clone() }
 }
@@ -232,26 +217,17 @@ impl Pool {
 fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm, EngineError> {
     let refused = |reason: &str| EngineError::Failed { action: "keep a container ready", reason: reason.to_owned() };
     let io = |error: std::io::Error| refused(&error.to_string());
-    if (options.overlay, options.runner) != (OverlayUse::Auto, RunnerUse::Auto) {
-        return Err(refused("the options want no overlay, or not the resident runner"));
+    if options.overlay != OverlayUse::Auto {
+        return Err(refused("the options want no overlay"));
     }
     let engine = match known {
         Some(engine) => Arc::clone(engine),
-        None => {
-            let engine = Engine::connect(options.connection.as_deref())?;
-            engine.check_user()?;
-            Arc::clone(known.insert(Arc::new(engine)))
-        }
+        None => Arc::clone(known.insert(Arc::new(Engine::of_this_user(options.connection.as_deref())?))),
     };
     if engine.rootless || !rustix::process::geteuid().is_root() {
         return Err(refused("files are attached to a container that runs by root alone"));
     }
-    if !engine.has_image(&options.image)? {
-        return Err(EngineError::NoImage(options.image.clone()));
-    }
-    if let ExecMode::Exec(reason) = ExecMode::choose(&engine, options)? {
-        return Err(refused(&reason));
-    }
+    launch::check_image(&engine, &options.image)?;
     let name = paths::spare_name().map_err(io)?;
     let paths = Paths::spare(&name).map_err(io)?;
     if !overlay::is_supported(&paths.root) {
@@ -259,10 +235,10 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
         return Err(refused("no overlay can be mounted where the files would be"));
     }
     let token = paths::token().map_err(io)?;
-    let warm = Warm { engine, id: format!("foldspace-{WARM}-{name}"), pid: 0, token, paths };
-    let started = warm.start(options);
-    match started {
-        Ok((id, pid)) => Ok(Warm { id, pid, ..warm }),
+    let name = format!("foldspace-{WARM}-{name}");
+    let mut warm = Warm { engine, id: name.clone(), name, pid: 0, token, paths };
+    match warm.start(options) {
+        Ok(()) => Ok(warm),
         Err(error) => {
             warm.discard();
             Err(error)
@@ -271,66 +247,42 @@ fn make(options: &PodmanOptions, known: &mut Option<Arc<Engine>>) -> Result<Warm
 }
 
 impl Warm {
-    /// Makes and starts the container, whose name is its identity as yet. Gives its id and its first process.
-    fn start(&self, options: &PodmanOptions) -> Result<(String, i32), EngineError> {
-        let (engine, paths) = (&self.engine, &self.paths);
-        let prepared = paths.prepare_run(RUNNER).and_then(|()| paths.prepare_door(TOKEN, &self.token));
-        let io =
-            |error: std::io::Error| EngineError::Failed { action: "prepare the container", reason: error.to_string() };
-        prepared.map_err(io)?;
-        let id = engine.create(&ContainerPlan {
-            name: &self.id,
-            session: WARM,
-            owner: &owner_of_this_process(),
-            options,
-            workspace: &paths.mount,
-            run: &paths.run,
-            door: &paths.door,
-            seccomp: &paths.seccomp,
-            mapped: false,
-            command: ExecMode::Runner.command(),
-        })?;
-        engine.start(&id)?;
-        let seen = engine.inspect(&id)?;
-        if !seen.running || seen.pid == 0 {
-            let reason = format!("it ended at once, with exit code {}", seen.exit_code);
-            return Err(EngineError::Failed { action: "start the container", reason });
-        }
-        ExecMode::Runner.reach(engine, &id, seen.pid, paths, &self.token, options)?;
-        Ok((id, seen.pid))
+    /// Makes and starts the container.
+    fn start(&mut self, options: &PodmanOptions) -> Result<(), EngineError> {
+        let Self { engine, name, paths, token, .. } = self;
+        self.id =
+            launch::create(engine, &ContainerPlan { name, session: WARM, options, paths, workspace: &paths.mount })?;
+        self.pid = launch::start(engine, &self.id, paths, token)?;
+        launch::reach(engine, self.pid, paths, token, options).map(drop)
     }
 
     /// Makes it the container of a session.
     fn become_of(
         &self,
         options: &PodmanOptions,
-        name: &str,
+        own_name: &str,
         paths: &Paths,
         files: &Files,
-    ) -> Result<Adopted, EngineError> {
-        let refused = |what: &'static str| {
-            move |error: std::io::Error| EngineError::Failed { action: what, reason: error.to_string() }
-        };
+    ) -> Result<(LiveContainer, bool), EngineError> {
         let (engine, id, pid) = (Arc::clone(&self.engine), self.id.clone(), self.pid);
-        // Another process may have left a container of that name, with commands that still run on these files.
-        let had_one = paths.run.exists();
-        if had_one {
-            engine.remove_noted(paths)?;
-            engine.rename(&id, name)?;
+        // Another process may have left a container of the session, with commands that still run on these files.
+        if paths.run.exists() {
+            launch::remove_noted(&engine, paths)?;
+            engine.remove_if_there(own_name)?;
         }
-        // Before it shows the files: who is killed before it has its name leaves no other trace of it.
-        paths.note_container(&id).map_err(refused("note the container"))?;
-        paths.take_over(&self.paths).map_err(refused("hand over the container"))?;
-        // First, because only who answers is surely the process of that number.
-        let (executor, limits_enforced) = ExecMode::Runner.reach(&engine, &id, pid, paths, &self.token, options)?;
-        files.attach(pid).map_err(refused("show the files in the container"))?;
-        let naming = ContainerRename::begin(&engine, &id, (!had_one).then_some(name), &self.paths);
-        Ok(Adopted { engine, id, pid, executor, limits_enforced, naming })
+        // Before it shows the files: a process that is killed leaves no other trace of it.
+        paths.note_container(&id).map_err(failed("note the container"))?;
+        paths.take_over(&self.paths).map_err(failed("hand over the container"))?;
+        // First, because only the runner's answer tells that the number is still its process's.
+        let (runner, limits_enforced) = launch::reach(&engine, pid, paths, &self.token, options)?;
+        files.attach(pid).map_err(failed("show the files in the container"))?;
+        self.paths.remove_spare();
+        Ok((LiveContainer { engine, id, pid, runner, was_warm: true, used: now() }, limits_enforced))
     }
 
     fn discard(self) {
-        match self.engine.remove(&self.id) {
-            Ok(()) | Err(EngineError::NoContainer) => self.paths.remove_spare(),
+        match self.engine.remove_if_there(&self.id) {
+            Ok(()) => self.paths.remove_spare(),
             Err(error) => tracing::warn!(%error, "a container could not be removed; `foldspace gc` will"),
         }
     }
@@ -343,43 +295,8 @@ impl std::fmt::Debug for Warm {
     }
 }
 
-impl ContainerRename {
-    /// Removes what was a spare container's, too. Without a name there is nothing else to be done.
-    fn begin(engine: &Arc<Engine>, id: &str, name: Option<&str>, spare: &Paths) -> Option<Self> {
-        let (engine, id, name) = (Arc::clone(engine), id.to_owned(), name.map(str::to_owned));
-        let (hurry, hurried) = channel::<()>();
-        let spare = spare.clone();
-        let naming = move || {
-            // Nothing is sent: the other end is closed.
-            let _: Result<(), RecvTimeoutError> = hurried.recv_timeout(QUIET);
-            if let Some(Err(error)) = name.as_ref().map(|name| engine.rename(&id, name)) {
-                tracing::warn!(%error, id, name, "a container keeps the name that it was made with");
-            }
-            spare.remove_spare();
-        };
-        let thread = std::thread::Builder::new().name("foldspace-name".to_owned()).spawn(naming).ok()?;
-        Some(Self { thread, hurry })
-    }
-
-    /// Waits until it is done.
-    pub(super) fn wait(self) {
-        drop(self.hurry);
-        // A panic there has been printed.
-        drop(self.thread.join());
-    }
-}
-
-fn failed(reason: &str) -> BackendError {
+fn unready(reason: &str) -> BackendError {
     BackendError { backend: NAME, reason: reason.to_owned() }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[expect(clippy::disallowed_methods, reason = "how long a container is waited for is nobody's history")]
-fn now() -> Instant {
-    Instant::now()
 }
 
 #[cfg(test)]

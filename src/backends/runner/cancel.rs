@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, eventfd};
 
 /// A wish that a command ends, which wakes up whoever waits for the command. Clones are the same wish.
 #[derive(Debug, Clone, Default)]
@@ -23,6 +23,7 @@ impl Cancel {
     }
 
     /// A wish that never comes.
+    #[cfg(test)]
     pub(crate) fn never() -> Self {
         Self::default()
     }
@@ -37,12 +38,12 @@ impl Cancel {
         }
     }
 
-    /// Whether the end was asked for.
+    /// Tells whether the end was asked for.
+    #[cfg(test)]
     pub(crate) fn is_cancelled(&self) -> bool {
         let Some(event) = &self.event else { return false };
-        let mut fds = [PollFd::new(event, PollFlags::IN)];
-        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        poll(&mut fds, Some(&at_once)).is_ok_and(|ready| ready > 0)
+        let mut fds = [rustix::event::PollFd::new(event, rustix::event::PollFlags::IN)];
+        rustix::event::poll(&mut fds, Some(&Default::default())).is_ok_and(|ready| ready > 0)
     }
 
     /// Readable when the end was asked for.

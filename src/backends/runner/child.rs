@@ -22,7 +22,7 @@ use super::RUNNER;
 use super::connection::{MARGIN, wait};
 use super::error::RunnerError;
 
-/// How often a program is tried that another thread's new process still holds open.
+/// Attempts at a program that another thread's new process still holds open.
 const TRIES: u32 = 20;
 
 /// A runner that ends with this value.
@@ -71,7 +71,7 @@ impl HostRunner {
         }
     }
 
-    /// Whether the process has not ended.
+    /// Tells whether the process has not ended.
     pub(super) fn is_alive(&self) -> bool {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         matches!(child.try_wait(), Ok(None))

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 use super::error::RunnerError;
 use super::wire::{MAX_FRAME, RunnerReply, RunnerRequest, VERSION, frame_length};
 
-/// How long the runner may take beyond what a request itself takes.
+/// The time that the runner may take beyond that of the request itself.
 pub(super) const MARGIN: Duration = Duration::from_secs(15);
 /// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
@@ -29,7 +29,7 @@ pub(super) struct RunnerConnection {
     given: usize,
 }
 
-/// What waiting for an answer ended with.
+/// The end of waiting for an answer.
 pub(super) enum Waited {
     /// A frame is there.
     Frame,
@@ -78,7 +78,7 @@ impl RunnerConnection {
         Ok(())
     }
 
-    /// Whether a frame came before the runner closed.
+    /// Tells whether a frame came before the runner closed.
     fn last_words(&mut self) -> bool {
         matches!(self.wait(Some(Duration::ZERO), None), Ok(Waited::Frame))
     }
@@ -127,7 +127,7 @@ impl RunnerConnection {
         Ok(RunnerReply::decode(body)?)
     }
 
-    /// Whether the connection is as good as new: nothing came that nobody asked for.
+    /// Tells whether the connection is as good as new: nothing came unasked.
     pub(super) fn is_quiet(&self) -> bool {
         self.given == self.filled
     }

@@ -98,6 +98,12 @@ impl RunnerError {
         }
     }
 
+    /// Tells whether the runner is gone or does not answer.
+    pub(crate) fn is_lost(&self) -> bool {
+        use RunnerError::{Connect, Gone, Protocol, Silent, Stranger};
+        matches!(self, Gone(_) | Silent { .. } | Protocol(_) | Connect { .. } | Stranger { .. })
+    }
+
     pub(super) fn connect(socket: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         move |source| Self::Connect { socket: socket.to_owned(), source }
     }

@@ -1,4 +1,4 @@
-//! The resident runner's client: commands and files in a container, or on the host, without a process per call.
+//! The resident runner's client: commands in a container, or on the host, without a client process each.
 //!
 //! `docs/RUNNER.md` describes the runner and its protocol. All calls block; they may come from any number of threads,
 //! and each has a connection of its own while it lasts, so that no slow one holds up another.
@@ -7,7 +7,6 @@ mod cancel;
 mod child;
 mod connection;
 mod error;
-mod executor;
 mod run;
 mod socket;
 #[cfg(test)]
@@ -28,7 +27,7 @@ use std::time::Duration;
 pub(crate) use cancel::Cancel;
 pub(crate) use error::RunnerError;
 
-pub(crate) use run::{Directory, RunSpec};
+pub(crate) use run::RunSpec;
 pub(crate) use wire::{Ended, OutputStreamKind};
 
 use child::HostRunner;
@@ -54,23 +53,14 @@ struct RunnerInner {
     idle: Mutex<Vec<RunnerConnection>>,
     origin: RunnerOrigin,
     features: u32,
-    /// What it said of itself; that does not change while it runs.
-    environment: OnceLock<Environment>,
+    /// They do not change while it runs.
+    variables: OnceLock<Vec<OsString>>,
 }
 
 #[derive(Debug)]
 enum RunnerOrigin {
     Container(RunnerAddress),
     Host(HostRunner),
-}
-
-/// What a runner's own environment is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Environment {
-    /// `NAME=value` each, as the runner has them.
-    pub(crate) variables: Vec<OsString>,
-    /// The directory that files and commands are below, as the runner names it.
-    pub(crate) root: PathBuf,
 }
 
 impl Runner {
@@ -89,7 +79,7 @@ impl Runner {
         let address = RunnerAddress { socket: socket.to_owned(), token: token.to_vec(), process };
         let (connection, features) = address.connect_within(timeout)?;
         let (idle, origin) = (Mutex::new(vec![connection]), RunnerOrigin::Container(address));
-        Ok(Self { shared: Arc::new(RunnerInner { idle, origin, features, environment: OnceLock::new() }) })
+        Ok(Self { shared: Arc::new(RunnerInner { idle, origin, features, variables: OnceLock::new() }) })
     }
 
     /// Starts a runner on the host. Commands start, and files are, below `root`.
@@ -98,25 +88,12 @@ impl Runner {
     /// [`RunnerError::Start`] when it cannot be executed.
     pub(crate) fn spawn_on_host(root: &Path) -> Result<Self, RunnerError> {
         let origin = RunnerOrigin::Host(HostRunner::start(root)?);
-        let shared = RunnerInner { idle: Mutex::default(), origin, features: 0, environment: OnceLock::new() };
+        let shared = RunnerInner { idle: Mutex::default(), origin, features: 0, variables: OnceLock::new() };
         let runner = Self { shared: Arc::new(shared) };
         // The first call would pay for it, and a runner that cannot work is better known now.
         let connection = runner.open()?;
         runner.put_back(connection);
         Ok(runner)
-    }
-
-    /// Kills every process but the runner, and gives how many there were. Commands that run end by signal 9, unless
-    /// `spare_running` leaves them and all that is theirs.
-    ///
-    /// # Errors
-    /// When the runner is gone or silent.
-    #[cfg(test)]
-    pub(crate) fn kill_all(&self, spare_running: bool) -> Result<u32, RunnerError> {
-        self.ask(&RunnerRequest::KillAll { spare_running }, |reply| match reply {
-            RunnerReply::Done { count } => Some(count),
-            _ => None,
-        })
     }
 
     /// The program's path, looked up in `path` as a shell does.
@@ -131,23 +108,25 @@ impl Runner {
         })
     }
 
-    /// The runner's own environment, which commands do not have unless they are given it.
+    /// Returns the runner's own variables, `NAME=value` each. Commands do not have them unless they are given them.
     ///
     /// # Errors
     /// When the runner is gone or silent.
-    pub(crate) fn env(&self) -> Result<&Environment, RunnerError> {
-        if let Some(known) = self.shared.environment.get() {
+    pub(crate) fn variables(&self) -> Result<&[OsString], RunnerError> {
+        if let Some(known) = self.shared.variables.get() {
             return Ok(known);
         }
         let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
         let asked = self.ask(&RunnerRequest::Env, |reply| match reply {
-            RunnerReply::Env { variables, root } => Some(Environment {
-                variables: variables.into_iter().map(owned).collect(),
-                root: PathBuf::from(owned(root)),
-            }),
+            RunnerReply::Env { variables } => Some(variables.into_iter().map(owned).collect()),
             _ => None,
         })?;
-        Ok(self.shared.environment.get_or_init(|| asked))
+        Ok(self.shared.variables.get_or_init(|| asked))
+    }
+
+    /// Tells clones of one runner from others.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// Tells whether a container's runner was refused all sockets that lead past its network.
@@ -155,7 +134,7 @@ impl Runner {
         self.shared.features & FEW_SOCKETS != 0
     }
 
-    /// Whether the runner answers.
+    /// Waits for any answer of the runner.
     ///
     /// # Errors
     /// When it is gone or silent.
@@ -163,7 +142,7 @@ impl Runner {
         self.ask(&RunnerRequest::Ping, |reply| matches!(reply, RunnerReply::Done { .. }).then_some(()))
     }
 
-    /// Whether the runner lives: on the host its process, in a container by asking it.
+    /// Tells whether the runner lives: on the host its process, in a container by asking it.
     pub(crate) fn is_alive(&self) -> bool {
         match &self.shared.origin {
             RunnerOrigin::Host(child) => child.is_alive(),
@@ -191,7 +170,7 @@ impl Runner {
         connection.send(request)?;
         let unexpected = || RunnerError::Protocol("the request got another request's answer".to_owned());
         let answered = connection.answer(MARGIN).and_then(|reply| read(reply).ok_or_else(unexpected));
-        if answered.as_ref().is_ok_and(|_| true) || answered.as_ref().is_err_and(keeps_connection) {
+        if answered.as_ref().err().is_none_or(keeps_connection) {
             self.put_back(connection);
         }
         answered
@@ -221,7 +200,7 @@ impl Runner {
     }
 }
 
-/// Whether the connection can be used after such an answer.
+/// Tells whether the connection can be used after such an answer.
 fn keeps_connection(error: &RunnerError) -> bool {
     use RunnerError::{Directory, Invalid, Io, Outside, Spawn, TooLarge};
     matches!(error, Directory(_) | Invalid(_) | Io { .. } | Outside(_) | Spawn(_) | TooLarge(_))

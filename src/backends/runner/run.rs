@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::connection::{MARGIN, Waited, now};
-use super::wire::{Cwd, MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
+use super::wire::{MAX_STDIN, MAX_WORDS, MAX_WORDS_BYTES, RunRequest, RunnerReply, RunnerRequest};
 use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connection};
 
 /// A command to run.
@@ -14,11 +14,11 @@ use super::{Cancel, Ended, OutputStreamKind, Runner, RunnerError, keeps_connecti
 pub(crate) struct RunSpec {
     /// The program and its arguments. A program without a slash is looked for in the `PATH` of `env`.
     pub(crate) argv: Vec<OsString>,
-    /// Where it starts.
-    pub(crate) directory: Directory,
+    /// Its directory, below the root, which no link leads out of. Empty is the root itself.
+    pub(crate) directory: PathBuf,
     /// Its variables, all of them.
     pub(crate) env: Vec<(OsString, OsString)>,
-    /// What it reads; at most [`MAX_STDIN`] bytes.
+    /// Its standard input; at most [`MAX_STDIN`] bytes.
     pub(crate) stdin: Vec<u8>,
     /// After this time it is asked to end.
     pub(crate) timeout: Duration,
@@ -26,16 +26,6 @@ pub(crate) struct RunSpec {
     pub(crate) grace: Duration,
     /// Its output goes nowhere.
     pub(crate) discard_output: bool,
-}
-
-/// Where a command starts.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Directory {
-    /// Below the root, which no link leads out of. Empty is the root itself.
-    Below(PathBuf),
-    /// Anywhere; refused on the host.
-    #[cfg_attr(not(test), expect(dead_code, reason = "commands start in the workspace, but the runner can do more"))]
-    At(PathBuf),
 }
 
 impl Runner {
@@ -76,7 +66,7 @@ impl Runner {
                 _ => return Err(RunnerError::Protocol("a command got another request's answer".to_owned())),
             }
         };
-        if ended.as_ref().is_ok_and(|_| true) || ended.as_ref().is_err_and(keeps_connection) {
+        if ended.as_ref().err().is_none_or(keeps_connection) {
             self.put_back(connection);
         }
         ended
@@ -110,10 +100,7 @@ impl RunSpec {
             let actual = self.stdin.len();
             return Err(RunnerError::Invalid(format!("{actual} bytes of standard input, of at most {MAX_STDIN}")));
         }
-        let cwd = match &self.directory {
-            Directory::Below(path) => Cwd::Beneath(below(path)),
-            Directory::At(path) => Cwd::At(path.as_os_str().as_bytes()),
-        };
+        let cwd = below(&self.directory);
         // Zero would be no timeout at all.
         let timeout_ms = millis(self.timeout).max(1);
         let grace_ms = millis(self.grace);
@@ -129,7 +116,7 @@ fn millis(time: Duration) -> u32 {
 struct OutsideClock {
     started: Instant,
     limit: Duration,
-    /// What the output's reader took. A slow reader is not the runner's fault.
+    /// The time of the output's reader. A slow reader is not the runner's fault.
     paused: Duration,
     cancelled: bool,
 }
@@ -140,7 +127,7 @@ impl OutsideClock {
         Self { started: now(), limit, paused: Duration::ZERO, cancelled: false }
     }
 
-    /// How long the runner still has.
+    /// Returns the time that the runner still has.
     fn patience(&self) -> Duration {
         self.limit.saturating_add(self.paused).saturating_sub(self.passed())
     }

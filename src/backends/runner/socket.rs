@@ -6,21 +6,20 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::connection::{MARGIN, RunnerConnection, now};
 use super::error::RunnerError;
+use crate::engine::peer;
 
 /// The first and the longest time between attempts.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 /// The longest that a runner is waited for.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// Where a container's runner listens, and how to know each other.
+/// The address of a container's runner, and the means to know each other.
 pub(super) struct RunnerAddress {
     pub(super) socket: PathBuf,
     pub(super) token: Vec<u8>,
@@ -58,8 +57,7 @@ impl RunnerAddress {
     pub(super) fn connect(&self, patience: Duration) -> Result<(RunnerConnection, u32), RunnerError> {
         let stream = open_socket(&self.socket, patience).map_err(RunnerError::connect(&self.socket))?;
         if let Some(expected) = self.process {
-            let peer = getsockopt(&stream, PeerCredentials).map_err(io::Error::from).map_err(RunnerError::Gone)?;
-            let actual = peer.pid();
+            let actual = peer::credentials(&stream).map_err(RunnerError::Gone)?.pid();
             if u32::try_from(actual) != Ok(expected) {
                 return Err(RunnerError::Stranger { socket: self.socket.clone(), expected, actual });
             }

@@ -17,7 +17,7 @@ use crate::tools::call::tool::Tool;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PodmanShellTool;
 
-/// What `podman_shell` takes.
+/// Parameters of `podman_shell`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PodmanShellParams {
@@ -31,7 +31,7 @@ pub struct PodmanShellParams {
     timeout_seconds: Option<f64>,
 }
 
-/// What is to be done.
+/// The action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 enum PodmanShellAction {
@@ -43,7 +43,7 @@ enum PodmanShellAction {
     Stop,
 }
 
-/// What came of it.
+/// The outcome.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct PodmanShellOutcome {
     /// What was done.
@@ -77,21 +77,20 @@ impl Tool for PodmanShellTool {
                 "podman_shell needs a container, and the {backend} workspace has none"
             )));
         };
-        let container_name = container.name();
         let done = |stdout, stderr, exit_code| PodmanShellOutcome {
             action: params.action,
-            container_name,
+            container_name: container.name(),
             stdout,
             stderr,
             exit_code,
         };
         match (params.action, params.command) {
             (PodmanShellAction::Start, None) => {
-                apart(container, |container| container.start()).await?;
+                apart(Arc::clone(&container), |container| container.start()).await?;
                 Ok(done(String::new(), String::new(), 0))
             }
             (PodmanShellAction::Stop, None) => {
-                apart(container, |container| container.stop()).await?;
+                apart(Arc::clone(&container), |container| container.stop()).await?;
                 Ok(done(String::new(), String::new(), 0))
             }
             (PodmanShellAction::Exec, Some(command)) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use foldspace::{PodmanOptions, RunnerUse};
+use foldspace::PodmanOptions;
 use podman_api::opts::ContainerCommitOpts;
 use serde_json::json;
 
@@ -140,9 +140,6 @@ fn root_closed_by_a_command_is_opened_again_in_a_container() {
         let Some(rig) = Rig::new(kind) else { return };
         root_is_opened_again(&rig);
     }
-    let never = |options| PodmanOptions { runner: RunnerUse::Never, ..options };
-    let Some(rig) = Rig::podman(never) else { return };
-    root_is_opened_again(&rig);
 }
 
 #[test]

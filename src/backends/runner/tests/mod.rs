@@ -41,7 +41,7 @@ pub(super) struct Ran {
 pub(super) fn spec(argv: &[&str]) -> RunSpec {
     RunSpec {
         argv: argv.iter().map(OsString::from).collect(),
-        directory: Directory::Below(PathBuf::new()),
+        directory: PathBuf::new(),
         env: vec![("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into())],
         stdin: Vec::new(),
         timeout: Duration::from_secs(60),

@@ -7,12 +7,11 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{Mode, OFlags};
 
 use super::super::StoreError;
 use super::wire::HELLO;
+use crate::engine::peer;
 
 /// The socket of a store, in its directory.
 const NAME: &str = "store.sock";
@@ -95,7 +94,7 @@ pub(super) fn connect(directory: &Path) -> Result<UnixStream, Unreached> {
 
 /// The user at the other end, where it is not that of this process.
 pub(super) fn stranger(stream: &UnixStream) -> io::Result<Option<u32>> {
-    let user = getsockopt(stream, PeerCredentials)?.uid();
+    let user = peer::credentials(stream)?.uid();
     Ok((user != rustix::process::geteuid().as_raw()).then_some(user))
 }
 

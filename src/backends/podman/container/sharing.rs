@@ -1,0 +1,51 @@
+//! Sharing a session's files with another session's.
+
+use super::{ContainerState, SessionContainer};
+use crate::backends::disk::SealError;
+use crate::backends::podman::{owners, paths};
+use crate::engine::id::SessionId;
+
+impl SessionContainer {
+    /// Shares the files as they are with a session that has none yet. Gives false where they can't be, or where a command
+    /// runs or may run.
+    pub(in crate::backends::podman) fn share_files(&self, child: SessionId) -> std::io::Result<bool> {
+        let mut state = self.lock();
+        let (own, child) = (self.paths.overlay.home(), paths::overlay(child)?);
+        if !self.under_way.is_empty() || !self.files.is_overlay() || own.parent() != child.home().parent() {
+            return Ok(false);
+        }
+        if !self.is_left_alone(&mut state) {
+            return Ok(false);
+        }
+        let _held = paths::hold(&child)?;
+        // One that is there already, and plain.
+        if child.home().join("files").exists() {
+            return Ok(false);
+        }
+        owners::note_same(&child, &self.paths.overlay);
+        match self.files.share(child.name()) {
+            Ok(shared) => Ok(shared),
+            Err(SealError::Unmade(error)) => Err(error),
+            Err(SealError::Misplaced(error)) => {
+                self.tear_down_held(&mut state, "its files could not be shown");
+                Err(error)
+            }
+        }
+    }
+
+    /// Makes sure that no container can write to the files but one whose commands are known.
+    fn is_left_alone(&self, state: &mut ContainerState) -> bool {
+        match state {
+            ContainerState::Running(live) if live.runner.is_alive() => return true,
+            ContainerState::Stopped { .. } => return true,
+            ContainerState::None(_) if !self.paths.run.exists() => return true,
+            ContainerState::None(_) => {}
+            _ => return self.tear_down_held(state, "vanished"),
+        }
+        let removed = self.engine(state).and_then(|engine| self.remove_others(&engine));
+        if let Err(error) = &removed {
+            tracing::debug!(%error, "a killed process may have left a container that writes to the files");
+        }
+        removed.is_ok()
+    }
+}

@@ -1,0 +1,67 @@
+//! The state of a session's container.
+
+use std::sync::Arc;
+
+use crate::backends::podman::engine::{Engine, EngineError};
+use crate::backends::podman::launch::LiveContainer;
+
+/// The container that the engine has of a session.
+pub(super) enum ContainerState {
+    /// No container. The engine is there once it was asked.
+    None(Option<Arc<Engine>>),
+    /// It was asked for one, which does not run yet, or not any more.
+    Starting {
+        engine: Arc<Engine>,
+        id: String,
+    },
+    Running(LiveContainer),
+    /// It was idle.
+    Stopped {
+        engine: Arc<Engine>,
+        id: String,
+    },
+    /// The engine does not answer, and may have one. Another engine may be there next time.
+    Unreachable {
+        engine: Arc<Engine>,
+        id: String,
+    },
+}
+
+impl Default for ContainerState {
+    fn default() -> Self {
+        Self::None(None)
+    }
+}
+
+impl ContainerState {
+    /// Returns the engine that is connected.
+    pub(super) fn engine(&self) -> Option<&Arc<Engine>> {
+        match self {
+            Self::None(engine) => engine.as_ref(),
+            Self::Starting { engine, .. } | Self::Stopped { engine, .. } => Some(engine),
+            Self::Running(live) => Some(&live.engine),
+            Self::Unreachable { .. } => None,
+        }
+    }
+
+    /// Returns the container that the engine has, or may have: its id or its name.
+    pub(super) fn container(&self) -> Option<(Arc<Engine>, String)> {
+        match self {
+            Self::None(_) => None,
+            Self::Running(live) => Some((Arc::clone(&live.engine), live.id.clone())),
+            Self::Starting { engine, id } | Self::Stopped { engine, id } | Self::Unreachable { engine, id } => {
+                Some((Arc::clone(engine), id.clone()))
+            }
+        }
+    }
+
+    /// Notes an error of the engine's: one that does not answer is not asked again.
+    pub(super) fn note(&mut self, error: &EngineError) {
+        if let EngineError::Unreachable(_) = error {
+            *self = match self.container() {
+                Some((engine, id)) => Self::Unreachable { engine, id },
+                None => Self::None(None),
+            };
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! Making a container, starting it and reaching the runner in it.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rustix::fs::StatVfsMountFlags;
+
+use super::confinement::Confinement;
+use super::container_plan::ContainerPlan;
+use super::engine::{Engine, EngineError};
+use super::options::PodmanOptions;
+use super::paths::{Paths, SOCKET};
+use crate::backends::runner::{RUNNER, Runner, RunnerError};
+
+/// The limit for a container's runner to answer first.
+const READY: Duration = Duration::from_secs(20);
+/// The limit of one attempt to reach it.
+const ATTEMPT: Duration = Duration::from_millis(500);
+
+/// A container that runs.
+pub(super) struct LiveContainer {
+    pub(super) engine: Arc<Engine>,
+    pub(super) id: String,
+    pub(super) pid: i32,
+    pub(super) runner: Runner,
+    /// It was made before any session needed it, so that it can't be started again.
+    pub(super) was_warm: bool,
+    pub(super) used: Instant,
+}
+
+/// Checks that the image is there and that the runner can run in it.
+pub(super) fn check_image(engine: &Engine, image: &str) -> Result<(), EngineError> {
+    match engine.architecture(image)? {
+        Some(other) if other != own_architecture() => {
+            let own = own_architecture();
+            Err(EngineError::NoRunner(format!("{image} is for {other}, this machine is {own}; use an image for {own}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes the runner and makes a container of it. Gives its id.
+pub(super) fn create(engine: &Engine, plan: &ContainerPlan<'_>) -> Result<String, EngineError> {
+    plan.paths.prepare_run(RUNNER).map_err(failed("prepare the container"))?;
+    let run = &plan.paths.run;
+    if rustix::fs::statvfs(run).is_ok_and(|stat| stat.f_flag.contains(StatVfsMountFlags::NOEXEC)) {
+        let shown = run.display();
+        return Err(EngineError::NoRunner(format!(
+            "{shown} is on a file system mounted noexec; name a directory of another one with FOLDSPACE_CACHE"
+        )));
+    }
+    engine.create(plan)
+}
+
+/// Starts a container that was made, or stopped. Gives its first process.
+pub(super) fn start(engine: &Engine, id: &str, paths: &Paths, token: &[u8]) -> Result<i32, EngineError> {
+    paths.prepare_door(token).map_err(failed("prepare the container"))?;
+    engine.start(id)?;
+    let seen = engine.inspect(id)?;
+    match seen.running && seen.pid != 0 {
+        true => Ok(seen.pid),
+        false => Err(EngineError::NoRunner(format!("it ended at once, with exit code {}", seen.exit_code))),
+    }
+}
+
+/// Reaches the runner of a container that runs, and checks that the container is confined as it must be. Gives
+/// whether its limits are in force, too.
+pub(super) fn reach(
+    engine: &Engine,
+    first: i32,
+    paths: &Paths,
+    token: &[u8],
+    options: &PodmanOptions,
+) -> Result<(Runner, bool), EngineError> {
+    let runner = runner(&paths.door.join(SOCKET), first, token)?;
+    let confinement = Confinement::of(first);
+    let mut faults = confinement.faults(engine.user_outside());
+    if !runner.has_few_sockets() {
+        let fault = "sockets can be made that lead past its network, such as AF_VSOCK to the hypervisor";
+        faults.push(fault.to_owned());
+    }
+    match faults.is_empty() {
+        true => Ok((runner, confinement.has_limits(options))),
+        false => Err(EngineError::Failed { action: "confine the container", reason: faults.join(", ") }),
+    }
+}
+
+/// Removes the container that another process has noted for a session.
+pub(super) fn remove_noted(engine: &Engine, paths: &Paths) -> Result<(), EngineError> {
+    let failed = failed("look for the session's last container");
+    let Some(id) = paths.noted_container().map_err(&failed)? else { return Ok(()) };
+    engine.remove_if_there(&id)?;
+    paths.forget_container().map_err(failed)
+}
+
+/// Turns an error of the system's into the engine's.
+pub(super) fn failed(action: &'static str) -> impl Fn(std::io::Error) -> EngineError {
+    move |error| EngineError::Failed { action, reason: error.to_string() }
+}
+
+/// Waits for the runner of a container, for as long as the container lives.
+fn runner(socket: &Path, first: i32, token: &[u8]) -> Result<Runner, EngineError> {
+    let process = u32::try_from(first).ok();
+    let until = now() + READY;
+    loop {
+        match Runner::connect(socket, token, process, ATTEMPT) {
+            Ok(runner) => return Ok(runner),
+            Err(error) if !lives(first) => {
+                return Err(EngineError::NoRunner(format!("it has ended at once ({error})")));
+            }
+            // Slow is not broken.
+            Err(RunnerError::Connect { .. } | RunnerError::Gone(_) | RunnerError::Silent { .. }) if now() < until => {}
+            Err(error) => return Err(EngineError::NoRunner(error.to_string())),
+        }
+    }
+}
+
+fn lives(process: i32) -> bool {
+    let process = rustix::process::Pid::from_raw(process);
+    process.is_some_and(|process| rustix::process::test_kill_process(process) != Err(rustix::io::Errno::SRCH))
+}
+
+/// Gives this program's architecture, as images name it.
+fn own_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "x86" => "386",
+        "aarch64" => "arm64",
+        "loongarch64" => "loong64",
+        "powerpc64" => "ppc64le",
+        other => other,
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the wait for a container is not recorded")]
+pub(super) fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runner_that_has_ended_is_not_waited_for() {
+        // No process has that number.
+        let reached = runner(Path::new("/nowhere/socket"), i32::MAX, b"token");
+        assert!(matches!(&reached, Err(EngineError::NoRunner(why)) if why.contains("ended at once")), "{reached:?}");
+        assert!(lives(std::process::id().cast_signed()));
+    }
+}

@@ -1,0 +1,91 @@
+//! The label of the process that made a container.
+
+use std::os::unix::fs::MetadataExt;
+
+/// The process that made a container, as seen from here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Lives,
+    Ended,
+    Elsewhere,
+}
+
+/// The place where processes are counted: numbers of others mean nothing here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct PidNamespace {
+    boot: String,
+    pid_namespace: u64,
+}
+
+impl PidNamespace {
+    #[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+    pub(super) fn here() -> Self {
+        let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let pid_namespace = std::fs::metadata("/proc/self/ns/pid").map_or(0, |namespace| namespace.ino());
+        Self { boot: boot.trim().to_owned(), pid_namespace }
+    }
+
+    /// Labels of older programs have no place; they are taken for ones of here.
+    pub(super) fn owner(&self, label: &str, running: bool) -> Owner {
+        let mut fields = label.split(':');
+        let (pid, start) = (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        if let (Some(boot), Some(pid_namespace)) = (fields.next(), fields.next()) {
+            match (boot == self.boot, pid_namespace == self.pid_namespace.to_string()) {
+                (true, true) => {}
+                // It was made before this machine started last, or on another one; either way nothing runs in it.
+                (false, _) if !running => return Owner::Ended,
+                _ => return Owner::Elsewhere,
+            }
+        }
+        let began = pid.parse().ok().and_then(start_of);
+        if began.is_some_and(|began| began == start) { Owner::Lives } else { Owner::Ended }
+    }
+}
+
+/// This process, told apart from a later one with its number, and from those of other places.
+pub(crate) fn owner_of_this_process() -> String {
+    let (pid, PidNamespace { boot, pid_namespace }) = (std::process::id(), PidNamespace::here());
+    format!("{pid}:{}:{boot}:{pid_namespace}", start_of(pid).unwrap_or_default())
+}
+
+/// When a process of this machine was started, in the kernel's ticks; none when there is none.
+#[expect(clippy::disallowed_methods, reason = "the kernel tells in files")]
+fn start_of(pid: u32) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name may hold anything, a closing parenthesis too.
+    let (_, after) = stat.rsplit_once(')')?;
+    after.split_whitespace().nth(19).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_lives_and_others_do_not() {
+        let here = PidNamespace::here();
+        assert!(!here.boot.is_empty() && here.pid_namespace > 0);
+        assert_eq!(here.owner(&owner_of_this_process(), true), Owner::Lives);
+        for ended in [&format!("{}:1", std::process::id()), "4194305:1", "", "x:y", "x"] {
+            assert_eq!(here.owner(ended, true), Owner::Ended, "{ended}");
+        }
+    }
+
+    #[test]
+    fn a_label_without_a_place_is_of_here() {
+        let (pid, start) = (std::process::id(), start_of(std::process::id()).unwrap());
+        assert_eq!(PidNamespace::here().owner(&format!("{pid}:{start}"), true), Owner::Lives);
+    }
+
+    #[test]
+    fn of_processes_elsewhere_nothing_is_known() {
+        let here = PidNamespace::here();
+        let label = owner_of_this_process();
+        let other_container = PidNamespace { pid_namespace: here.pid_namespace + 1, ..here.clone() };
+        assert_eq!(other_container.owner(&label, true), Owner::Elsewhere);
+        assert_eq!(other_container.owner(&label, false), Owner::Elsewhere, "it may be stopped for a while");
+        let other_machine = PidNamespace { boot: "another".to_owned(), ..here };
+        assert_eq!(other_machine.owner(&label, true), Owner::Elsewhere);
+        assert_eq!(other_machine.owner(&label, false), Owner::Ended, "this machine may have started anew");
+    }
+}
