@@ -95,6 +95,7 @@ pub use engine::store::{
 };
 pub use engine::subscription::{Filter, Subscription, Watcher};
 pub use engine::verify::{VerifyDifference, VerifyReport};
+pub use hub::operations;
 pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
 pub use reducers::{
@@ -115,5 +116,5 @@ pub use tools::{
     SubagentResult, Subagents, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolRunner,
     ToolShell, Tools, ToolsError, TraceContext, WhatIf, WorkspaceSection, WriteTool, bisect, bisect_slices,
     changed_positions, dispatch_subagents, first_position, hydrate, lift, lower, materialise, materialise_into,
-    merge_child, mounts_of, preview_merge, previews, rewind,
+    merge_child, mounts_of, preview_merge, previews, rewind, write_tar,
 };

@@ -63,6 +63,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
     }
 }
 
+/// Reads a body that may be missing.
+pub(super) async fn optional_body<T: DeserializeOwned + Default>(request: Request) -> Result<T, HttpProblem> {
+    match request.body().size_hint().exact() {
+        Some(0) => Ok(T::default()),
+        _ => Ok(Body::from_request(request, &()).await?.0),
+    }
+}
+
 async fn arrived(mut body: axum::body::Body, most: usize) -> Result<Bytes, HttpProblem> {
     let mut read = BytesMut::new();
     let mut is_too_large = body.size_hint().lower() > most as u64;

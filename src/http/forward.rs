@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use super::calls::{CallRequest, CallResponse, KEPT_MAX, SECONDS};
 use super::client::{CallEvent, ClientError, HttpClient};
 use super::problem::{HttpProblem, ProblemKind};
-use super::sessions::SectionDocument;
 use crate::engine::event::{CallStatus, CommandLine, MergeSide};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::engine::store::LeaseHolder;
+use crate::hub::operations::SectionDocument;
 use crate::hub::{Forward, ForwardError, Forwarding};
 use crate::reducers::{Change, MergeChoices};
 use crate::tools::{

@@ -19,7 +19,7 @@ pub(super) const PIECE: usize = 64 << 10;
 /// How often a client hears something even when nothing happens.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
 /// How long a client may take to make room.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 type Piece = Result<Bytes, std::convert::Infallible>;
 type Permit<'a> = mpsc::Permit<'a, Piece>;

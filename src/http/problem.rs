@@ -4,7 +4,6 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::engine::store::LeaseHolder;
 
@@ -12,17 +11,16 @@ use crate::engine::store::LeaseHolder;
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
 /// Why a request could not be answered (RFC 9457).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[schemars(rename = "Problem")]
 #[error("{detail}")]
 pub struct HttpProblem {
     /// `urn:foldspace:problem:` and the kind.
     #[serde(rename = "type")]
-    #[schema(value_type = String)]
     pub reference: Box<str>,
     /// What kind of problem it is, in a word: `not_found`, `bad_request`, `in_use`, ...
     pub kind: String,
     /// The kind in a few words, the same for all of its kind.
-    #[schema(value_type = String)]
     pub title: Box<str>,
     /// The status code.
     pub status: u16,
@@ -37,7 +35,7 @@ pub struct HttpProblem {
 }
 
 /// A process that has a session's workspace open.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// Its number.
     pub process: u32,

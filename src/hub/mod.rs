@@ -5,6 +5,7 @@ mod figures;
 mod forward;
 pub(crate) mod in_flight;
 mod open;
+pub mod operations;
 mod span;
 
 use std::collections::BTreeMap;
@@ -364,6 +365,11 @@ impl Hub {
                 close_now(kept, place).await;
             }
         }
+    }
+
+    /// Returns the table of the work under way.
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.shared.under_way
     }
 
     fn still_going(&self) -> Result<(), HubError> {

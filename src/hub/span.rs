@@ -9,7 +9,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt;
 
 use super::in_flight::Going;
 use crate::engine::event::CallStatus;
-use crate::engine::id::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::tools::{ToolCall, ToolOutcome, Tools, TraceContext};
 
@@ -17,6 +17,7 @@ use crate::tools::{ToolCall, ToolOutcome, Tools, TraceContext};
 pub(super) struct CallSpan<'a> {
     span: Span,
     going: Going,
+    session: SessionId,
     tool: String,
     tools: &'a Tools,
     since: Instant,
@@ -38,15 +39,16 @@ impl<'a> CallSpan<'a> {
         }
         call.trace = TraceContext::of(&span.context()).or(call.trace.take());
         let (tool, since) = (call.tool.clone(), Instant::now());
-        Self { span, going, tool, tools, since, call: OnceLock::new(), has_ended: false }
+        Self { span, going, session: session.id(), tool, tools, since, call: OnceLock::new(), has_ended: false }
     }
 
     pub(super) fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// It has that name.
+    /// Notes the call's name.
     pub(super) fn begun(&self, call: Seq) {
+        self.going.begun(self.session, call);
         // It has one for good.
         let _ = self.call.set(call);
     }

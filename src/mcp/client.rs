@@ -19,6 +19,7 @@ use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{SessionError, name_of};
+use crate::hub::operations::OperationError;
 use crate::hub::{Hub, HubError, OpenSession};
 
 /// Digits from which on a text counts as the beginning of an id rather than a name.
@@ -78,6 +79,15 @@ impl JoinError {
     pub(super) fn is_of_name(&self) -> bool {
         let Self::Hub(HubError::Session(error)) = self else { return false };
         matches!(error, SessionError::NotFound { .. } | SessionError::Ambiguous { .. })
+    }
+}
+
+impl From<JoinError> for OperationError {
+    fn from(error: JoinError) -> Self {
+        match error {
+            JoinError::Hub(error) => error.into(),
+            other => Self::refused(other.to_string()),
+        }
     }
 }
 

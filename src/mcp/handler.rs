@@ -17,7 +17,7 @@ use super::names::shown;
 use super::resources::{self, ResourceUri};
 use super::sessionless::Stateless;
 use super::watching::{ResourceSubscriber, WatchError, Watching};
-use super::{calls, instructions, orchestrate, tool_list};
+use super::{calls, instructions, session_tools, tool_list};
 
 /// The prompt that describes the workspace.
 const WORKSPACE: &str = "workspace";
@@ -102,7 +102,7 @@ impl ServerHandler for Handler {
         if tool_list::has(&client, &request.name) {
             return calls::call(&client, request, &context).await;
         }
-        match orchestrate::call(&client, &request, &context).await {
+        match session_tools::call(&client, &request, &context).await {
             Some(result) => Ok(result.into()),
             None => {
                 let known: Vec<_> = tool_list::tools(&client).into_iter().map(|tool| tool.name).collect();

@@ -9,7 +9,7 @@ use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::Value;
 
 use super::client::{McpClient, ServerState};
-use super::{ToolGroup, orchestrate};
+use super::{ToolGroup, session_tools};
 use crate::backends::WorkspaceSpec;
 use crate::tools::{Effect, ToolDescription};
 
@@ -27,7 +27,7 @@ impl Offered {
             .filter(|tool| ToolGroup::of(tool.name).is_none_or(|group| groups.contains(&group)))
             .map(of_workspace)
             .collect();
-        let sessions = if groups.contains(&ToolGroup::Sessions) { orchestrate::tools() } else { Vec::new() };
+        let sessions = if groups.contains(&ToolGroup::Sessions) { session_tools::tools() } else { Vec::new() };
         Self { workspace, sessions }
     }
 
@@ -116,12 +116,14 @@ fn of_workspace(tool: ToolDescription) -> Tool {
 /// A tool with its schemas.
 pub(super) fn described(
     name: &'static str,
-    description: &'static str,
+    description: &str,
     params: &Schema,
     output: &Schema,
     hints: ToolAnnotations,
 ) -> Tool {
-    Tool::new(name, description, object(params)).with_raw_output_schema(object(output)).with_annotations(hints)
+    Tool::new(name, description.to_owned(), object(params))
+        .with_raw_output_schema(object(output))
+        .with_annotations(hints)
 }
 
 /// A schema as JSON.

@@ -49,5 +49,5 @@ pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{denied, limits_of};
 pub use workspace::managed::{DispatchError, ShellRules};
-pub use workspace::materialise::{Materialised, materialise, materialise_into};
+pub use workspace::materialise::{Materialised, materialise, materialise_into, write_tar};
 pub use workspace::section::WorkspaceSection;

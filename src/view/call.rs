@@ -7,7 +7,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteFile, WriteMode};
@@ -62,9 +61,8 @@ pub struct CallOutcome {
 }
 
 /// A call as a document.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Call")]
-#[schema(as = Call)]
 pub struct CallDocument {
     /// The position of its intent, which is its name.
     pub call: Seq,
@@ -72,19 +70,15 @@ pub struct CallDocument {
     pub tool: String,
     /// Who made it; empty when nobody was named.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub agent: Arc<str>,
     /// When it began, in UTC.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub started_at: Timestamp,
     /// `ok`, `error`, `interrupted` or `running`.
     pub status: &'static str,
     /// What its result says of how a command ended; null where it says nothing.
-    #[schema(value_type = Option<i64>)]
     pub exit_code: Option<Value>,
     /// What its result says of whether a command took too long; null where it says nothing.
-    #[schema(value_type = Option<bool>)]
     pub timed_out: Option<Value>,
     /// The position of its outcome.
     pub finished: Option<Seq>,

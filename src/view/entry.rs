@@ -2,31 +2,26 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 
 /// An entry with its path.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "EntryAtPath")]
-#[schema(as = EntryAtPath)]
 pub struct EntryDocument {
     /// Its path from the workspace root, without a leading slash.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub path: EntryPath,
     /// What it is.
     #[serde(flatten)]
     #[schemars(with = "EntryShape")]
-    #[schema(value_type = EntryShape)]
     pub entry: Entry,
 }
 
 /// How an entry is written. The fields are the kind's: a file has a content, a link a target.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Entry")]
-#[schema(as = Entry)]
 pub struct EntryShape {
     /// `file`, `symlink`, `directory` or `special`.
     pub node: String,

@@ -5,7 +5,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
-use utoipa::ToSchema;
 
 use super::EntryShape;
 use crate::engine::event::Node;
@@ -198,14 +197,12 @@ impl Patch {
 }
 
 /// A change of the files with its patch.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Change")]
-#[schema(as = Change)]
 pub struct ChangeDocument {
     /// What became of it, where, and the entries: `before` unless it was added, `after` unless it was removed.
     #[serde(flatten)]
     #[schemars(with = "ChangeShape")]
-    #[schema(value_type = ChangeShape)]
     pub change: Change,
     /// Whether contents differ that are no text.
     pub binary: bool,
@@ -218,7 +215,7 @@ pub struct ChangeDocument {
 }
 
 /// How a change is written.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ChangeShape {
     /// `added`, `removed` or `changed`.
     pub change: String,

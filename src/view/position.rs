@@ -7,8 +7,6 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
-use utoipa::openapi::{self, RefOr};
-use utoipa::{PartialSchema, ToSchema};
 
 use crate::engine::clock::Timestamp;
 use crate::engine::id::Seq;
@@ -160,6 +158,15 @@ impl Position {
     }
 }
 
+/// Finds the first event for a reader of the log who was told of all events so far, or of none.
+///
+/// # Errors
+/// When the session has no such position, and what the session says.
+pub fn first_read(session: &Session, from: Position) -> Result<Seq, PositionError> {
+    let (first, head) = (from.first_read(session)?, session.head()?);
+    if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }.into()) } else { Ok(first) }
+}
+
 fn ago(session: &Session, millis: i64) -> Timestamp {
     Timestamp(session.now().0.saturating_sub(millis))
 }
@@ -225,16 +232,6 @@ impl JsonSchema for Position {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         schemars::json_schema!({ "description": Self::meaning(), "anyOf": [{ "type": "integer" }, { "type": "string" }] })
-    }
-}
-
-impl ToSchema for Position {}
-
-impl PartialSchema for Position {
-    fn schema() -> RefOr<openapi::Schema> {
-        let one = |kind| openapi::Object::with_type(kind);
-        let any = openapi::schema::AnyOf::builder().item(one(openapi::Type::Integer)).item(one(openapi::Type::String));
-        openapi::Schema::AnyOf(any.description(Some(Self::meaning())).build()).into()
     }
 }
 

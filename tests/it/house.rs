@@ -38,7 +38,7 @@ fn imports_point_down_only() {
         ("src/reducers", &["crate::backends", "crate::tools", "std::fs", "std::time", "getrandom"], &faces),
         ("src/backends", &["crate::reducers", "crate::tools"], &faces),
         ("src/tools", &[], &faces),
-        ("src/hub", &[], &faces[1..]),
+        ("src/hub", &[], &faces[2..]),
         (
             "src/view",
             &["crate::backends", "std::fs", "std::time::Instant"],

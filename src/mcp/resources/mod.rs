@@ -18,7 +18,7 @@ use crate::engine::session::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::view::Position;
 pub(super) use complete::complete;
-pub(super) use read::{find, first_read, read};
+pub(super) use read::{find, read};
 pub(super) use uri::{ResourceUri, What};
 
 /// Resources of a page.
