@@ -62,23 +62,24 @@ pub use engine::commit::{
     CallLink, Commit, CommitError, Content, Expected, ForkPoint, MAX_AGENT_BYTES, MAX_COMMIT_BYTES, MAX_COMMIT_EVENTS,
     MAX_KIND_BYTES,
 };
+pub use engine::error::{Diagnostic, ErrorKind, ValueError};
 pub use engine::event::{
-    CallFinished, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError, CommandDecided,
-    CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, DriftFound,
-    EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide, MergedEntry, MountHydrated,
-    MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow, SessionRewound, SessionStarted,
-    SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
+    CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildMerged, ChildStarted, CodecError,
+    CommandDecided, CommandLine, CommandResult, ConflictKind, ContainerStarted, ContainerStopped, DecidedBy,
+    DeleteEntry, DriftFound, EvalResult, Event, EventsLost, Isolation, MergeConflict, MergeConflicted, MergeSide,
+    MergedEntry, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
+    SessionRewound, SessionStarted, SliceRestored, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 pub use engine::history::{
-    BLAME_BYTES_MAX, Blame, BlameError, BlameLine, Cause, HistoryHit, HistorySearch, Matches, PathChange,
+    BLAME_BYTES_MAX, Blame, BlameLine, Cause, HistoryError, HistoryHit, HistorySearch, Matches, PathChange,
     SessionChange, blame, history_through_merges, path_history, search_history,
 };
-pub use engine::id::{CommitId, Digest, IdError, Seq, SessionId};
-pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS, PathError};
-pub use engine::portable::{PortableError, PortableSummary, export_session, import_session, import_session_if};
+pub use engine::id::{CommitId, Digest, Seq, SessionId};
+pub use engine::path::{EntryPath, MAX_SEGMENT_CHARS, MAX_SEGMENTS};
+pub use engine::portable::{PortableSummary, export_session, import_session, import_session_if};
 pub use engine::recorded::{EventRef, Payload, Recorded};
 pub use engine::reducer::{Folding, Opener, Reducer};
-pub use engine::registry::{Registry, RegistryError, SliceSummary};
+pub use engine::registry::{Registry, SliceSummary};
 pub use engine::replay::Replay;
 pub use engine::session::Session;
 pub use engine::session::children::ForkOptions;
@@ -96,25 +97,24 @@ pub use engine::store::{
 pub use engine::subscription::{Filter, Subscription, Watcher};
 pub use engine::verify::{VerifyDifference, VerifyReport};
 pub use hub::operations;
-pub use hub::{CallFigures, Forward, ForwardError, Forwarding, Hub, HubError, HubOptions, OpenSession};
-pub use mcp::{McpError, McpOptions, McpServer, ToolGroup, UnknownGroup};
+pub use hub::{CallFigures, Forward, Forwarding, Hub, HubError, HubOptions, OpenSession};
+pub use mcp::{McpError, McpOptions, McpServer, ToolGroup};
 pub use reducers::{
-    Allowances, AppendAll, CallEntry, Change, Child, Children, ChoiceError, CommandEntry, Commands, Entry, Keyed,
-    LastMerge, LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,
+    Allowances, AppendAll, CallEntry, Change, Child, Children, CommandEntry, Commands, Entry, Keyed, LastMerge,
+    LatestByKey, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, Merges, Mounts,
     PodmanWorkspace, ReplaceLatest, SharedChild, ToolCalls, UpsertByKey, Usage, VirtualFileSystem, append_all,
     plan_merge, replace_latest, replace_latest_by_key, upsert_by_key,
 };
 pub use tools::bisection::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 pub use tools::{
-    ASK_THE_PERSON, AllowedBy, AllowedRoots, ApprovalAnswer, Asker, Asking, BisectError, BisectFound, BisectReport,
-    Bisection, CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, ChildError, CommandPolicy,
-    CommandQuestion, Decision, DenyRule, DispatchError, Divergence, EditTool, Effect, Expectation, Filesystem, Forker,
-    GlobTool, GrepTool, LineSearch, ListTool, MAX_SCRIPT_CHARS, Materialised, MergeError, MergeOutcome, MergeReport,
-    MergedChange, MountError, MountSpec, NormalRules, PathGlob, PodmanShellTool, Predicate, PredicateError, Probe,
-    ProbeRecord, PythonTool, ReadTool, RemoveTool, Rerun, RerunError, RerunReport, RerunWorkspace, RewindError,
-    RewindOptions, Rewound, RulesError, Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome,
+    ASK_THE_PERSON, AllowedBy, AllowedRoots, ApprovalAnswer, Asker, Asking, BisectFound, BisectReport, Bisection,
+    CallReport, CallVerdict, CallWatch, CaptureBudget, ChildContext, CommandPolicy, CommandQuestion, Decision,
+    DenyRule, Divergence, EditTool, Effect, Expectation, Filesystem, Forker, GlobTool, GrepTool, LineSearch, ListTool,
+    MAX_SCRIPT_CHARS, Materialised, MergeOutcome, MergeReport, MergedChange, MountError, MountSpec, NormalRules,
+    PathGlob, PodmanShellTool, Predicate, Probe, ProbeRecord, PythonTool, ReadTool, RemoveTool, Rerun, RerunReport,
+    RerunWorkspace, RewindOptions, Rewound, Scratch, ScriptedCall, ShellRules, ShellTool, Subagent, SubagentOutcome,
     SubagentResult, Subagents, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolRunner,
-    ToolShell, Tools, ToolsError, TraceContext, WhatIf, WorkspaceSection, WriteTool, bisect, bisect_slices,
+    ToolShell, Tools, TraceContext, WhatIf, WorkspaceError, WorkspaceSection, WriteTool, bisect, bisect_slices,
     changed_positions, dispatch_subagents, first_position, hydrate, lift, lower, materialise, materialise_into,
     merge_child, mounts_of, preview_merge, previews, rewind, write_tar,
 };

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use tokio_util::sync::CancellationToken;
 
 use super::output::Output;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::CommandLine;
 use crate::engine::path::EntryPath;
 use crate::engine::session::output_stream::OutputStream;
@@ -308,4 +309,14 @@ pub enum ShellError {
         /// What went wrong, and what to do.
         reason: String,
     },
+}
+
+impl Diagnostic for ShellError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Invalid(_) => ErrorKind::Invalid,
+            Self::Blocked(_) => ErrorKind::Refused,
+            Self::Unavailable { .. } => ErrorKind::Unavailable,
+        }
+    }
 }

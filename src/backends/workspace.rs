@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::engine::clock::Timestamp;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ContainerStarted, ContainerStopped, Node};
 use crate::engine::id::SessionId;
 use crate::engine::path::EntryPath;
@@ -216,4 +217,10 @@ pub struct BackendError {
     pub backend: &'static str,
     /// What went wrong, for a person.
     pub reason: String,
+}
+
+impl Diagnostic for BackendError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Io
+    }
 }

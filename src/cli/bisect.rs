@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use anstyle::Style;
 use clap::ValueEnum;
+use foldspace::WorkspaceError;
 use foldspace::view::Position;
 use foldspace::{
-    BisectError, BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions,
-    PodmanOptions, Predicate, PredicateError, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem,
-    WorkspaceSpec, bisect, bisect_slices, first_position, operations, view,
+    BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions,
+    Predicate, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem, WorkspaceSpec, bisect, bisect_slices,
+    first_position, operations, view,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -92,7 +93,8 @@ impl BisectArgs {
             None => first_position(&session)?,
         };
         if let Some(text) = &self.slice {
-            let predicate = Predicate::parse(text, opened.sessions.registry())?;
+            let predicate = Predicate::parse(text, opened.sessions.registry())
+                .map_err(|error| Failure::from(error).with_hint(PREDICATES))?;
             return by_slice(&session, &predicate, good, bad, out);
         }
         let (spec, home) = (self.spec(&session)?, Home::of(globals)?);
@@ -126,7 +128,7 @@ impl BisectArgs {
         command.timeout = Some(
             timeout.ok_or_else(|| Failure::new(Exit::Usage, "--timeout: give a number of seconds from 0.1 to 600"))?,
         );
-        command.check().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
+        command.check()?;
         Ok(command)
     }
 
@@ -158,7 +160,7 @@ async fn search(bisection: &Bisection, out: &mut Out) -> Result<BisectReport, Fa
     let mut work = std::pin::pin!(bisect(bisection, &seen, &cancel));
     loop {
         tokio::select! {
-            done = &mut work => return Ok(done?),
+            done = &mut work => return done.map_err(failed),
             // The probes are removed in any case; what is removed twice as often is not removed sooner.
             _ = signals.next() => cancel.cancel(),
         }
@@ -246,7 +248,7 @@ fn left_out(report: &BisectReport) -> BTreeSet<&EntryPath> {
 }
 
 fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: &mut Out) -> Result<Exit, Failure> {
-    let looked = bisect_slices(session, predicate, good, bad)?;
+    let looked = bisect_slices(session, predicate, good, bad).map_err(failed)?;
     if out.is_json() {
         out.document(&operations::bisected_by_slice(session, predicate, (good, bad), &looked)?)?;
         return Ok(Exit::Ok);
@@ -267,37 +269,30 @@ fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: 
     Ok(Exit::Ok)
 }
 
+/// The way to learn about predicates.
+const PREDICATES: &str =
+    "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices";
 /// Checks a predicate at both ends.
 const ENDS: &str = "it must hold at the bad position and not at the good one; --good and --bad say which they are";
 /// Bytes of what a probe printed that an error is told with.
 const GIVEN: usize = 4096;
 
-impl From<BisectError> for Failure {
-    fn from(error: BisectError) -> Self {
-        let words = error.to_string();
-        let told = |exit, hint: &str| Self::new(exit, words.clone()).with_hint(hint);
-        match error {
-            BisectError::Session(error) => error.into(),
-            BisectError::Workspace(error) => error.into(),
-            BisectError::Shell(_) => Self::new(Exit::Failed, words),
-            BisectError::Stopped => Self::new(Exit::Io, words),
-            BisectError::Order { .. } => told(Exit::Usage, "--good and --bad say where to search"),
-            BisectError::NothingChanged { .. } => {
-                told(Exit::NotFound, "`foldspace log --path '**'` shows what changed when")
-            }
-            BisectError::GoodIsBad(record) => told(Exit::Failed, &printed(&record, "--good says where all is well")),
-            BisectError::BadIsGood(record) => told(Exit::Failed, &printed(&record, "--bad says where it fails")),
-            BisectError::NotRun(record) => told(Exit::Failed, &printed(&record, "is the program there, in the probe?")),
-            BisectError::Aborted(record) => told(Exit::Failed, &printed(&record, "125 says that nobody can tell")),
-            BisectError::SameAtEnd { holds: true, .. } => told(Exit::Failed, ENDS),
-            BisectError::SameAtEnd { .. } => {
-                let replay =
-                    "where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place";
-                told(Exit::Failed, &format!("{ENDS}; {replay}"))
-            }
-            BisectError::Cancelled => Self::new(Exit::Interrupted, "interrupted; nothing of the probes is left"),
-        }
-    }
+/// Adds the advice for a bisection that came to nothing.
+fn failed(error: WorkspaceError) -> Failure {
+    let hint = match &error {
+        WorkspaceError::Order { .. } => "--good and --bad say where to search".to_owned(),
+        WorkspaceError::NothingChanged { .. } => "`foldspace log --path '**'` shows what changed when".to_owned(),
+        WorkspaceError::GoodIsBad(record) => printed(record, "--good says where all is well"),
+        WorkspaceError::BadIsGood(record) => printed(record, "--bad says where it fails"),
+        WorkspaceError::NotRun(record) => printed(record, "is the program there, in the probe?"),
+        WorkspaceError::Aborted(record) => printed(record, "125 says that nobody can tell"),
+        WorkspaceError::SameAtEnd { holds: true, .. } => ENDS.to_owned(),
+        WorkspaceError::SameAtEnd { .. } => format!(
+            "{ENDS}; where it came and went, `foldspace replay SESSION --until PREDICATE` finds the first place"
+        ),
+        _ => return error.into(),
+    };
+    Failure::from(error).with_hint(hint)
 }
 
 /// A hint, and the end of what the command printed.
@@ -316,11 +311,4 @@ fn printed(record: &ProbeRecord, hint: &str) -> String {
         )
     });
     format!("{hint}{left_out}{shown}")
-}
-
-impl From<PredicateError> for Failure {
-    fn from(error: PredicateError) -> Self {
-        let hint = "`foldspace bisect --help` tells what a predicate is; `foldspace state SESSION` lists the slices";
-        Self::new(Exit::Usage, error.to_string()).with_hint(hint)
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use foldspace::{Blame as Blamed, BlameError, BlameLine, Cause, EntryPath, SessionChange, SessionId, blame};
+use foldspace::{Blame as Blamed, BlameLine, Cause, EntryPath, SessionChange, SessionId, blame};
 use serde_json::{Value, json};
 
 use super::Globals;
@@ -124,22 +124,5 @@ pub(super) fn why(cause: &Cause) -> String {
         Cause::Merge { child, from: Some(from), .. } => format!("merge {}@{from}", text::one_line(child, 60)),
         Cause::Merge { child, from: None, .. } => format!("merge {}", text::one_line(child, 60)),
         other => other.name().to_owned(),
-    }
-}
-
-impl From<BlameError> for Failure {
-    fn from(error: BlameError) -> Self {
-        let (exit, hint) = match &error {
-            BlameError::Session(inner) => return inner.clone().into(),
-            BlameError::NotThere { .. } => {
-                (Exit::NotFound, "`foldspace history` shows what became of it; --at shows another moment")
-            }
-            BlameError::NotText { .. } => (Exit::NotFound, "`foldspace history` shows who changed it"),
-            BlameError::NotKept { .. } => {
-                (Exit::NotFound, "`foldspace history` shows who changed it; --keep-file-bytes raises the budget")
-            }
-            BlameError::TooLarge { .. } => (Exit::Failed, "`foldspace history` shows who changed it"),
-        };
-        Failure::new(exit, error.to_string()).with_hint(hint)
     }
 }

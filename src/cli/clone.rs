@@ -5,9 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use foldspace::operations;
-use foldspace::{
-    AllowedRoots, ChildError, ChildLimits, ForkOptions, Forker, Isolation, MountSpec, Session, ToolRunner, mounts_of,
-};
+use foldspace::{AllowedRoots, ChildLimits, ForkOptions, Forker, Isolation, MountSpec, Session, ToolRunner, mounts_of};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -199,25 +197,6 @@ async fn begin(globals: &Globals, nursery: &Forker, parent: &Session, new: ForkO
 fn parent_dispatcher(globals: &Globals, parent: &Session) -> Result<ToolRunner, Failure> {
     let workspace = workspace::of_session(globals, parent)?;
     workspace::dispatcher(parent.clone(), workspace, RuleArgs::default().typed())
-}
-
-impl From<ChildError> for Failure {
-    fn from(error: ChildError) -> Self {
-        match error {
-            ChildError::Dispatch(error) => error.into(),
-            ChildError::Mounts { name, source, .. } => {
-                let hint = format!("`foldspace remove {}` takes it away again", text::one_line(&name, 80));
-                let failure = Self::from(source);
-                match failure {
-                    Self::Told { exit, message, .. } => {
-                        let what = format!("the clone {name} has begun without the mounts: {message}");
-                        Self::new(exit, what).with_hint(hint)
-                    }
-                    Self::Closed => Self::Closed,
-                }
-            }
-        }
-    }
 }
 
 fn show(

@@ -1,8 +1,9 @@
 //! Exit codes, and what stops a command.
 
-use foldspace::view::PositionError;
+use std::io;
+
 use foldspace::{
-    BackendError, CommitError, DispatchError, PathError, PortableError, SessionError, SliceError, StoreError,
+    BackendError, Diagnostic, ErrorKind, HistoryError, HubError, MountError, SessionError, StoreError, WorkspaceError,
 };
 
 use super::text;
@@ -89,115 +90,86 @@ impl Failure {
     pub(super) fn io(action: &str, place: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::new(Exit::Io, format!("can't {action} {}: {error}", text::one_line(&place.to_string(), 300)))
     }
-
-    fn of(exit: Exit, error: &dyn std::error::Error, hint: Option<String>) -> Self {
-        Self::Told { exit, message: error.to_string(), hint }
-    }
 }
 
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Self {
-        let exit = match &error {
-            StoreError::NoSession(_) => Exit::NotFound,
-            StoreError::Locked { .. }
-            | StoreError::InUse { .. }
-            | StoreError::Foreign { .. }
-            | StoreError::ReadOnly => Exit::Busy,
-            StoreError::Damaged { .. } | StoreError::Lost(_) | StoreError::Format { .. } => Exit::Damaged,
-            StoreError::Index(_) | StoreError::NoContent(_) => Exit::Damaged,
-            StoreError::Io { .. }
-            | StoreError::Poisoned(_)
-            | StoreError::Elsewhere { .. }
-            | StoreError::Unsettled(_) => Exit::Io,
-            StoreError::Conflict { .. } | StoreError::Buried(_) | StoreError::Commit(_) => Exit::Failed,
-        };
-        Self::of(exit, &error, error.hint())
-    }
-}
-
-impl From<PositionError> for Failure {
-    fn from(error: PositionError) -> Self {
-        match error {
-            PositionError::NothingBack { .. } => Self::new(Exit::NotFound, error.to_string()),
-            PositionError::Session(error) => error.into(),
+impl<E: Diagnostic> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let error: &dyn Diagnostic = &error;
+        match error.downcast_ref() {
+            Some(HistoryError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => {
+                let exit = error.chain().find_map(finer).unwrap_or_else(|| error.kind().into());
+                let hint = error.chain().find_map(hint).or_else(|| error.hint());
+                Self::Told { exit, message: error.to_string(), hint }
+            }
         }
     }
 }
 
-impl From<SessionError> for Failure {
-    fn from(error: SessionError) -> Self {
-        let exit = match error {
-            SessionError::Store(error) => return error.into(),
-            SessionError::Slice(_) => Exit::Damaged,
-            SessionError::NotFound { .. } | SessionError::Ambiguous { .. } | SessionError::NoPosition { .. } => {
-                Exit::NotFound
-            }
-            SessionError::NameTaken { .. } | SessionError::BadName { .. } => Exit::Usage,
-            SessionError::TooDeep { .. } | SessionError::NoAgent { .. } => Exit::Usage,
-            SessionError::Unreadable { .. } => Exit::Damaged,
-        };
-        Self::of(exit, &error, error.hint())
-    }
-}
-
-impl From<BackendError> for Failure {
-    fn from(error: BackendError) -> Self {
-        Self::of(Exit::Io, &error, Some("`foldspace doctor` tells what works here".to_owned()))
-    }
-}
-
-impl From<DispatchError> for Failure {
-    fn from(error: DispatchError) -> Self {
-        match error {
-            DispatchError::Session(error) => error.into(),
-            DispatchError::Workspace(_) => {
-                Self::of(Exit::Io, &error, Some("`foldspace doctor` tells what works here".to_owned()))
-            }
-            DispatchError::NotEmpty(_) => Self::of(Exit::Usage, &error, None),
-            DispatchError::SecondContainer(_) => Self::of(Exit::Busy, &error, None),
+/// The table from kinds of errors; [`finer`] has the exceptions.
+impl From<ErrorKind> for Exit {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::Invalid => Self::Usage,
+            ErrorKind::Conflict | ErrorKind::Refused | ErrorKind::TimedOut => Self::Failed,
+            ErrorKind::Busy | ErrorKind::Unavailable => Self::Busy,
+            ErrorKind::Damaged => Self::Damaged,
+            ErrorKind::Io => Self::Io,
+            ErrorKind::Cancelled => Self::Interrupted,
         }
     }
 }
 
-impl From<PortableError> for Failure {
-    fn from(error: PortableError) -> Self {
-        let exit = match error {
-            PortableError::Session(SessionError::NameTaken { .. } | SessionError::BadName { .. }) => {
-                return Self::of(Exit::Usage, &error, Some("give it another name with --name".to_owned()));
-            }
-            PortableError::Session(error) => return error.into(),
-            PortableError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe => {
-                return Self::Closed;
-            }
-            PortableError::Io { .. } => Exit::Io,
-            PortableError::Refused(_) => Exit::Usage,
-            PortableError::Damaged(_) => Exit::Damaged,
-            PortableError::Differs { .. } => {
-                let hint =
-                    "nothing was changed; `foldspace remove` what is here, or import into another store (--data)";
-                return Self::of(Exit::Failed, &error, Some(hint.to_owned()));
-            }
-        };
-        Self::of(exit, &error, None)
-    }
+/// The exits that are finer than the kind of their error.
+fn finer(error: &dyn Diagnostic) -> Option<Exit> {
+    let store = |error: &StoreError| match error {
+        StoreError::NoContent(_) => Some(Exit::Damaged),
+        StoreError::Commit(_) => Some(Exit::Failed),
+        _ => None,
+    };
+    let session = |error: &SessionError| match error {
+        SessionError::NameTaken { .. } | SessionError::TooDeep { .. } => Some(Exit::Usage),
+        _ => None,
+    };
+    let workspace = |error: &WorkspaceError| match error {
+        WorkspaceError::NotEmpty(_) => Some(Exit::Usage),
+        WorkspaceError::InsideCommit { .. } => Some(Exit::NotFound),
+        WorkspaceError::Stopped => Some(Exit::Failed),
+        _ => None,
+    };
+    let mount = |error: &MountError| match error {
+        MountError::Outside { .. } => Some(Exit::Usage),
+        MountError::Backend(_) | MountError::Stopped => Some(Exit::Failed),
+        _ => None,
+    };
+    let hub = |error: &HubError| match error {
+        HubError::Elsewhere { kind: ErrorKind::Io | ErrorKind::Unavailable, .. } => Some(Exit::Failed),
+        HubError::Lost { .. } | HubError::Panicked => Some(Exit::Failed),
+        _ => None,
+    };
+    let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
+    let found = found.or_else(|| error.downcast_ref().and_then(workspace));
+    let found = found.or_else(|| error.downcast_ref().and_then(mount));
+    found.or_else(|| error.downcast_ref().and_then(hub))
 }
 
-impl From<PathError> for Failure {
-    fn from(error: PathError) -> Self {
-        Self::of(Exit::Usage, &error, None)
-    }
-}
-
-impl From<SliceError> for Failure {
-    fn from(error: SliceError) -> Self {
-        Self::of(Exit::Damaged, &error, None)
-    }
-}
-
-impl From<CommitError> for Failure {
-    fn from(error: CommitError) -> Self {
-        SessionError::from(error).into()
-    }
+/// Returns the advice that is another on the command line.
+fn hint(error: &dyn Diagnostic) -> Option<String> {
+    let workspace = |error: &WorkspaceError| match error {
+        WorkspaceError::Mounts { name, .. } => {
+            Some(format!("`foldspace remove {}` takes it away again", text::one_line(name, 80)))
+        }
+        WorkspaceError::InsideCommit { before, after, .. } => {
+            Some(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too"))
+        }
+        WorkspaceError::NotAChild { .. } | WorkspaceError::Itself(_) => {
+            Some("`foldspace tree` shows what comes from what".to_owned())
+        }
+        _ => None,
+    };
+    let backend = |_: &BackendError| "`foldspace doctor` tells what works here".to_owned();
+    error.downcast_ref().and_then(workspace).or_else(|| error.downcast_ref().map(backend))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{Durability, PortableError, SessionStarted, WorkspaceSpec, import_session_if};
+use foldspace::{Durability, HistoryError, SessionStarted, WorkspaceSpec, import_session_if};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -34,7 +34,7 @@ impl Import {
         let accept = |started: &SessionStarted| if self.trust_workspace { Ok(()) } else { harmless(started) };
         let summary = import_session_if(&opened.sessions, &mut file, self.name.as_deref(), &accept);
         let summary = summary.map_err(|error| match error {
-            PortableError::Refused(_) => {
+            HistoryError::Refused(_) => {
                 Failure::from(error).with_hint("if you know where the file is from, --trust-workspace takes it")
             }
             error => error.into(),

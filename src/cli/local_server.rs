@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use foldspace::http::{HttpFace, HttpOptions, HttpServer, OverHttp, ServerLimits, bind_unix};
 use foldspace::{
-    Clock, ForwardError, Hub, HubError, HubOptions, MemoryWorkspace, OpenSession, ProgressWatch, Sessions, ShellRules,
-    SystemClock, Workspace,
+    Clock, Hub, HubOptions, MemoryWorkspace, OpenSession, ProgressWatch, Sessions, ShellRules, SystemClock, Workspace,
 };
 
-use super::exit::{Exit, Failure};
+use super::exit::Failure;
 use super::interrupt::Signals;
 use super::{Globals, open, output, text};
 
@@ -146,33 +145,6 @@ impl Drop for LocalServer {
             && let Err(error) = remove(socket)
         {
             tracing::debug!(%error, "a socket is left");
-        }
-    }
-}
-
-impl From<HubError> for Failure {
-    fn from(error: HubError) -> Self {
-        let message = error.to_string();
-        match error {
-            HubError::Session(error) => error.into(),
-            HubError::Dispatch(error) => error.into(),
-            HubError::Mount(error) => error.into(),
-            HubError::Child(error) => error.into(),
-            HubError::Merge(error) => error.into(),
-            HubError::Rewind(error) => error.into(),
-            HubError::Forward(ForwardError::Refused { kind, hint, .. }) => {
-                let exit = match kind.as_str() {
-                    "not_found" => Exit::NotFound,
-                    "unusable" | "bad_request" => Exit::Usage,
-                    "in_use" => Exit::Busy,
-                    _ => Exit::Failed,
-                };
-                hint.into_iter().fold(Self::new(exit, message), Self::with_hint)
-            }
-            HubError::Forward(ForwardError::Gone(_) | ForwardError::Ending(_)) => Self::new(Exit::Busy, message),
-            HubError::Forward(ForwardError::Lost { .. }) => Self::new(Exit::Failed, message),
-            HubError::Busy { .. } | HubError::Ending => Self::new(Exit::Busy, message),
-            HubError::Panicked => Self::new(Exit::Failed, message),
         }
     }
 }

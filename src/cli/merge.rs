@@ -3,8 +3,8 @@
 use foldspace::http::OverHttp;
 use foldspace::operations;
 use foldspace::{
-    Forward, HubError, MergeChoices, MergeConflict, MergeError, MergeOutcome, MergeReport, MergeSide, Node, Session,
-    SessionError, StoreError, merge_child, preview_merge,
+    Forward, MergeChoices, MergeConflict, MergeOutcome, MergeReport, MergeSide, Node, Session, SessionError,
+    StoreError, merge_child, preview_merge,
 };
 
 use super::Globals;
@@ -116,7 +116,7 @@ impl Merge {
         let _lease = match parent.lease() {
             Ok(lease) => lease,
             Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                return Ok(OverHttp.merge(&holder, &session, child, choices).await.map_err(HubError::from)?);
+                return Ok(OverHttp.merge(&holder, &session, child, choices).await?);
             }
             Err(error) => return Err(error.into()),
         };
@@ -241,20 +241,5 @@ fn shown(node: Option<&Node>) -> String {
         Some(Node::Symlink { target }) => format!("link to {}", text::one_line(&String::from_utf8_lossy(target), 80)),
         Some(Node::Directory) => "directory".to_owned(),
         Some(Node::Special { special }) => special.name().to_owned(),
-    }
-}
-
-impl From<MergeError> for Failure {
-    fn from(error: MergeError) -> Self {
-        let message = error.to_string();
-        match error {
-            MergeError::NotAChild { .. } | MergeError::Itself(_) => {
-                Self::new(Exit::Usage, message).with_hint("`foldspace tree` shows what comes from what")
-            }
-            MergeError::Session(error) => error.into(),
-            MergeError::Workspace(error) => error.into(),
-            MergeError::NotPutBack(_) => Self::new(Exit::Io, message),
-            MergeError::Tool(_) => Self::new(Exit::Failed, message),
-        }
     }
 }

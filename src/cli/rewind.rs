@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::http::OverHttp;
 use foldspace::operations;
 use foldspace::view::Position;
 use foldspace::{
-    CaptureBudget, Change, EntryPath, Forward, HubError, RewindError, RewindOptions, Rewound, Seq, Session,
-    SessionError, StoreError, rewind,
+    CaptureBudget, Change, EntryPath, Forward, RewindOptions, Rewound, Seq, Session, SessionError, StoreError, rewind,
 };
 use serde_json::json;
 
@@ -59,9 +59,7 @@ impl Rewind {
         let rewound = match found.session.lease() {
             Ok(_lease) => here(globals, &found.session, to, options)?,
             Err(SessionError::Store(StoreError::InUse { holder, .. })) if holder.address.is_some() => {
-                super::block_on(OverHttp.rewind(&holder, &found.session, to, options))?
-                    .map(Ok)
-                    .map_err(HubError::from)?
+                super::block_on(OverHttp.rewind(&holder, &found.session, to, options))?.map(Ok)?
             }
             Err(error) => return Err(error.into()),
         };
@@ -70,9 +68,11 @@ impl Rewind {
                 self.show(&found, &rewound, globals, out)?;
                 Ok(Exit::Ok)
             }
-            Err(RewindError::Drifted(paths)) => refused(&found, "changed_outside", paths.len(), &paths, globals, out),
-            Err(RewindError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, globals, out),
-            Err(RewindError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, globals, out),
+            Err(WorkspaceError::Drifted(paths)) => {
+                refused(&found, "changed_outside", paths.len(), &paths, globals, out)
+            }
+            Err(WorkspaceError::NotKept(paths)) => refused(&found, "not_kept", paths.len(), &paths, globals, out),
+            Err(WorkspaceError::Earlier { count, paths }) => refused(&found, "earlier", count, &paths, globals, out),
             Err(error) => Err(error.into()),
         }
     }
@@ -122,7 +122,7 @@ fn here(
     session: &Session,
     to: Seq,
     options: RewindOptions,
-) -> Result<Result<Rewound, RewindError>, Failure> {
+) -> Result<Result<Rewound, WorkspaceError>, Failure> {
     let workspace = workspace::of_session(globals, session)?;
     let budget = CaptureBudget::default();
     let rewound = super::block_on(async { rewind(session, &Arc::clone(&workspace), budget, to, options).await })?;
@@ -185,18 +185,4 @@ fn refused(
     let told = format!("{} {what}:\n{}", text::count(count as u64, "entry"), lines.join("\n"));
     output::tell(&Failure::new(Exit::Failed, told).with_hint(hint));
     Ok(Exit::Failed)
-}
-
-impl From<RewindError> for Failure {
-    fn from(error: RewindError) -> Self {
-        match error {
-            RewindError::Session(error) => error.into(),
-            RewindError::Workspace(error) => error.into(),
-            RewindError::Slice(error) => error.into(),
-            RewindError::InsideCommit { before, after, .. } => Self::new(Exit::NotFound, error.to_string())
-                .with_hint(format!("--to {before} is before it, --to {after} after it; `--at` shows files there, too")),
-            RewindError::NotPutBack { .. } => Self::new(Exit::Io, error.to_string()),
-            other => Self::new(Exit::Failed, other.to_string()),
-        }
-    }
 }

@@ -5,16 +5,10 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::engine::error::ValueError;
+
 /// A position in a session's history: the first event has 1, and there are no gaps.
 pub type Seq = u64;
-
-/// A text that is not the hexadecimal form of an identity.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not {digits} hexadecimal digits")]
-pub struct IdError {
-    text: String,
-    digits: usize,
-}
 
 macro_rules! hexadecimal {
     ($(#[$doc:meta])* $name:ident, $bytes:literal) => {
@@ -47,10 +41,13 @@ macro_rules! hexadecimal {
         }
 
         impl FromStr for $name {
-            type Err = IdError;
+            type Err = ValueError;
 
-            fn from_str(text: &str) -> Result<Self, IdError> {
-                let wrong = || IdError { text: text.chars().take(80).collect(), digits: $bytes * 2 };
+            fn from_str(text: &str) -> Result<Self, ValueError> {
+                let wrong = || {
+                    let shown: String = text.chars().take(80).collect();
+                    ValueError::new(format!("{shown:?} is not {} hexadecimal digits", $bytes * 2))
+                };
                 if text.len() != $bytes * 2 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
                     return Err(wrong());
                 }

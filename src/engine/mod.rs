@@ -5,6 +5,7 @@ pub(crate) mod clock;
 pub(crate) mod collections;
 pub(crate) mod commit;
 pub(crate) mod content_ref;
+pub(crate) mod error;
 pub(crate) mod event;
 pub(crate) mod fold;
 pub(crate) mod history;

@@ -1,9 +1,12 @@
 //! Paths of workspace entries.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::engine::error::ValueError;
 
 /// Segments that a path which an agent creates may have.
 pub const MAX_SEGMENTS: usize = 16;
@@ -23,53 +26,18 @@ pub const MAX_SEGMENT_CHARS: usize = 80;
 /// let path = EntryPath::for_creation("/src//lib.rs")?;
 /// assert_eq!(path.to_string(), "src/lib.rs");
 /// assert!(EntryPath::for_creation("../etc/passwd").is_err());
-/// # Ok::<(), foldspace::PathError>(())
+/// # Ok::<(), foldspace::ValueError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntryPath(Arc<[u8]>);
 
-/// Why a text is no path of a workspace entry.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum PathError {
-    /// The path has a `.` or `..` segment.
-    #[error("path {path:?}: `.` and `..` are not allowed; give the path from the workspace root")]
-    Dots {
-        /// The path as given.
-        path: String,
-    },
-    /// The path holds a NUL byte.
-    #[error("path {path:?} holds a NUL byte")]
-    Nul {
-        /// The path as given.
-        path: String,
-    },
-    /// A path to create holds a character outside printable ASCII.
-    #[error("path {path:?} holds {character:?}: a new path must be printable ASCII")]
-    NotAscii {
-        /// The path as given.
-        path: String,
-        /// The first character that is not allowed.
-        character: char,
-    },
-    /// A path to create has too many segments.
-    #[error("path {path:?} has {segments} segments; at most {MAX_SEGMENTS} are allowed")]
-    TooDeep {
-        /// The path as given.
-        path: String,
-        /// How many it has.
-        segments: usize,
-    },
-    /// A segment of a path to create is too long.
-    #[error("path segment {segment:?} has {chars} characters; at most {MAX_SEGMENT_CHARS} are allowed")]
-    SegmentTooLong {
-        /// The segment.
-        segment: String,
-        /// Its length.
-        chars: usize,
-    },
-    /// An entry was needed and the root was given.
-    #[error("the path names the workspace root; name an entry below it")]
-    Root,
+fn wrong(path: &str, what: &str) -> ValueError {
+    ValueError::new(format!("path {:?}{what}", shorten(path)))
+}
+
+/// The error where an entry was needed and the root was given.
+pub(crate) fn root_named() -> ValueError {
+    ValueError::new("the path names the workspace root; name an entry below it")
 }
 
 impl EntryPath {
@@ -81,28 +49,26 @@ impl EntryPath {
     /// Parses a path that an agent may create, with every limit that binds agents.
     ///
     /// # Errors
-    /// [`PathError`] when the path leaves the workspace, is the root, or is over a limit.
-    pub fn for_creation(text: &str) -> Result<Self, PathError> {
+    /// [`ValueError`] when the path leaves the workspace, is the root, or is over a limit.
+    pub fn for_creation(text: &str) -> Result<Self, ValueError> {
         let path = Self::lookup(text)?;
-        let given = || shorten(text);
         if path.is_root() {
-            return Err(PathError::Root);
+            return Err(root_named());
         }
-        if let Some(character) = text.chars().find(|c| !(' '..='~').contains(c)) {
-            return Err(PathError::NotAscii { path: given(), character });
-        }
-        if let Some(byte) = path.0.iter().find(|b| !(b' '..=b'~').contains(*b)) {
-            return Err(PathError::NotAscii { path: given(), character: char::from(*byte) });
+        let odd = text.chars().find(|c| !(' '..='~').contains(c));
+        let odd = odd.or_else(|| path.0.iter().map(|byte| char::from(*byte)).find(|c| !(' '..='~').contains(c)));
+        if let Some(character) = odd {
+            return Err(wrong(text, &format!(" holds {character:?}: a new path must be printable ASCII")));
         }
         let segments = path.segments().count();
         if segments > MAX_SEGMENTS {
-            return Err(PathError::TooDeep { path: given(), segments });
+            return Err(wrong(text, &format!(" has {segments} segments; at most {MAX_SEGMENTS} are allowed")));
         }
         if let Some(segment) = path.segments().find(|s| s.len() > MAX_SEGMENT_CHARS) {
-            return Err(PathError::SegmentTooLong {
-                segment: shorten(&String::from_utf8_lossy(segment)),
-                chars: segment.len(),
-            });
+            let (shown, chars) = (shorten(&String::from_utf8_lossy(segment)), segment.len());
+            let what =
+                format!("path segment {shown:?} has {chars} characters; at most {MAX_SEGMENT_CHARS} are allowed");
+            return Err(ValueError::new(what));
         }
         Ok(path)
     }
@@ -111,31 +77,31 @@ impl EntryPath {
     /// `.` alone, stands for the root, as a leading slash does.
     ///
     /// # Errors
-    /// [`PathError::Dots`] and [`PathError::Nul`].
-    pub fn lookup(text: &str) -> Result<Self, PathError> {
-        Self::from_bytes(&unescape(from_root(text))).map_err(|error| match error {
-            PathError::Dots { .. } => PathError::Dots { path: shorten(text) },
-            PathError::Nul { .. } => PathError::Nul { path: shorten(text) },
-            other => other,
-        })
+    /// [`ValueError`] when the path has a `.` or `..` segment, or a NUL byte.
+    pub fn lookup(text: &str) -> Result<Self, ValueError> {
+        Self::normalised(&unescape(from_root(text)), || Cow::Borrowed(text))
     }
 
     /// Normalises raw bytes, as a directory walk or an archive gives them.
     ///
     /// # Errors
-    /// [`PathError::Dots`] and [`PathError::Nul`].
-    pub fn from_bytes(bytes: &[u8]) -> Result<Self, PathError> {
+    /// [`ValueError`] when the path has a `.` or `..` segment, or a NUL byte.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ValueError> {
+        Self::normalised(bytes, || String::from_utf8_lossy(bytes))
+    }
+
+    fn normalised<'a>(bytes: &[u8], given: impl Fn() -> Cow<'a, str>) -> Result<Self, ValueError> {
         if Self::is_normal(bytes) {
             return Ok(Self(Arc::from(bytes)));
         }
-        let given = || shorten(&String::from_utf8_lossy(bytes));
         if bytes.contains(&0) {
-            return Err(PathError::Nul { path: given() });
+            return Err(wrong(&given(), " holds a NUL byte"));
         }
         let mut normal = Vec::with_capacity(bytes.len());
         for segment in bytes.split(|b| *b == b'/').filter(|s| !s.is_empty()) {
             if segment == b"." || segment == b".." {
-                return Err(PathError::Dots { path: given() });
+                let what = ": `.` and `..` are not allowed; give the path from the workspace root";
+                return Err(wrong(&given(), what));
             }
             if !normal.is_empty() {
                 normal.push(b'/');
@@ -188,7 +154,7 @@ impl EntryPath {
     ///
     /// # Errors
     /// As [`EntryPath::from_bytes`].
-    pub fn join(&self, name: &[u8]) -> Result<Self, PathError> {
+    pub fn join(&self, name: &[u8]) -> Result<Self, ValueError> {
         Self::from_bytes(&[&self.0[..], name].join(&b'/'))
     }
 
@@ -310,7 +276,11 @@ impl<'de> Deserialize<'de> for EntryPath {
 mod tests {
     use super::*;
 
-    fn creation(text: &str) -> Result<String, PathError> {
+    fn is(made: Result<String, ValueError>, what: &str) {
+        assert!(made.as_ref().is_err_and(|error| error.to_string().contains(what)), "{made:?}, not {what}");
+    }
+
+    fn creation(text: &str) -> Result<String, ValueError> {
         EntryPath::for_creation(text).map(|p| p.to_string())
     }
 
@@ -337,22 +307,22 @@ mod tests {
     fn limits_hold_at_and_above() {
         let deep = |n: usize| vec!["d"; n].join("/");
         assert!(creation(&deep(16)).is_ok());
-        assert!(matches!(creation(&deep(17)), Err(PathError::TooDeep { segments: 17, .. })));
+        is(creation(&deep(17)), "has 17 segments; at most 16");
         assert!(creation(&"x".repeat(80)).is_ok());
-        assert!(matches!(creation(&"x".repeat(81)), Err(PathError::SegmentTooLong { chars: 81, .. })));
+        is(creation(&"x".repeat(81)), "has 81 characters; at most 80");
     }
 
     #[test]
     fn hostile_paths_are_refused() {
         for text in ["..", "a/../b", "a/./b", "a/.", "/../etc"] {
-            assert!(matches!(creation(text), Err(PathError::Dots { .. })), "{text}");
+            is(creation(text), "are not allowed");
         }
-        assert!(matches!(creation("a\0b"), Err(PathError::Nul { .. })));
-        assert!(matches!(creation("a\nb"), Err(PathError::NotAscii { character: '\n', .. })));
-        assert!(matches!(creation("\\xffb"), Err(PathError::NotAscii { .. })));
-        assert!(matches!(creation("caf\u{e9}"), Err(PathError::NotAscii { .. })));
-        assert!(matches!(creation("\\x2e\\x2e/a"), Err(PathError::Dots { .. })));
-        assert_eq!(creation("//"), Err(PathError::Root));
+        is(creation("a\0b"), "holds a NUL byte");
+        is(creation("a\nb"), "must be printable ASCII");
+        is(creation("\\xffb"), "must be printable ASCII");
+        is(creation("caf\u{e9}"), "must be printable ASCII");
+        is(creation("\\x2e\\x2e/a"), "are not allowed");
+        is(creation("//"), "names the workspace root");
     }
 
     #[test]

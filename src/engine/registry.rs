@@ -13,6 +13,7 @@ use super::reducer::{ErasedSliceType, Opener, Reducer, SliceType};
 use super::slice::{ErasedSlice, OnRewind, Slice};
 use super::state::State;
 use super::store::filtered_batch::WantedKinds;
+use crate::engine::error::ValueError;
 
 /// The events, slices and reducers that a program knows.
 ///
@@ -35,7 +36,7 @@ use super::store::filtered_batch::WantedKinds;
 ///     .event::<Spent>()?
 ///     .slice::<Budget>()?
 ///     .reducer(|budget: Budget, spent: &Recorded<Spent>| Budget { cents: budget.cents + spent.event.cents })?;
-/// # Ok::<(), foldspace::RegistryError>(())
+/// # Ok::<(), foldspace::ValueError>(())
 /// ```
 #[derive(Default)]
 pub struct Registry {
@@ -50,25 +51,6 @@ type ToJson = fn(u16, &[u8]) -> Result<Value, CodecError>;
 struct EventType {
     version: u16,
     to_json: ToJson,
-}
-
-/// A registration that contradicts an earlier one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RegistryError {
-    /// An event or slice of that name is there already.
-    #[error("{what} {name} is registered twice")]
-    Twice {
-        /// Event, slice or reducer.
-        what: &'static str,
-        /// Its name.
-        name: String,
-    },
-    /// A reducer's slice is not registered.
-    #[error("slice {0} must be registered before a reducer for it")]
-    NoSlice(&'static str),
-    /// An event's name is empty or too long.
-    #[error("event kind {0:?} must have 1 to 100 bytes")]
-    BadKind(&'static str),
 }
 
 /// What a registry knows of one slice.
@@ -92,17 +74,17 @@ impl Registry {
     ///
     /// # Errors
     /// What the function gives.
-    pub fn with(self, add: impl FnOnce(Self) -> Result<Self, RegistryError>) -> Result<Self, RegistryError> {
+    pub fn with(self, add: impl FnOnce(Self) -> Result<Self, ValueError>) -> Result<Self, ValueError> {
         add(self)
     }
 
     /// Makes an event type known, so that it can be shown as JSON.
     ///
     /// # Errors
-    /// [`RegistryError`] when its kind is taken or not 1 to 100 bytes long.
-    pub fn event<E: Event>(mut self) -> Result<Self, RegistryError> {
+    /// [`ValueError`] when its kind is taken or not 1 to 100 bytes long.
+    pub fn event<E: Event>(mut self) -> Result<Self, ValueError> {
         if E::KIND.is_empty() || E::KIND.len() > super::commit::MAX_KIND_BYTES {
-            return Err(RegistryError::BadKind(E::KIND));
+            return Err(ValueError::new(format!("event kind {:?} must have 1 to 100 bytes", E::KIND)));
         }
         let to_json: ToJson = |version, bytes| {
             let event = E::decode(version, bytes)?;
@@ -117,19 +99,20 @@ impl Registry {
     /// Adds a slice; reducers for it follow.
     ///
     /// # Errors
-    /// [`RegistryError::Twice`] when there is one of its name.
-    pub fn slice<S: Slice>(self) -> Result<Self, RegistryError> {
+    /// [`ValueError`] when there is one of its name.
+    pub fn slice<S: Slice>(self) -> Result<Self, ValueError> {
         self.add_slice(SliceType::<S>::new(None)).map(|(registry, _)| registry)
     }
 
     /// Adds a reducer of one event type for a slice that is registered already.
     ///
     /// # Errors
-    /// [`RegistryError`] when the slice is not there or has a reducer for the event.
-    pub fn reducer<S: Slice, E: Event>(mut self, reducer: impl Reducer<S, E>) -> Result<Self, RegistryError> {
-        let at = self.position(TypeId::of::<S>()).ok_or(RegistryError::NoSlice(S::NAME))?;
+    /// [`ValueError`] when the slice is not there or has a reducer for the event.
+    pub fn reducer<S: Slice, E: Event>(mut self, reducer: impl Reducer<S, E>) -> Result<Self, ValueError> {
+        let missing = || ValueError::new(format!("slice {} must be registered before a reducer for it", S::NAME));
+        let at = self.position(TypeId::of::<S>()).ok_or_else(missing)?;
         let slice = self.slices[at].as_any_mut().downcast_mut::<SliceType<S>>();
-        let added = slice.ok_or(RegistryError::NoSlice(S::NAME))?.add(reducer);
+        let added = slice.ok_or_else(missing)?.add(reducer);
         if !added {
             return Err(twice("reducer", &format!("of {} for {}", E::KIND, S::NAME)));
         }
@@ -142,12 +125,8 @@ impl Registry {
     /// `kinds` are the events that it wants to see; none means all.
     ///
     /// # Errors
-    /// [`RegistryError::Twice`] when there is one of its name.
-    pub fn folded_slice<S: Slice>(
-        self,
-        kinds: Option<&[&'static str]>,
-        opener: Opener<S>,
-    ) -> Result<Self, RegistryError> {
+    /// [`ValueError`] when there is one of its name.
+    pub fn folded_slice<S: Slice>(self, kinds: Option<&[&'static str]>, opener: Opener<S>) -> Result<Self, ValueError> {
         let (mut registry, at) = self.add_slice(SliceType::<S>::new(Some(opener)))?;
         match kinds {
             Some(kinds) => kinds.iter().for_each(|kind| registry.wanted[at].add(kind)),
@@ -156,7 +135,7 @@ impl Registry {
         Ok(registry)
     }
 
-    fn add_slice<S: Slice>(mut self, slice: SliceType<S>) -> Result<(Self, usize), RegistryError> {
+    fn add_slice<S: Slice>(mut self, slice: SliceType<S>) -> Result<(Self, usize), ValueError> {
         if self.slices.iter().any(|known| known.name() == S::NAME) {
             return Err(twice("slice", S::NAME));
         }
@@ -215,8 +194,8 @@ impl Registry {
     }
 }
 
-fn twice(what: &'static str, name: &str) -> RegistryError {
-    RegistryError::Twice { what, name: name.to_owned() }
+fn twice(what: &'static str, name: &str) -> ValueError {
+    ValueError::new(format!("{what} {name} is registered twice"))
 }
 
 impl std::fmt::Debug for Registry {

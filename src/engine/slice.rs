@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::id::Digest;
+use crate::engine::error::{Diagnostic, ErrorKind};
 
 /// What a rewind does with a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -72,6 +73,12 @@ pub trait Slice: Clone + Default + Serialize + DeserializeOwned + Send + Sync + 
 pub struct SliceError {
     slice: &'static str,
     reason: String,
+}
+
+impl Diagnostic for SliceError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Damaged
+    }
 }
 
 impl SliceError {

@@ -18,7 +18,7 @@ use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::engine::store::LeaseHolder;
 use crate::hub::operations::SectionDocument;
-use crate::hub::{Forward, ForwardError, Forwarding};
+use crate::hub::{Forward, Forwarding, HubError};
 use crate::reducers::{Change, MergeChoices};
 use crate::tools::{
     ApprovalAnswer, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome,
@@ -76,7 +76,7 @@ impl Forward for OverHttp {
                 }
             };
             outcome.map(outcome_of).map_err(|error| match (known, error_of(holder, error)) {
-                (Some(_), ForwardError::Gone(_) | ForwardError::Ending(_)) => lost(holder, "it ended"),
+                (Some(_), HubError::Gone(_) | HubError::OwnerEnding(_)) => lost(holder, "it ended"),
                 (_, error) => error,
             })
         })
@@ -176,10 +176,10 @@ impl ForwardedOutput<'_> {
     }
 }
 
-fn client_of(holder: &LeaseHolder) -> Result<HttpClient, ForwardError> {
+fn client_of(holder: &LeaseHolder) -> Result<HttpClient, HubError> {
     match &holder.address {
         Some(address) => Ok(HttpClient::at(address)),
-        None => Err(ForwardError::Gone(holder.to_string())),
+        None => Err(HubError::Gone(holder.to_string())),
     }
 }
 
@@ -211,19 +211,19 @@ fn outcome_of(outcome: CallResponse) -> ToolOutcome {
     ToolOutcome { call, finished, status, result, text, micros }
 }
 
-fn lost(holder: &LeaseHolder, reason: &str) -> ForwardError {
-    ForwardError::Lost { holder: holder.to_string(), reason: reason.to_owned() }
+fn lost(holder: &LeaseHolder, reason: &str) -> HubError {
+    HubError::Lost { holder: holder.to_string(), reason: reason.to_owned() }
 }
 
-fn error_of(holder: &LeaseHolder, error: ClientError) -> ForwardError {
+fn error_of(holder: &LeaseHolder, error: ClientError) -> HubError {
     match error {
-        ClientError::Unreachable { .. } => ForwardError::Gone(holder.to_string()),
+        ClientError::Unreachable { .. } => HubError::Gone(holder.to_string()),
         ClientError::Refused(problem) if ProblemKind::of(&problem.kind) == ProblemKind::Ending => {
-            ForwardError::Ending(holder.to_string())
+            HubError::OwnerEnding(holder.to_string())
         }
         ClientError::Refused(problem) => {
-            let HttpProblem { kind, detail: message, hint, .. } = *problem;
-            ForwardError::Refused { kind, message, hint }
+            let HttpProblem { kind: problem, detail: message, hint, .. } = *problem;
+            HubError::Elsewhere { kind: ProblemKind::of(&problem).into(), problem, message, hint }
         }
         other => lost(holder, &other.to_string()),
     }

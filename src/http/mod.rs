@@ -47,7 +47,7 @@ pub use guard::{Access, Guard};
 pub use openapi::openapi;
 pub use problem::{Holder, HttpProblem};
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
-pub use token::{Token, TokenError};
+pub use token::Token;
 
 /// How the API answers.
 #[derive(Debug, Clone)]

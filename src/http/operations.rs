@@ -115,20 +115,3 @@ impl Caller for HttpFace {
         HttpFace::rules(self)
     }
 }
-
-impl From<OperationError> for HttpProblem {
-    fn from(error: OperationError) -> Self {
-        let detail = error.to_string();
-        match error {
-            OperationError::Hub(error) => error.into(),
-            OperationError::Position(error) => error.into(),
-            OperationError::Bisect(error) => error.into(),
-            OperationError::Predicate(error) => error.into(),
-            OperationError::Path(error) => error.into(),
-            OperationError::Parameters(_) | OperationError::Invalid(_) => Self::new(ProblemKind::Unusable, detail),
-            OperationError::NotFound { hint, .. } => Self { hint, ..Self::new(ProblemKind::NotFound, detail) },
-            OperationError::Refused { hint, .. } => Self { hint, ..Self::new(ProblemKind::Refused, detail) },
-            OperationError::Forbidden { hint, .. } => Self::new(ProblemKind::Forbidden, detail).with_hint(hint),
-        }
-    }
-}

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::engine::error::ErrorKind;
 use crate::engine::store::LeaseHolder;
 
 /// The media type of a [`HttpProblem`].
@@ -128,6 +129,35 @@ impl ProblemKind {
             Self::Full => ("full", StatusCode::INSUFFICIENT_STORAGE, "The disk is full"),
             Self::Lost => ("lost", StatusCode::BAD_GATEWAY, "The process that has the workspace is gone"),
             Self::Ending => ("ending", StatusCode::SERVICE_UNAVAILABLE, "The server is ending"),
+        }
+    }
+}
+
+/// The table from kinds of errors; `error_map` has the exceptions.
+impl From<ErrorKind> for ProblemKind {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::NotFound => Self::NotFound,
+            ErrorKind::Conflict => Self::Clash,
+            ErrorKind::Busy | ErrorKind::Refused | ErrorKind::TimedOut => Self::Refused,
+            ErrorKind::Invalid => Self::Unusable,
+            ErrorKind::Damaged | ErrorKind::Io => Self::Broken,
+            ErrorKind::Cancelled | ErrorKind::Unavailable => Self::Ending,
+        }
+    }
+}
+
+/// The way back, for a problem that another process gave as its answer.
+impl From<ProblemKind> for ErrorKind {
+    fn from(problem: ProblemKind) -> Self {
+        match problem {
+            ProblemKind::NotFound => Self::NotFound,
+            ProblemKind::Clash => Self::Conflict,
+            ProblemKind::InUse => Self::Busy,
+            ProblemKind::BadRequest | ProblemKind::Unusable => Self::Invalid,
+            ProblemKind::Backend | ProblemKind::Broken | ProblemKind::Full | ProblemKind::Lost => Self::Io,
+            ProblemKind::Ending => Self::Unavailable,
+            _ => Self::Refused,
         }
     }
 }

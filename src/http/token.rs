@@ -1,12 +1,9 @@
 //! The token with which a client shows that it may.
 
+use crate::engine::error::ValueError;
+
 /// The shortest token that is taken from a person.
 const CHARS_MIN: usize = 16;
-
-/// Why a text is no token.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a token has at least {CHARS_MIN} visible ASCII characters and no spaces")]
-pub struct TokenError;
 
 /// What a client has to show. Only its digest is kept.
 #[derive(Clone)]
@@ -16,12 +13,14 @@ impl Token {
     /// The token with that text; white space around it does not count.
     ///
     /// # Errors
-    /// [`TokenError`] for one that is short or can't stand in a header.
-    pub fn new(text: &str) -> Result<Self, TokenError> {
+    /// [`ValueError`] for one that is short or can't stand in a header.
+    pub fn new(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
         match text.len() >= CHARS_MIN && text.bytes().all(|byte| byte.is_ascii_graphic()) {
             true => Ok(Self(blake3::hash(text.as_bytes()))),
-            false => Err(TokenError),
+            false => {
+                Err(ValueError::new(format!("a token has at least {CHARS_MIN} visible ASCII characters and no spaces")))
+            }
         }
     }
 
@@ -51,7 +50,7 @@ mod tests {
         }
         assert_eq!(format!("{token:?}"), "Token");
         for wrong in ["", "short", "0123456789 abcdef", "0123456789abcdé"] {
-            assert_eq!(Token::new(wrong).err(), Some(TokenError), "{wrong:?}");
+            assert!(Token::new(wrong).is_err(), "{wrong:?}");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! What can go wrong between a face and a session's workspace.
 
-use super::forward::ForwardError;
 use crate::backends::BackendError;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::{LeaseHolder, StoreError};
-use crate::tools::{ChildError, DispatchError, MergeError, MountError, RewindError};
+use crate::tools::{MountError, WorkspaceError};
 
 /// Why a [`Hub`](super::Hub) could not do what it was asked for. Nothing has changed then, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -12,24 +12,38 @@ pub enum HubError {
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The workspace can't be opened.
+    /// The workspace can't be opened, rewound, merged or forked.
     #[error(transparent)]
-    Dispatch(DispatchError),
+    Workspace(WorkspaceError),
     /// The mounts can't be copied.
     #[error(transparent)]
     Mount(#[from] MountError),
-    /// A child can't begin.
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    /// A child can't be merged.
-    #[error(transparent)]
-    Merge(#[from] MergeError),
-    /// The session can't be rewound.
-    #[error(transparent)]
-    Rewind(#[from] RewindError),
-    /// The process that has the session's workspace could not do it, or would not.
-    #[error(transparent)]
-    Forward(ForwardError),
+    /// The process that has the workspace does not answer. Nothing was done.
+    #[error("{0} has the workspace, and does not answer")]
+    Gone(String),
+    /// The process that has the workspace takes nothing on any more. Nothing was done.
+    #[error("{0} has the workspace, and is ending")]
+    OwnerEnding(String),
+    /// The process that has the workspace ended at work: it is interrupted, or done and not reported.
+    #[error("{holder} ended, or let go, before it answered ({reason}); what became of it is in the session's log")]
+    Lost {
+        /// The process.
+        holder: String,
+        /// What happened to the connection.
+        reason: String,
+    },
+    /// The process that has the workspace says no.
+    #[error("{message}")]
+    Elsewhere {
+        /// Its kind.
+        kind: ErrorKind,
+        /// The problem in a word, as the API has it: `not_found`, `conflict`, ...
+        problem: String,
+        /// Its words.
+        message: String,
+        /// Its advice.
+        hint: Option<String>,
+    },
     /// A call or a child of the session is under way.
     #[error("session {session} is being worked in: {what}")]
     Busy {
@@ -46,18 +60,51 @@ pub enum HubError {
     Panicked,
 }
 
-impl From<DispatchError> for HubError {
-    fn from(error: DispatchError) -> Self {
+impl Diagnostic for HubError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Session(error) => error.kind(),
+            Self::Workspace(error) => error.kind(),
+            Self::Mount(error) => error.kind(),
+            Self::Busy { .. } | Self::Gone(_) | Self::OwnerEnding(_) => ErrorKind::Busy,
+            Self::Elsewhere { kind, .. } => *kind,
+            Self::Ending => ErrorKind::Unavailable,
+            Self::Lost { .. } | Self::Panicked => ErrorKind::Io,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Busy { .. } => Some("try again when that is done".to_owned()),
+            Self::Gone(_) | Self::OwnerEnding(_) => Some("nothing was done; try again".to_owned()),
+            Self::Lost { .. } => Some("look into the session's log before you do it again".to_owned()),
+            Self::Elsewhere { hint, .. } => hint.clone(),
+            _ => self.inner()?.hint(),
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Session(error) => Some(error),
+            Self::Workspace(error) => Some(error),
+            Self::Mount(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<WorkspaceError> for HubError {
+    fn from(error: WorkspaceError) -> Self {
         match error {
-            DispatchError::Session(error) => Self::Session(error),
-            other => Self::Dispatch(other),
+            WorkspaceError::Session(error) => Self::Session(error),
+            other => Self::Workspace(other),
         }
     }
 }
 
 impl From<BackendError> for HubError {
     fn from(error: BackendError) -> Self {
-        Self::Dispatch(error.into())
+        Self::Workspace(error.into())
     }
 }
 
@@ -70,17 +117,10 @@ impl From<StoreError> for HubError {
 impl HubError {
     /// The other process that has the session's workspace, where that is what is in the way.
     pub fn holder(&self) -> Option<&LeaseHolder> {
-        let session = match self {
-            Self::Session(error)
-            | Self::Mount(MountError::Session(error))
-            | Self::Child(ChildError::Dispatch(DispatchError::Session(error)))
-            | Self::Merge(MergeError::Session(error))
-            | Self::Rewind(RewindError::Session(error)) => error,
-            _ => return None,
-        };
-        match session {
-            SessionError::Store(StoreError::InUse { holder, .. }) => Some(holder),
+        let error: &dyn Diagnostic = self;
+        error.chain().find_map(|error| match error.downcast_ref() {
+            Some(StoreError::InUse { holder, .. }) => Some(holder.as_ref()),
             _ => None,
-        }
+        })
     }
 }

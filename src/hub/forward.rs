@@ -3,43 +3,15 @@
 use std::future::Future;
 use std::pin::Pin;
 
+use super::error::HubError;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome};
 
-/// What another process could not do, or does not want to.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ForwardError {
-    /// Nobody is there any more. Nothing was done.
-    #[error("{0} has the workspace, and does not answer")]
-    Gone(String),
-    /// It takes nothing on any more. Nothing was done.
-    #[error("{0} has the workspace, and is ending")]
-    Ending(String),
-    /// It ended while it was at work: what was to be done is interrupted, or done and not told.
-    #[error("{holder} ended, or let go, before it answered ({reason}); what became of it is in the session's log")]
-    Lost {
-        /// Who it was.
-        holder: String,
-        /// What happened to the connection.
-        reason: String,
-    },
-    /// It says no.
-    #[error("{message}")]
-    Refused {
-        /// What kind of problem it is, in a word, as the API says it: `not_found`, `conflict`, ...
-        kind: String,
-        /// Its words.
-        message: String,
-        /// What it says a person can do about it.
-        hint: Option<String>,
-    },
-}
-
 /// A future of one who forwards.
-pub type Forwarding<'a, T> = Pin<Box<dyn Future<Output = Result<T, ForwardError>> + Send + 'a>>;
+pub type Forwarding<'a, T> = Pin<Box<dyn Future<Output = Result<T, HubError>> + Send + 'a>>;
 
 /// Has work done by the process that has a session's workspace.
 ///

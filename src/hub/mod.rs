@@ -30,7 +30,7 @@ use crate::tools::{
 
 pub use error::HubError;
 pub use figures::CallFigures;
-pub use forward::{Forward, ForwardError, Forwarding};
+pub use forward::{Forward, Forwarding};
 use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use super::forward::{Forward, ForwardError};
+use super::forward::Forward;
 use super::in_flight::{Going, InFlight};
 use super::span::CallSpan;
 use super::{Hub, HubError, blocking};
@@ -126,11 +126,11 @@ struct Patience(Option<Instant>);
 
 impl Patience {
     /// Waits a moment, after which it is to be asked again, or who has the workspace then; false where that is no use.
-    async fn wait(&mut self, error: &ForwardError) -> bool {
+    async fn wait(&mut self, error: &HubError) -> bool {
         let limit = match error {
-            ForwardError::Gone(_) => GONE,
-            ForwardError::Ending(_) => ENDING,
-            ForwardError::Lost { .. } | ForwardError::Refused { .. } => return false,
+            HubError::Gone(_) => GONE,
+            HubError::OwnerEnding(_) => ENDING,
+            _ => return false,
         };
         let since = *self.0.get_or_insert_with(Instant::now);
         tokio::time::sleep(PAUSE).await;
@@ -251,7 +251,7 @@ impl OpenSession {
             };
             match way.call(&holder, &there.session, call.clone(), &there.rules, Box::new(&tell)).await {
                 Err(error) if !call.cancel.is_cancelled() && patience.wait(&error).await => {}
-                done => return Ok(done?),
+                done => return done,
             }
         }
     }
@@ -270,7 +270,7 @@ impl OpenSession {
             };
             match way.rewind(&holder, &there.session, to, options).await {
                 Err(error) if patience.wait(&error).await => {}
-                done => return Ok(done?),
+                done => return done,
             }
         }
     }
@@ -286,7 +286,7 @@ impl OpenSession {
             };
             match way.merge(&holder, &there.session, child, choices).await {
                 Err(error) if patience.wait(&error).await => {}
-                done => return Ok(done?),
+                done => return done,
             }
         }
     }
@@ -304,7 +304,7 @@ impl OpenSession {
             };
             match way.section(&holder, &there.session).await {
                 Err(error) if patience.wait(&error).await => {}
-                done => return Ok(done?),
+                done => return done,
             }
         }
     }
@@ -341,12 +341,6 @@ impl OpenSession {
         let dispatcher = user.dispatcher().ruled(there.rules.clone())?;
         let dispatcher = if agent.is_empty() { dispatcher } else { dispatcher.as_agent(Arc::clone(agent)) };
         Ok(Doer::Here(dispatcher, user))
-    }
-}
-
-impl From<ForwardError> for HubError {
-    fn from(error: ForwardError) -> Self {
-        Self::Forward(error)
     }
 }
 

@@ -12,14 +12,13 @@ use super::names::{self, AgentName, Agents};
 use super::pending_questions::Parked;
 use super::tool_list::Offered;
 use super::watching::Watching;
-use super::{McpOptions, ToolGroup};
+use super::{McpError, McpOptions, ToolGroup};
 use crate::backends::WorkspaceSpec;
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{SessionError, name_of};
-use crate::hub::operations::OperationError;
 use crate::hub::{Hub, HubError, OpenSession};
 
 /// Digits from which on a text counts as the beginning of an id rather than a name.
@@ -54,47 +53,6 @@ pub(super) struct Joined {
     /// Its workspace, under the client's agent.
     pub(super) open: OpenSession,
     _agent: AgentName,
-}
-
-/// Why a client has no session.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum JoinError {
-    /// It can't be begun, or not be opened.
-    #[error(transparent)]
-    Hub(#[from] HubError),
-    /// It began with another workspace than is asked for.
-    #[error(
-        "session {name} began with another workspace, on {backend}; go on with it without --backend and what belongs to it, or name another session"
-    )]
-    OtherWorkspace {
-        /// The session.
-        name: String,
-        /// Where its workspace is.
-        backend: String,
-    },
-}
-
-impl JoinError {
-    /// Whether the name is of no session, or of several.
-    pub(super) fn is_of_name(&self) -> bool {
-        let Self::Hub(HubError::Session(error)) = self else { return false };
-        matches!(error, SessionError::NotFound { .. } | SessionError::Ambiguous { .. })
-    }
-}
-
-impl From<JoinError> for OperationError {
-    fn from(error: JoinError) -> Self {
-        match error {
-            JoinError::Hub(error) => error.into(),
-            other => Self::refused(other.to_string()),
-        }
-    }
-}
-
-impl From<SessionError> for JoinError {
-    fn from(error: SessionError) -> Self {
-        Self::Hub(error.into())
-    }
 }
 
 impl McpClient {
@@ -157,7 +115,7 @@ impl McpClient {
     }
 
     /// Its session; where it has none yet, that is begun, or joined.
-    pub(super) async fn joined(&self, context: &RequestContext<RoleServer>) -> Result<&Joined, JoinError> {
+    pub(super) async fn joined(&self, context: &RequestContext<RoleServer>) -> Result<&Joined, McpError> {
         self.joined
             .get_or_try_init(|| async {
                 let open = self.join(&name_in(context)).await?;
@@ -170,7 +128,7 @@ impl McpClient {
             .await
     }
 
-    async fn join(&self, client: &str) -> Result<OpenSession, JoinError> {
+    async fn join(&self, client: &str) -> Result<OpenSession, McpError> {
         let Some(name) = self.chosen() else { return self.begin_own(client).await };
         let Some(id) = self.find(name)? else {
             return match self.options().isolation {
@@ -189,7 +147,7 @@ impl McpClient {
     }
 
     /// Begins a session that is called after the client.
-    async fn begin_own(&self, client: &str) -> Result<OpenSession, JoinError> {
+    async fn begin_own(&self, client: &str) -> Result<OpenSession, McpError> {
         let taken: Vec<String> = self.hub().sessions().list()?.iter().map(name_of).collect();
         let wanted = names::for_session(client);
         for name in names::numbered(&wanted).filter(|name| !taken.contains(name)) {
@@ -202,7 +160,7 @@ impl McpClient {
         Err(HubError::Ending.into())
     }
 
-    async fn begin_named(&self, name: &str) -> Result<OpenSession, JoinError> {
+    async fn begin_named(&self, name: &str) -> Result<OpenSession, McpError> {
         match self.create(name.to_owned()).await {
             Err(HubError::Session(SessionError::NameTaken { .. })) => {
                 let id = self.hub().sessions().find(name)?.id;
@@ -228,12 +186,12 @@ impl McpClient {
     }
 
     /// A session keeps the workspace that it began with.
-    fn check_same(&self, session: &Session) -> Result<(), JoinError> {
+    fn check_same(&self, session: &Session) -> Result<(), McpError> {
         let (Some(spec), Some(started)) = (&self.options().workspace, session.started()) else { return Ok(()) };
         if started.backend == spec.backend_name() && started.options == spec.options() {
             return Ok(());
         }
-        Err(JoinError::OtherWorkspace { name: session.name().to_owned(), backend: session.backend().to_owned() })
+        Err(McpError::OtherWorkspace { name: session.name().to_owned(), backend: session.backend().to_owned() })
     }
 
     /// Its session, if it has one, or one is there that it would go on with. Nothing is begun or opened.
@@ -266,7 +224,7 @@ impl McpClient {
         &self,
         wanted: Option<&str>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<Session, JoinError> {
+    ) -> Result<Session, McpError> {
         let Some(wanted) = wanted else { return Ok(self.joined(context).await?.open.session().clone()) };
         if let Some(own) = self.known()
             && (own.name() == wanted || own.id().to_string() == wanted)
@@ -285,7 +243,7 @@ impl McpClient {
         &self,
         wanted: Option<&str>,
         context: &RequestContext<RoleServer>,
-    ) -> Result<OpenSession, JoinError> {
+    ) -> Result<OpenSession, McpError> {
         let session = self.session(wanted, context).await?;
         match self.joined.get() {
             Some(own) if own.open.session().id() == session.id() => Ok(own.open.clone()),

@@ -7,6 +7,7 @@ use http::Uri;
 
 use super::{McpOptions, ToolGroup};
 use crate::engine::commit::MAX_AGENT_BYTES;
+use crate::engine::error::ValueError;
 
 /// The wishes of a client: `?session=NAME&agent=NAME&tools=GROUPS`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,7 +68,7 @@ fn groups(value: &str, options: &McpOptions) -> Result<BTreeSet<ToolGroup>, Stri
             groups.extend(&options.groups);
             continue;
         }
-        let group: ToolGroup = name.parse().map_err(|error: super::UnknownGroup| error.to_string())?;
+        let group: ToolGroup = name.parse().map_err(|error: ValueError| error.to_string())?;
         if !options.groups.contains(&group) {
             let offered: Vec<_> = options.groups.iter().map(|group| group.name()).collect();
             return Err(format!("this server offers {}; start it with --tools {name} for more", offered.join(", ")));

@@ -16,7 +16,7 @@ use super::client::McpClient;
 use super::names::shown;
 use super::resources::{self, ResourceUri};
 use super::sessionless::Stateless;
-use super::watching::{ResourceSubscriber, WatchError, Watching};
+use super::watching::{ResourceSubscriber, Watching};
 use super::{calls, instructions, session_tools, tool_list};
 
 /// The prompt that describes the workspace.
@@ -120,7 +120,7 @@ impl ServerHandler for Handler {
         let client = self.client(&context)?;
         if is_connected(&context) {
             let told = ResourceSubscriber::Peer(context.peer.clone());
-            client.watching.has_listed(client.known().as_ref(), &told).map_err(refused)?;
+            client.watching.has_listed(client.known().as_ref(), &told).map_err(|error| error.answer(None))?;
         }
         resources::list(&client, request).await
     }
@@ -191,7 +191,7 @@ impl ServerHandler for Handler {
             arrived.as_mut().enable();
             let known = client.known();
             if watches_list {
-                watching.has_listed(known.as_ref(), &told).map_err(refused)?;
+                watching.has_listed(known.as_ref(), &told).map_err(|error| error.answer(None))?;
             }
             tokio::select! {
                 () = context.cancelled() => return Ok(()),
@@ -224,7 +224,7 @@ impl ServerHandler for Handler {
             return Err(ErrorData::invalid_params(what, None));
         }
         let client = self.client(&context)?;
-        let section = client.joined(&context).await?.open.section().await;
+        let section = client.joined(&context).await.map_err(|error| error.answer(None))?.open.section().await;
         let section = section.map_err(|error| ErrorData::internal_error(error.to_string(), None))?;
         let message = PromptMessage::new_text(Role::User, section);
         Ok(GetPromptResult::new(vec![message]).with_description("The workspace as it is now").into())
@@ -275,12 +275,5 @@ async fn watch(
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
     let (session, address) = resources::find(client, uri, context).await?;
-    watching.watch(&session, &address, uri, told).await.map_err(refused)
-}
-
-fn refused(error: WatchError) -> ErrorData {
-    match error {
-        WatchError::TooMany => ErrorData::invalid_params(error.to_string(), None),
-        WatchError::Session(_) => ErrorData::internal_error(error.to_string(), None),
-    }
+    watching.watch(&session, &address, uri, told).await.map_err(|error| error.answer(Some(uri)))
 }

@@ -6,6 +6,7 @@ mod calls;
 mod client;
 pub(crate) mod connect_query;
 mod connections;
+mod error;
 mod handler;
 mod instructions;
 mod names;
@@ -38,8 +39,9 @@ use crate::hub::Hub;
 use crate::tools::ASK_THE_PERSON;
 use client::{McpClient, ServerState};
 use connections::Connections;
+pub use error::McpError;
 use handler::Handler;
-pub use options::{McpOptions, ToolGroup, UnknownGroup};
+pub use options::{McpOptions, ToolGroup};
 use order::Order;
 use sessionless::Stateless;
 use stdio::LineTransport;
@@ -87,11 +89,6 @@ pub struct McpServer {
     shared: Arc<ServerState>,
 }
 
-/// Why a client could not be served to its end.
-#[derive(Debug, thiserror::Error)]
-#[error("the client could not be served: {0}")]
-pub struct McpError(String);
-
 impl McpServer {
     /// A server with no client yet.
     pub fn new(hub: Hub, mut options: McpOptions) -> Self {
@@ -128,11 +125,11 @@ impl McpServer {
         // Calls under way are told of the end by their client, so that they are answered before the connection ends.
         let served = serve_server_with_ct(handler, lines, CancellationToken::new()).await;
         match served {
-            Ok(running) => running.waiting().await.map(|_| ()).map_err(|error| McpError(error.to_string())),
+            Ok(running) => running.waiting().await.map(|_| ()).map_err(|error| McpError::Connection(error.to_string())),
             Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => Ok(()),
             // It did not even read how it is greeted.
             Err(_) if end.is_cancelled() => Ok(()),
-            Err(error) => Err(McpError(names::shown(&error.to_string(), 1000))),
+            Err(error) => Err(McpError::Connection(names::shown(&error.to_string(), 1000))),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::str::FromStr;
 
 use crate::backends::WorkspaceSpec;
+use crate::engine::error::ValueError;
 use crate::engine::event::Isolation;
 use crate::tools::{MountSpec, ShellRules};
 
@@ -50,17 +51,16 @@ impl ToolGroup {
     }
 }
 
-/// A text that names no group of tools.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no group of tools {0:?}; there are files, shell, python, podman_shell and sessions")]
-pub struct UnknownGroup(String);
-
 impl FromStr for ToolGroup {
-    type Err = UnknownGroup;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownGroup> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let found = Self::ALL.into_iter().find(|group| group.name() == text);
-        found.ok_or_else(|| UnknownGroup(text.chars().take(80).collect()))
+        found.ok_or_else(|| {
+            let shown: String = text.chars().take(80).collect();
+            let groups = "there are files, shell, python, podman_shell and sessions";
+            ValueError::new(format!("there is no group of tools {shown:?}; {groups}"))
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use super::calls::comes_back;
 use super::session_tools::McpCaller;
 use super::tool_list;
 use crate::backends::{ShellError, WorkspaceSpec};
+use crate::engine::error::ErrorKind;
 use crate::engine::event::{CommandDecided, PolicyDecision};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
@@ -32,7 +33,7 @@ struct ProbeApproval {
 pub(super) async fn allow(caller: &McpCaller<'_>, bisection: Bisection) -> Result<Bisection, OperationError> {
     if !tool_list::has(caller.client, SHELL) {
         let what = "commands are not offered here, so none can be bisected by; give a predicate";
-        return Err(OperationError::refused(what));
+        return Err(OperationError::new(ErrorKind::Refused, what));
     }
     let own = caller.client.joined(caller.context).await?.open.session().clone();
     let looked = own.clone();
@@ -45,7 +46,7 @@ fn wanted(own: &Session, mut bisection: Bisection) -> Result<ProbeApproval, Oper
     let limits = limits_of(own)?;
     if limits.tools.as_ref().is_some_and(|tools| !tools.contains(SHELL)) {
         let what = format!("session {} may not use {SHELL}, so not bisect by a command either", own.name());
-        return Err(OperationError::refused(what));
+        return Err(OperationError::new(ErrorKind::Refused, what));
     }
     bisection.policy.deny.extend(denied(&limits));
     let started = own.started().ok_or_else(|| SessionError::Unreadable { name: own.name().to_owned() })?;
@@ -68,7 +69,7 @@ fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), Operati
         }
         _ => return Ok(()),
     };
-    Err(OperationError::refused(format!("session {} {why}", bisection.session.name())))
+    Err(OperationError::new(ErrorKind::Refused, format!("session {} {why}", bisection.session.name())))
 }
 
 /// Asks the policy, and where that does not know the person, once for all runs. What is decided is recorded in the client's
@@ -89,8 +90,8 @@ async fn decided(request: &McpCaller<'_>, own: &Session, wanted: ProbeApproval) 
     let rules = rules(request);
     let decided = tokio::select! {
         decided = Decided::of(decision, &rules, question) => decided,
-        () = request.context.ct.cancelled() => return Err(OperationError::refused("it was taken back")),
-        () = request.client.gone.cancelled() => return Err(OperationError::refused("the client is gone")),
+        () = request.context.ct.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "it was taken back")),
+        () = request.client.gone.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "the client is gone")),
     };
     let Decided { decision, by, reason, .. } = decided;
     let why = if decision == PolicyDecision::Allow { String::new() } else { format!(": {reason}") };
@@ -112,7 +113,7 @@ async fn decided(request: &McpCaller<'_>, own: &Session, wanted: ProbeApproval) 
     .await?;
     match decision {
         PolicyDecision::Allow => Ok(bisection.allowed()),
-        PolicyDecision::Deny => Err(OperationError::refused(ShellError::Blocked(reason).to_string())),
+        PolicyDecision::Deny => Err(OperationError::new(ErrorKind::Refused, ShellError::Blocked(reason).to_string())),
     }
 }
 

@@ -16,6 +16,7 @@ use super::calls::{failed, succeeded};
 use super::client::McpClient;
 use super::tool_list::{described, has_session_tool};
 use super::{probe_approval, shorten};
+use crate::engine::error::ErrorKind;
 use crate::engine::session::Session;
 use crate::hub::OpenSession;
 use crate::hub::operations::{
@@ -123,10 +124,8 @@ pub(super) async fn call(
     let done = run(entry, tool, params, &McpCaller { client, context }).await;
     Some(match done.and_then(|answer| told(&*answer, tool.too_long)) {
         Ok(told) => told,
-        Err(error) => match error.hint() {
-            Some(hint) => failed(&format!("{error}; {hint}")),
-            None => failed(&error),
-        },
+        Err(OperationError::Told { detail, hint: Some(hint), .. }) => failed(&format!("{detail}; {hint}")),
+        Err(error) => failed(&error),
     })
 }
 
@@ -137,12 +136,12 @@ async fn run(
     caller: &McpCaller<'_>,
 ) -> Result<Box<dyn OperationAnswer>, OperationError> {
     if let Some(hidden) = tool.hidden.iter().find(|name| params.contains_key(**name)) {
-        return Err(OperationError::Invalid(format!("the parameters are not right: unknown field `{hidden}`")));
+        return Err(OperationError::invalid(format!("the parameters are not right: unknown field `{hidden}`")));
     }
     let session = match params.shift_remove(tool.session.0) {
         None | Some(Value::Null) => None,
         Some(Value::String(session)) => Some(session),
-        Some(_) => return Err(OperationError::Invalid(format!("{} is a text", tool.session.0))),
+        Some(_) => return Err(OperationError::invalid(format!("{} is a text", tool.session.0))),
     };
     let (seen, records) = mpsc::unbounded_channel();
     let context = OperationContext {
@@ -186,7 +185,7 @@ async fn tell(caller: &McpCaller<'_>, mut records: mpsc::UnboundedReceiver<Strin
 
 /// Tells what came of it, as text and as data.
 fn told(answer: &dyn OperationAnswer, too_long: TooLong) -> Result<CallToolResult, OperationError> {
-    let unwritten = |error| OperationError::refused(format!("the result can't be written: {error}"));
+    let unwritten = |error| OperationError::new(ErrorKind::Refused, format!("the result can't be written: {error}"));
     let (mut text, mut result) = (answer.text(), answer.value().map_err(unwritten)?);
     match too_long {
         TooLong::Cut(hint) => shorten::both(&mut text, &mut result, RESULT_MAX, hint),
@@ -194,7 +193,7 @@ fn told(answer: &dyn OperationAnswer, too_long: TooLong) -> Result<CallToolResul
             let bytes = result.to_string().len().max(text.len());
             if bytes > RESULT_MAX {
                 let what = format!("that has {bytes} bytes, and a result at most {RESULT_MAX}: {hint}");
-                return Err(OperationError::refused(what));
+                return Err(OperationError::new(ErrorKind::Refused, what));
             }
         }
     }

@@ -10,22 +10,22 @@ use rmcp::service::{Peer, SubscriptionSink};
 use tokio::sync::Notify;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use super::McpError;
 use super::resources::{ResourceUri, What};
 use crate::engine::event::{DeleteEntry, Event, WriteFile, WriteMode};
 use crate::engine::id::{Digest, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::recorded::Recorded;
 use crate::engine::session::Session;
-use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
 
 /// How long changes are gathered before they are told.
 const GATHER: Duration = Duration::from_millis(50);
 /// Addresses that a client may watch.
-const WATCHED_MAX: usize = 1000;
+pub(super) const WATCHED_MAX: usize = 1000;
 /// Sessions that it may watch.
-const SESSIONS_MAX: usize = 16;
+pub(super) const SESSIONS_MAX: usize = 16;
 /// How long to wait for an event before looking whether there is one all the same.
 const LOOK: Duration = Duration::from_millis(500);
 
@@ -52,15 +52,6 @@ impl ResourceSubscriber {
             Self::Sink(sink) => sink.notify_resource_list_changed().await.is_ok(),
         }
     }
-}
-
-/// Why something can't be watched.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum WatchError {
-    #[error("at most {WATCHED_MAX} addresses in {SESSIONS_MAX} sessions can be watched at once")]
-    TooMany,
-    #[error(transparent)]
-    Session(#[from] SessionError),
 }
 
 /// What somebody watches.
@@ -115,7 +106,7 @@ impl Watching {
         address: &ResourceUri,
         uri: &str,
         told: &ResourceSubscriber,
-    ) -> Result<(), WatchError> {
+    ) -> Result<(), McpError> {
         if address.is_settled(session.now()) {
             return Ok(());
         }
@@ -126,7 +117,7 @@ impl Watching {
         let mut inner = lock(&self.0);
         let count: usize = inner.sessions.values().map(|watched| lock(&watched.wishes).count()).sum();
         if count >= WATCHED_MAX {
-            return Err(WatchError::TooMany);
+            return Err(McpError::TooManyWatched);
         }
         let shared = inner.of(session, told)?;
         let mut wishes = lock(&shared);
@@ -158,7 +149,7 @@ impl Watching {
     }
 
     /// Tells from now on when files of the client's session come or go.
-    pub(super) fn has_listed(&self, session: Option<&Session>, told: &ResourceSubscriber) -> Result<(), WatchError> {
+    pub(super) fn has_listed(&self, session: Option<&Session>, told: &ResourceSubscriber) -> Result<(), McpError> {
         let mut inner = lock(&self.0);
         inner.has_listed = true;
         if let Some(session) = session {
@@ -184,12 +175,12 @@ impl Watching {
 
 impl WatchingInner {
     /// What is to be told of a session, watching it from now on.
-    fn of(&mut self, session: &Session, told: &ResourceSubscriber) -> Result<Arc<Mutex<Wishes>>, WatchError> {
+    fn of(&mut self, session: &Session, told: &ResourceSubscriber) -> Result<Arc<Mutex<Wishes>>, McpError> {
         if let Some(watched) = self.sessions.get(&session.id()) {
             return Ok(Arc::clone(&watched.wishes));
         }
         if self.sessions.len() >= SESSIONS_MAX {
-            return Err(WatchError::TooMany);
+            return Err(McpError::TooManyWatched);
         }
         let wishes = Arc::new(Mutex::new(Wishes::default()));
         let follow =

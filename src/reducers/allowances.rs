@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::error::ValueError;
 use crate::engine::event::{CommandDecided, SessionAllow, SessionStarted};
 use crate::engine::recorded::Recorded;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::Slice;
 
 /// The programs that somebody allowed for the session, each as a policy's allow list names it.
@@ -21,7 +22,7 @@ impl Slice for Allowances {
     const NAME: &'static str = "Allowances";
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let registry = registry.event::<CommandDecided>()?.event::<SessionAllow>()?.slice::<Allowances>()?;
     let registry = registry.reducer(|allowances: Allowances, started: &Recorded<SessionStarted>| {
         // What a person answered was meant for the parent.

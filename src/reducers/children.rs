@@ -4,6 +4,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::collections::{OrdMap, Vector};
+use crate::engine::error::ValueError;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildLimits, ChildStarted, CodecError, Common, Event, Isolation, SessionStarted,
     WriteFile, finished_view, write_view,
@@ -11,7 +12,7 @@ use crate::engine::event::{
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice, SliceError};
 
 /// Children in a block of a snapshot.
@@ -177,7 +178,7 @@ impl Folding<Children> for ChildrenFold {
     }
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let kinds = [ChildStarted::KIND, SessionStarted::KIND, CallStarted::KIND, CallFinished::KIND, WriteFile::KIND];
     let open = |children: Children, _| Box::new(ChildrenFold(children)) as Box<dyn Folding<Children>>;
     registry.folded_slice::<Children>(Some(&kinds), open)

@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::Vector;
+use crate::engine::error::ValueError;
 use crate::engine::event::{CommandResult, EvalResult};
 use crate::engine::id::Seq;
 use crate::engine::recorded::Recorded;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice};
 
 /// Commands that the slice names; the journal has all.
@@ -102,6 +103,6 @@ fn evaluated(commands: Commands, recorded: &Recorded<EvalResult>) -> Commands {
     commands.add(entry, event.cancelled, event.stdout.bytes.saturating_add(event.stderr.bytes))
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<CommandResult>()?.event::<EvalResult>()?.slice::<Commands>()?.reducer(ran)?.reducer(evaluated)
 }

@@ -4,10 +4,11 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::engine::collections::{OrdMap, Vector};
+use crate::engine::error::ValueError;
 use crate::engine::event::Event;
 use crate::engine::id::Seq;
 use crate::engine::recorded::Recorded;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice};
 
 /// An event that is about something with a key.
@@ -186,8 +187,8 @@ mod pairs {
 /// Registers `E` with a slice that keeps every one.
 ///
 /// # Errors
-/// [`RegistryError::Twice`] when the event or a slice of its name is registered.
-pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, RegistryError> {
+/// [`ValueError::Twice`] when the event or a slice of its name is registered.
+pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<AppendAll<E>>()?.reducer(|mut all: AppendAll<E>, event: &Recorded<E>| {
         all.items.push_back(event.event.clone());
         all
@@ -198,7 +199,7 @@ pub fn append_all<E: Event>(registry: Registry) -> Result<Registry, RegistryErro
 ///
 /// # Errors
 /// As [`append_all`].
-pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, RegistryError> {
+pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, ValueError> {
     registry
         .event::<E>()?
         .slice::<ReplaceLatest<E>>()?
@@ -209,7 +210,7 @@ pub fn replace_latest<E: Event>(registry: Registry) -> Result<Registry, Registry
 ///
 /// # Errors
 /// As [`append_all`].
-pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, RegistryError> {
+pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<LatestByKey<E>>()?.reducer(|mut latest: LatestByKey<E>, event: &Recorded<E>| {
         latest.items.insert(event.event.key(), event.event.clone());
         latest
@@ -220,7 +221,7 @@ pub fn replace_latest_by_key<E: Keyed>(registry: Registry) -> Result<Registry, R
 ///
 /// # Errors
 /// As [`append_all`].
-pub fn upsert_by_key<E: Keyed>(registry: Registry) -> Result<Registry, RegistryError> {
+pub fn upsert_by_key<E: Keyed>(registry: Registry) -> Result<Registry, ValueError> {
     registry.event::<E>()?.slice::<UpsertByKey<E>>()?.reducer(|mut all: UpsertByKey<E>, event: &Recorded<E>| {
         let key = event.event.key();
         let place = all.places.get(&key).copied().unwrap_or(event.seq);

@@ -4,10 +4,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::OrdMap;
+use crate::engine::error::ValueError;
 use crate::engine::event::{ChildMerged, MergeConflicted, SessionStarted};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::recorded::Recorded;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::Slice;
 
 /// Up to where each child was merged, and the conflicts that are open. It goes back with the files in a rewind:
@@ -66,7 +67,7 @@ fn forked(mut slice: Merges, started: &Recorded<SessionStarted>) -> Merges {
     slice
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     registry
         .event::<ChildMerged>()?
         .event::<MergeConflicted>()?

@@ -19,7 +19,7 @@ pub use general::{
     AppendAll, Keyed, LatestByKey, ReplaceLatest, UpsertByKey, append_all, replace_latest, replace_latest_by_key,
     upsert_by_key,
 };
-pub use merge::{ChoiceError, MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, plan_merge};
+pub use merge::{MERGED_BYTES_MAX, MERGED_LINES_MAX, MergeChoices, MergePlan, MergeStep, plan_merge};
 pub use merges::{LastMerge, Merges};
 pub use mounts::Mounts;
 pub use podman_workspace::PodmanWorkspace;
@@ -27,11 +27,12 @@ pub use tool_calls::{CallEntry, ToolCalls};
 pub use usage::Usage;
 pub use virtual_file_system::{Change, Entry, VirtualFileSystem};
 
+use crate::engine::error::ValueError;
 use crate::engine::event::{
     CallFinished, CallStarted, ChildStarted, DeleteEntry, EventsLost, MountHydrated, SessionRewound, SessionStarted,
     SliceRestored, WriteFile,
 };
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 
 impl Registry {
     /// A registry with the built-in events and slices, to which a program adds its own.
@@ -41,7 +42,7 @@ impl Registry {
     }
 }
 
-fn standard() -> Result<Registry, RegistryError> {
+fn standard() -> Result<Registry, ValueError> {
     Registry::new()
         .event::<SessionStarted>()?
         .event::<EventsLost>()?

@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::collections::Vector;
+use crate::engine::error::ValueError;
 use crate::engine::event::MountHydrated;
 use crate::engine::recorded::Recorded;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice};
 
 /// The mounts of a session, in the order of their hydration.
@@ -27,7 +28,7 @@ impl Slice for Mounts {
     const ON_REWIND: OnRewind = OnRewind::Keep;
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     registry.slice::<Mounts>()?.reducer(|mut mounts: Mounts, hydrated: &Recorded<MountHydrated>| {
         mounts.mounts.push_back(hydrated.event.clone());
         mounts

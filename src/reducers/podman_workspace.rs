@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::engine::clock::Timestamp;
+use crate::engine::error::ValueError;
 use crate::engine::event::{ContainerStarted, ContainerStopped, DriftFound, SessionStarted, WorkspaceTouched};
 use crate::engine::recorded::Recorded;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice};
 
 /// The container of a session as the events tell of it, and how often the files were changed from
@@ -66,7 +67,7 @@ fn drifted(mut workspace: PodmanWorkspace, recorded: &Recorded<DriftFound>) -> P
     workspace
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     registry
         .event::<ContainerStarted>()?
         .event::<ContainerStopped>()?

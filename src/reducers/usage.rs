@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::engine::error::ValueError;
 use crate::engine::event::{CallStatus, CodecError, Common, finished_view, write_view};
 use crate::engine::recorded::EventRef;
 use crate::engine::reducer::Folding;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice};
 
 /// Counts of what happened in a session; they only grow.
@@ -36,7 +37,7 @@ impl Slice for Usage {
     const ON_REWIND: OnRewind = OnRewind::Keep;
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     let open = |usage: Usage, _| Box::new(UsageFold(usage)) as Box<dyn Folding<Usage>>;
     registry.folded_slice::<Usage>(None, open)
 }

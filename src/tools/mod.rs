@@ -4,6 +4,7 @@ pub(crate) mod bisection;
 pub(crate) mod builtin;
 pub(crate) mod call;
 pub(crate) mod children;
+pub(crate) mod error;
 mod mounts;
 mod policy;
 mod predicate;
@@ -13,9 +14,9 @@ mod words;
 pub(crate) mod workspace;
 
 pub use bisection::probe::Probe;
+pub use bisection::probe_record::ProbeRecord;
 pub use bisection::search::{
-    BisectError, BisectFound, BisectReport, Bisection, ProbeRecord, bisect, bisect_slices, changed_positions,
-    first_position,
+    BisectFound, BisectReport, Bisection, bisect, bisect_slices, changed_positions, first_position,
 };
 pub use builtin::evaluate_python::PythonTool;
 pub use builtin::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
@@ -33,21 +34,22 @@ pub use call::error::ToolError;
 pub use call::filesystem::Filesystem;
 pub use call::shell::ToolShell;
 pub use call::tool::{Effect, Tool, ToolDescription};
-pub use call::toolset::{Tools, ToolsError};
+pub use call::toolset::Tools;
 pub use call::trace::TraceContext;
-pub use children::forker::{ChildError, Forker, mounts_of};
-pub use children::merge::{MergeError, MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
+pub use children::forker::{Forker, mounts_of};
+pub use children::merge::{MergeOutcome, MergeReport, MergedChange, merge_child, preview_merge};
 pub use children::subagents::{ChildContext, Subagent, SubagentOutcome, SubagentResult, Subagents, dispatch_subagents};
+pub use error::WorkspaceError;
 pub use mounts::{AllowedRoots, MountError, MountSpec, hydrate, previews};
 pub use policy::{AllowedBy, CommandPolicy, Decision, DenyRule, MAX_SCRIPT_CHARS};
-pub use predicate::{Predicate, PredicateError};
+pub use predicate::Predicate;
 pub use rerun::{
-    CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunError, RerunReport,
-    RerunWorkspace, RulesError, Scratch, ScriptedCall, WhatIf,
+    CallReport, CallVerdict, CallWatch, Divergence, Expectation, NormalRules, Rerun, RerunReport, RerunWorkspace,
+    Scratch, ScriptedCall, WhatIf,
 };
-pub use rewind::{RewindError, RewindOptions, Rewound, rewind};
+pub use rewind::{RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{denied, limits_of};
-pub use workspace::managed::{DispatchError, ShellRules};
+pub use workspace::managed::ShellRules;
 pub use workspace::materialise::{Materialised, materialise, materialise_into, write_tar};
 pub use workspace::section::WorkspaceSection;

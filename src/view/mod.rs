@@ -15,7 +15,7 @@ pub use event::{EventDocument, event};
 pub use patch::{
     ChangeDocument, ChangeShape, Patch, change, change_between, changes_between, patches, patches_between,
 };
-pub use position::{BadPosition, Position, PositionError, first_read};
+pub use position::{Position, first_read};
 pub use question::{allowed_by_session, question};
 pub use slice::{slice, slice_named};
 pub use text::{misleads, visible, visible_lines};

@@ -9,37 +9,10 @@ use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use crate::engine::clock::Timestamp;
+use crate::engine::error::ValueError;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
-
-/// Why a session has nothing at a position.
-#[derive(Debug, thiserror::Error)]
-pub enum PositionError {
-    /// It has fewer events.
-    #[error("there is nothing {count} events ago: the session has {head}")]
-    NothingBack {
-        /// How many events ago.
-        count: u64,
-        /// How many there are.
-        head: Seq,
-    },
-    /// It has no such event, or can't be read.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-}
-
-impl PositionError {
-    /// Whether the session is all right, and just has no such position.
-    pub fn is_not_there(&self) -> bool {
-        matches!(self, Self::NothingBack { .. } | Self::Session(SessionError::NoPosition { .. }))
-    }
-}
-
-/// A text that names no position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("a position is {}", Position::FORMS)]
-pub struct BadPosition;
 
 /// A position in a session, as it was given.
 ///
@@ -62,9 +35,9 @@ pub enum Position {
 }
 
 impl FromStr for Position {
-    type Err = BadPosition;
+    type Err = ValueError;
 
-    fn from_str(text: &str) -> Result<Self, BadPosition> {
+    fn from_str(text: &str) -> Result<Self, ValueError> {
         let text = text.trim();
         let number = |digits: &str| match digits.bytes().all(|b| b.is_ascii_digit()) {
             true => digits.parse::<u64>().ok(),
@@ -74,7 +47,9 @@ impl FromStr for Position {
         let known = number(digits).map(Self::Seq);
         let known = known.or_else(|| text.strip_prefix('-').and_then(number).map(Self::Back));
         let known = known.or_else(|| milliseconds(text).map(Self::Ago));
-        known.or_else(|| moment(text).map(Self::Moment)).ok_or(BadPosition)
+        known
+            .or_else(|| moment(text).map(Self::Moment))
+            .ok_or_else(|| ValueError::new(format!("a position is {}", Self::FORMS)))
     }
 }
 
@@ -126,12 +101,12 @@ impl Position {
     ///
     /// # Errors
     /// When the session has none there, and what the session says.
-    pub fn resolve(self, session: &Session) -> Result<Seq, PositionError> {
+    pub fn resolve(self, session: &Session) -> Result<Seq, SessionError> {
         let head = session.head()?;
         match self {
-            Self::Seq(seq) if seq > head => Err(SessionError::NoPosition { seq, head }.into()),
+            Self::Seq(seq) if seq > head => Err(SessionError::NoPosition { seq, head }),
             Self::Seq(seq) => Ok(seq),
-            Self::Back(count) => head.checked_sub(count).ok_or(PositionError::NothingBack { count, head }),
+            Self::Back(count) => head.checked_sub(count).ok_or(SessionError::NothingBack { count, head }),
             Self::Moment(time) => Ok(last_at(session, head, time)?),
             Self::Ago(millis) => Ok(last_at(session, head, ago(session, millis))?),
         }
@@ -162,9 +137,9 @@ impl Position {
 ///
 /// # Errors
 /// When the session has no such position, and what the session says.
-pub fn first_read(session: &Session, from: Position) -> Result<Seq, PositionError> {
+pub fn first_read(session: &Session, from: Position) -> Result<Seq, SessionError> {
     let (first, head) = (from.first_read(session)?, session.head()?);
-    if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }.into()) } else { Ok(first) }
+    if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }
 }
 
 fn ago(session: &Session, millis: i64) -> Timestamp {

@@ -3,10 +3,10 @@
 //! `FOLDSPACE_BLESS=1` writes the bytes of a kind and version that has none yet; it never overwrites.
 
 use foldspace::{
-    CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine, CommandResult,
-    ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EntryPath, EvalResult, Event,
-    EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision, RecordedOutput, SessionAllow,
-    SessionId, SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
+    CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, CommandLine,
+    CommandResult, ContainerStarted, ContainerStopped, DecidedBy, DeleteEntry, Digest, DriftFound, EntryPath,
+    EvalResult, Event, EventsLost, Isolation, MountHydrated, MountPreview, Node, Origin, PolicyDecision,
+    RecordedOutput, SessionAllow, SessionId, SessionStarted, Special, WorkspaceTouched, WriteFile, WriteMode,
 };
 use foldspace::{ChildMerged, ConflictKind, MergeConflict, MergeConflicted, MergeSide, MergedEntry};
 use serde_json::json;
@@ -57,9 +57,30 @@ fn calls() {
     let params = json!({ "file_path": "/a", "content": { "$content": Digest::of(b"x"), "bytes": 300 } });
     check("call", &CallStarted { tool: "write_file".to_owned(), params });
     let result = json!({ "version": 1 });
-    check("ok", &CallFinished { status: CallStatus::Ok, result, message: String::new(), micros: 1234 });
+    check("ok", &CallFinished { status: CallStatus::Ok, result, message: String::new(), micros: 1234, reason: None });
     let message = "the pattern is not a regular expression".to_owned();
-    check("error", &CallFinished { status: CallStatus::Error, result: json!(null), message, micros: 7 });
+    check("error", &CallFinished { status: CallStatus::Error, result: json!(null), message, micros: 7, reason: None });
+    let failed = |message: &str, reason| CallFinished {
+        status: CallStatus::Error,
+        result: json!(null),
+        message: message.to_owned(),
+        micros: 7,
+        reason,
+    };
+    check("reason", &failed("this session has used up its 3 calls", Some(CallReason::OverLimit)));
+    // Histories from before there were reasons are told by these texts alone.
+    let old = |name: &str, message: &str, reason| {
+        let event = failed(message, None);
+        check(name, &event);
+        assert_eq!(event.reason(), Some(reason), "{message}");
+    };
+    old("old_size", "the parameters have 1048577 bytes; at most 1048576 are allowed", CallReason::TooLarge);
+    let over = "this session has used up its 3 calls; end the work, and say how far it is";
+    old("old_limit", over, CallReason::OverLimit);
+    let over = "agent a may write 1 more byte of its 9, and this would be 2; nothing was written";
+    old("old_bytes", over, CallReason::OverLimit);
+    assert_eq!(failed("grep: nothing was written", None).reason(), None);
+    assert_eq!(serde_json::from_value::<CallReason>(json!("newer")).unwrap(), CallReason::Other);
 }
 
 #[test]

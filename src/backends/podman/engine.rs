@@ -47,10 +47,8 @@ const PULL: Duration = Duration::from_secs(1800);
 /// Seconds that a container has to end by itself.
 const STOP_SECONDS: usize = 2;
 
-/// What a rootless engine says when it finds no ids for a container's user. Podman reads them through a library that
-/// is not safe for threads, so that it says so of some of the containers that are made at the same time.
-const NO_MAPPING: &str = "keep-id requires additional UIDs";
-/// How often a container is asked for in that case.
+/// How often a container is asked for when a rootless engine finds no ids for its user. Podman reads them through a
+/// library that is not safe for threads, so that it fails for some of the containers that are made at the same time.
 const MAPPING_TRIES: u32 = 10;
 /// How much longer each time it is waited before.
 const MAPPING_PAUSE: Duration = Duration::from_millis(10);
@@ -87,6 +85,12 @@ pub(crate) enum EngineError {
     /// It is another user's, who could not use this process's files in a container, or be kept from others.
     #[error("{0}")]
     Foreign(String),
+    /// It found no ids for the container's user, which passes.
+    #[error("the engine could not make the container: {0}")]
+    NoMapping(String),
+    /// The container is already as it was to become.
+    #[error("the container is so already")]
+    Unchanged,
     /// It refused.
     #[error("the engine could not {action}: {reason}")]
     Failed {
@@ -248,7 +252,7 @@ impl Engine {
         let post = || self.ask(action, LONG, self.requests.post::<Created>("/libpod/containers/create", &options));
         let mut created = post();
         for tries in 1..MAPPING_TRIES {
-            if !matches!(&created, Err(EngineError::Failed { reason, .. }) if reason.contains(NO_MAPPING)) {
+            if !matches!(&created, Err(EngineError::NoMapping(_))) {
                 break;
             }
             std::thread::sleep(tries * MAPPING_PAUSE);
@@ -256,8 +260,7 @@ impl Engine {
         }
         match created {
             Ok(created) => Ok(created.id),
-            Err(EngineError::NoContainer) => Err(EngineError::NoImage(plan.options.image.clone())),
-            Err(EngineError::Failed { reason, .. }) if reason.contains("no such image") => {
+            Err(EngineError::NoContainer | EngineError::NoImage(_)) => {
                 Err(EngineError::NoImage(plan.options.image.clone()))
             }
             Err(error) => Err(error),
@@ -272,12 +275,10 @@ impl Engine {
     pub(crate) fn stop(&self, id: &str) -> Result<(), EngineError> {
         let container = self.podman.containers().get(id);
         let options = ContainerStopOpts::builder().timeout(STOP_SECONDS).build();
-        let stopped = self.ask("stop the container", LONG, container.stop(&options));
-        // One that is stopped already is not an error for who wants it stopped.
-        if matches!(&stopped, Err(EngineError::Failed { reason, .. }) if reason.contains("304")) {
-            return Ok(());
+        match self.ask("stop the container", LONG, container.stop(&options)) {
+            Err(EngineError::Unchanged) => Ok(()),
+            stopped => stopped,
         }
-        stopped
     }
 
     pub(crate) fn remove(&self, id: &str) -> Result<(), EngineError> {
@@ -356,9 +357,16 @@ fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) ->
 /// What the engine's library said, told apart by what can be done about it.
 fn failure(action: &'static str, error: &Error) -> EngineError {
     match error {
-        Error::Fault { code, .. } if code.as_u16() == 404 => EngineError::NoContainer,
         Error::Fault { code, message } => {
-            EngineError::Failed { action, reason: format!("{} {message}", code.as_u16()) }
+            let reason = format!("{} {message}", code.as_u16());
+            // Nothing else reads the engine's words: it has no status of its own for these.
+            match code.as_u16() {
+                304 => EngineError::Unchanged,
+                404 => EngineError::NoContainer,
+                _ if message.contains("no such image") => EngineError::NoImage(reason),
+                _ if message.contains("keep-id requires additional UIDs") => EngineError::NoMapping(reason),
+                _ => EngineError::Failed { action, reason },
+            }
         }
         Error::IO(_) | Error::Error(_) => {
             EngineError::Unreachable(format!("the engine did not {action}: the connection failed: {error}"))

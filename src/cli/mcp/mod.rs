@@ -85,9 +85,7 @@ struct Groups(Option<ToolGroup>);
 fn group(text: &str) -> Result<Groups, String> {
     match text {
         "all" => Ok(Groups(None)),
-        name => {
-            name.parse().map(|group| Groups(Some(group))).map_err(|error: foldspace::UnknownGroup| error.to_string())
-        }
+        name => name.parse().map(|group| Groups(Some(group))).map_err(|error: foldspace::ValueError| error.to_string()),
     }
 }
 

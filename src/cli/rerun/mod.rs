@@ -7,11 +7,12 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::view::Position;
 use foldspace::{
     AllowedRoots, CallReport, CallWatch, ForkOptions, Forker, HostOptions, NewSession, NormalRules, Registry,
-    RerunError, RerunReport, RerunWorkspace, RulesError, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules,
-    Tools, Workspace, WorkspaceSpec,
+    RerunReport, RerunWorkspace, Scratch, Seq, Session, SessionId, SessionStarted, ShellRules, Tools, Workspace,
+    WorkspaceSpec,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -100,12 +101,6 @@ impl RuleFileArgs {
             return Err(Failure::new(Exit::Usage, format!("{place} has more than {}", text::size(RULES_MAX))));
         }
         rules.with_json(&written).map_err(|error| Failure::from(error).at(&place))
-    }
-}
-
-impl From<RulesError> for Failure {
-    fn from(error: RulesError) -> Self {
-        Self::new(Exit::Usage, error.to_string())
     }
 }
 
@@ -262,7 +257,7 @@ impl RerunTarget {
         recorded: &Session,
         rules: ShellRules,
         out: &mut Out,
-        run: impl AsyncFnOnce(RerunWorkspace, CallWatch<'_>) -> Result<RerunReport, RerunError>,
+        run: impl AsyncFnOnce(RerunWorkspace, CallWatch<'_>) -> Result<RerunReport, WorkspaceError>,
     ) -> Result<RerunReport, Failure> {
         out.go_live_for_good()?;
         let mut report = RerunPrinter::new(recorded, self.session());
@@ -290,18 +285,6 @@ impl RerunTarget {
                 out.line(format!("kept as session {name}: {program} log {named} --calls"))
             }
             _ => Ok(()),
-        }
-    }
-}
-
-impl From<RerunError> for Failure {
-    fn from(error: RerunError) -> Self {
-        match error {
-            RerunError::Session(error) => error.into(),
-            RerunError::Workspace(error) => error.into(),
-            RerunError::Dispatch(error) => error.into(),
-            RerunError::NotFresh(_) => Self::new(Exit::Usage, error.to_string()),
-            RerunError::NoCall { .. } => Self::new(Exit::NotFound, error.to_string()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use foldspace::{AllowedRoots, MountError, MountSpec};
+use foldspace::{AllowedRoots, MountSpec};
 
 use super::super::exit::{Exit, Failure};
 
@@ -72,18 +72,5 @@ impl MountArgs {
         spec.exclude_glob.clone_from(&self.exclude);
         spec.max_bytes = self.max_bytes;
         Ok(spec)
-    }
-}
-
-impl From<MountError> for Failure {
-    fn from(error: MountError) -> Self {
-        let exit = match error {
-            MountError::Session(error) => return error.into(),
-            MountError::Spec { .. } | MountError::Glob { .. } | MountError::Outside { .. } => Exit::Usage,
-            MountError::Missing { .. } | MountError::NotADirectory { .. } => Exit::NotFound,
-            MountError::Io { .. } => Exit::Io,
-            _ => Exit::Failed,
-        };
-        Self::new(exit, error.to_string())
     }
 }

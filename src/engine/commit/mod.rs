@@ -10,6 +10,7 @@ use super::clock::Timestamp;
 use super::event::{CodecError, Event};
 use super::id::{CommitId, Digest, Seq, SessionId};
 use super::recorded::EventRef;
+use crate::engine::error::{Diagnostic, ErrorKind};
 
 pub(crate) use view::{CommitView, declared_in};
 
@@ -120,6 +121,12 @@ pub enum CommitError {
     /// A commit with nothing in it was given.
     #[error("the commit has no events")]
     Empty,
+}
+
+impl Diagnostic for CommitError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
 }
 
 impl Commit {

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::codec::{archive, validated};
 use super::{CodecError, Event};
+use crate::engine::error::ErrorKind;
 
 /// A tool was called. Recorded before the call has any effect; its own position names the call.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -27,6 +28,71 @@ pub struct CallFinished {
     pub message: String,
     /// From intent to outcome, in microseconds of the machine's steady clock.
     pub micros: u64,
+    /// Why it did not succeed; none after a success, and in histories from before there were reasons.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<CallReason>,
+}
+
+/// The reason of a call that did not succeed, for programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallReason {
+    /// The parameters were too large to be recorded.
+    TooLarge,
+    /// A limit of the session or the agent is used up.
+    OverLimit,
+    /// A parameter can't be used.
+    Invalid,
+    /// The tool or a rule refused.
+    Refused,
+    /// The store, the workspace or its backend failed.
+    Failed,
+    /// The call took longer than its limit.
+    TimedOut,
+    /// The caller cancelled the call.
+    Cancelled,
+    /// The process that ran the call ended before the call did.
+    Abandoned,
+    /// A reason that only a newer program knows.
+    #[serde(other)]
+    Other,
+}
+
+impl From<ErrorKind> for CallReason {
+    fn from(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Invalid => Self::Invalid,
+            ErrorKind::NotFound | ErrorKind::Conflict | ErrorKind::Refused => Self::Refused,
+            ErrorKind::Busy | ErrorKind::Damaged | ErrorKind::Io | ErrorKind::Unavailable => Self::Failed,
+            ErrorKind::TimedOut => Self::TimedOut,
+            ErrorKind::Cancelled => Self::Cancelled,
+        }
+    }
+}
+
+impl CallFinished {
+    /// Returns the outcome of a call that did not succeed.
+    pub(crate) fn without_success(status: CallStatus, reason: CallReason, message: String, micros: u64) -> Self {
+        Self { status, result: Value::Null, message, micros, reason: Some(reason) }
+    }
+
+    /// Returns why the call did not succeed, also for events that were recorded before they had a reason.
+    pub fn reason(&self) -> Option<CallReason> {
+        self.reason.or_else(|| reason_from_message(self.status, &self.message))
+    }
+}
+
+/// Returns the reason of an event that was recorded without one. The only place where the text of a message decides:
+/// these are the texts of the programs from before there were reasons, and stay as they are.
+fn reason_from_message(status: CallStatus, message: &str) -> Option<CallReason> {
+    match (status, message) {
+        (CallStatus::Error, text) if text.starts_with("the parameters have ") => Some(CallReason::TooLarge),
+        (CallStatus::Error, text) if text.ends_with("; end the work, and say how far it is") => {
+            Some(CallReason::OverLimit)
+        }
+        (CallStatus::Error, text) if text.ends_with("; nothing was written") => Some(CallReason::OverLimit),
+        _ => None,
+    }
 }
 
 /// How a call ended.
@@ -51,6 +117,9 @@ impl CallStatus {
         }
     }
 }
+
+/// The mark under which the reason stands in the place of a result.
+const REASON: &str = "$reason";
 
 /// `CallStarted`, version 1, as it lies in a journal. Frozen.
 #[derive(Archive, Archivable)]
@@ -146,7 +215,10 @@ impl Event for CallFinished {
                 CallStatus::Error => 1,
                 CallStatus::Interrupted => 2,
             },
-            result: self.result.to_string(),
+            result: match self.reason {
+                None => self.result.to_string(),
+                Some(reason) => serde_json::json!({ REASON: reason }).to_string(),
+            },
             message: self.message.clone(),
             micros: self.micros,
         };
@@ -155,11 +227,14 @@ impl Event for CallFinished {
 
     fn decode(version: u16, bytes: &[u8]) -> Result<Self, CodecError> {
         let view = finished_view(version, bytes)?;
-        Ok(Self {
-            status: view.status,
-            message: view.message.to_owned(),
-            micros: view.micros,
-            result: json(Self::KIND, version, &finished(version, bytes)?.result)?,
-        })
+        let mut result = json(Self::KIND, version, &finished(version, bytes)?.result)?;
+        // Only a call that succeeded has a result, so that the mark is no one's own key.
+        let marked = result.get_mut(REASON).filter(|_| view.status != CallStatus::Ok).map(Value::take);
+        let reason =
+            marked.map(serde_json::from_value).transpose().map_err(|e| CodecError::new(Self::KIND, version, e))?;
+        if reason.is_some() {
+            result = Value::Null;
+        }
+        Ok(Self { status: view.status, message: view.message.to_owned(), micros: view.micros, result, reason })
     }
 }

@@ -10,7 +10,7 @@ mod rewind;
 mod session;
 mod workspace;
 
-pub use call::{CallFinished, CallStarted, CallStatus};
+pub use call::{CallFinished, CallReason, CallStarted, CallStatus};
 pub(crate) use call::{finished_view, started_tool};
 pub use command::{
     CommandDecided, CommandLine, CommandResult, DecidedBy, EvalResult, PolicyDecision, RecordedOutput, SessionAllow,

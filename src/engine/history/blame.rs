@@ -9,13 +9,11 @@ use super::lineage::{DEPTH_MAX, SessionChange, SessionLineage};
 use super::lines::{kept, lines};
 use super::path::{PathChange, life, path_history};
 use crate::engine::event::Node;
+use crate::engine::history::error::{BLAME_BYTES_MAX, HistoryError};
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
-
-/// Bytes that a file may have whose lines are asked about.
-pub const BLAME_BYTES_MAX: u64 = 16 << 20;
 
 /// A file's lines, each with the change that wrote it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,44 +39,6 @@ pub struct BlameLine {
     pub text: String,
 }
 
-/// Why nobody can say who wrote which line.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum BlameError {
-    /// The session or its store failed.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// Nothing is there.
-    #[error("there is no {} at position {seq}", path.rooted())]
-    NotThere {
-        /// Where.
-        path: EntryPath,
-        /// When.
-        seq: Seq,
-    },
-    /// It has no lines.
-    #[error("{} is {what}; only text files have lines", path.rooted())]
-    NotText {
-        /// Where.
-        path: EntryPath,
-        /// What is there.
-        what: &'static str,
-    },
-    /// Its contents are not known.
-    #[error("the contents of {} were not kept: they were over a budget", path.rooted())]
-    NotKept {
-        /// Where.
-        path: EntryPath,
-    },
-    /// It has too many bytes.
-    #[error("{} has {size} bytes; lines of files of at most {BLAME_BYTES_MAX} can be asked about", path.rooted())]
-    TooLarge {
-        /// Where.
-        path: EntryPath,
-        /// How many bytes it has.
-        size: u64,
-    },
-}
-
 /// Finds out which change wrote each line of a text file, as it was at a position.
 ///
 /// It goes forward through the versions of the file, through moves, too, and compares each with the next. Two versions
@@ -87,8 +47,8 @@ pub enum BlameError {
 /// more, the merge is named.
 ///
 /// # Errors
-/// [`BlameError`] when there is no text file, and what the session says.
-pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, BlameError> {
+/// [`HistoryError`] when there is no text file, and what the session says.
+pub fn blame(session: &Session, path: &EntryPath, at: Seq) -> Result<Blame, HistoryError> {
     let file = BlamedFile::read(session, path, at)?;
     let mut search = BlameSearch {
         kin: SessionLineage::of(session),
@@ -137,7 +97,7 @@ impl BlameSearch {
         file: &BlamedFile,
         wanted: &[usize],
         depth: usize,
-    ) -> Result<Vec<usize>, BlameError> {
+    ) -> Result<Vec<usize>, HistoryError> {
         let mut by_change: BTreeMap<usize, Vec<(usize, usize)>> = BTreeMap::new();
         for (place, line) in wanted.iter().enumerate() {
             if let Some((change, line)) = file.whose.get(*line) {
@@ -171,7 +131,7 @@ impl BlameSearch {
         change: &PathChange,
         wanted: &[usize],
         depth: usize,
-    ) -> Result<BTreeMap<usize, usize>, BlameError> {
+    ) -> Result<BTreeMap<usize, usize>, HistoryError> {
         let (Cause::Merge { child_id: Some(child), from: Some(from), .. }, Some(Node::File { content, .. })) =
             (&change.cause, &change.after)
         else {
@@ -184,8 +144,8 @@ impl BlameSearch {
         };
         let theirs = match BlamedFile::read(&child, &change.path, *from) {
             Ok(theirs) => theirs,
-            Err(BlameError::Session(SessionError::NoPosition { .. })) => return Ok(BTreeMap::new()),
-            Err(BlameError::Session(error)) => return Err(error.into()),
+            Err(HistoryError::Session(SessionError::NoPosition { .. })) => return Ok(BTreeMap::new()),
+            Err(HistoryError::Session(error)) => return Err(error.into()),
             // Then it says otherwise than the merge.
             Err(_) => return Ok(BTreeMap::new()),
         };
@@ -207,16 +167,16 @@ fn has_entries(session: &Session, path: &EntryPath, at: Seq) -> Result<bool, Ses
 }
 
 /// Whether an entry has lines that can be asked about.
-fn check(path: &EntryPath, node: &Node) -> Result<(), BlameError> {
+fn check(path: &EntryPath, node: &Node) -> Result<(), HistoryError> {
     let path = path.clone();
     match node {
-        Node::File { incomplete: true, .. } => Err(BlameError::NotKept { path }),
-        Node::File { text: false, .. } => Err(BlameError::NotText { path, what: "a binary file" }),
-        Node::File { size, .. } if *size > BLAME_BYTES_MAX => Err(BlameError::TooLarge { path, size: *size }),
+        Node::File { incomplete: true, .. } => Err(HistoryError::NotKept { path }),
+        Node::File { text: false, .. } => Err(HistoryError::NotText { path, what: "a binary file" }),
+        Node::File { size, .. } if *size > BLAME_BYTES_MAX => Err(HistoryError::TooLarge { path, size: *size }),
         Node::File { .. } => Ok(()),
-        Node::Directory => Err(BlameError::NotText { path, what: "a directory" }),
-        Node::Symlink { .. } => Err(BlameError::NotText { path, what: "a symbolic link" }),
-        Node::Special { special } => Err(BlameError::NotText { path, what: special.name() }),
+        Node::Directory => Err(HistoryError::NotText { path, what: "a directory" }),
+        Node::Symlink { .. } => Err(HistoryError::NotText { path, what: "a symbolic link" }),
+        Node::Special { special } => Err(HistoryError::NotText { path, what: special.name() }),
     }
 }
 
@@ -234,7 +194,7 @@ struct BlamedFile {
 
 impl BlamedFile {
     /// The text file that is at a path at a position.
-    fn read(session: &Session, path: &EntryPath, at: Seq) -> Result<Self, BlameError> {
+    fn read(session: &Session, path: &EntryPath, at: Seq) -> Result<Self, HistoryError> {
         let head = session.head()?;
         if at > head {
             return Err(SessionError::NoPosition { seq: at, head }.into());
@@ -243,7 +203,7 @@ impl BlamedFile {
         match changes.last().and_then(|change| change.after.as_ref()) {
             Some(last) => check(path, last)?,
             None if has_entries(session, path, at)? => check(path, &Node::Directory)?,
-            None => return Err(BlameError::NotThere { path: path.clone(), seq: at }),
+            None => return Err(HistoryError::NotThere { path: path.clone(), seq: at }),
         }
         let mut file = Self::default();
         for (number, change) in changes.iter().enumerate() {
@@ -252,7 +212,7 @@ impl BlamedFile {
         Ok(Self { changes, ..file })
     }
 
-    fn take(&mut self, session: &Session, number: usize, change: &PathChange) -> Result<(), BlameError> {
+    fn take(&mut self, session: &Session, number: usize, change: &PathChange) -> Result<(), HistoryError> {
         // A file that goes comes again elsewhere, or it would be another one.
         let Some(node) = &change.after else { return Ok(()) };
         let content = match node {

@@ -3,6 +3,7 @@
 
 mod blame;
 mod cause;
+pub(crate) mod error;
 pub(crate) mod lineage;
 mod lines;
 mod merged;
@@ -19,8 +20,9 @@ use super::recorded::{EventRef, Recorded};
 use super::session::Session;
 use super::session::sessions::SessionError;
 
-pub use blame::{BLAME_BYTES_MAX, Blame, BlameError, BlameLine, blame};
+pub use blame::{Blame, BlameLine, blame};
 pub use cause::Cause;
+pub use error::{BLAME_BYTES_MAX, HistoryError};
 pub use lineage::SessionChange;
 pub use merged::history_through_merges;
 pub use path::{PathChange, path_history};

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{
-    BUFFER, COMMIT, CONTENT, CONTENT_MAX, END, LEVEL, MAGIC, PortableError, PortableSummary, VERSION, damaged,
-};
+use super::{BUFFER, COMMIT, CONTENT, CONTENT_MAX, END, HistoryError, LEVEL, MAGIC, PortableSummary, VERSION, damaged};
 use crate::engine::commit::{Commit, CommitView};
 use crate::engine::event::references_of;
 use crate::engine::id::{Digest, SessionId};
@@ -13,8 +11,8 @@ use crate::engine::recorded::Recorded;
 use crate::engine::session::sessions::{SessionError, Sessions, name_of};
 use crate::engine::store::{EventStore, READ_MAX, StoreError};
 
-fn writing(source: io::Error) -> PortableError {
-    PortableError::Io { action: "write", source }
+fn writing(source: io::Error) -> HistoryError {
+    HistoryError::Io { action: "write", source }
 }
 
 /// Writes a session with everything that belongs to it.
@@ -28,7 +26,7 @@ pub fn export_session(
     sessions: &Sessions,
     id: SessionId,
     out: &mut dyn Write,
-) -> Result<PortableSummary, PortableError> {
+) -> Result<PortableSummary, HistoryError> {
     let entry = sessions.store().entry(id)?.ok_or(StoreError::NoSession(id))?;
     let mut summary =
         PortableSummary { session: id, name: name_of(&entry), events: 0, added: 0, contents: 0, bytes: 0 };
@@ -66,7 +64,7 @@ struct Export<'a, W: Write> {
 
 impl<W: Write> Export<'_, W> {
     /// Writes the commit with which a parent began as the child's, with the child's first event.
-    fn beginning(&mut self, origin: &Recorded, parents: &CommitView<'_>) -> Result<(), PortableError> {
+    fn beginning(&mut self, origin: &Recorded, parents: &CommitView<'_>) -> Result<(), HistoryError> {
         let mut commit = Commit::of_recorded(origin).map_err(SessionError::from)?;
         if parents.count > 1 {
             let others = Commit::of_view(parents, 2).map_err(SessionError::from)?;
@@ -78,7 +76,7 @@ impl<W: Write> Export<'_, W> {
     }
 
     /// Writes a commit behind the contents that its events refer to.
-    fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), PortableError> {
+    fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), HistoryError> {
         for event in commit.events().map_while(Result::ok) {
             match references_of(&event) {
                 Some(references) => references.iter().try_for_each(|digest| self.content(digest))?,
@@ -95,7 +93,7 @@ impl<W: Write> Export<'_, W> {
     }
 
     /// Writes a content, once. One that was never kept is left out.
-    fn content(&mut self, digest: &Digest) -> Result<(), PortableError> {
+    fn content(&mut self, digest: &Digest) -> Result<(), HistoryError> {
         if self.exported.contains(digest) {
             return Ok(());
         }
@@ -132,38 +130,38 @@ struct Records<W: Write> {
 }
 
 impl<W: Write> Records<W> {
-    fn head(&mut self, session: SessionId) -> Result<(), PortableError> {
+    fn head(&mut self, session: SessionId) -> Result<(), HistoryError> {
         self.put(MAGIC)?;
         self.put(&VERSION.to_le_bytes())?;
         self.put(session.as_bytes())
     }
 
-    fn content(&mut self, bytes: &[u8]) -> Result<(), PortableError> {
+    fn content(&mut self, bytes: &[u8]) -> Result<(), HistoryError> {
         self.record(CONTENT, bytes.len())?;
         self.put(bytes)
     }
 
-    fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), PortableError> {
+    fn commit(&mut self, commit: &CommitView<'_>) -> Result<(), HistoryError> {
         self.record(COMMIT, commit.encoded_len())?;
         commit.encode(&mut self.buffer);
         self.relieve()
     }
 
-    fn record(&mut self, kind: u8, length: usize) -> Result<(), PortableError> {
+    fn record(&mut self, kind: u8, length: usize) -> Result<(), HistoryError> {
         self.put(&[kind])?;
         self.put(&u32::try_from(length).unwrap_or(u32::MAX).to_le_bytes())
     }
 
-    fn put(&mut self, bytes: &[u8]) -> Result<(), PortableError> {
+    fn put(&mut self, bytes: &[u8]) -> Result<(), HistoryError> {
         self.buffer.extend_from_slice(bytes);
         self.relieve()
     }
 
-    fn relieve(&mut self) -> Result<(), PortableError> {
+    fn relieve(&mut self) -> Result<(), HistoryError> {
         if self.buffer.len() < BUFFER { Ok(()) } else { self.flush() }
     }
 
-    fn flush(&mut self) -> Result<(), PortableError> {
+    fn flush(&mut self) -> Result<(), HistoryError> {
         self.hasher.update(&self.buffer);
         self.bytes += self.buffer.len() as u64;
         self.file.write_all(&self.buffer).map_err(writing)?;
@@ -172,7 +170,7 @@ impl<W: Write> Records<W> {
     }
 
     /// Writes the end; gives how many bytes the file has before compression, its checksum apart.
-    fn end(mut self, events: u64, contents: u64) -> Result<u64, PortableError> {
+    fn end(mut self, events: u64, contents: u64) -> Result<u64, HistoryError> {
         self.put(&[END])?;
         self.put(&events.to_le_bytes())?;
         self.put(&contents.to_le_bytes())?;

@@ -5,7 +5,7 @@ use std::io::{Read, Seek};
 use bytes::Bytes;
 
 use super::reader::{ExportReader, Record, ended};
-use super::{PortableError, PortableSummary, damaged};
+use super::{HistoryError, PortableSummary, damaged};
 use crate::engine::commit::{ChunkList, Commit, Content, Expected};
 use crate::engine::event::SessionStarted;
 use crate::engine::id::{Digest, Seq, SessionId};
@@ -33,12 +33,12 @@ const HELD_MAX: usize = 4096;
 /// network. [`import_session_if`] asks first.
 ///
 /// # Errors
-/// [`PortableError::Damaged`] when the file is not whole and right, and others.
+/// [`HistoryError::Damaged`] when the file is not whole and right, and others.
 pub fn import_session<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
     rename: Option<&str>,
-) -> Result<PortableSummary, PortableError> {
+) -> Result<PortableSummary, HistoryError> {
     import_session_if(sessions, input, rename, &|_| Ok(()))
 }
 
@@ -46,13 +46,13 @@ pub fn import_session<R: Read + Seek>(
 /// not. One whose beginning can't be read is not asked about, as its workspace can't be opened.
 ///
 /// # Errors
-/// As [`import_session`], and [`PortableError::Refused`].
+/// As [`import_session`], and [`HistoryError::Refused`].
 pub fn import_session_if<R: Read + Seek>(
     sessions: &Sessions,
     input: &mut R,
     rename: Option<&str>,
     accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
-) -> Result<PortableSummary, PortableError> {
+) -> Result<PortableSummary, HistoryError> {
     let begin = input.stream_position().map_err(reading)?;
     let checked = CheckedFile::of(sessions, input, rename, accept)?;
     // Nor does a collection run meanwhile: it would take contents whose events are still to come.
@@ -74,8 +74,8 @@ pub fn import_session_if<R: Read + Seek>(
     Ok(checked.summary)
 }
 
-fn reading(source: std::io::Error) -> PortableError {
-    PortableError::Io { action: "read", source }
+fn reading(source: std::io::Error) -> HistoryError {
+    HistoryError::Io { action: "read", source }
 }
 
 /// A file in which everything is right.
@@ -94,7 +94,7 @@ impl CheckedFile {
         input: &mut dyn Read,
         rename: Option<&str>,
         accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
-    ) -> Result<Self, PortableError> {
+    ) -> Result<Self, HistoryError> {
         let mut reader = ExportReader::begin(input)?;
         let session = reader.session;
         let entry = sessions.store().entry(session)?;
@@ -135,7 +135,7 @@ fn began(
     rename: Option<&str>,
     is_new: bool,
     accept: &dyn Fn(&SessionStarted) -> Result<(), String>,
-) -> Result<(Commit, String), PortableError> {
+) -> Result<(Commit, String), HistoryError> {
     let Some(mut started) = reader.events().next().and_then(|event| started(&event)) else {
         return Ok((first, reader.session.short()));
     };
@@ -145,7 +145,7 @@ fn began(
     if !is_new {
         return Ok((first, started.name));
     }
-    accept(&started).map_err(PortableError::Refused)?;
+    accept(&started).map_err(HistoryError::Refused)?;
     check_name(rename.unwrap_or(&started.name))?;
     let Some(name) = rename else { return Ok((first, started.name)) };
     started.name = name.to_owned();
@@ -179,7 +179,7 @@ impl<'a> Present<'a> {
     }
 
     /// Checks the events of a commit that begins at `first`, as far as they are here.
-    fn check(&mut self, first: Seq, reader: &ExportReader<'_>) -> Result<(), PortableError> {
+    fn check(&mut self, first: Seq, reader: &ExportReader<'_>) -> Result<(), HistoryError> {
         if first > self.here {
             return Ok(());
         }
@@ -189,11 +189,11 @@ impl<'a> Present<'a> {
             }
             let Some(found) = self.next.event_at(event.seq) else {
                 self.next.check(event.seq)?;
-                return Err(PortableError::Differs { session: self.session, seq: event.seq });
+                return Err(HistoryError::Differs { session: self.session, seq: event.seq });
             };
             let is_same = content_of(&found) == content_of(&event) || event.seq == 1 && self.began_same(&found, &event);
             if !is_same {
-                return Err(PortableError::Differs { session: self.session, seq: event.seq });
+                return Err(HistoryError::Differs { session: self.session, seq: event.seq });
             }
         }
         Ok(())
@@ -226,7 +226,7 @@ impl<'a> ImportRecording<'a> {
         Self { sessions, checked, held, held_bytes: 0, last: None, has_begun: false }
     }
 
-    fn run(&mut self, input: &mut dyn Read) -> Result<(), PortableError> {
+    fn run(&mut self, input: &mut dyn Read) -> Result<(), HistoryError> {
         let changed = || damaged("it was changed while it was read");
         let mut reader = ExportReader::begin(input)?;
         if reader.session != self.checked.summary.session {
@@ -246,7 +246,7 @@ impl<'a> ImportRecording<'a> {
     }
 
     /// Records a commit from position `from` on, with the contents that were held for it.
-    fn commit(&mut self, reader: &ExportReader<'_>, from: Seq) -> Result<(), PortableError> {
+    fn commit(&mut self, reader: &ExportReader<'_>, from: Seq) -> Result<(), HistoryError> {
         let mut commit = match from {
             1 => self.checked.first.clone().expecting(Expected::NoSession),
             _ => reader.commit(from)?.expecting(Expected::Exactly(from - 1)),
@@ -263,7 +263,7 @@ impl<'a> ImportRecording<'a> {
         std::mem::replace(&mut self.held, none)
     }
 
-    fn content(&mut self, reader: &mut ExportReader<'_>, length: u64) -> Result<(), PortableError> {
+    fn content(&mut self, reader: &mut ExportReader<'_>, length: u64) -> Result<(), HistoryError> {
         let mut content = reader.content(length);
         if length <= LARGE {
             return self.hold(Content::of(content.whole()?));
@@ -283,7 +283,7 @@ impl<'a> ImportRecording<'a> {
     }
 
     /// Holds a content; when there are many, the store keeps them ahead of their event.
-    fn hold(&mut self, content: Content) -> Result<(), PortableError> {
+    fn hold(&mut self, content: Content) -> Result<(), HistoryError> {
         self.held_bytes += content.bytes.len();
         self.held.keep(content);
         if self.held_bytes > HELD_BYTES || self.held.contents.len() >= HELD_MAX {

@@ -7,14 +7,12 @@ mod export;
 mod import;
 mod reader;
 
-use std::io;
+use crate::engine::history::error::HistoryError;
 
 use serde::Serialize;
 
 use super::commit::{CommitView, MAX_COMMIT_BYTES};
-use super::id::{Seq, SessionId};
-use super::session::sessions::SessionError;
-use super::store::StoreError;
+use super::id::SessionId;
 
 pub use export::export_session;
 pub use import::{import_session, import_session_if};
@@ -51,42 +49,6 @@ pub struct PortableSummary {
     pub bytes: u64,
 }
 
-/// Failure of an export or an import.
-#[derive(Debug, thiserror::Error)]
-pub enum PortableError {
-    /// The session or the store failed.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The file could not be read or written.
-    #[error("can't {action} the file: {source}")]
-    Io {
-        /// Action that was tried.
-        action: &'static str,
-        /// Error of the system.
-        source: io::Error,
-    },
-    /// The file is not what it should be; nothing was imported.
-    #[error("the file can't be imported: {0}")]
-    Damaged(String),
-    /// The importing program does not want the session as it began, and why; nothing was imported.
-    #[error("the session was not imported: {0}")]
-    Refused(String),
-    /// The session is there already, with another history.
-    #[error("session {session} is here already and has another history from event {seq} on")]
-    Differs {
-        /// The session.
-        session: SessionId,
-        /// The first position that differs.
-        seq: Seq,
-    },
-}
-
-impl From<StoreError> for PortableError {
-    fn from(error: StoreError) -> Self {
-        Self::Session(error.into())
-    }
-}
-
-fn damaged(what: impl Into<String>) -> PortableError {
-    PortableError::Damaged(what.into())
+fn damaged(what: impl Into<String>) -> HistoryError {
+    HistoryError::Damaged(what.into())
 }

@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, Read};
 
 use super::{
-    BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, MAGIC, PortableError, VERSION, damaged,
+    BUFFER, COMMIT, COMMIT_MAX, CONTENT, CONTENT_MAX, END, FIRST_VERSION, HistoryError, MAGIC, VERSION, damaged,
 };
 use crate::engine::commit::{Commit, CommitView};
 use crate::engine::id::{Seq, SessionId};
@@ -36,7 +36,7 @@ pub(super) struct ExportReader<'a> {
 
 impl<'a> ExportReader<'a> {
     /// Reads the head.
-    pub(super) fn begin(input: &'a mut dyn Read) -> Result<Self, PortableError> {
+    pub(super) fn begin(input: &'a mut dyn Read) -> Result<Self, HistoryError> {
         let foreign = |_| damaged("it is not a foldspace export");
         let input = Unpacked::new(input).map_err(foreign)?;
         let session = SessionId::from_bytes([0; 16]);
@@ -53,7 +53,7 @@ impl<'a> ExportReader<'a> {
         Ok(reader)
     }
 
-    pub(super) fn next(&mut self) -> Result<Record, PortableError> {
+    pub(super) fn next(&mut self) -> Result<Record, HistoryError> {
         let [kind] = self.array()?;
         if kind == END {
             return self.end();
@@ -77,7 +77,7 @@ impl<'a> ExportReader<'a> {
         ContentReader { reader: self, left: length }
     }
 
-    fn read_commit(&mut self, length: usize) -> Result<Record, PortableError> {
+    fn read_commit(&mut self, length: usize) -> Result<Record, HistoryError> {
         self.commit.clear();
         self.input.append_to(&mut self.commit, length).map_err(ended)?;
         let next = self.events + 1;
@@ -96,7 +96,7 @@ impl<'a> ExportReader<'a> {
     }
 
     /// The part of that commit from position `from` on, which is checked: it is whole and within all limits.
-    pub(super) fn commit(&self, from: Seq) -> Result<Commit, PortableError> {
+    pub(super) fn commit(&self, from: Seq) -> Result<Commit, HistoryError> {
         let view = CommitView::parse(&self.commit).map_err(|_| senseless(self.events))?;
         let commit = Commit::of_view(&view, from).map_err(SessionError::from)?;
         let left_out = from.saturating_sub(view.first);
@@ -107,7 +107,7 @@ impl<'a> ExportReader<'a> {
         }
     }
 
-    fn end(&mut self) -> Result<Record, PortableError> {
+    fn end(&mut self) -> Result<Record, HistoryError> {
         let events = u64::from_le_bytes(self.array()?);
         let contents = u64::from_le_bytes(self.array()?);
         if events != self.events || contents != self.contents {
@@ -127,14 +127,14 @@ impl<'a> ExportReader<'a> {
         self.input.before + self.input.taken as u64
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], PortableError> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], HistoryError> {
         let mut array = [0; N];
         self.input.read_exact(&mut array).map_err(ended)?;
         Ok(array)
     }
 }
 
-fn senseless(seq: Seq) -> PortableError {
+fn senseless(seq: Seq) -> HistoryError {
     damaged(format!("event {seq} makes no sense, or another one of its commit"))
 }
 
@@ -198,14 +198,14 @@ pub(super) struct ContentReader<'r, 'a> {
 
 impl ContentReader<'_, '_> {
     /// Reads all of it, and keeps nothing.
-    pub(super) fn skip(mut self) -> Result<(), PortableError> {
+    pub(super) fn skip(mut self) -> Result<(), HistoryError> {
         let mut buffer = vec![0; BUFFER];
         while self.read(&mut buffer).map_err(ended)? > 0 {}
         Ok(())
     }
 
     /// Reads all of it.
-    pub(super) fn whole(self) -> Result<Vec<u8>, PortableError> {
+    pub(super) fn whole(self) -> Result<Vec<u8>, HistoryError> {
         let mut bytes = Vec::new();
         let length = usize::try_from(self.left).unwrap_or(usize::MAX);
         self.reader.input.append_to(&mut bytes, length).map_err(ended)?;
@@ -227,7 +227,7 @@ impl Read for ContentReader<'_, '_> {
 }
 
 /// Explains why the file can't be read further.
-pub(super) fn ended(error: io::Error) -> PortableError {
+pub(super) fn ended(error: io::Error) -> HistoryError {
     match error.kind() {
         io::ErrorKind::UnexpectedEof => damaged("it ends early"),
         _ => damaged(format!("it can't be read: {error}")),

@@ -12,6 +12,7 @@ use super::name_index::NameIndex;
 use super::snapshot::SnapshotPolicy;
 use crate::engine::clock::{Clock, SystemClock};
 use crate::engine::commit::{Commit, Expected};
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::event::{ChildLimits, SessionStarted};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::registry::Registry;
@@ -79,6 +80,14 @@ pub enum SessionError {
         /// The session's name.
         name: String,
     },
+    /// The session has fewer events.
+    #[error("there is nothing {count} events ago: the session has {head}")]
+    NothingBack {
+        /// How many events ago.
+        count: u64,
+        /// How many there are.
+        head: Seq,
+    },
     /// The session has no such position.
     #[error("the session has no position {seq}; its last one is {head}")]
     NoPosition {
@@ -89,24 +98,43 @@ pub enum SessionError {
     },
 }
 
-impl From<crate::engine::commit::CommitError> for SessionError {
-    fn from(error: crate::engine::commit::CommitError) -> Self {
-        Self::Store(StoreError::Commit(error))
-    }
-}
-
-impl SessionError {
-    /// What a person can do about it.
-    pub fn hint(&self) -> Option<String> {
+impl Diagnostic for SessionError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::Store(error) => error.hint(),
+            Self::Store(error) => error.kind(),
+            Self::Slice(error) => error.kind(),
+            Self::NotFound { .. } | Self::Ambiguous { .. } => ErrorKind::NotFound,
+            Self::NothingBack { .. } | Self::NoPosition { .. } => ErrorKind::NotFound,
+            Self::NameTaken { .. } => ErrorKind::Conflict,
+            Self::BadName { .. } | Self::NoAgent { .. } => ErrorKind::Invalid,
+            Self::TooDeep { .. } => ErrorKind::Refused,
+            Self::Unreadable { .. } => ErrorKind::Damaged,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
             Self::NotFound { .. } => Some("`foldspace sessions` lists them".to_owned()),
             Self::Ambiguous { .. } => Some("give more of the id, or the whole name".to_owned()),
             Self::NameTaken { .. } => Some("open that session, or choose another name".to_owned()),
             Self::Unreadable { .. } => Some("a newer foldspace may have begun it: use that one".to_owned()),
             Self::NoPosition { .. } => Some("`foldspace log` shows the positions".to_owned()),
+            _ => self.inner()?.hint(),
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Store(error) => Some(error),
+            Self::Slice(error) => Some(error),
             _ => None,
         }
+    }
+}
+
+impl From<crate::engine::commit::CommitError> for SessionError {
+    fn from(error: crate::engine::commit::CommitError) -> Self {
+        Self::Store(StoreError::Commit(error))
     }
 }
 

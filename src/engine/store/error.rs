@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::lease::LeaseHolder;
 use super::loss::Loss;
 use crate::engine::commit::CommitError;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::id::{Digest, Seq, SessionId};
 
 /// What went wrong in a store.
@@ -111,21 +112,20 @@ pub enum StoreError {
     Index(String),
 }
 
-impl StoreError {
-    /// Wraps an I/O error with what was tried, for `map_err`.
-    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
-        let path = path.to_owned();
-        move |source| Self::Io { action, path, source: Arc::new(source) }
+impl Diagnostic for StoreError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::NoSession(_) | Self::NoContent(_) => ErrorKind::NotFound,
+            Self::Conflict { .. } => ErrorKind::Conflict,
+            Self::Buried(_) => ErrorKind::Refused,
+            Self::Commit(error) => error.kind(),
+            Self::Foreign { .. } | Self::InUse { .. } | Self::Locked { .. } | Self::ReadOnly => ErrorKind::Busy,
+            Self::Damaged { .. } | Self::Lost(_) | Self::Format { .. } | Self::Index(_) => ErrorKind::Damaged,
+            Self::Io { .. } | Self::Elsewhere { .. } | Self::Unsettled(_) | Self::Poisoned(_) => ErrorKind::Io,
+        }
     }
 
-    /// Tells whether it is for want of the right to write, or for a file system that nobody may write to.
-    pub fn is_write_protected(&self) -> bool {
-        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
-        matches!(self, Self::Io { source, .. } if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
-    }
-
-    /// What a person can do about it.
-    pub fn hint(&self) -> Option<String> {
+    fn hint(&self) -> Option<String> {
         Some(match self {
             Self::Conflict { .. } => "read the session again and decide anew".to_owned(),
             Self::Io { source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
@@ -146,5 +146,26 @@ impl StoreError {
             Self::Poisoned(_) => "see the first error; then run the command again".to_owned(),
             _ => return None,
         })
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Commit(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl StoreError {
+    /// Wraps an I/O error with what was tried, for `map_err`.
+    pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { action, path, source: Arc::new(source) }
+    }
+
+    /// Tells whether it is for want of the right to write, or for a file system that nobody may write to.
+    pub fn is_write_protected(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(self, Self::Io { source, .. } if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
     }
 }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::cancel_call::not_under_way;
 use super::{Operation, OperationContext, OperationError, OperationRoute};
+use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 use crate::hub::in_flight::AnswerTaken;
 use crate::tools::ApprovalAnswer;
@@ -48,7 +49,7 @@ impl Operation for AnswerCall {
     async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
         let reason = self.reason.unwrap_or_else(|| "the answer was no".to_owned());
         if reason.chars().count() > REASON_MAX {
-            return Err(OperationError::Invalid(format!("a reason has at most {REASON_MAX} characters")));
+            return Err(OperationError::invalid(format!("a reason has at most {REASON_MAX} characters")));
         }
         let answer = match self.answer {
             CallAnswer::Once => ApprovalAnswer::Once,
@@ -58,7 +59,9 @@ impl Operation for AnswerCall {
         match context.hub.in_flight().answer(context.session().await?.id(), self.call, answer) {
             AnswerTaken::Yes => Ok(()),
             AnswerTaken::NoCall => Err(not_under_way(self.call)),
-            AnswerTaken::NoQuestion => Err(OperationError::refused(format!("call {} waits for no answer", self.call))),
+            AnswerTaken::NoQuestion => {
+                Err(OperationError::new(ErrorKind::Refused, format!("call {} waits for no answer", self.call)))
+            }
         }
     }
 }

@@ -102,7 +102,7 @@ impl Operation for Bisect {
                 let command = self.shell_command(context.caller.is_model())?;
                 self.by_command(context, command).await
             }
-            _ => Err(OperationError::Invalid("give either a command or a predicate (`slice`)".to_owned())),
+            _ => Err(OperationError::invalid("give either a command or a predicate (`slice`)")),
         }
     }
 
@@ -130,7 +130,7 @@ impl Bisect {
     }
 
     fn shell_command(&self, is_models: bool) -> Result<ShellCommand, OperationError> {
-        let wrong = |what: String| Err(OperationError::Invalid(what));
+        let wrong = |what: String| Err(OperationError::invalid(what));
         if !(1..=JOBS).contains(&self.jobs) {
             return wrong(format!("jobs is {}; it must be from 1 to {JOBS}", self.jobs));
         }

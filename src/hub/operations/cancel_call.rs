@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{Operation, OperationContext, OperationError, OperationRoute};
+use crate::engine::error::ErrorKind;
 use crate::engine::id::Seq;
 
 /// Takes a call back that is under way: what it runs is killed, and it is recorded as interrupted.
@@ -30,5 +31,6 @@ impl Operation for CancelCall {
 /// Says that a call is not under way.
 pub(super) fn not_under_way(call: Seq) -> OperationError {
     let hint = Some("GET .../calls/{call} tells of calls that have ended".to_owned());
-    OperationError::NotFound { detail: format!("no call {call} is under way through this server"), hint }
+    let detail = format!("no call {call} is under way through this server");
+    OperationError::Told { kind: ErrorKind::NotFound, detail, hint }
 }

@@ -82,7 +82,7 @@ impl Operation for CloneSession {
         if let Some(unknown) = self.tools.iter().flatten().find(|tool| !known.names().any(|name| name == tool.as_str()))
         {
             let names = known.names().collect::<Vec<_>>().join(", ");
-            return Err(OperationError::Invalid(format!("there is no tool {unknown:?}; there are {names}")));
+            return Err(OperationError::invalid(format!("there is no tool {unknown:?}; there are {names}")));
         }
         let parent = context.session().await?;
         let (looked, at, isolation) = (parent.clone(), self.at, self.isolation);
@@ -108,7 +108,7 @@ impl CloneSession {
     fn check(&self) -> Result<(), OperationError> {
         let agent = self.agent.as_deref().unwrap_or_default();
         check_agent(agent)?;
-        let wrong = |what: &str| Err(OperationError::Invalid(what.to_owned()));
+        let wrong = |what: &str| Err(OperationError::invalid(what));
         match self.isolation {
             Isolation::Shared if agent.is_empty() || self.name.is_some() => {
                 wrong("a shared clone is the same session: give an agent, under whose name it works, and no name")

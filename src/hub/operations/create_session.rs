@@ -8,7 +8,7 @@ use super::show_session::shown;
 use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading};
 use crate::backends::{HostOptions, WorkspaceSpec};
 use crate::engine::path::EntryPath;
-use crate::tools::{AllowedRoots, MountError, MountSpec};
+use crate::tools::{AllowedRoots, MountSpec};
 
 /// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -84,17 +84,10 @@ impl NewMount {
 
 /// Reads the workspace that is asked for. A directory is looked for on the disk.
 fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, OperationError> {
-    let spec = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
-    let mut spec = spec.map_err(|error| OperationError::Invalid(error.to_string()))?;
+    let asked = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
+    let mut spec = asked.map_err(|error| OperationError::invalid(error.to_string()))?;
     if let WorkspaceSpec::Host(HostOptions { directory: Some(directory) }) = &mut spec {
-        *directory = roots.place_of(directory).map_err(|error| match error {
-            MountError::Outside { path, .. } => OperationError::Forbidden {
-                detail: format!("{} is not below a directory that the server allows", path.display()),
-                hint: "start it with --allow-root DIR, or leave `directory` out for one of the session's own"
-                    .to_owned(),
-            },
-            other => other.into(),
-        })?;
+        *directory = roots.place_of(directory)?;
     }
     Ok(spec)
 }

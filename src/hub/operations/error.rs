@@ -1,14 +1,13 @@
 //! Errors of the verbs.
 
 use crate::backends::{BackendError, ShellError};
-use crate::engine::path::PathError;
+use crate::engine::commit::CommitError;
+use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
 use crate::engine::session::sessions::SessionError;
 use crate::engine::slice::SliceError;
 use crate::engine::store::StoreError;
 use crate::hub::HubError;
-use crate::reducers::ChoiceError;
-use crate::tools::{BisectError, DispatchError, MountError, PredicateError};
-use crate::view::PositionError;
+use crate::tools::{MountError, WorkspaceError};
 
 /// Why a verb could not be done. Nothing has changed then, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
@@ -16,68 +15,54 @@ pub enum OperationError {
     /// A session, its store or its workspace failed.
     #[error(transparent)]
     Hub(#[from] HubError),
-    /// The session has no such position.
-    #[error(transparent)]
-    Position(#[from] PositionError),
-    /// A bisection failed.
-    #[error(transparent)]
-    Bisect(#[from] BisectError),
-    /// The predicate can't be read.
-    #[error(transparent)]
-    Predicate(#[from] PredicateError),
-    /// The path can't be read.
-    #[error(transparent)]
-    Path(#[from] PathError),
     /// The parameters do not fit their schema.
     #[error("the parameters are not right: {0}")]
     Parameters(serde_json::Error),
-    /// A value can't be used.
-    #[error("{0}")]
-    Invalid(String),
-    /// Something is not there.
+    /// It can't be done, or not like that.
     #[error("{detail}")]
-    NotFound {
-        /// The thing.
-        detail: String,
-        /// The things that are there.
-        hint: Option<String>,
-    },
-    /// It can't be done as things are.
-    #[error("{detail}")]
-    Refused {
+    Told {
+        /// The kind.
+        kind: ErrorKind,
         /// The reason.
         detail: String,
         /// The advice.
         hint: Option<String>,
-    },
-    /// The caller may not do that.
-    #[error("{detail}")]
-    Forbidden {
-        /// The reason.
-        detail: String,
-        /// The advice.
-        hint: String,
     },
 }
 
 impl OperationError {
-    /// Returns the advice for the caller, if there is any.
-    pub(crate) fn hint(&self) -> Option<&str> {
+    /// Says why something can't be done.
+    pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Self::Told { kind, detail: detail.into(), hint: None }
+    }
+
+    /// Says which value can't be used.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, detail)
+    }
+}
+
+impl Diagnostic for OperationError {
+    fn kind(&self) -> ErrorKind {
         match self {
-            Self::NotFound { hint, .. } | Self::Refused { hint, .. } => hint.as_deref(),
-            Self::Forbidden { hint, .. } => Some(hint),
-            _ => None,
+            Self::Hub(error) => error.kind(),
+            Self::Parameters(_) => ErrorKind::Invalid,
+            Self::Told { kind, .. } => *kind,
         }
     }
 
-    /// Says what is not there.
-    pub(crate) fn not_found(detail: impl Into<String>) -> Self {
-        Self::NotFound { detail: detail.into(), hint: None }
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Told { hint, .. } => hint.clone(),
+            _ => self.inner()?.hint(),
+        }
     }
 
-    /// Says why it can't be done as things are.
-    pub(crate) fn refused(detail: impl Into<String>) -> Self {
-        Self::Refused { detail: detail.into(), hint: None }
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Hub(error) => Some(error),
+            _ => None,
+        }
     }
 }
 
@@ -91,17 +76,17 @@ macro_rules! through {
     };
 }
 
-through!(HubError: SessionError, StoreError, DispatchError, MountError, BackendError);
-through!(SessionError: SliceError);
+through!(HubError: SessionError, StoreError, WorkspaceError, MountError, BackendError);
+through!(SessionError: SliceError, CommitError);
 
-impl From<ChoiceError> for OperationError {
-    fn from(error: ChoiceError) -> Self {
-        Self::Invalid(error.to_string())
-    }
+macro_rules! invalid {
+    ($($error:ty),*) => {
+        $(impl From<$error> for OperationError {
+            fn from(error: $error) -> Self {
+                Self::Told { kind: error.kind(), hint: error.hint(), detail: error.to_string() }
+            }
+        })*
+    };
 }
 
-impl From<ShellError> for OperationError {
-    fn from(error: ShellError) -> Self {
-        Self::Invalid(error.to_string())
-    }
-}
+invalid!(ValueError, ShellError);

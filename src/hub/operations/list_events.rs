@@ -51,7 +51,7 @@ impl Operation for ListEvents {
     async fn run(self, context: &OperationContext<'_>) -> Result<EventsPage, OperationError> {
         let Self { from, limit } = self;
         if !(1..=LIMIT).contains(&limit) {
-            return Err(OperationError::Invalid(format!("limit is {limit}; it must be from 1 to {LIMIT}")));
+            return Err(OperationError::invalid(format!("limit is {limit}; it must be from 1 to {LIMIT}")));
         }
         let session = context.session().await?;
         reading(move || {

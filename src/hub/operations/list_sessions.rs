@@ -37,7 +37,7 @@ impl Operation for ListSessions {
     async fn run(self, context: &OperationContext<'_>) -> Result<Vec<SessionDocument>, OperationError> {
         let limit = self.limit.unwrap_or(usize::MAX);
         if self.limit.is_some_and(|limit| !(1..=LIMIT).contains(&limit)) {
-            return Err(OperationError::Invalid(format!("limit is {limit}; it must be from 1 to {LIMIT}")));
+            return Err(OperationError::invalid(format!("limit is {limit}; it must be from 1 to {LIMIT}")));
         }
         let sessions = context.hub.sessions().clone();
         reading(move || {

@@ -69,7 +69,7 @@ impl Operation for Log {
     async fn run(self, context: &OperationContext<'_>) -> Result<LogDocument, OperationError> {
         let (session, bytes_max) = (context.session().await?, context.bytes_max);
         if !(1..=COUNT_MAX).contains(&self.limit) {
-            return Err(OperationError::Invalid(format!("limit is a number from 1 to {COUNT_MAX}")));
+            return Err(OperationError::invalid(format!("limit is a number from 1 to {COUNT_MAX}")));
         }
         reading(move || {
             let from = self.from.map(|from| view::first_read(&session, from)).transpose()?;
@@ -247,7 +247,11 @@ mod tests {
 
     fn end(session: &Session, call: Seq) {
         let (status, result) = (CallStatus::Ok, serde_json::Value::Null);
-        record(session, CallLink::Of(call), &CallFinished { status, result, message: String::new(), micros: 1 });
+        record(
+            session,
+            CallLink::Of(call),
+            &CallFinished { status, result, message: String::new(), micros: 1, reason: None },
+        );
     }
 
     fn session() -> Session {

@@ -57,7 +57,7 @@ impl Operation for Merge {
             (None, Some(origin)) => origin.parent.to_string(),
             (None, None) => {
                 let what = format!("session {} began by itself: it has no parent to be merged into", child.name());
-                return Err(OperationError::Invalid(what));
+                return Err(OperationError::invalid(what));
             }
         };
         let into = context.caller.open(Some(&into)).await?;

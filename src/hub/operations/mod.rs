@@ -37,8 +37,9 @@ use super::{Hub, OpenSession, blocking};
 use crate::engine::commit::MAX_AGENT_BYTES;
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
+use crate::engine::session::sessions::SessionError;
 use crate::tools::{Bisection, ShellRules};
-use crate::view::{Position, PositionError};
+use crate::view::Position;
 
 pub use answer_call::{AnswerCall, CallAnswer};
 pub use bisect::{
@@ -216,7 +217,7 @@ pub(crate) async fn reading<T: Send + 'static>(
 }
 
 /// Resolves a position; `otherwise` when none is given.
-fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Result<Seq, PositionError> {
+fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Result<Seq, SessionError> {
     given.map_or(Ok(otherwise), |given| given.resolve(session))
 }
 
@@ -224,7 +225,7 @@ fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Resul
 fn check_agent(agent: &str) -> Result<(), OperationError> {
     match agent.len() <= MAX_AGENT_BYTES {
         true => Ok(()),
-        false => Err(OperationError::Invalid(format!("agent has more than {MAX_AGENT_BYTES} bytes"))),
+        false => Err(OperationError::invalid(format!("agent has more than {MAX_AGENT_BYTES} bytes"))),
     }
 }
 

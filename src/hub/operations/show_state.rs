@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::reading;
 use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
 use crate::engine::clock::Timestamp;
+use crate::engine::error::ErrorKind;
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::registry::SliceSummary;
 use crate::engine::session::Session;
@@ -67,7 +68,7 @@ impl Operation for ShowState {
             let pointer = self.pointer.as_deref().unwrap_or_default();
             let Some(value) = slice.pointer(pointer) else {
                 let shown: String = pointer.chars().take(300).collect();
-                return Err(OperationError::not_found(format!("there is nothing at {shown} in {name}")));
+                return Err(OperationError::new(ErrorKind::NotFound, format!("there is nothing at {shown} in {name}")));
             };
             Ok(ShownState { state: document, value: Some(value.clone()) })
         })
@@ -98,7 +99,11 @@ pub(super) fn known_slice(state: &State, wanted: &str) -> Result<&'static str, O
         let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
         let shown: String = wanted.chars().take(80).collect();
         let hint = format!("there are {}", names.join(", "));
-        OperationError::NotFound { detail: format!("there is no slice {shown:?}"), hint: Some(hint) }
+        OperationError::Told {
+            kind: ErrorKind::NotFound,
+            detail: format!("there is no slice {shown:?}"),
+            hint: Some(hint),
+        }
     })
 }
 

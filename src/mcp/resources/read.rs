@@ -8,7 +8,6 @@ use base64::prelude::BASE64_STANDARD;
 use rmcp::RoleServer;
 use rmcp::model::{ErrorData, ReadResourceResult, ResourceContents};
 use rmcp::service::RequestContext;
-use serde_json::json;
 
 use super::uri::{ResourceUri, What};
 use super::{looking, types};
@@ -18,10 +17,11 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::state::State;
-use crate::mcp::client::{JoinError, McpClient};
+use crate::mcp::McpError;
+use crate::mcp::client::McpClient;
 use crate::mcp::names::shown;
 use crate::reducers::{Entry, VirtualFileSystem};
-use crate::view::{self, Position, PositionError};
+use crate::view::{self, Position};
 
 /// Bytes of a resource that can be read at once.
 const RESOURCE_MAX: usize = 4 << 20;
@@ -35,7 +35,7 @@ pub(in crate::mcp) async fn read(
     let (session, address) = find(client, uri, context).await?;
     let (uri, gone) = (uri.to_owned(), uri.to_owned());
     let read = looking(move || contents(&session, &uri, &address.what)).await?;
-    Ok(ReadResourceResult::new(vec![read.map_err(|error| error.told(&gone))?]))
+    Ok(ReadResourceResult::new(vec![read.map_err(|error| error.answer(Some(&gone)))?]))
 }
 
 /// What an address names, and the session of which it is.
@@ -44,51 +44,12 @@ pub(in crate::mcp) async fn find(
     uri: &str,
     context: &RequestContext<RoleServer>,
 ) -> Result<(Session, ResourceUri), ErrorData> {
-    let address = ResourceUri::parse(uri).map_err(|error| not_found(uri, &error))?;
-    match client.session(Some(&address.session), context).await {
-        Ok(session) => Ok((session, address)),
-        Err(error) if error.is_of_name() => Err(not_found(uri, &error)),
-        Err(error) => Err(error.into()),
-    }
+    let address = ResourceUri::parse(uri).map_err(|error| error.answer(Some(uri)))?;
+    let session = client.session(Some(&address.session), context).await.map_err(|error| error.answer(Some(uri)))?;
+    Ok((session, address))
 }
 
-/// Why something can't be read.
-#[derive(Debug, thiserror::Error)]
-enum ReadError {
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    #[error(transparent)]
-    Position(#[from] PositionError),
-    /// It is not there.
-    #[error("{0}")]
-    NotThere(String),
-    /// It is there, and not to be had so.
-    #[error("{0}")]
-    Refused(String),
-}
-
-impl ReadError {
-    fn told(&self, uri: &str) -> ErrorData {
-        match self {
-            Self::NotThere(_) => not_found(uri, self),
-            Self::Position(error) if error.is_not_there() => not_found(uri, self),
-            Self::Refused(_) => ErrorData::invalid_params(self.to_string(), None),
-            Self::Session(_) | Self::Position(_) => ErrorData::internal_error(self.to_string(), None),
-        }
-    }
-}
-
-fn not_found(uri: &str, error: &dyn std::error::Error) -> ErrorData {
-    ErrorData::resource_not_found(error.to_string(), Some(json!({ "uri": shown(uri, 300) })))
-}
-
-impl From<JoinError> for ErrorData {
-    fn from(error: JoinError) -> Self {
-        Self::internal_error(error.to_string(), None)
-    }
-}
-
-fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContents, ReadError> {
+fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContents, McpError> {
     match what {
         What::File { path, at } => file(session, &state(session, *at)?, uri, path),
         What::Slice { name, at } => {
@@ -96,7 +57,7 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
             let Some(name) = view::slice_named(&state, name) else {
                 let known: Vec<_> = state.registry().slices().into_iter().map(|slice| slice.name).collect();
                 let what = format!("there is no slice {}; there are {}", shown(name, 80), known.join(", "));
-                return Err(ReadError::NotThere(what));
+                return Err(McpError::NotFound(what));
             };
             let slice = view::slice(&state, name).map_err(SessionError::from)?.to_string();
             let hint = "`foldspace state` prints all of it";
@@ -110,14 +71,14 @@ fn contents(session: &Session, uri: &str, what: &What) -> Result<ResourceContent
     }
 }
 
-fn state(session: &Session, at: Option<Position>) -> Result<State, ReadError> {
+fn state(session: &Session, at: Option<Position>) -> Result<State, McpError> {
     Ok(match at {
         None => session.state()?,
         Some(position) => session.state_at(position.resolve(session)?)?,
     })
 }
 
-fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result<ResourceContents, ReadError> {
+fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result<ResourceContents, McpError> {
     let files = VirtualFileSystem::of(state);
     let entry = files.get(path);
     if path.is_root() || entry.is_some_and(Entry::is_directory) {
@@ -128,12 +89,12 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
         return Ok(ResourceContents::text(listed, uri).with_mime_type("inode/directory"));
     }
     let Some(entry) = entry else {
-        return Err(ReadError::NotThere(format!("there is no {} at {}", named(path), state.seq())));
+        return Err(McpError::NotFound(format!("there is no {} at {}", named(path), state.seq())));
     };
     let kind = types::of(path, &entry.node);
     match &entry.node {
         Node::File { incomplete: true, .. } => {
-            Err(ReadError::Refused(format!("the contents of {} were not kept", named(path))))
+            Err(McpError::Refused(format!("the contents of {} were not kept", named(path))))
         }
         Node::File { content, size, .. } => {
             check_fits(|| named(path), *size, "the tool read_file reads some of its lines")?;
@@ -147,7 +108,7 @@ fn file(session: &Session, state: &State, uri: &str, path: &EntryPath) -> Result
             Ok(ResourceContents::text(String::from_utf8_lossy(target), uri).with_mime_type(kind))
         }
         Node::Directory | Node::Special { .. } => {
-            Err(ReadError::Refused(format!("{} is no file that could be read", named(path))))
+            Err(McpError::Refused(format!("{} is no file that could be read", named(path))))
         }
     }
 }
@@ -158,16 +119,16 @@ fn named(path: &EntryPath) -> String {
 }
 
 /// Refuses what is too long; the hint says how to have less of it.
-fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(), ReadError> {
+fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(), McpError> {
     if bytes <= RESOURCE_MAX as u64 {
         return Ok(());
     }
-    Err(ReadError::Refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
+    Err(McpError::Refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
 }
 
 /// Events, a line for each: the last ones, or the first from a position on. Of those there are fewer where they are too
 /// long together.
-fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, ReadError> {
+fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, McpError> {
     let head = session.head()?;
     let first: Seq = match from {
         Some(position) => view::first_read(session, position)?,

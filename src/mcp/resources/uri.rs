@@ -6,7 +6,8 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_e
 
 use crate::engine::clock::Timestamp;
 use crate::engine::path::EntryPath;
-use crate::view::{BadPosition, Position};
+use crate::mcp::McpError;
+use crate::view::Position;
 
 /// What every address begins with.
 const SCHEME: &str = "foldspace://";
@@ -45,21 +46,11 @@ pub(in crate::mcp) enum What {
     Log { from: Option<Position>, limit: usize },
 }
 
-/// Why a text is no address of anything here.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub(in crate::mcp) struct BadAddress(String);
-
-impl From<BadPosition> for BadAddress {
-    fn from(error: BadPosition) -> Self {
-        Self(error.to_string())
-    }
-}
-
 impl ResourceUri {
-    pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, BadAddress> {
+    pub(in crate::mcp) fn parse(uri: &str) -> Result<Self, McpError> {
         let shown = super::super::names::shown(uri, 300);
-        let wrong = |what: &str| BadAddress(format!("{shown}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
+        let wrong =
+            |what: &str| McpError::NotFound(format!("{shown}: {what}; addresses are {FILES}, {SLICES} and {LOG}"));
         if uri.len() > ADDRESS_MAX {
             return Err(wrong(&format!("it has {} bytes, and at most {ADDRESS_MAX} are allowed", uri.len())));
         }
@@ -136,17 +127,17 @@ impl UriQuery {
     }
 
     /// What has no meaning, or two, is not passed over: it was meant to say something.
-    fn check(&self, known: &[&str]) -> Result<(), BadAddress> {
+    fn check(&self, known: &[&str]) -> Result<(), McpError> {
         let what = known.join(" and ");
         for (at, (name, _)) in self.0.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 let shown = super::super::names::shown(name, 80);
-                return Err(BadAddress(format!(
+                return Err(McpError::NotFound(format!(
                     "there is no {shown:?} behind the question mark here; there is {what}"
                 )));
             }
             if self.0[..at].iter().any(|(before, _)| before == name) {
-                return Err(BadAddress(format!("{name} stands twice behind the question mark")));
+                return Err(McpError::NotFound(format!("{name} stands twice behind the question mark")));
             }
         }
         Ok(())
@@ -156,13 +147,14 @@ impl UriQuery {
         self.0.iter().find(|(known, value)| known == name && !value.is_empty()).map(|(_, value)| value.as_str())
     }
 
-    fn position(&self, name: &str) -> Result<Option<Position>, BadAddress> {
-        Ok(self.value(name).map(str::parse::<Position>).transpose()?)
+    fn position(&self, name: &str) -> Result<Option<Position>, McpError> {
+        let position = self.value(name).map(str::parse::<Position>).transpose();
+        position.map_err(|error| McpError::NotFound(error.to_string()))
     }
 
-    fn limit(&self) -> Result<usize, BadAddress> {
+    fn limit(&self) -> Result<usize, McpError> {
         let Some(text) = self.value("limit") else { return Ok(EVENTS) };
-        let wrong = || BadAddress(format!("limit is a number of events from 1 to {EVENTS_MAX}"));
+        let wrong = || McpError::NotFound(format!("limit is a number of events from 1 to {EVENTS_MAX}"));
         text.parse().ok().filter(|limit| (1..=EVENTS_MAX).contains(limit)).ok_or_else(wrong)
     }
 }

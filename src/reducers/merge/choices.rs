@@ -2,30 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use crate::engine::error::ValueError;
 use crate::engine::event::{MergeConflict, MergeSide};
-use crate::engine::path::{EntryPath, PathError};
+use crate::engine::path::EntryPath;
 
 /// Sides chosen for paths. A path chooses for everything below it where no deeper one does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct MergeChoices(BTreeMap<EntryPath, MergeSide>);
 
-/// Why a side can't be chosen.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ChoiceError {
-    /// It is no path.
-    #[error(transparent)]
-    Path(#[from] PathError),
-    /// The other side is chosen for the same path already.
-    #[error("both sides are chosen for {}; choose one", .0.rooted())]
-    Both(EntryPath),
-}
-
 impl MergeChoices {
     /// The choices of those who write paths down; `/` chooses for all.
     ///
     /// # Errors
-    /// [`ChoiceError`].
-    pub fn of_texts<T: AsRef<str>>(ours: &[T], theirs: &[T]) -> Result<Self, ChoiceError> {
+    /// [`ValueError`].
+    pub fn of_texts<T: AsRef<str>>(ours: &[T], theirs: &[T]) -> Result<Self, ValueError> {
         let mut choices = Self::default();
         for (paths, side) in [(ours, MergeSide::Ours), (theirs, MergeSide::Theirs)] {
             for path in paths {
@@ -38,10 +28,12 @@ impl MergeChoices {
     /// Chooses a side for a path; the root chooses for all.
     ///
     /// # Errors
-    /// [`ChoiceError::Both`] when the other side is chosen for the same path already.
-    pub fn choose(&mut self, path: EntryPath, side: MergeSide) -> Result<(), ChoiceError> {
+    /// [`ValueError`] when the other side is chosen for the same path already.
+    pub fn choose(&mut self, path: EntryPath, side: MergeSide) -> Result<(), ValueError> {
         match self.0.insert(path.clone(), side) {
-            Some(before) if before != side => Err(ChoiceError::Both(path)),
+            Some(before) if before != side => {
+                Err(ValueError::new(format!("both sides are chosen for {}; choose one", path.rooted())))
+            }
             _ => Ok(()),
         }
     }

@@ -16,7 +16,7 @@ use crate::engine::event::{ConflictKind, MergeConflict, MergeSide, Node, WriteMo
 use crate::engine::id::Digest;
 use crate::engine::path::EntryPath;
 
-pub use choices::{ChoiceError, MergeChoices};
+pub use choices::MergeChoices;
 pub use text::{MERGED_BYTES_MAX, MERGED_LINES_MAX};
 
 use decide::{EntryDecision, can_be_made};

@@ -12,9 +12,10 @@ use folding::{CallMap, InternedNames};
 
 use crate::engine::clock::Timestamp;
 use crate::engine::collections::Vector;
+use crate::engine::error::ValueError;
 use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event, SessionStarted};
 use crate::engine::id::Seq;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{OnRewind, Slice, SliceError};
 
 /// Finished calls that the slice remembers, at least; older ones are in the journal only.
@@ -101,7 +102,7 @@ impl Slice for ToolCalls {
     }
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     registry
         .folded_slice::<ToolCalls>(Some(&[CallStarted::KIND, CallFinished::KIND, SessionStarted::KIND]), folding::open)
 }

@@ -15,9 +15,10 @@ use serde::{Deserialize, Serialize};
 use leaves::Leaves;
 
 use crate::engine::clock::Timestamp;
+use crate::engine::error::ValueError;
 use crate::engine::event::{DeleteEntry, Event, Node, WriteFile};
 use crate::engine::path::EntryPath;
-use crate::engine::registry::{Registry, RegistryError};
+use crate::engine::registry::Registry;
 use crate::engine::slice::{Slice, SliceError};
 use crate::engine::state::State;
 
@@ -230,6 +231,6 @@ impl Slice for VirtualFileSystem {
     }
 }
 
-pub(super) fn register(registry: Registry) -> Result<Registry, RegistryError> {
+pub(super) fn register(registry: Registry) -> Result<Registry, ValueError> {
     registry.folded_slice::<VirtualFileSystem>(Some(&[WriteFile::KIND, DeleteEntry::KIND]), folding::open)
 }

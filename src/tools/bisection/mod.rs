@@ -2,4 +2,5 @@
 
 pub(crate) mod algorithm;
 pub(crate) mod probe;
+pub(crate) mod probe_record;
 pub(crate) mod search;

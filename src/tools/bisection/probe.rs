@@ -15,10 +15,10 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::reducers::{Allowances, VirtualFileSystem};
+use crate::tools::error::WorkspaceError;
 use crate::tools::policy::{CommandPolicy, Decision};
 use crate::tools::words;
 use crate::tools::workspace::capture::{CaptureBudget, Captured, compare};
-use crate::tools::workspace::managed::DispatchError;
 use crate::tools::workspace::populate::{can_be_written, fill, write_all};
 
 /// No contents are kept, and none is read: what a command has made again, with the same contents, has another time all
@@ -84,7 +84,7 @@ impl Probe {
         spec: &WorkspaceSpec,
         home: &Path,
         policy: CommandPolicy,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         let tree = VirtualFileSystem::of(state);
         let place = filled(session, &tree, spec, home)?;
         Ok(Self {
@@ -157,7 +157,7 @@ impl Probe {
     ///
     /// # Errors
     /// What the session and the workspace say. The probe then has to be dropped.
-    pub fn move_to(&mut self, state: &State) -> Result<(), DispatchError> {
+    pub fn move_to(&mut self, state: &State) -> Result<(), WorkspaceError> {
         let target = VirtualFileSystem::of(state);
         if let Err(error) = self.project(&target) {
             tracing::debug!(%error, "a probe can't be moved and is made anew");
@@ -167,7 +167,7 @@ impl Probe {
         Ok(())
     }
 
-    fn project(&self, target: &VirtualFileSystem) -> Result<(), DispatchError> {
+    fn project(&self, target: &VirtualFileSystem) -> Result<(), WorkspaceError> {
         let Some(workspace) = self.place.workspace() else { return Ok(()) };
         let mut wrong = self.done_by_commands(workspace.as_ref())?;
         wrong.extend(self.tree.diff(target).iter().map(|change| change.path().clone()));
@@ -225,7 +225,7 @@ fn filled(
     tree: &VirtualFileSystem,
     spec: &WorkspaceSpec,
     home: &Path,
-) -> Result<Throwaway, DispatchError> {
+) -> Result<Throwaway, WorkspaceError> {
     let place = Throwaway::open(spec, home)?;
     if let Some(workspace) = place.workspace() {
         fill(session, tree, workspace.as_ref())?;

@@ -9,23 +9,19 @@ use tokio_util::sync::CancellationToken;
 
 use super::algorithm::{BisectOutcome, BisectSearch, BisectVerdict};
 use super::probe::Probe;
-use crate::backends::{Output, ShellCommand, ShellError, ShellResult, WorkspaceSpec, unwatched};
+use super::probe_record::ProbeRecord;
+use crate::backends::{ShellCommand, WorkspaceSpec, unwatched};
 use crate::engine::event::{DeleteEntry, Event, WriteFile};
 use crate::engine::id::Seq;
-use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
+use crate::tools::error::WorkspaceError;
 use crate::tools::policy::CommandPolicy;
 use crate::tools::predicate::Predicate;
 use crate::tools::workspace::limits::{denied, limits_of};
-use crate::tools::workspace::managed::DispatchError;
 
-/// The exit code with which a command says that it can't tell.
-const SKIP: i32 = 125;
 /// The exit codes of a shell for what it can't run.
 const NOT_RUN: std::ops::RangeInclusive<i32> = 126..=127;
-/// From here on an exit code says that something else is wrong than what is looked for.
-const ABORT: i32 = 128;
 /// Bytes of each stream that are kept of a probe.
 const KEEP: usize = 64 << 10;
 
@@ -64,7 +60,7 @@ impl Bisection {
         (good, bad): (Option<Seq>, Option<Seq>),
         home: PathBuf,
         jobs: usize,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         let Some(started) = session.started() else {
             return Err(SessionError::Unreadable { name: session.name().to_owned() }.into());
         };
@@ -78,8 +74,8 @@ impl Bisection {
     /// At how many positions the command may have to run.
     ///
     /// # Errors
-    /// [`BisectError`] when there is nothing to search.
-    pub(crate) fn positions(&self) -> Result<usize, BisectError> {
+    /// [`WorkspaceError`] when there is nothing to search.
+    pub(crate) fn positions(&self) -> Result<usize, WorkspaceError> {
         // The good end, and each change: the bad end is as the last of them.
         Ok(positions_between(&self.session, self.good, self.bad)?.len() + 1)
     }
@@ -90,27 +86,6 @@ impl Bisection {
         self.policy.auto_confirm = true;
         self
     }
-}
-
-/// A command's run at a position.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ProbeRecord {
-    /// The position.
-    pub seq: Seq,
-    /// What it says.
-    pub verdict: BisectVerdict,
-    /// How the command ended.
-    pub exit_code: i32,
-    /// Whether it took too long.
-    pub timed_out: bool,
-    /// How long it ran, in microseconds.
-    pub micros: u64,
-    /// What it printed, or the beginning and the end of it.
-    pub stdout: Output,
-    /// What it complained of, likewise.
-    pub stderr: Output,
-    /// What the probe had not though it was there then: files whose contents were never kept, special files.
-    pub left_out: Vec<EntryPath>,
 }
 
 /// What a bisection came to.
@@ -137,96 +112,6 @@ pub struct BisectFound {
     pub good: Seq,
     /// The first bad position; when others before it had to be skipped, it is one of all these.
     pub bad: Vec<Seq>,
-}
-
-/// Why a bisection came to nothing.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum BisectError {
-    /// The session or its store failed.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// A probe's workspace failed.
-    #[error(transparent)]
-    Workspace(#[from] DispatchError),
-    /// The command was not run.
-    #[error(transparent)]
-    Shell(#[from] ShellError),
-    /// A probe's thread ended.
-    #[error("a probe was stopped")]
-    Stopped,
-    /// The ends are the wrong way round.
-    #[error("the good position, {good}, must be before the bad one, {bad}")]
-    Order {
-        /// The good one.
-        good: Seq,
-        /// The bad one.
-        bad: Seq,
-    },
-    /// There is nothing to search.
-    #[error("no file changed between {good} and {bad}, so nothing there can have made the command fail")]
-    NothingChanged {
-        /// The good position.
-        good: Seq,
-        /// The bad one.
-        bad: Seq,
-    },
-    /// The good end is none.
-    #[error("position {} is not good: {}", .0.seq, .0.words())]
-    GoodIsBad(Box<ProbeRecord>),
-    /// The bad end is none.
-    #[error("position {} is not bad: {}", .0.seq, .0.words())]
-    BadIsGood(Box<ProbeRecord>),
-    /// The command could not be run where it has to.
-    #[error("the command can't be run at position {}: {}", .0.seq, .0.words())]
-    NotRun(Box<ProbeRecord>),
-    /// The command said that something else is wrong.
-    #[error("the search was given up at position {}: {}, and codes of 128 and more mean that", .0.seq, .0.words())]
-    Aborted(Box<ProbeRecord>),
-    /// The predicate does not change as it should.
-    #[error("the predicate {} at position {seq}", if *.holds { "holds already" } else { "does not hold" })]
-    SameAtEnd {
-        /// The position.
-        seq: Seq,
-        /// Whether it holds there.
-        holds: bool,
-    },
-    /// It was taken back.
-    #[error("interrupted")]
-    Cancelled,
-}
-
-impl ProbeRecord {
-    fn of(probe: &Probe, result: ShellResult) -> Self {
-        let verdict = match (result.timed_out, result.exit_code) {
-            (true, _) => BisectVerdict::Bad,
-            (false, 0) => BisectVerdict::Good,
-            (false, SKIP) => BisectVerdict::Skip,
-            (false, _) => BisectVerdict::Bad,
-        };
-        Self {
-            seq: probe.seq(),
-            verdict,
-            exit_code: result.exit_code,
-            timed_out: result.timed_out,
-            micros: u64::try_from(result.duration.as_micros()).unwrap_or(u64::MAX),
-            stdout: result.stdout,
-            stderr: result.stderr,
-            left_out: probe.left_out(),
-        }
-    }
-
-    fn aborts(&self) -> bool {
-        !self.timed_out && !(0..ABORT).contains(&self.exit_code)
-    }
-
-    fn words(&self) -> String {
-        match (self.timed_out, self.exit_code) {
-            (true, _) => "the command took too long".to_owned(),
-            (false, 0) => "the command succeeds".to_owned(),
-            (false, SKIP) => "the command ends with 125, it can't tell".to_owned(),
-            (false, code) => format!("the command ends with {code}"),
-        }
-    }
 }
 
 /// The positions after `good`, up to `bad`, at which files were changed: the last change of what was recorded together.
@@ -282,12 +167,12 @@ pub fn first_position(session: &Session) -> Result<Seq, SessionError> {
 /// one job, rounded up, when nothing is skipped.
 ///
 /// # Errors
-/// [`BisectError`].
+/// [`WorkspaceError`].
 pub async fn bisect(
     what: &Bisection,
     seen: &(dyn Fn(&ProbeRecord) + Sync),
     cancel: &CancellationToken,
-) -> Result<BisectReport, BisectError> {
+) -> Result<BisectReport, WorkspaceError> {
     let Bisection { session, good, bad, jobs, .. } = what;
     let (good, bad) = (*good, *bad);
     let changes = positions_between(session, good, bad)?;
@@ -316,16 +201,16 @@ pub async fn bisect(
     Ok(BisectReport { ends: (good, bad), changes: changes.len(), checks, probes, found, is_odd: search.is_odd() })
 }
 
-fn positions_between(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, BisectError> {
+fn positions_between(session: &Session, good: Seq, bad: Seq) -> Result<Vec<Seq>, WorkspaceError> {
     let head = session.head()?;
     if bad > head {
         return Err(SessionError::NoPosition { seq: bad, head }.into());
     }
     if good >= bad {
-        return Err(BisectError::Order { good, bad });
+        return Err(WorkspaceError::Order { good, bad });
     }
     let changes = changed_positions(session, good, bad)?;
-    if changes.is_empty() { Err(BisectError::NothingChanged { good, bad }) } else { Ok(changes) }
+    if changes.is_empty() { Err(WorkspaceError::NothingChanged { good, bad }) } else { Ok(changes) }
 }
 
 fn positions_of(search: &BisectSearch, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
@@ -337,16 +222,16 @@ fn positions_of(search: &BisectSearch, at: impl Fn(usize) -> Seq) -> Vec<Seq> {
 }
 
 /// Whether an end is what it is said to be.
-fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), BisectError> {
+fn check_end(record: &ProbeRecord, good: Seq) -> Result<(), WorkspaceError> {
     let is_good_end = record.seq == good;
     match record.verdict {
         BisectVerdict::Good if is_good_end => Ok(()),
         BisectVerdict::Bad if !is_good_end => Ok(()),
         _ if NOT_RUN.contains(&record.exit_code) && !record.timed_out => {
-            Err(BisectError::NotRun(Box::new(record.clone())))
+            Err(WorkspaceError::NotRun(Box::new(record.clone())))
         }
-        _ if is_good_end => Err(BisectError::GoodIsBad(Box::new(record.clone()))),
-        _ => Err(BisectError::BadIsGood(Box::new(record.clone()))),
+        _ if is_good_end => Err(WorkspaceError::GoodIsBad(Box::new(record.clone()))),
+        _ => Err(WorkspaceError::BadIsGood(Box::new(record.clone()))),
     }
 }
 
@@ -360,7 +245,7 @@ struct Lanes<'a> {
 
 impl Lanes<'_> {
     /// Runs the command at all these positions at once.
-    async fn run(&mut self, seqs: &[Seq]) -> Result<Vec<ProbeRecord>, BisectError> {
+    async fn run(&mut self, seqs: &[Seq]) -> Result<Vec<ProbeRecord>, WorkspaceError> {
         let round = self.cancel.child_token();
         let _ends_with_this = round.clone().drop_guard();
         let failed = AtomicUsize::new(usize::MAX);
@@ -384,8 +269,8 @@ impl Lanes<'_> {
         if let Some(first) = done.get(failed.load(Ordering::Acquire)) {
             return Err(match first {
                 Err(error) if !self.cancel.is_cancelled() => error.clone(),
-                Ok((_, record)) if !self.cancel.is_cancelled() => BisectError::Aborted(Box::new(record.clone())),
-                _ => BisectError::Cancelled,
+                Ok((_, record)) if !self.cancel.is_cancelled() => WorkspaceError::Aborted(Box::new(record.clone())),
+                _ => WorkspaceError::Cancelled,
             });
         }
         let mut records = Vec::with_capacity(done.len());
@@ -404,23 +289,23 @@ async fn probe(
     lane: Option<Probe>,
     seq: Seq,
     cancel: &CancellationToken,
-) -> Result<(Probe, ProbeRecord), BisectError> {
+) -> Result<(Probe, ProbeRecord), WorkspaceError> {
     let (session, spec, home) = (what.session.clone(), what.spec.clone(), what.home.clone());
     let policy = what.policy.clone();
     let made = tokio::task::spawn_blocking(move || {
-        let state = session.state_at(seq).map_err(DispatchError::from)?;
+        let state = session.state_at(seq).map_err(WorkspaceError::from)?;
         match lane {
             Some(mut probe) => probe.move_to(&state).map(|()| probe),
             None => Probe::open(&session, &state, &spec, &home, policy),
         }
     });
-    let mut probe = made.await.map_err(|_| BisectError::Stopped)??;
+    let mut probe = made.await.map_err(|_| WorkspaceError::Stopped)??;
     let command = ShellCommand { keep: KEEP, ..what.command.clone() };
     let result = probe.run(command, unwatched(), cancel.clone()).await?;
     match result.cancelled {
-        true => Err(BisectError::Cancelled),
+        true => Err(WorkspaceError::Cancelled),
         false => {
-            let record = ProbeRecord::of(&probe, result);
+            let record = ProbeRecord::of(probe.seq(), result, probe.left_out());
             Ok((probe, record))
         }
     }
@@ -430,23 +315,23 @@ async fn probe(
 /// made. It takes for granted that the predicate holds from then on.
 ///
 /// # Errors
-/// [`BisectError`].
+/// [`WorkspaceError`].
 pub fn bisect_slices(
     session: &Session,
     predicate: &Predicate,
     good: Seq,
     bad: Seq,
-) -> Result<(BisectFound, Vec<(Seq, bool)>), BisectError> {
+) -> Result<(BisectFound, Vec<(Seq, bool)>), WorkspaceError> {
     if good >= bad {
-        return Err(BisectError::Order { good, bad });
+        return Err(WorkspaceError::Order { good, bad });
     }
-    let holds = |seq: Seq| -> Result<bool, BisectError> {
+    let holds = |seq: Seq| -> Result<bool, WorkspaceError> {
         predicate.holds(&session.state_at(seq)?).map_err(|error| SessionError::from(error).into())
     };
     for (seq, expected) in [(bad, true), (good, false)] {
         let holds = holds(seq)?;
         if holds != expected {
-            return Err(BisectError::SameAtEnd { seq, holds });
+            return Err(WorkspaceError::SameAtEnd { seq, holds });
         }
     }
     let (mut good, mut bad, mut looks) = (good, bad, Vec::new());

@@ -3,7 +3,8 @@
 use super::evaluate_python::PythonTool;
 use super::files::{EditTool, GlobTool, GrepTool, ListTool, ReadTool, RemoveTool, WriteTool};
 use super::shell_execute::ShellTool;
-use crate::tools::call::toolset::{Tools, ToolsError};
+use crate::engine::error::ValueError;
+use crate::tools::call::toolset::Tools;
 
 impl Tools {
     /// The file tools, which work on every backend, `shell_execute` and `evaluate_python`, which say so
@@ -14,7 +15,7 @@ impl Tools {
     }
 }
 
-fn assembled() -> Result<Tools, ToolsError> {
+fn assembled() -> Result<Tools, ValueError> {
     Tools::new()
         .with(ListTool)?
         .with(ReadTool)?

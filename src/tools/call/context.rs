@@ -14,9 +14,10 @@ use super::shell::ToolShell;
 use super::tool::Effect;
 use crate::backends::{FileChange, MachineNews, ShellError, ShellResult, Workspace};
 use crate::engine::commit::{Commit, CommitError, Content};
+use crate::engine::error::ValueError;
 use crate::engine::event::Event;
 use crate::engine::id::Seq;
-use crate::engine::path::{EntryPath, PathError};
+use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::VirtualFileSystem;
@@ -119,8 +120,8 @@ impl ToolContext {
     /// before it, unless the workspace has an entry of that name itself.
     ///
     /// # Errors
-    /// [`PathError`].
-    pub fn path(&self, given: &str) -> Result<EntryPath, PathError> {
+    /// [`ValueError`].
+    pub fn path(&self, given: &str) -> Result<EntryPath, ValueError> {
         EntryPath::lookup(self.below_root(given))
     }
 

@@ -9,21 +9,23 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::content_params::PARAMS_MAX;
 use super::context::ToolContext;
 use super::error::ToolError;
-use super::open_call::{OpenCall, PARAMS_MAX, interrupted};
+use super::open_call::OpenCall;
 use super::tool::{Answering, Effect, ToolAnswer};
 use super::toolset::Tools;
 use super::trace::TraceContext;
 use crate::backends::Workspace;
 use crate::engine::commit::CallLink;
-use crate::engine::event::CallStatus;
+use crate::engine::event::{CallFinished, CallReason, CallStatus};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::ToolCalls;
+use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::capture::CaptureBudget;
-use crate::tools::workspace::managed::{DispatchError, ManagedWorkspace, ShellRules};
+use crate::tools::workspace::managed::{ManagedWorkspace, ShellRules};
 
 /// How long a call may take when nothing else is said.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -112,7 +114,7 @@ impl ToolRunner {
         session: Session,
         tools: impl Into<Arc<Tools>>,
         workspace: Arc<dyn Workspace>,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         Self::with_rules(session, tools, workspace, ShellRules::default())
     }
 
@@ -125,13 +127,14 @@ impl ToolRunner {
         tools: impl Into<Arc<Tools>>,
         workspace: Arc<dyn Workspace>,
         rules: ShellRules,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         let _lease = session.lease()?;
         let state = session.state()?;
         for call in state.slice::<ToolCalls>().into_iter().flat_map(ToolCalls::open) {
             if !session.is_under_way(call.call) {
                 let mut commit = session.as_agent(Arc::clone(&call.agent)).commit().of_call(CallLink::Of(call.call));
-                let lost = interrupted("the process that ran the call ended before it did", 0);
+                let message = "the process that ran the call ended before it did".to_owned();
+                let lost = CallFinished::without_success(CallStatus::Interrupted, CallReason::Abandoned, message, 0);
                 commit.push(&lost).map_err(SessionError::from)?;
                 session.record(commit)?;
             }
@@ -169,7 +172,7 @@ impl ToolRunner {
     }
 
     /// The same tools and rules for another session with a workspace of its own.
-    pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, DispatchError> {
+    pub(crate) fn for_child(&self, session: Session, workspace: Arc<dyn Workspace>) -> Result<Self, WorkspaceError> {
         Self::with_rules(session, Arc::clone(&self.tools), workspace, (*self.machine.rules).clone())
     }
 
@@ -249,7 +252,7 @@ impl ToolRunner {
             None => None,
         };
         if size > PARAMS_MAX {
-            return Err(ToolError::new(format!("the parameters have {size} bytes; at most {PARAMS_MAX} are allowed")));
+            return Err(ToolError::TooLarge(size));
         }
         let Some(tool) = self.tools.get(&call.tool) else {
             let known = self.tools.names().collect::<Vec<_>>().join(", ");

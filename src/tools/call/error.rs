@@ -1,7 +1,9 @@
 //! What a tool says when it can't do what was asked.
 
+use super::content_params::PARAMS_MAX;
 use crate::backends::ShellError;
-use crate::engine::path::PathError;
+use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
+use crate::engine::event::CallReason;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 
@@ -11,9 +13,15 @@ pub enum ToolError {
     /// What was asked can't be done.
     #[error("{0}")]
     Refused(String),
-    /// A path can't be used.
+    /// The parameters are too large to be recorded.
+    #[error("the parameters have {0} bytes; at most {PARAMS_MAX} are allowed")]
+    TooLarge(usize),
+    /// A limit of the session or the agent is used up.
+    #[error("{0}")]
+    OverLimit(String),
+    /// A parameter can't be used.
     #[error(transparent)]
-    Path(#[from] PathError),
+    Invalid(#[from] ValueError),
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -28,6 +36,28 @@ pub enum ToolError {
     Cancelled,
 }
 
+impl Diagnostic for ToolError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Refused(_) | Self::OverLimit(_) => ErrorKind::Refused,
+            Self::TooLarge(_) | Self::Invalid(_) => ErrorKind::Invalid,
+            Self::Session(error) => error.kind(),
+            Self::Shell(error) => error.kind(),
+            Self::TimedOut(_) => ErrorKind::TimedOut,
+            Self::Cancelled => ErrorKind::Cancelled,
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Invalid(error) => Some(error),
+            Self::Session(error) => Some(error),
+            Self::Shell(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
 impl ToolError {
     /// A refusal with these words.
     pub fn new(message: impl Into<String>) -> Self {
@@ -35,7 +65,16 @@ impl ToolError {
     }
 
     pub(crate) fn params(tool: &str, error: serde_json::Error) -> Self {
-        Self::Refused(format!("the parameters of {tool} are not right: {error}"))
+        ValueError::new(format!("the parameters of {tool} are not right: {error}")).into()
+    }
+
+    /// Returns the reason to record.
+    pub(crate) fn reason(&self) -> CallReason {
+        match self {
+            Self::TooLarge(_) => CallReason::TooLarge,
+            Self::OverLimit(_) => CallReason::OverLimit,
+            other => other.kind().into(),
+        }
     }
 }
 

@@ -239,7 +239,7 @@ impl Filesystem {
 
     /// The path with links in its directory followed; everything above it is or can be a directory.
     fn in_directory(&self, path: &EntryPath) -> Result<EntryPath, ToolError> {
-        let Some(parent) = path.parent() else { return Err(crate::engine::path::PathError::Root.into()) };
+        let Some(parent) = path.parent() else { return Err(crate::engine::path::root_named().into()) };
         let parent = self.resolve(&parent)?;
         let mut above = Some(parent.clone());
         while let Some(directory) = above.filter(|directory| !directory.is_root()) {

@@ -2,21 +2,18 @@
 
 use serde_json::Value;
 
-use super::content_params::lift;
+use super::content_params::{PARAMS_MAX, lift};
 use super::context::ToolContext;
 use super::dispatcher::{ToolCall, ToolOutcome};
 use super::error::ToolError;
 use super::tool::ToolAnswer;
 use crate::engine::commit::{CallLink, CommitError};
-use crate::engine::event::{CallFinished, CallStarted, CallStatus};
+use crate::engine::event::{CallFinished, CallReason, CallStarted, CallStatus};
 use crate::engine::id::Seq;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::session::{Session, SessionCall, WorkspaceLock};
 use crate::engine::store::Pending;
 use crate::tools::workspace::recording::EventBuffer;
-
-/// Bytes of a call's parameters as JSON.
-pub(crate) const PARAMS_MAX: usize = 1 << 20;
 
 /// A call whose intent is recorded and whose outcome is not. Dropped, it kills what it runs, finds out
 /// what that has changed, and records an interruption.
@@ -78,7 +75,7 @@ impl OpenCall {
         let mut contents = Vec::new();
         let result = lift(answer.result.clone(), &mut contents);
         let micros = self.micros();
-        let finished = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros };
+        let finished = CallFinished { status: CallStatus::Ok, result, message: String::new(), micros, reason: None };
         contents.into_iter().for_each(|content| recording.keep(content));
         recording.push(&finished).map_err(too_much)?;
         if let Some(context) = self.context.as_ref().filter(|_| !changes.is_empty()) {
@@ -102,11 +99,11 @@ impl OpenCall {
     pub(crate) async fn fail(mut self, error: &ToolError) -> Result<ToolOutcome, SessionError> {
         let micros = self.micros();
         let message = error.to_string();
-        let mut finished = interrupted(&message, micros);
-        if !matches!(error, ToolError::Cancelled) {
-            finished.status = CallStatus::Error;
-        }
-        let status = finished.status;
+        let status = match error {
+            ToolError::Cancelled => CallStatus::Interrupted,
+            _ => CallStatus::Error,
+        };
+        let finished = CallFinished::without_success(status, error.reason(), message.clone(), micros);
         let pending = self.record_failure(&finished)?;
         let (call, finished) = (self.call, pending.last());
         self.settle(pending).await?;
@@ -154,7 +151,8 @@ impl OpenCall {
     }
 
     fn record_interruption(&mut self) -> Option<Pending> {
-        let finished = interrupted("the call was taken back", self.micros());
+        let (reason, message) = (CallReason::Cancelled, "the call was taken back".to_owned());
+        let finished = CallFinished::without_success(CallStatus::Interrupted, reason, message, self.micros());
         let recorded = self.record_failure(&finished);
         let warn = |error: &SessionError| tracing::warn!(%error, "an interrupted call could not be recorded");
         recorded.inspect_err(warn).ok()
@@ -204,9 +202,4 @@ fn keep_until_settled(pending: Pending, turn: Option<WorkspaceLock>, under_way: 
             drop((turn, under_way));
         });
     }
-}
-
-/// The outcome of a call that was cut off.
-pub(crate) fn interrupted(message: &str, micros: u64) -> CallFinished {
-    CallFinished { status: CallStatus::Interrupted, result: Value::Null, message: message.to_owned(), micros }
 }

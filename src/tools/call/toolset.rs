@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::tool::{ErasedTool, Tool, ToolDescription};
+use crate::engine::error::ValueError;
 
 /// The tools that a session offers, by name.
 ///
@@ -15,17 +16,6 @@ use super::tool::{ErasedTool, Tool, ToolDescription};
 #[derive(Clone, Default)]
 pub struct Tools(BTreeMap<&'static str, Arc<dyn ErasedTool>>);
 
-/// A tool that can't be added.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ToolsError {
-    /// There is one of that name.
-    #[error("there is a tool called {0} already")]
-    Twice(&'static str),
-    /// The name can't be used.
-    #[error("tool name {0:?} must have 1 to 64 letters, digits and underscores")]
-    BadName(&'static str),
-}
-
 impl Tools {
     /// No tools.
     pub fn new() -> Self {
@@ -35,14 +25,15 @@ impl Tools {
     /// Adds a tool.
     ///
     /// # Errors
-    /// [`ToolsError`] when its name is taken or can't be used.
-    pub fn with<T: Tool>(mut self, tool: T) -> Result<Self, ToolsError> {
+    /// [`ValueError`] when its name is taken or can't be used.
+    pub fn with<T: Tool>(mut self, tool: T) -> Result<Self, ValueError> {
         let fits = (1..=64).contains(&T::NAME.len()) && T::NAME.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
         if !fits {
-            return Err(ToolsError::BadName(T::NAME));
+            let what = format!("tool name {:?} must have 1 to 64 letters, digits and underscores", T::NAME);
+            return Err(ValueError::new(what));
         }
         if self.0.insert(T::NAME, Arc::new(tool)).is_some() {
-            return Err(ToolsError::Twice(T::NAME));
+            return Err(ValueError::new(format!("there is a tool called {} already", T::NAME)));
         }
         Ok(self)
     }

@@ -11,40 +11,10 @@ use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{SessionError, Sessions};
 use crate::reducers::{Mounts, VirtualFileSystem};
 use crate::tools::call::dispatcher::ToolRunner;
-use crate::tools::mounts::{AllowedRoots, MountError, MountSpec, hydrate};
-use crate::tools::rewind::{ChangePlan, RewindError};
+use crate::tools::error::WorkspaceError;
+use crate::tools::mounts::{AllowedRoots, MountSpec, hydrate};
+use crate::tools::rewind::ChangePlan;
 use crate::tools::workspace::limits;
-use crate::tools::workspace::managed::DispatchError;
-
-/// Why a child can't begin.
-#[derive(Debug, thiserror::Error)]
-pub enum ChildError {
-    /// The session, its store or a workspace failed.
-    #[error(transparent)]
-    Dispatch(#[from] DispatchError),
-    /// The parent's mounts can't be copied again; the child is there, and empty.
-    #[error("the child {name} has begun, without the parent's mounts: {source}")]
-    Mounts {
-        /// The child.
-        id: SessionId,
-        /// How it is called.
-        name: String,
-        /// What went wrong.
-        source: MountError,
-    },
-}
-
-impl From<SessionError> for ChildError {
-    fn from(error: SessionError) -> Self {
-        Self::Dispatch(error.into())
-    }
-}
-
-impl From<BackendError> for ChildError {
-    fn from(error: BackendError) -> Self {
-        Self::Dispatch(error.into())
-    }
-}
 
 /// Where children begin.
 #[derive(Debug, Clone)]
@@ -63,7 +33,7 @@ impl Forker {
     ///
     /// # Errors
     /// What the session's store says, and [`BackendError`] when the parent's workspace makes no sense.
-    pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, DispatchError> {
+    pub fn begin(&self, parent: &Session, new: ForkOptions) -> Result<Session, WorkspaceError> {
         let new = within_what_is_left(parent, new)?;
         Ok(self.sessions.child_of(parent, with_workspace(parent, new)?.0)?)
     }
@@ -80,8 +50,8 @@ impl Forker {
     /// for commands are the parent's. What is left of the parent's budget is all that a child has.
     ///
     /// # Errors
-    /// [`ChildError`]. Unless it says otherwise, there is no child.
-    pub async fn start(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, ChildError> {
+    /// [`WorkspaceError`]. Unless it says otherwise, there is no child.
+    pub async fn start(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let new = within_what_is_left(parent.session(), new)?;
         match new.isolation {
             Isolation::Shared => {
@@ -93,7 +63,7 @@ impl Forker {
         }
     }
 
-    async fn fork(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, ChildError> {
+    async fn fork(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let session = parent.session();
         // Never waited for: whoever begins a child may do so in a call that has it.
         let turn = session.turn_now();
@@ -132,7 +102,7 @@ impl Forker {
         (id, at): (SessionId, Seq),
         spec: &WorkspaceSpec,
         may_share: bool,
-    ) -> Result<ToolRunner, ChildError> {
+    ) -> Result<ToolRunner, WorkspaceError> {
         let workspace = match may_share {
             true => share(parent, id, at, spec, &self.home),
             false => None,
@@ -142,7 +112,7 @@ impl Forker {
         self.ready(parent, child, workspace)
     }
 
-    async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, ChildError> {
+    async fn afresh(&self, parent: &ToolRunner, new: ForkOptions) -> Result<ToolRunner, WorkspaceError> {
         let id = self.sessions.fresh_id();
         let (new, spec) = with_workspace(parent.session(), new)?;
         let mounts = mounts_of(parent.session())?;
@@ -156,7 +126,7 @@ impl Forker {
         let child = begun.await.map_err(|_| stopped())??;
         let hydrated = hydrate(child.session(), child.workspace().as_ref(), &mounts, &self.roots).await;
         let session = child.session();
-        let told = |source| ChildError::Mounts { id: session.id(), name: session.name().to_owned(), source };
+        let told = |source| WorkspaceError::Mounts { id: session.id(), name: session.name().to_owned(), source };
         hydrated.map_err(told)?;
         Ok(child)
     }
@@ -167,7 +137,7 @@ impl Forker {
         parent: &ToolRunner,
         child: Session,
         workspace: Arc<dyn Workspace>,
-    ) -> Result<ToolRunner, ChildError> {
+    ) -> Result<ToolRunner, WorkspaceError> {
         let id = child.id();
         let ready = parent.for_child(child, workspace);
         if ready.is_err()
@@ -195,7 +165,7 @@ pub fn mounts_of(session: &Session) -> Result<Vec<MountSpec>, SessionError> {
     Ok(mounts.map(MountSpec::of_hydrated).collect())
 }
 
-fn stopped() -> ChildError {
+fn stopped() -> WorkspaceError {
     let reason = "the child's workspace could not be made: the runtime ends".to_owned();
     BackendError { backend: "child's", reason }.into()
 }
@@ -214,7 +184,7 @@ fn within_what_is_left(parent: &Session, new: ForkOptions) -> Result<ForkOptions
 }
 
 /// The child with its own workspace's options, and what they are.
-fn with_workspace(parent: &Session, new: ForkOptions) -> Result<(ForkOptions, WorkspaceSpec), DispatchError> {
+fn with_workspace(parent: &Session, new: ForkOptions) -> Result<(ForkOptions, WorkspaceSpec), WorkspaceError> {
     let spec = match (&new.workspace, parent.started()) {
         (Some((backend, options)), _) => WorkspaceSpec::parse(backend, options)?,
         (None, Some(started)) => WorkspaceSpec::of_session(started)?.forked(),
@@ -249,7 +219,7 @@ fn try_share(
     at: Seq,
     spec: &WorkspaceSpec,
     home: &Path,
-) -> Result<Option<Arc<dyn Workspace>>, RewindError> {
+) -> Result<Option<Arc<dyn Workspace>>, WorkspaceError> {
     let session = parent.session();
     let plan = match at == session.head()? {
         true => ChangePlan::default(),

@@ -6,7 +6,6 @@ use std::ops::ControlFlow;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backends::BackendError;
 use crate::engine::commit::{Commit, Content};
 use crate::engine::event::{
     ChildMerged, DeleteEntry, Event, Isolation, MergeConflict, MergeConflicted, MergedEntry, Node, SessionStarted,
@@ -19,37 +18,9 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{MergeChoices, MergePlan, MergeStep, Merges, VirtualFileSystem, plan_merge};
 use crate::tools::call::dispatcher::ToolRunner;
-use crate::tools::call::error::ToolError;
-use crate::tools::rewind::{self, Landing, NewContents, RewindError};
+use crate::tools::error::WorkspaceError;
+use crate::tools::rewind::{self, Landing, NewContents};
 use crate::tools::workspace::limits::began;
-
-/// Why a child can't be merged.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum MergeError {
-    /// The one does not come from the other.
-    #[error("session {child} does not come from session {parent}, so there is nothing to merge it by")]
-    NotAChild {
-        /// What was to be merged.
-        child: String,
-        /// Into what.
-        parent: String,
-    },
-    /// It is the same session, perhaps under the name of an agent that shares it.
-    #[error("session {0} can't be merged into itself: what is done in it, by whoever shares it, is there already")]
-    Itself(String),
-    /// The session or its store failed. Nothing was merged.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The workspace failed. Nothing was changed.
-    #[error(transparent)]
-    Workspace(#[from] BackendError),
-    /// It failed, and what was on the disk by then could not be taken back. The next opening does that.
-    #[error("{0}")]
-    NotPutBack(String),
-    /// What others changed in the parent's workspace could not be found out, or the parent may not write so much.
-    #[error(transparent)]
-    Tool(#[from] ToolError),
-}
 
 /// What came of a merge.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -108,8 +79,8 @@ struct MergePlanned {
 /// recorded does not count.
 ///
 /// # Errors
-/// [`MergeError::NotAChild`], and what the store says.
-pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, MergeError> {
+/// [`WorkspaceError::NotAChild`], and what the store says.
+pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) -> Result<MergeReport, WorkspaceError> {
     let base = base_of(parent, child)?;
     Ok(planned(parent, child, base, choices)?.report)
 }
@@ -129,12 +100,12 @@ pub fn preview_merge(parent: &Session, child: &Session, choices: &MergeChoices) 
 /// together from both sides are in memory all at once.
 ///
 /// # Errors
-/// [`MergeError`]; no file is changed then.
+/// [`WorkspaceError`]; no file is changed then.
 pub async fn merge_child(
     parent: &ToolRunner,
     child: &Session,
     choices: &MergeChoices,
-) -> Result<MergeReport, MergeError> {
+) -> Result<MergeReport, WorkspaceError> {
     let session = parent.session();
     let base = base_of(session, child)?;
     let turn = session.turn().await;
@@ -146,7 +117,7 @@ pub async fn merge_child(
         drop((turn, looking));
         merged
     });
-    merging.await.map_err(|_| MergeError::Tool(ToolError::new("the merge was stopped")))?
+    merging.await.map_err(|_| WorkspaceError::Stopped)?
 }
 
 /// Merges while nobody else has the parent's workspace.
@@ -155,7 +126,7 @@ fn merge_now(
     child: &Session,
     base: Seq,
     choices: &MergeChoices,
-) -> Result<MergeReport, MergeError> {
+) -> Result<MergeReport, WorkspaceError> {
     let MergePlanned { mut report, plan } = planned(parent.session(), child, base, choices)?;
     report.seq = match report.outcome {
         MergeOutcome::Nothing => None,
@@ -166,10 +137,10 @@ fn merge_now(
 }
 
 /// From where on the child's changes count when it was never merged: what both have of the past.
-fn base_of(parent: &Session, child: &Session) -> Result<Seq, MergeError> {
-    let stranger = || MergeError::NotAChild { child: child.name().to_owned(), parent: parent.name().to_owned() };
+fn base_of(parent: &Session, child: &Session) -> Result<Seq, WorkspaceError> {
+    let stranger = || WorkspaceError::NotAChild { child: child.name().to_owned(), parent: parent.name().to_owned() };
     if parent.id() == child.id() {
-        return Err(MergeError::Itself(child.name().to_owned()));
+        return Err(WorkspaceError::Itself(child.name().to_owned()));
     }
     let origin = child.origin().ok_or_else(stranger)?;
     match origin.isolation {
@@ -204,7 +175,12 @@ fn common_past(above: &Session, session: &Session) -> Result<Option<Seq>, Sessio
     Ok(last.filter(|_| is_same))
 }
 
-fn planned(parent: &Session, child: &Session, base: Seq, choices: &MergeChoices) -> Result<MergePlanned, MergeError> {
+fn planned(
+    parent: &Session,
+    child: &Session,
+    base: Seq,
+    choices: &MergeChoices,
+) -> Result<MergePlanned, WorkspaceError> {
     let (state, theirs) = (parent.state()?, child.state()?);
     let last = state.slice::<Merges>().and_then(|merges| merges.last_merge(child.id()));
     let base = last.map_or(base, |last| base.max(last.child_at));
@@ -312,7 +288,7 @@ fn note_conflicts(session: &Session, report: &MergeReport) -> Result<Option<Seq>
 }
 
 /// Puts a merge onto the disk and records it. Gives the position of its first event.
-fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<Seq, MergeError> {
+fn apply(parent: &ToolRunner, report: &MergeReport, plan: MergePlan) -> Result<Seq, WorkspaceError> {
     let session = parent.session();
     let sizes = plan.steps.iter().map(|step| match step {
         MergeStep::Write { node: Node::File { size, .. }, .. } => *size,
@@ -364,15 +340,4 @@ fn record_step(
             rewind::PlannedChange::Write(event, None)
         }
     })
-}
-
-impl From<RewindError> for MergeError {
-    fn from(error: RewindError) -> Self {
-        match error {
-            RewindError::Session(error) => error.into(),
-            RewindError::Workspace(error) => error.into(),
-            // A landing gives no other.
-            other => Self::NotPutBack(other.to_string()),
-        }
-    }
 }

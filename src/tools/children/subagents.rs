@@ -11,13 +11,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::forker::{ChildError, Forker};
+use super::forker::Forker;
 use super::merge::{MergeReport, merge_child};
 use crate::engine::event::Isolation;
 use crate::engine::id::SessionId;
 use crate::engine::session::children::ForkOptions;
 use crate::reducers::MergeChoices;
 use crate::tools::call::dispatcher::ToolRunner;
+use crate::tools::error::WorkspaceError;
 
 /// Children that work at once when nothing else is said.
 const PARALLEL: usize = 4;
@@ -234,12 +235,12 @@ fn not_begun(outcome: SubagentOutcome) -> SubagentResult {
     SubagentResult { session: None, name: String::new(), outcome, merge: None }
 }
 
-fn not_started(error: ChildError) -> SubagentResult {
+fn not_started(error: WorkspaceError) -> SubagentResult {
     let result = not_begun(SubagentOutcome::NotStarted { reason: error.to_string() });
     match error {
         // It is there, and somebody has to take it away.
-        ChildError::Mounts { id, name, .. } => SubagentResult { session: Some(id), name, ..result },
-        ChildError::Dispatch(_) => result,
+        WorkspaceError::Mounts { id, name, .. } => SubagentResult { session: Some(id), name, ..result },
+        _ => result,
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::backends::BackendError;
 use crate::engine::commit::CommitError;
+use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::path::EntryPath;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
@@ -126,6 +127,30 @@ pub enum MountError {
     /// The session or its store failed.
     #[error(transparent)]
     Session(#[from] SessionError),
+}
+
+impl Diagnostic for MountError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Spec { .. } | Self::Glob { .. } => ErrorKind::Invalid,
+            Self::Missing { .. } | Self::NotADirectory { .. } => ErrorKind::NotFound,
+            Self::Outside { .. } | Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::Refused,
+            Self::NotAscii { .. } | Self::LinkLeaves { .. } => ErrorKind::Refused,
+            Self::TooDeep { .. } | Self::Overlap { .. } => ErrorKind::Refused,
+            Self::Io { .. } => ErrorKind::Io,
+            Self::Stopped => ErrorKind::Unavailable,
+            Self::Backend(error) => error.kind(),
+            Self::Session(error) => error.kind(),
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Backend(error) => Some(error),
+            Self::Session(error) => Some(error),
+            _ => None,
+        }
+    }
 }
 
 impl MountError {

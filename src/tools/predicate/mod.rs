@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use regex::Regex;
 use serde_json::Value;
 
+use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
 use crate::engine::registry::Registry;
 use crate::engine::slice::{Slice, SliceError};
@@ -51,16 +52,6 @@ use crate::reducers::VirtualFileSystem;
 pub struct Predicate {
     text: String,
     root: PredicateTerm,
-}
-
-/// Why a text is no predicate.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the predicate can't be understood at character {at}: {what}")]
-pub struct PredicateError {
-    /// The character at which it goes wrong, from 1.
-    pub at: usize,
-    /// What is wrong, and what is right.
-    pub what: String,
 }
 
 #[derive(Debug, Clone)]
@@ -112,8 +103,8 @@ impl Predicate {
     /// Reads a predicate over the slices that a registry knows.
     ///
     /// # Errors
-    /// [`PredicateError`] with where it goes wrong: no predicate, no such slice, or nested too deep.
-    pub fn parse(text: &str, registry: &Registry) -> Result<Self, PredicateError> {
+    /// [`ValueError`] with where it goes wrong: no predicate, no such slice, or nested too deep.
+    pub fn parse(text: &str, registry: &Registry) -> Result<Self, ValueError> {
         let slices: Vec<&str> = registry.slices().iter().map(|slice| slice.name).collect();
         Ok(Self { text: text.to_owned(), root: parse::parse(text, &slices)? })
     }

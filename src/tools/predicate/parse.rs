@@ -4,7 +4,8 @@ use regex::RegexBuilder;
 use serde_json::Value;
 
 use super::super::words;
-use super::{Operand, PointerStep, PredicateComparison, PredicateError, PredicateTerm, SlicePointer};
+use super::{Operand, PointerStep, PredicateComparison, PredicateTerm, SlicePointer};
+use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
 use crate::engine::slice::Slice;
 use crate::reducers::VirtualFileSystem;
@@ -16,7 +17,12 @@ const DEPTH_MAX: usize = 64;
 /// Bytes that a regular expression may take.
 const REGEX_MAX: usize = 1 << 20;
 
-type Parsed<T> = Result<T, PredicateError>;
+/// The error of a text that goes wrong at that character, from 1.
+fn wrong_at(character: usize, what: impl std::fmt::Display) -> ValueError {
+    ValueError::new(format!("the predicate can't be understood at character {character}: {what}"))
+}
+
+type Parsed<T> = Result<T, ValueError>;
 
 pub(super) fn parse(text: &str, slices: &[&str]) -> Parsed<PredicateTerm> {
     let mut reader = PredicateParser { text: text.chars().take(CHARS_MAX + 1).collect(), at: 0, depth: 0, slices };
@@ -39,8 +45,8 @@ struct PredicateParser<'a> {
 }
 
 impl PredicateParser<'_> {
-    fn wrong(&self, what: impl Into<String>) -> PredicateError {
-        PredicateError { at: self.at + 1, what: what.into() }
+    fn wrong(&self, what: impl std::fmt::Display) -> ValueError {
+        wrong_at(self.at + 1, what)
     }
 
     /// The next character that is no space, which is then the next.
@@ -165,7 +171,7 @@ impl PredicateParser<'_> {
         self.at += 1;
         RegexBuilder::new(&pattern).size_limit(REGEX_MAX).build().map_err(|error| {
             let what = format!("this is no regular expression: {}", words::regex_error(&error));
-            PredicateError { at: start + 1, what }
+            wrong_at(start + 1, what)
         })
     }
 
@@ -192,9 +198,7 @@ impl PredicateParser<'_> {
         }
         let text: String = self.text[start..self.at].iter().collect();
         let number = serde_json::from_str(&text).ok().filter(Value::is_number);
-        number
-            .map(Operand::Literal)
-            .ok_or_else(|| PredicateError { at: start + 1, what: "this is no number".to_owned() })
+        number.map(Operand::Literal).ok_or_else(|| wrong_at(start + 1, "this is no number".to_owned()))
     }
 
     /// A text in quotes, as JSON writes it.
@@ -206,7 +210,7 @@ impl PredicateParser<'_> {
                 '"' => {
                     self.at += 1;
                     let quoted: String = self.text[start..self.at].iter().collect();
-                    let wrong = |error| PredicateError { at: start + 1, what: format!("this is no text: {error}") };
+                    let wrong = |error| wrong_at(start + 1, format!("this is no text: {error}"));
                     return serde_json::from_str(&quoted).map_err(wrong);
                 }
                 '\\' => self.at += 2,
@@ -234,7 +238,7 @@ impl PredicateParser<'_> {
         let slice = self.name()?;
         if !self.slices.contains(&slice.as_str()) {
             let what = format!("there is no slice {slice:?}; there are {}", self.slices.join(", "));
-            return Err(PredicateError { at: start + 1, what });
+            return Err(wrong_at(start + 1, what));
         }
         let mut place = SlicePointer { slice, entry: None, steps: Vec::new() };
         let is_files = place.slice == VirtualFileSystem::NAME;
@@ -286,7 +290,7 @@ impl PredicateParser<'_> {
             true => self.path(&text),
             false => {
                 let what = "a path that begins with `/` is expected here, as in VirtualFileSystem./a.txt".to_owned();
-                Err(PredicateError { at: start + 1, what })
+                Err(wrong_at(start + 1, what))
             }
         }
     }

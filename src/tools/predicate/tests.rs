@@ -3,6 +3,7 @@ use std::sync::Arc;
 use super::*;
 use crate::engine::clock::{StepClock, Timestamp};
 use crate::engine::commit::Content;
+use crate::engine::error::ValueError;
 use crate::engine::event::{CallStarted, Node, WriteFile, WriteMode};
 use crate::engine::session::Session;
 use crate::engine::session::sessions::{NewSession, Sessions};
@@ -26,7 +27,7 @@ fn session() -> Session {
     session
 }
 
-fn parse(text: &str) -> Result<Predicate, PredicateError> {
+fn parse(text: &str) -> Result<Predicate, ValueError> {
     Predicate::parse(text, &Registry::standard())
 }
 

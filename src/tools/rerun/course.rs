@@ -6,11 +6,11 @@ use serde::Serialize;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use super::RerunReport;
 use super::compare::{Divergence, RunComparison};
 use super::past::{OutsideEvents, PastRun, RecordedCall};
 use super::rules::NormalRules;
 use super::session::RerunSession;
-use super::{RerunError, RerunReport};
 use crate::backends::Workspace;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
@@ -18,6 +18,7 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::tools::call::dispatcher::{ToolCall, ToolOutcome, ToolRunner};
 use crate::tools::call::toolset::Tools;
+use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::managed::ShellRules;
 
 /// One call of a run again.
@@ -112,7 +113,7 @@ pub(super) struct Course<'a> {
 }
 
 impl Course<'_> {
-    pub(super) async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+    pub(super) async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
         let RerunWorkspace { session, workspace, tools, rules, cancel } = fresh;
         let mut place = RerunSession::new(self.past, self.start, session.clone(), workspace, tools, rules)?;
         place.begin()?;
@@ -169,7 +170,7 @@ impl Course<'_> {
         comparison: &RunComparison<'_>,
         call: &RecordedCall,
         cancel: &CancellationToken,
-    ) -> Result<CallReport, RerunError> {
+    ) -> Result<CallReport, WorkspaceError> {
         let report = |rerun, verdict| CallReport {
             call: Some(call.call),
             rerun,

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use super::RerunReport;
 use super::compare::{Divergence, RunComparison};
 use super::course::{CallReport, CallVerdict};
 use super::past::{PastRun, RecordedCall};
 use super::rules::NormalRules;
-use super::{RerunError, RerunReport};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
+use crate::tools::error::WorkspaceError;
 use serde_json::{Value, json};
 
 /// Compares a session with another that is known to be right: call by call in the order in which they began, in what
@@ -37,8 +38,8 @@ impl Expectation {
     /// `roots`.
     ///
     /// # Errors
-    /// [`RerunError::Session`].
-    pub fn compare(&self, session: &Session, from: Seq, roots: &[String]) -> Result<RerunReport, RerunError> {
+    /// [`WorkspaceError::Session`].
+    pub fn compare(&self, session: &Session, from: Seq, roots: &[String]) -> Result<RerunReport, WorkspaceError> {
         let is = PastRun::of(session);
         let comparison = RunComparison::between(&self.past, &is, &self.rules, roots);
         let (expected, made) = (self.past.calls(0)?, is.calls(from)?);
@@ -56,7 +57,7 @@ fn compared(
     comparison: &RunComparison<'_>,
     was: Option<&RecordedCall>,
     is: Option<&RecordedCall>,
-) -> Result<CallReport, RerunError> {
+) -> Result<CallReport, WorkspaceError> {
     let verdict = match (was, is) {
         (Some(was), Some(is)) => match was.obstacle().or(is.obstacle()) {
             Some(reason) if was.tool == is.tool => CallVerdict::Skipped { reason: reason.to_owned() },

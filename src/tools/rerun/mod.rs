@@ -15,18 +15,16 @@ use serde::Serialize;
 pub use compare::Divergence;
 pub use course::{CallReport, CallVerdict, CallWatch, RerunWorkspace, ScriptedCall};
 pub use expect::Expectation;
-pub use rules::{NormalRules, RulesError};
+pub use rules::NormalRules;
 pub use scratch::Scratch;
 pub use what_if::WhatIf;
 
-use super::workspace::managed::DispatchError;
-use crate::backends::BackendError;
-use crate::engine::commit::CommitError;
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::Change;
+use crate::tools::error::WorkspaceError;
 use course::{Course, RerunStep};
 use past::{Happening, PastRun};
 
@@ -103,37 +101,6 @@ impl RerunReport {
     }
 }
 
-/// Why calls can't be run again.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum RerunError {
-    /// A session or its store failed.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The fresh workspace failed.
-    #[error(transparent)]
-    Workspace(#[from] BackendError),
-    /// The fresh session can't make calls.
-    #[error(transparent)]
-    Dispatch(#[from] DispatchError),
-    /// The session in which the calls are to run has had its own past.
-    #[error("session {0} is not fresh; recorded calls run in a session that has just begun, on an empty workspace")]
-    NotFresh(String),
-    /// A call that is to be replaced is none, or stands before the beginning.
-    #[error("{call} is no call after position {start}; `foldspace log --calls` shows the calls")]
-    NoCall {
-        /// Which.
-        call: Seq,
-        /// Where it was to begin.
-        start: Seq,
-    },
-}
-
-impl From<CommitError> for RerunError {
-    fn from(error: CommitError) -> Self {
-        Self::Session(error.into())
-    }
-}
-
 impl Rerun {
     /// Of all calls of the session, with the default rules.
     pub fn of(session: &Session) -> Self {
@@ -157,8 +124,8 @@ impl Rerun {
     /// Runs the calls again, and shows each as it is made.
     ///
     /// # Errors
-    /// [`RerunError`]. That calls fail, or do something else than before, is none.
-    pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+    /// [`WorkspaceError`]. That calls fail, or do something else than before, is none.
+    pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
         let start = self.past.before_calls()?;
         let steps = steps(&self.past, start, self.until)?;
         let end = self.end(&steps)?;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::engine::event::{
-    CallFinished, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, DeleteEntry, DriftFound, Event,
-    Isolation, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
+    CallFinished, CallReason, CallStarted, CallStatus, ChildLimits, ChildStarted, CommandDecided, DeleteEntry,
+    DriftFound, Event, Isolation, MountHydrated, SessionRewound, SessionStarted, SliceRestored, WriteFile,
 };
 use crate::engine::id::{Digest, Seq, SessionId};
 use crate::engine::path::EntryPath;
@@ -18,10 +18,7 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::call::content_params::lower;
-use crate::tools::workspace::limits::says_used_up;
 
-/// What the dispatcher says of parameters that it did not record, because there were too many.
-const TOO_LARGE: &str = "the parameters have ";
 /// Events of no call that belong to a session's files and state.
 const OUTSIDE: [&str; 6] = [
     WriteFile::KIND,
@@ -76,7 +73,7 @@ impl RecordedCall {
         let Some((_, end)) = &self.outcome else { return Some("it never ended") };
         match end.status {
             CallStatus::Interrupted => Some("it was interrupted"),
-            CallStatus::Error if self.params.is_null() && end.message.starts_with(TOO_LARGE) => {
+            CallStatus::Error if self.params.is_null() && end.reason() == Some(CallReason::TooLarge) => {
                 Some("its parameters were too large to be recorded")
             }
             CallStatus::Ok | CallStatus::Error => None,
@@ -86,8 +83,7 @@ impl RecordedCall {
     /// Whether it was refused, or ended, because what the session might use was used up. How much that is by now
     /// is another in a run of its own, in which such a call would do what it never did.
     pub(super) fn was_over_limits(&self) -> bool {
-        let refused = |end: &CallFinished| end.status == CallStatus::Error && says_used_up(&end.message);
-        self.outcome.as_ref().is_some_and(|(_, end)| refused(end))
+        self.outcome.as_ref().is_some_and(|(_, end)| end.reason() == Some(CallReason::OverLimit))
     }
 
     /// The paths that it wrote or deleted.
@@ -352,7 +348,11 @@ mod tests {
 
     fn end(session: &Session, call: Seq) {
         let (status, message) = (CallStatus::Ok, String::new());
-        record(session, CallLink::Of(call), &CallFinished { status, result: Value::Null, message, micros: 1 });
+        record(
+            session,
+            CallLink::Of(call),
+            &CallFinished { status, result: Value::Null, message, micros: 1, reason: None },
+        );
     }
 
     fn write(session: &Session) {

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::super::words;
+use crate::engine::error::ValueError;
 use crate::engine::path::EntryPath;
 use crate::tools::builtin::path_glob::PathGlob;
 
@@ -24,7 +25,7 @@ const PATTERN_BYTES: usize = 4 << 20;
 /// assert_eq!(rules.normal("ok in 0.31s at 0x7f3a2b10c0de"), rules.normal("ok in 1.07s at 0x55aa00112233"));
 /// let own = NormalRules::bare().with_json(r#"{"texts": [{"pattern": "run-[0-9]+", "replace": "run-N"}]}"#)?;
 /// assert_eq!(own.normal("run-17"), "run-N");
-/// # Ok::<(), foldspace::RulesError>(())
+/// # Ok::<(), foldspace::ValueError>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct NormalRules {
@@ -42,22 +43,6 @@ struct Field {
     tool: Option<String>,
     /// Where in the result; its name alone, when that is anywhere.
     place: Result<Vec<String>, String>,
-}
-
-/// Rules that make no sense.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum RulesError {
-    /// They are no JSON of the right shape.
-    #[error("the rules are not right: {0}")]
-    Json(String),
-    /// A pattern is none.
-    #[error("the pattern {pattern:?} is not right: {reason}")]
-    Pattern {
-        /// Which.
-        pattern: String,
-        /// What is wrong with it.
-        reason: String,
-    },
 }
 
 /// Rules as a file has them.
@@ -145,19 +130,19 @@ impl NormalRules {
     /// `/entries/*/size`.
     ///
     /// # Errors
-    /// [`RulesError`]; a field of another name is one.
-    pub fn with_json(self, text: &str) -> Result<Self, RulesError> {
-        let wrong = |error: serde_json::Error| RulesError::Json(error.to_string());
-        let written: Value = serde_json::from_str(text).map_err(wrong)?;
+    /// [`ValueError`]; a field of another name is one.
+    pub fn with_json(self, text: &str) -> Result<Self, ValueError> {
+        let wrong = |error: &dyn std::fmt::Display| ValueError::new(format!("the rules are not right: {error}"));
+        let written: Value = serde_json::from_str(text).map_err(|error| wrong(&error))?;
         if !written.is_object() {
-            return Err(RulesError::Json("an object is needed, such as {\"ignore_paths\": []}".to_owned()));
+            return Err(wrong(&"an object is needed, such as {\"ignore_paths\": []}"));
         }
-        let mut written: RulesFile = serde_json::from_value(written).map_err(wrong)?;
+        let mut written: RulesFile = serde_json::from_value(written).map_err(|error| wrong(&error))?;
         written.texts.iter_mut().for_each(|text| text.replace = text.replace.replace('$', "$$"));
         self.with(written)
     }
 
-    fn with(mut self, written: RulesFile) -> Result<Self, RulesError> {
+    fn with(mut self, written: RulesFile) -> Result<Self, ValueError> {
         for WrittenText { pattern, replace } in written.texts {
             let compiled = regex::RegexBuilder::new(&pattern).size_limit(PATTERN_BYTES).build();
             let compiled = compiled.map_err(|error| wrong(&pattern, &error))?;
@@ -234,7 +219,7 @@ impl Field {
     }
 }
 
-fn globs(written: &[String]) -> Result<Vec<PathGlob>, RulesError> {
+fn globs(written: &[String]) -> Result<Vec<PathGlob>, ValueError> {
     written.iter().map(|glob| PathGlob::new(glob).map_err(|error| wrong(glob, error.kind()))).collect()
 }
 
@@ -264,8 +249,8 @@ fn normal_value(value: &Value, path: &mut Vec<String>, ignored: &[&Field], text:
     }
 }
 
-fn wrong(pattern: &str, error: &impl std::fmt::Display) -> RulesError {
-    RulesError::Pattern { pattern: pattern.to_owned(), reason: words::regex_error(error) }
+fn wrong(pattern: &str, error: &impl std::fmt::Display) -> ValueError {
+    ValueError::new(format!("the pattern {pattern:?} is not right: {}", words::regex_error(error)))
 }
 
 #[cfg(test)]

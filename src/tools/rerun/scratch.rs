@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::RerunError;
 use crate::backends::{BackendError, HostOptions, Workspace, WorkspaceSpec};
 use crate::engine::clock::SystemClock;
 use crate::engine::registry::Registry;
@@ -12,6 +11,7 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::{NewSession, Sessions};
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::{Durability, LocalStore, LocalStoreOptions};
+use crate::tools::error::WorkspaceError;
 
 /// A session in a store of its own, with a workspace, both in a temporary directory. Dropped, nothing is left of it:
 /// no container, no file.
@@ -27,8 +27,8 @@ impl Scratch {
     /// Begins one of that name. A directory that the workspace was given is not used: it is somebody's.
     ///
     /// # Errors
-    /// [`RerunError`] when the store or the workspace can't be made.
-    pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, RerunError> {
+    /// [`WorkspaceError`] when the store or the workspace can't be made.
+    pub fn begin(registry: Registry, spec: &WorkspaceSpec, name: &str) -> Result<Self, WorkspaceError> {
         let spec = own(spec);
         let made = tempfile::Builder::new().prefix("foldspace-").tempdir();
         let home = made.map_err(|error| BackendError {

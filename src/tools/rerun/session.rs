@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::RerunError;
 use super::answers::Answers;
 use super::past::{OutsideEvents, PastRun};
 use crate::backends::{FileChange, Workspace};
@@ -21,6 +20,7 @@ use crate::engine::slice::Slice;
 use crate::reducers::{Allowances, VirtualFileSystem};
 use crate::tools::call::dispatcher::ToolRunner;
 use crate::tools::call::toolset::Tools;
+use crate::tools::error::WorkspaceError;
 use crate::tools::workspace::managed::ShellRules;
 use crate::tools::workspace::populate::can_be_written;
 
@@ -58,18 +58,18 @@ impl<'a> RerunSession<'a> {
         workspace: Arc<dyn Workspace>,
         tools: Arc<Tools>,
         rules: ShellRules,
-    ) -> Result<Self, RerunError> {
+    ) -> Result<Self, WorkspaceError> {
         let is_fork = is_fork_of(&session, past, start);
         let has_begun = if is_fork { start.saturating_add(1) } else { 1 };
         if session.head()? != has_begun || session.id() == past.id() {
-            return Err(RerunError::NotFresh(session.name().to_owned()));
+            return Err(WorkspaceError::NotFresh(session.name().to_owned()));
         }
         let is_sandboxed = workspace.shell().is_none_or(|shell| shell.properties().sandboxed);
         let answers = Arc::new(Answers::new(rules.asker.clone(), is_sandboxed));
         let rules = ShellRules { asker: Some(Arc::clone(&answers) as _), ..rules };
         let dispatcher = ToolRunner::with_rules(session, tools, workspace, rules)?;
         if !is_fork && !PastRun::of(dispatcher.session()).files_at(dispatcher.session().head()?)?.is_empty() {
-            return Err(RerunError::NotFresh(dispatcher.session().name().to_owned()));
+            return Err(WorkspaceError::NotFresh(dispatcher.session().name().to_owned()));
         }
         Ok(Self { past, dispatcher, answers, missing: Vec::new(), limited: Vec::new(), start, is_fork })
     }
@@ -94,7 +94,7 @@ impl<'a> RerunSession<'a> {
     }
 
     /// Puts the files and slices there that the recorded session had where this begins.
-    pub(super) fn begin(&mut self) -> Result<(), RerunError> {
+    pub(super) fn begin(&mut self) -> Result<(), WorkspaceError> {
         let seq = self.start;
         let files: VirtualFileSystem = self.past.files_at(seq)?;
         if self.is_fork {
@@ -124,7 +124,7 @@ impl<'a> RerunSession<'a> {
 
     /// Does to the files what happened outside of any call, or in a call that can't be run again, and records it as
     /// it was recorded; but for what names positions, which are others here, and for what commands were allowed.
-    pub(super) fn apply(&mut self, happened: &OutsideEvents) -> Result<(), RerunError> {
+    pub(super) fn apply(&mut self, happened: &OutsideEvents) -> Result<(), WorkspaceError> {
         let mut piece = self.piece();
         for event in &happened.events {
             if self.take(&mut piece, event)? {
@@ -140,7 +140,7 @@ impl<'a> RerunSession<'a> {
     }
 
     /// What the disk has to do for an event; false when it can't, so that it is not recorded either.
-    fn take(&mut self, piece: &mut Piece, event: &Recorded) -> Result<bool, RerunError> {
+    fn take(&mut self, piece: &mut Piece, event: &Recorded) -> Result<bool, WorkspaceError> {
         if let Some(Ok(delete)) = event.typed::<DeleteEntry>() {
             piece.changes.push(FileChange::Delete { path: delete.event.path });
         } else if let Some(Ok(write)) = event.typed::<WriteFile>() {
@@ -156,7 +156,7 @@ impl<'a> RerunSession<'a> {
         Ok(*event.event.kind != *SessionRewound::KIND)
     }
 
-    fn write(&self, piece: &mut Piece, write: &WriteFile) -> Result<(), RerunError> {
+    fn write(&self, piece: &mut Piece, write: &WriteFile) -> Result<(), WorkspaceError> {
         let bytes = match &write.node {
             Node::File { content, .. } => {
                 let bytes = self.past.content(content)?;
@@ -179,7 +179,7 @@ impl<'a> RerunSession<'a> {
         Piece { commit: self.session().as_agent("").commit(), changes: Vec::new(), bytes: 0 }
     }
 
-    fn put(&self, piece: Piece) -> Result<(), RerunError> {
+    fn put(&self, piece: Piece) -> Result<(), WorkspaceError> {
         self.dispatcher.workspace().project(&piece.changes)?;
         if !piece.commit.is_empty() {
             self.session().record(piece.commit)?;

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use super::course::{CallWatch, Course, RerunStep, RerunWorkspace, ScriptedCall};
 use super::past::PastRun;
 use super::rules::NormalRules;
-use super::{RerunError, RerunReport, steps};
+use super::{RerunReport, steps};
 use crate::engine::id::Seq;
 use crate::engine::session::Session;
+use crate::tools::error::WorkspaceError;
 
 /// Runs other calls from a position on, then the recorded ones that followed, in another session that is fresh; and
 /// compares them with what they were, and the files at both ends.
@@ -50,12 +51,12 @@ impl WhatIf {
     /// that were replaced are not there.
     ///
     /// # Errors
-    /// [`RerunError`], above all [`NoCall`](RerunError::NoCall) for a call that can't be replaced.
-    pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, RerunError> {
+    /// [`WorkspaceError`], above all [`NoCall`](WorkspaceError::NoCall) for a call that can't be replaced.
+    pub async fn run(&self, fresh: RerunWorkspace, watch: CallWatch<'_>) -> Result<RerunReport, WorkspaceError> {
         let mut steps = steps(&self.past, self.at, None)?;
         let calls: BTreeSet<Seq> = steps.iter().filter_map(call_of).collect();
         if let Some(call) = self.replaced.iter().find(|call| !calls.contains(call)) {
-            return Err(RerunError::NoCall { call: *call, start: self.at });
+            return Err(WorkspaceError::NoCall { call: *call, start: self.at });
         }
         let is_replaced = |step: &RerunStep| call_of(step).is_some_and(|call| self.replaced.contains(&call));
         let place = steps.iter().position(is_replaced).unwrap_or(0);

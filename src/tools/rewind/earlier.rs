@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use super::RewindError;
 use crate::backends::{HostOptions, WorkspaceSpec};
 use crate::engine::event::{CallStarted, DeleteEntry, DriftFound, Event, Isolation, SessionRewound, WriteFile};
 use crate::engine::id::Seq;
@@ -11,9 +10,10 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Change, VirtualFileSystem};
+use crate::tools::error::WorkspaceError;
 
 /// Refuses changes that remove what the directory of the session held before it began.
-pub(super) fn check(session: &Session, changes: &[Change]) -> Result<(), RewindError> {
+pub(super) fn check(session: &Session, changes: &[Change]) -> Result<(), WorkspaceError> {
     let removed: Vec<&EntryPath> = changes.iter().filter_map(removed).collect();
     if removed.is_empty() || !is_own_directory(session) {
         return Ok(());
@@ -26,7 +26,7 @@ pub(super) fn check(session: &Session, changes: &[Change]) -> Result<(), RewindE
     }
     let is_top = |path: &&&EntryPath| path.parent().is_none_or(|parent| !earlier.contains(&parent));
     let paths = earlier.iter().filter(is_top).map(|path| (*path).clone()).collect();
-    Err(RewindError::Earlier { count: earlier.len(), paths })
+    Err(WorkspaceError::Earlier { count: earlier.len(), paths })
 }
 
 fn removed(change: &Change) -> Option<&EntryPath> {

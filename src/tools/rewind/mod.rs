@@ -7,22 +7,22 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use super::call::dispatcher::ToolRunner;
-use super::words;
 use super::workspace::capture::{CaptureBudget, Captured, compare};
 pub(super) use super::workspace::intent::{Intended, Intent};
-use super::workspace::managed::{DispatchError, ManagedWorkspace, files_of, record_found};
+use super::workspace::managed::{ManagedWorkspace, files_of, record_found};
 pub(super) use super::workspace::plan::{ChangePlan, PlannedChange};
 pub(super) use super::workspace::project::{Landing, NewContents};
-use crate::backends::{BackendError, Workspace};
+use crate::backends::Workspace;
 use crate::engine::commit::{Commit, CommitError};
 use crate::engine::event::{DriftFound, Isolation, Origin, SessionRewound, SliceRestored};
 use crate::engine::id::Seq;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
-use crate::engine::slice::{EncodedSlice, Slice, SliceError};
+use crate::engine::slice::{EncodedSlice, Slice};
 use crate::engine::state::State;
 use crate::reducers::{Allowances, Change, VirtualFileSystem};
+use crate::tools::error::WorkspaceError;
 
 /// How a rewind goes about it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,82 +56,6 @@ pub struct Rewound {
     pub left: Vec<EntryPath>,
 }
 
-/// Why a rewind did not happen. The session and its files are then as before, unless it says otherwise.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum RewindError {
-    /// The session or its store failed, or has no such position.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The workspace failed.
-    #[error(transparent)]
-    Workspace(#[from] BackendError),
-    /// A slice can't be encoded.
-    #[error(transparent)]
-    Slice(#[from] SliceError),
-    /// Somebody changed files outside of any call. Nothing was recorded of it.
-    #[error("{} in the workspace changed outside of any call: {}", counted(.0.len()), listed(.0))]
-    Drifted(Vec<EntryPath>),
-    /// Some of what was there, or is there and would have to go, can't be made again.
-    #[error("{} can't be brought back, because their contents were never kept or they are no files: {}",
-        counted(.0.len()), listed(.0))]
-    NotKept(Vec<EntryPath>),
-    /// The position is inside a commit: no files were ever so.
-    #[error("position {to} is inside what was recorded at once; go to {before} or to {after}")]
-    InsideCommit {
-        /// Position that was asked for.
-        to: Seq,
-        /// The last position before the commit.
-        before: Seq,
-        /// The last position of the commit.
-        after: Seq,
-    },
-    /// Entries of a person's own directory would be removed that were there before the session began.
-    #[error("{} that {} there before the session began would be removed: {}",
-        counted(*count), if *count == 1 { "was" } else { "were" }, listed(paths))]
-    Earlier {
-        /// Count of them.
-        count: usize,
-        /// Those that are not below another of them.
-        paths: Vec<EntryPath>,
-    },
-    /// The difference does not fit into one commit.
-    #[error("the difference between {from} and {to} is too large to be recorded at once: {reason}")]
-    TooLarge {
-        /// Where the session stands.
-        from: Seq,
-        /// Where it was to go.
-        to: Seq,
-        /// What is over which limit.
-        reason: String,
-    },
-    /// It failed, and what was done by then could not be undone. The next opening does that.
-    #[error("{failure}; and the files could not be put back ({reason}): open the workspace again, which does that")]
-    NotPutBack {
-        /// Why it failed.
-        failure: String,
-        /// Why the files could not be put back.
-        reason: String,
-    },
-    /// The thread that did it panicked.
-    #[error("the rewind was stopped")]
-    Stopped,
-}
-
-/// Paths that an error names.
-const LISTED: usize = 8;
-
-fn counted(count: usize) -> String {
-    words::counted(count as u64, "entry")
-}
-
-fn listed(paths: &[EntryPath]) -> String {
-    let mut shown: Vec<_> = paths.iter().take(LISTED).map(EntryPath::rooted).collect();
-    if paths.len() > LISTED {
-        shown.push(format!("and {} more", paths.len() - LISTED));
-    }
-    shown.join(", ")
-}
-
 impl ToolRunner {
     /// Takes the session back to the state after the event at `to`: its files, and every slice that is state and no
     /// log. It waits for the call that has the workspace. See [`rewind`].
@@ -157,8 +81,8 @@ impl ToolRunner {
     /// ```
     ///
     /// # Errors
-    /// [`RewindError`].
-    pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, RewindError> {
+    /// [`WorkspaceError`].
+    pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
         rewind(self.session(), self.workspace(), self.budget(), to, options).await
     }
 }
@@ -176,15 +100,15 @@ impl ToolRunner {
 /// has begun to change files, dropping the future does not stop it.
 ///
 /// # Errors
-/// [`RewindError`]: above all [`Drifted`](RewindError::Drifted), [`NotKept`](RewindError::NotKept) and
-/// [`Earlier`](RewindError::Earlier), over which [`force`](RewindOptions::force) gets.
+/// [`WorkspaceError`]: above all [`Drifted`](WorkspaceError::Drifted), [`NotKept`](WorkspaceError::NotKept) and
+/// [`Earlier`](WorkspaceError::Earlier), over which [`force`](RewindOptions::force) gets.
 pub async fn rewind(
     session: &Session,
     workspace: &Arc<dyn Workspace>,
     budget: CaptureBudget,
     to: Seq,
     options: RewindOptions,
-) -> Result<Rewound, RewindError> {
+) -> Result<Rewound, WorkspaceError> {
     let turn = session.turn().await;
     let looking = session.looking().await;
     let lease = session.lease()?;
@@ -194,7 +118,7 @@ pub async fn rewind(
         drop((turn, looking, lease));
         done
     });
-    done.await.map_err(|_| RewindError::Stopped)?
+    done.await.map_err(|_| WorkspaceError::Stopped)?
 }
 
 /// A rewind that has the turn.
@@ -207,7 +131,7 @@ struct RewindWork {
 }
 
 impl RewindWork {
-    fn run(&self) -> Result<Rewound, RewindError> {
+    fn run(&self) -> Result<Rewound, WorkspaceError> {
         let then = self.session.state_at(self.to)?;
         self.check_position()?;
         let (now, drift) = self.present()?;
@@ -216,7 +140,7 @@ impl RewindWork {
         let old = VirtualFileSystem::of(&then);
         let plan = ChangePlan::between(&now, &old);
         if !plan.left.is_empty() && !self.options.force {
-            return Err(RewindError::NotKept(plan.left));
+            return Err(WorkspaceError::NotKept(plan.left));
         }
         if !self.options.force || self.options.keep_earlier {
             earlier::check(&self.session, &plan.changes)?;
@@ -238,18 +162,18 @@ impl RewindWork {
     }
 
     /// Between the events of a commit no files ever were: half a directory that was taken up is none to go back to.
-    fn check_position(&self) -> Result<(), RewindError> {
+    fn check_position(&self) -> Result<(), WorkspaceError> {
         let to = self.to;
         let (first, last) = if to == 0 { (0, 0) } else { self.session.commit_of(to)? };
         match to == last {
             true => Ok(()),
-            false => Err(RewindError::InsideCommit { to, before: first - 1, after: last }),
+            false => Err(WorkspaceError::InsideCommit { to, before: first - 1, after: last }),
         }
     }
 
     /// The slices to put back. Into a fork's past, which is its parent's, it goes without the answers that were
     /// given there: they were not meant for it.
-    fn restored(&self, then: &State) -> Result<Vec<EncodedSlice>, RewindError> {
+    fn restored(&self, then: &State) -> Result<Vec<EncodedSlice>, WorkspaceError> {
         let mut slices = then.restorable(VirtualFileSystem::NAME)?;
         let is_before = |origin: &&Origin| origin.isolation == Isolation::Fork && self.to <= origin.at;
         if let Some(origin) = self.session.origin().filter(is_before) {
@@ -264,13 +188,13 @@ impl RewindWork {
     }
 
     /// The files as they are, and what somebody changed from outside.
-    fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), RewindError> {
+    fn present(&self) -> Result<(VirtualFileSystem, Vec<EntryPath>), WorkspaceError> {
         if self.workspace.is_blank() && !self.options.dry_run {
             let rules = super::workspace::managed::ShellRules { budget: self.budget, ..Default::default() };
             let workspace = Arc::clone(&self.workspace);
             let machine =
                 ManagedWorkspace { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };
-            machine.prepare(&self.session).map_err(RewindError::from)?;
+            machine.prepare(&self.session).map_err(WorkspaceError::from)?;
         }
         let mut files = files_of(&self.session)?;
         let Some(disk) = self.workspace.capture().filter(|_| !self.workspace.is_blank()) else {
@@ -285,7 +209,7 @@ impl RewindWork {
         }
         let drift = paths(&captured);
         if !self.options.force {
-            return Err(RewindError::Drifted(drift));
+            return Err(WorkspaceError::Drifted(drift));
         }
         if self.options.dry_run {
             captured.deleted.iter().for_each(|event| files.delete(event));
@@ -301,10 +225,10 @@ impl RewindWork {
         Ok((files_of(&self.session)?, drift))
     }
 
-    fn commit(&self, from: Seq, plan: &ChangePlan, slices: Vec<EncodedSlice>) -> Result<Commit, RewindError> {
+    fn commit(&self, from: Seq, plan: &ChangePlan, slices: Vec<EncodedSlice>) -> Result<Commit, WorkspaceError> {
         let too_large = |error: CommitError| match error {
-            CommitError::TooLarge { .. } => RewindError::TooLarge { from, to: self.to, reason: error.to_string() },
-            other => RewindError::Session(other.into()),
+            CommitError::TooLarge { .. } => WorkspaceError::TooLarge { from, to: self.to, reason: error.to_string() },
+            other => WorkspaceError::Session(other.into()),
         };
         let mut commit = self.session.commit();
         let (entries, left) = (plan.changes.len() as u64, plan.left.len() as u64);
@@ -329,15 +253,4 @@ fn paths(captured: &Captured) -> Vec<EntryPath> {
     paths.sort();
     paths.dedup();
     paths
-}
-
-impl From<DispatchError> for RewindError {
-    fn from(error: DispatchError) -> Self {
-        match error {
-            DispatchError::Session(error) => error.into(),
-            DispatchError::Workspace(error) => error.into(),
-            // A disk that is filled gives no other.
-            other => BackendError { backend: "session's", reason: other.to_string() }.into(),
-        }
-    }
 }

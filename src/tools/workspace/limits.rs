@@ -16,11 +16,6 @@ use crate::tools::call::error::ToolError;
 use crate::tools::policy::DenyRule;
 use crate::tools::words::{all_of, counted};
 
-/// How a failure ends that says that nothing is left.
-const USED_UP: &str = "; end the work, and say how far it is";
-/// How a failure ends that says that too little is left.
-const UNWRITTEN: &str = "; nothing was written";
-
 /// The limits of a session, and of the agents that share it as its children: for a call all of them hold that are on
 /// the way from its agent to the session.
 ///
@@ -193,8 +188,8 @@ impl Limits {
                 return Err(used_up(&bound.who, &format!("its {} of files", counted(limit, "byte"))));
             }
             if bytes > left {
-                return Err(ToolError::new(format!(
-                    "{} may write {} of its {limit}, and this would be {bytes}{UNWRITTEN}",
+                return Err(ToolError::OverLimit(format!(
+                    "{} may write {} of its {limit}, and this would be {bytes}; nothing was written",
                     bound.who,
                     counted(left, "more byte")
                 )));
@@ -279,10 +274,5 @@ fn calls_of(session: &Session) -> Result<u64, SessionError> {
 }
 
 fn used_up(who: &str, what: &str) -> ToolError {
-    ToolError::new(format!("{who} has used up {what}{USED_UP}"))
-}
-
-/// Whether a failure says that a call was refused, or ended, by what was left for it.
-pub(crate) fn says_used_up(message: &str) -> bool {
-    message.ends_with(USED_UP) || message.ends_with(UNWRITTEN)
+    ToolError::OverLimit(format!("{who} has used up {what}; end the work, and say how far it is"))
 }

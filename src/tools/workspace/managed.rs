@@ -1,6 +1,5 @@
 //! The workspace as the dispatcher uses it: filled from the history, watched for drift.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::capture::{CaptureBudget, Captured, compare};
@@ -17,6 +16,7 @@ use crate::reducers::VirtualFileSystem;
 use crate::tools::call::approver::Asker;
 use crate::tools::call::error::ToolError;
 use crate::tools::call::toolset::Tools;
+use crate::tools::error::WorkspaceError;
 use crate::tools::policy::CommandPolicy;
 use crate::tools::rewind::Intent;
 
@@ -32,23 +32,6 @@ pub struct ShellRules {
     /// How to allow a command, for who wrote one that nobody could be asked about; the command line's ways when nothing
     /// is said.
     pub advice: Option<Arc<str>>,
-}
-
-/// Why a dispatcher can't be made.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum DispatchError {
-    /// The session or its store failed.
-    #[error(transparent)]
-    Session(#[from] SessionError),
-    /// The workspace failed.
-    #[error(transparent)]
-    Workspace(#[from] BackendError),
-    /// A directory that is to be filled holds something.
-    #[error("{} is not empty; give a directory that is empty or not there", .0.display())]
-    NotEmpty(PathBuf),
-    /// The session has a container-backed shell already.
-    #[error("session {0} has an active container already; a session has one at most")]
-    SecondContainer(String),
 }
 
 /// A workspace with the rules for it.
@@ -69,7 +52,7 @@ impl ManagedWorkspace {
         session: &Session,
         workspace: Arc<dyn Workspace>,
         mut rules: ShellRules,
-    ) -> Result<Self, DispatchError> {
+    ) -> Result<Self, WorkspaceError> {
         let lease = session.lease()?;
         let limits = Limits::of(session)?;
         rules.policy.deny.extend(limits.denied(session)?);
@@ -78,7 +61,7 @@ impl ManagedWorkspace {
             false => None,
             true => match session.claim_machine() {
                 Some(claim) => Some(Arc::new(claim)),
-                None => return Err(DispatchError::SecondContainer(session.name().to_owned())),
+                None => return Err(WorkspaceError::SecondContainer(session.name().to_owned())),
             },
         };
         Ok(Self { workspace, rules: Arc::new(rules), _lease: Some(lease), claim, limits: Some(Arc::new(limits)) })
@@ -129,7 +112,7 @@ impl ManagedWorkspace {
     /// and records what is otherwise than the history says.
     ///
     /// Where a call is under way in the session already, its files are its own: the next call looks.
-    pub(crate) fn prepare(&self, session: &Session) -> Result<(), DispatchError> {
+    pub(crate) fn prepare(&self, session: &Session) -> Result<(), WorkspaceError> {
         let Some(disk) = self.workspace.capture() else { return Ok(()) };
         let is_blank = self.workspace.is_blank();
         let (turn, looking) = (session.turn_now(), session.looking_now());

@@ -9,7 +9,6 @@ use std::path::Path;
 use bytes::Bytes;
 use tar::EntryType;
 
-use super::managed::DispatchError;
 use super::populate::{can_be_written, fill};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
 use crate::engine::event::Node;
@@ -17,6 +16,7 @@ use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::reducers::VirtualFileSystem;
+use crate::tools::error::WorkspaceError;
 
 /// Bytes of a link in the header of tar; a longer one has a header of its own.
 const LINK_MAX: usize = 100;
@@ -51,12 +51,12 @@ pub struct Materialised {
 /// ```
 ///
 /// # Errors
-/// [`DispatchError::NotEmpty`], and what the session and the disk say. The directory is empty then, as far as that can be
+/// [`WorkspaceError::NotEmpty`], and what the session and the disk say. The directory is empty then, as far as that can be
 /// done.
-pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result<Materialised, DispatchError> {
+pub fn materialise(session: &Session, state: &State, directory: &Path) -> Result<Materialised, WorkspaceError> {
     let workspace = HostWorkspace::open(directory, &HostOptions::default())?;
     if !workspace.is_blank() {
-        return Err(DispatchError::NotEmpty(directory.to_owned()));
+        return Err(WorkspaceError::NotEmpty(directory.to_owned()));
     }
     materialise_into(session, state, &workspace).inspect_err(|_| clear(state, &workspace))
 }
@@ -81,7 +81,7 @@ pub fn materialise_into(
     session: &Session,
     state: &State,
     workspace: &dyn Workspace,
-) -> Result<Materialised, DispatchError> {
+) -> Result<Materialised, WorkspaceError> {
     let tree = VirtualFileSystem::of(state);
     fill(session, &tree, workspace)?;
     let left_out: Vec<EntryPath> =

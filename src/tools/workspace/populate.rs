@@ -3,13 +3,13 @@
 use bytes::Bytes;
 use crossbeam_channel::{Receiver, Sender, bounded};
 
-use super::managed::DispatchError;
 use crate::backends::{BackendError, FileChange, Workspace};
 use crate::engine::event::{DeleteEntry, Node};
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::reducers::{Entry, VirtualFileSystem};
+use crate::tools::error::WorkspaceError;
 
 /// Bytes of files that are read before they are written, and at most so many entries.
 const PIECE_BYTES: u64 = 8 << 20;
@@ -25,7 +25,7 @@ pub(crate) fn fill(
     session: &Session,
     tree: &VirtualFileSystem,
     workspace: &dyn Workspace,
-) -> Result<(), DispatchError> {
+) -> Result<(), WorkspaceError> {
     write_all(session, tree.iter().collect(), |piece| workspace.lay_out(piece))
 }
 
@@ -34,7 +34,7 @@ pub(crate) fn write_all(
     session: &Session,
     entries: Vec<(&EntryPath, &Entry)>,
     put: impl Fn(&[FileChange]) -> Result<(), BackendError>,
-) -> Result<(), DispatchError> {
+) -> Result<(), WorkspaceError> {
     if entries.len() <= FEW {
         return pieces(session, &entries).try_for_each(|piece| Ok(put(&piece?)?));
     }

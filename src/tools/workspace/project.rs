@@ -14,7 +14,7 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::{Committed, StoreError};
 use crate::reducers::VirtualFileSystem;
-use crate::tools::rewind::RewindError;
+use crate::tools::error::WorkspaceError;
 
 /// Bytes of files that are in memory at once.
 const PIECE_BYTES: u64 = 64 << 20;
@@ -35,14 +35,14 @@ pub(in crate::tools) struct Landing<'a> {
 /// Contents that are in no store yet.
 pub(in crate::tools) type NewContents = BTreeMap<Digest, Bytes>;
 
-fn is_unsettled(failure: &RewindError) -> bool {
-    matches!(failure, RewindError::Session(SessionError::Store(StoreError::Unsettled(_))))
+fn is_unsettled(failure: &WorkspaceError) -> bool {
+    matches!(failure, WorkspaceError::Session(SessionError::Store(StoreError::Unsettled(_))))
 }
 
 impl Landing<'_> {
     /// Notes what it is about to do, puts the files onto the disk, then records the commit. When either fails, the
     /// disk is put back; when this process dies meanwhile, the next one does that by the note.
-    pub(in crate::tools) fn land(&self, commit: Commit) -> Result<Committed, RewindError> {
+    pub(in crate::tools) fn land(&self, commit: Commit) -> Result<Committed, WorkspaceError> {
         if self.steps.is_empty() {
             return Ok(self.session.record(commit)?);
         }
@@ -63,7 +63,7 @@ impl Landing<'_> {
                 // By the note the next opening makes the disk what is recorded then.
                 self.workspace.filling()?;
                 let reason = "the next opening finds out".to_owned();
-                return Err(RewindError::NotPutBack { failure: failure.to_string(), reason });
+                return Err(WorkspaceError::NotPutBack { failure: failure.to_string(), reason });
             }
             Err(failure) => failure,
         };
@@ -74,13 +74,13 @@ impl Landing<'_> {
                 if let Err(error) = self.workspace.filling() {
                     tracing::warn!(%error, "a later process does not know that the disk is unsettled");
                 }
-                Err(RewindError::NotPutBack { failure: failure.to_string(), reason: error.to_string() })
+                Err(WorkspaceError::NotPutBack { failure: failure.to_string(), reason: error.to_string() })
             }
         }
     }
 
     /// Every content is there before anything is changed.
-    fn check(&self) -> Result<(), RewindError> {
+    fn check(&self) -> Result<(), WorkspaceError> {
         for step in self.steps {
             if let PlannedChange::Write(event, _) = step {
                 content_of(self.session, &event.node, self.fresh)?;
@@ -89,7 +89,7 @@ impl Landing<'_> {
         Ok(())
     }
 
-    fn put_back(&self, landed: usize) -> Result<(), RewindError> {
+    fn put_back(&self, landed: usize) -> Result<(), WorkspaceError> {
         let reached = after(self.steps, self.now, landed, self.session.now());
         let back = ChangePlan::between(&reached, self.now);
         project(self.session, self.workspace, &back.steps, self.fresh, &mut 0)?;
@@ -105,7 +105,7 @@ impl Landing<'_> {
 
 impl ChangePlan {
     /// Makes a workspace's files those that it leads to. An error leaves them anywhere between.
-    pub(in crate::tools) fn project(&self, session: &Session, workspace: &dyn Workspace) -> Result<(), RewindError> {
+    pub(in crate::tools) fn project(&self, session: &Session, workspace: &dyn Workspace) -> Result<(), WorkspaceError> {
         project(session, workspace, &self.steps, &NewContents::new(), &mut 0)
     }
 }
@@ -117,7 +117,7 @@ fn project(
     steps: &[PlannedChange],
     fresh: &NewContents,
     landed: &mut usize,
-) -> Result<(), RewindError> {
+) -> Result<(), WorkspaceError> {
     let (mut changes, mut bytes) = (Vec::new(), 0);
     for (at, step) in steps.iter().enumerate() {
         let change = match step {

@@ -3,13 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::capture::{CaptureBudget, compare};
-use super::managed::DispatchError;
 use super::populate::write_all;
 use crate::backends::{BackendError, ChangeDetector, DirtyPath, FileChange, Observed, Workspace};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem};
+use crate::tools::error::WorkspaceError;
 use crate::tools::rewind::{Intended, Intent};
 
 /// Makes what a rewind or a merge changed that was cut off what the history says. What somebody has put there
@@ -21,7 +21,7 @@ pub(crate) fn put_back(
     disk: &dyn ChangeDetector,
     budget: CaptureBudget,
     intent: &Intent,
-) -> Result<(), DispatchError> {
+) -> Result<(), WorkspaceError> {
     let RecoveryReport { unwanted, mut directories, missing } = RecoveryReport::find(tree, disk, budget, intent)?;
     let deletes: Vec<FileChange> = unwanted.into_iter().map(|path| FileChange::Delete { path }).collect();
     workspace.project(&deletes)?;

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use foldspace::view::PositionError;
 use foldspace::{Seq, SessionError};
 
 use super::{HistoryPosition, Model, Tone, ViewError};
@@ -77,7 +76,7 @@ impl Model {
 }
 
 fn before_head(head: Seq, back: u64) -> Result<Seq, ViewError> {
-    let nothing = PositionError::NothingBack { count: back, head };
+    let nothing = SessionError::NothingBack { count: back, head };
     head.checked_sub(back).ok_or_else(|| ViewError::Nowhere(nothing.to_string()))
 }
 

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use foldspace::{
-    CallStatus, ContainerStarted, ContainerStopped, DispatchError, PodmanOptions, Recorded, ToolCall, ToolRunner, Tools,
-};
+use foldspace::WorkspaceError;
+use foldspace::{CallStatus, ContainerStarted, ContainerStopped, PodmanOptions, Recorded, ToolCall, ToolRunner, Tools};
 use podman_api::Podman;
 use podman_api::opts::{ContainerDeleteOpts, ContainerStopOpts};
 use serde_json::json;
@@ -185,7 +184,7 @@ fn nothing_is_left_of_a_session_that_ended() {
 fn a_session_has_one_container_at_most() {
     let Some(rig) = begun(Kind::Overlay) else { return };
     let again = ToolRunner::new(rig.session().clone(), Tools::standard(), rig.dispatcher().workspace().clone());
-    assert!(matches!(again, Err(DispatchError::SecondContainer(_))), "{again:?}");
+    assert!(matches!(again, Err(WorkspaceError::SecondContainer(_))), "{again:?}");
     let refused = again.unwrap_err().to_string();
     assert!(refused.contains("container"), "{refused}");
     rig.ok("cat f");

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::Arc;
 
 use foldspace::{
-    DeleteEntry, EntryPath, Event, MemoryStore, Node, PortableError, Registry, SessionError, Sessions, SnapshotPolicy,
+    DeleteEntry, EntryPath, Event, HistoryError, MemoryStore, Node, Registry, SessionError, Sessions, SnapshotPolicy,
     SystemClock, WriteFile, WriteMode, import_session,
 };
 
@@ -30,7 +30,7 @@ fn import_name_that_create_refuses_is_refused() {
     for name in ["..", "/", "", "a\nb", "\u{1b}[31m", "-rf", ".hidden", "a b", "caf\u{e9}", "a/../b", &long] {
         let file = PortableFile::named(name).whole();
         let error = import_session(&sessions, &mut Cursor::new(&file), None).unwrap_err();
-        assert!(matches!(error, PortableError::Session(SessionError::BadName { .. })), "{name:?}: {error}");
+        assert!(matches!(error, HistoryError::Session(SessionError::BadName { .. })), "{name:?}: {error}");
         assert!(!error.to_string().contains(['\n', '\u{1b}']) && error.to_string().len() < 400, "{error}");
         assert!(sessions.list().unwrap().is_empty());
         assert!(import_session(&sessions, &mut Cursor::new(&file), Some("-rf")).is_err());

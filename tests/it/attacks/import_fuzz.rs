@@ -85,7 +85,8 @@ fn valid() -> Vec<u8> {
     let node = Node::file(text.as_bytes(), false);
     let path = EntryPath::lookup("a/b.txt").unwrap();
     let declared = [&b"mine"[..], &Digest::of(b"own").as_bytes()[..], &1u32.to_le_bytes()[..]].concat();
-    let finished = CallFinished { status: CallStatus::Ok, result: json!(1), message: String::new(), micros: 1 };
+    let finished =
+        CallFinished { status: CallStatus::Ok, result: json!(1), message: String::new(), micros: 1, reason: None };
     PortableFile::named("valid")
         .content(text.as_bytes())
         .event(CallStarted::KIND, 1, &encoded(&CallStarted { tool: "write_file".to_owned(), params }))

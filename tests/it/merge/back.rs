@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::{
     ChildLimits, ChildMerged, Children, ConflictKind, DeleteEntry, DriftFound, Event, ForkOptions, Isolation,
-    MergeChoices, MergeConflicted, MergeError, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, Session,
-    ToolRunner, Tools, WriteFile, hydrate, merge_child, preview_merge,
+    MergeChoices, MergeConflicted, MergeOutcome, MergeReport, MergeSide, Merges, MountSpec, Session, ToolRunner, Tools,
+    WriteFile, hydrate, merge_child, preview_merge,
 };
 
 use super::rig::{Rig, event, path, record, texts};
@@ -16,7 +17,7 @@ fn merge(
     parent: &ToolRunner,
     child: &ToolRunner,
     choices: &MergeChoices,
-) -> Result<MergeReport, MergeError> {
+) -> Result<MergeReport, WorkspaceError> {
     rig.runtime.block_on(merge_child(parent, child.session(), choices))
 }
 
@@ -173,7 +174,7 @@ fn when_the_disk_is_full_nothing_has_happened() {
     let (before, shown) = (head(&session), rig.texts(&session));
     disk.set(Fails::AtOnce);
     let error = merge(&rig, &parent, &child, &MergeChoices::default()).unwrap_err();
-    assert!(matches!(error, MergeError::Workspace(_)), "{error}");
+    assert!(matches!(error, WorkspaceError::Backend(_)), "{error}");
     assert_eq!((head(&session), rig.texts(&session)), (before, shown));
     disk.set(None);
     merged(&rig, &parent, &child);
@@ -242,7 +243,7 @@ fn somebody_further_up_takes_it_when_the_parent_is_gone() {
     assert_eq!(merged(&rig, &top, &early).base, 5);
     let other = rig.sessions.create(foldspace::NewSession::named("other")).unwrap();
     let stranger = preview_merge(&other, low.session(), &MergeChoices::default());
-    assert!(matches!(stranger, Err(MergeError::NotAChild { .. })), "{stranger:?}");
+    assert!(matches!(stranger, Err(WorkspaceError::NotAChild { .. })), "{stranger:?}");
 }
 
 #[test]
@@ -276,10 +277,10 @@ fn only_children_are_merged() {
     let rig = Rig::new();
     let (parent, child) = family(&rig);
     let merge = |parent: &ToolRunner, child: &ToolRunner| merge(&rig, parent, child, &MergeChoices::default());
-    assert!(matches!(merge(&child, &parent), Err(MergeError::NotAChild { .. })));
-    assert!(matches!(merge(&parent, &parent), Err(MergeError::Itself(_))));
+    assert!(matches!(merge(&child, &parent), Err(WorkspaceError::NotAChild { .. })));
+    assert!(matches!(merge(&parent, &parent), Err(WorkspaceError::Itself(_))));
     let other = rig.child(&parent, "other", ChildLimits::default());
-    assert!(matches!(merge(&other, &child), Err(MergeError::NotAChild { .. })));
+    assert!(matches!(merge(&other, &child), Err(WorkspaceError::NotAChild { .. })));
 }
 
 #[test]

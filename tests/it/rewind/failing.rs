@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use foldspace::WorkspaceError;
 use foldspace::{
-    CaptureBudget, Event, HostOptions, HostWorkspace, NewSession, Recorded, Registry, RewindError, RewindOptions,
-    Session, Sessions, ToolRunner, Tools, VirtualFileSystem, Workspace, WriteFile, rewind,
+    CaptureBudget, Event, HostOptions, HostWorkspace, NewSession, Recorded, Registry, RewindOptions, Session, Sessions,
+    ToolRunner, Tools, VirtualFileSystem, Workspace, WriteFile, rewind,
 };
 use serde_json::json;
 
@@ -57,7 +58,7 @@ impl Broken {
         ToolRunner::with_rules(self.session.clone(), Tools::standard(), workspace, rules).unwrap()
     }
 
-    fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::Rewound, RewindError> {
+    fn rewind(&self, workspace: Arc<dyn Workspace>, to: u64) -> Result<foldspace::Rewound, WorkspaceError> {
         let (budget, options) = (CaptureBudget::default(), RewindOptions::default());
         self.runtime.block_on(rewind(&self.session, &workspace, budget, to, options))
     }
@@ -97,7 +98,7 @@ fn a_process_that_dies_halfway_leaves_what_was_recorded() {
     for (how, goes_back) in [(Fails::DyingHalfway, false), (Fails::DyingAtTheEnd, true)] {
         let (broken, first) = Broken::new();
         let before = broken.session.head().unwrap();
-        assert!(matches!(broken.rewind(broken.failing(how), first), Err(RewindError::Stopped)));
+        assert!(matches!(broken.rewind(broken.failing(how), first), Err(WorkspaceError::Stopped)));
         let recorded = broken.session.head().unwrap();
         assert_eq!(recorded > before, goes_back);
         // Somebody else's file is neither taken for a leftover nor lost.
@@ -124,7 +125,7 @@ fn what_could_not_be_put_back_is_so_before_the_next_call() {
     let workspace = Arc::clone(&failing) as Arc<dyn Workspace>;
     let live = ToolRunner::with_rules(broken.session.clone(), Tools::standard(), workspace, rules).unwrap();
     let told = broken.runtime.block_on(live.rewind(first, RewindOptions::default()));
-    assert!(matches!(told, Err(RewindError::NotPutBack { .. })), "{told:?}");
+    assert!(matches!(told, Err(WorkspaceError::NotPutBack { .. })), "{told:?}");
     failing.set(None);
     let call = foldspace::ToolCall::new("shell_execute", json!({ "command": "ls d" }));
     let outcome = broken.runtime.block_on(live.call(call)).unwrap();

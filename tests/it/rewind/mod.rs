@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use foldspace::WorkspaceError;
 use foldspace::{
     Allowances, CaptureBudget, Change, ChildLimits, Commit, EntryPath, Event, Expected, ForkOptions, Isolation,
-    NewSession, Node, Origin, Recorded, Registry, RewindError, RewindOptions, Session, SessionAllow, SessionId,
-    SessionRewound, SessionStarted, Sessions, Slice, SliceRestored, ToolRunner, Tools, Workspace, WriteFile, WriteMode,
-    rewind,
+    NewSession, Node, Origin, Recorded, Registry, RewindOptions, Session, SessionAllow, SessionId, SessionRewound,
+    SessionStarted, Sessions, Slice, SliceRestored, ToolRunner, Tools, Workspace, WriteFile, WriteMode, rewind,
 };
 use serde_json::json;
 
@@ -72,7 +72,7 @@ mod everywhere {
         std::fs::write(rig.root().join("d/new"), "by somebody").unwrap();
         let (head, before) = (rig.session().head().unwrap(), walk(&rig.root()));
         for options in [RewindOptions::default(), RewindOptions { dry_run: true, ..RewindOptions::default() }] {
-            let Err(RewindError::Drifted(paths)) = rig.rewind(first, options) else { panic!("it must be refused") };
+            let Err(WorkspaceError::Drifted(paths)) = rig.rewind(first, options) else { panic!("it must be refused") };
             assert_eq!(paths, ["b", "d/new"].map(|path| EntryPath::lookup(path).unwrap()));
         }
         assert_eq!(rig.session().head().unwrap(), head, "nothing was recorded");
@@ -151,7 +151,9 @@ fn what_was_never_kept_is_left_alone() {
         rig.ok("mkdir d && echo a longer text than is kept > d/big && echo a > a && mkfifo pipe").outcome.finished;
     rig.ok("echo short > d/big && echo b > a && rm pipe");
     let head = rig.session().head().unwrap();
-    let Err(RewindError::NotKept(paths)) = rig.rewind(first, RewindOptions::default()) else { panic!("not refused") };
+    let Err(WorkspaceError::NotKept(paths)) = rig.rewind(first, RewindOptions::default()) else {
+        panic!("not refused")
+    };
     assert_eq!(paths, ["d/big", "pipe"].map(|path| EntryPath::lookup(path).unwrap()));
     assert_eq!(rig.session().head().unwrap(), head);
     let rewound = rig.rewind(first, FORCED).unwrap();
@@ -174,7 +176,7 @@ fn rewind_to_the_inside_of_a_commit_is_refused_with_the_nearest_positions() {
     assert_eq!(path.to_string(), "b", "the files of a call come in order, behind what is said of the command");
     for options in [RewindOptions::default(), FORCED, RewindOptions { dry_run: true, ..FORCED }] {
         let refused = rig.rewind(second, options).unwrap_err();
-        let RewindError::InsideCommit { to, before, after } = refused else { panic!("{refused}") };
+        let WorkspaceError::InsideCommit { to, before, after } = refused else { panic!("{refused}") };
         assert_eq!((to, before, after), (second, step.outcome.call, step.outcome.finished));
     }
     assert_eq!(rig.ok("ls").stdout(), "a\nb\nc");

@@ -11,12 +11,13 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use foldspace::WorkspaceError;
 use foldspace::{
-    CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, ContainerStarted, DispatchError,
-    DoctorReport, DriftFound, Event, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse, PodmanOptions,
-    PodmanShellTool, Recorded, Registry, RewindError, RewindOptions, Rewound, Seq, Session, SessionId, Sessions,
-    ShellRules, SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem,
-    WorkspaceSpec, WriteFile,
+    CallFinished, CallStarted, CaptureBudget, Clock, CommandPolicy, CommandResult, ContainerStarted, DoctorReport,
+    DriftFound, Event, HostOptions, LocalStore, LocalStoreOptions, NewSession, OverlayUse, PodmanOptions,
+    PodmanShellTool, Recorded, Registry, RewindOptions, Rewound, Seq, Session, SessionId, Sessions, ShellRules,
+    SnapshotPolicy, SystemClock, Timestamp, ToolCall, ToolOutcome, ToolRunner, Tools, VirtualFileSystem, WorkspaceSpec,
+    WriteFile,
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -134,11 +135,11 @@ impl Rig {
     }
 
     /// The same where the workspace may fail.
-    pub(crate) fn try_reopen(&mut self) -> Result<(), DispatchError> {
+    pub(crate) fn try_reopen(&mut self) -> Result<(), WorkspaceError> {
         self.close();
         let sessions = sessions(self.data.path());
         let session = sessions.session(self.id).unwrap();
-        let opened = self.spec(&session).open(self.id, self.data.path()).map_err(DispatchError::from);
+        let opened = self.spec(&session).open(self.id, self.data.path()).map_err(WorkspaceError::from);
         let tools = Tools::standard().with(PodmanShellTool).unwrap();
         let rules = self.rules.clone();
         match opened.and_then(|workspace| ToolRunner::with_rules(session, tools, workspace, rules)) {
@@ -233,7 +234,7 @@ impl Rig {
     }
 
     /// Takes the session back.
-    pub(crate) fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, RewindError> {
+    pub(crate) fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, WorkspaceError> {
         self.runtime.block_on(self.dispatcher().rewind(to, options))
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use foldspace::{
-    BlameError, Cause, Commit, Content, DeleteEntry, EntryPath, HistoryHit, HistorySearch, MemoryStore, NewSession,
+    Cause, Commit, Content, DeleteEntry, EntryPath, HistoryError, HistoryHit, HistorySearch, MemoryStore, NewSession,
     Node, PathChange, Registry, Seq, Session, SessionError, SessionRewound, Sessions, SnapshotPolicy, StepClock,
     Timestamp, VirtualFileSystem, WriteFile, WriteMode, blame, path_history, search_history,
 };
@@ -171,16 +171,19 @@ fn what_can_not_be_known_is_told() {
     let lost = record(&session, |commit| {
         commit.push(&WriteFile { path: path("a"), mode: WriteMode::Overwrite, node: incomplete(b"1\n2\n") }).unwrap();
     });
-    assert!(matches!(blame(&session, &path("a"), lost), Err(BlameError::NotKept { .. })));
+    assert!(matches!(blame(&session, &path("a"), lost), Err(HistoryError::NotKept { .. })));
     let known = record(&session, |commit| write(commit, "a", b"1\n2\n3\n"));
     let blamed = blame(&session, &path("a"), known).unwrap();
     assert_eq!(blamed.unknown, [lost]);
     assert!(whose(&session, "a", known).iter().all(|(seq, _)| *seq == known));
     let empty = record(&session, |commit| write(commit, "empty", b""));
     assert!(blame(&session, &path("empty"), empty).unwrap().lines.is_empty());
-    assert!(matches!(blame(&session, &path("a"), 99), Err(BlameError::Session(SessionError::NoPosition { .. }))));
+    assert!(matches!(blame(&session, &path("a"), 99), Err(HistoryError::Session(SessionError::NoPosition { .. }))));
     assert!(matches!(path_history(&session, &path("a"), 99), Err(SessionError::NoPosition { .. })));
-    assert!(matches!(blame(&session, &EntryPath::root(), known), Err(BlameError::NotText { what: "a directory", .. })));
+    assert!(matches!(
+        blame(&session, &EntryPath::root(), known),
+        Err(HistoryError::NotText { what: "a directory", .. })
+    ));
 }
 
 #[test]

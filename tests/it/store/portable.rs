@@ -8,9 +8,9 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use foldspace::{
-    Commit, Content, Digest, EventStore, ForkOptions, Isolation, LocalStore, NewSession, PortableError,
-    PortableSummary, Recorded, Registry, Seq, Session, SessionId, Sessions, SharedStore, SnapshotPolicy, SystemClock,
-    Timestamp, export_session, import_session,
+    Commit, Content, Digest, EventStore, ForkOptions, HistoryError, Isolation, LocalStore, NewSession, PortableSummary,
+    Recorded, Registry, Seq, Session, SessionId, Sessions, SharedStore, SnapshotPolicy, SystemClock, Timestamp,
+    export_session, import_session,
 };
 use serde_json::json;
 
@@ -23,7 +23,7 @@ fn sessions(store: impl EventStore) -> Sessions {
     Sessions::new(Arc::new(store), Registry::standard(), clock, SnapshotPolicy::default()).unwrap()
 }
 
-fn import(sessions: &Sessions, file: &[u8], rename: Option<&str>) -> Result<PortableSummary, PortableError> {
+fn import(sessions: &Sessions, file: &[u8], rename: Option<&str>) -> Result<PortableSummary, HistoryError> {
     import_session(sessions, &mut Cursor::new(file), rename)
 }
 
@@ -156,7 +156,7 @@ fn import_of_a_session_that_went_on_otherwise_is_refused_and_changes_nothing() {
     other.submit(commit(&other, &mut Random(9), 1, 10)).unwrap().wait().unwrap();
     let now = history(&imported, session.id());
     let refused = import(&imported, &exported(&original, session.id()), None).unwrap_err();
-    assert!(matches!(refused, PortableError::Differs { seq, .. } if seq == head + 1), "{refused}");
+    assert!(matches!(refused, HistoryError::Differs { seq, .. } if seq == head + 1), "{refused}");
     assert!(history(&imported, session.id()) == now);
     // What is here goes further than that file.
     assert_eq!(import(&imported, &before, None).unwrap().added, 0);

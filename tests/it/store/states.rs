@@ -58,7 +58,8 @@ fn act(session: &Session, random: &mut Random, open_calls: &mut Vec<u64>) {
             let call = open_calls.swap_remove(random.below(at as u64 + 1) as usize);
             let status = [CallStatus::Ok, CallStatus::Error, CallStatus::Interrupted][random.below(3) as usize];
             let message = format!("m{}", random.below(50));
-            let finished = CallFinished { status, result: serde_json::Value::Null, message, micros: random.next() };
+            let finished =
+                CallFinished { status, result: serde_json::Value::Null, message, micros: random.next(), reason: None };
             commit = commit.of_call(CallLink::Of(call));
             commit.push(&finished).unwrap();
         }

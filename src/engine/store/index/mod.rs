@@ -75,17 +75,17 @@ impl SledIndex {
             .print_profile_on_drop(false);
         // A sled that was just closed in this process may hold its lock for a moment more. Nobody else
         // can have it: the store's own lock sees to that.
-        let mut opened = guarded(|| config.open());
-        for _ in 0..LOCK_TRIES {
-            match &opened {
-                Err(StoreError::Index(reason)) if reason.contains("could not acquire lock") => {
-                    std::thread::sleep(LOCK_PAUSE);
-                    opened = guarded(|| config.open());
+        let mut tries = 0..LOCK_TRIES;
+        let db = guarded(|| {
+            loop {
+                match config.open() {
+                    Err(error) if is_locked(&error) && tries.next().is_some() => {
+                        std::thread::sleep(LOCK_PAUSE);
+                    }
+                    opened => return opened,
                 }
-                _ => break,
             }
-        }
-        let db = opened?;
+        })?;
         let next_block = Mutex::new(snapshots::next_block(&db)?);
         Ok(Self { db, next_block })
     }
@@ -313,6 +313,11 @@ fn clear_unfinished(directory: &Path) {
             tracing::debug!(%error, "an unfinished file of the index could not be removed");
         }
     }
+}
+
+/// Tells whether another handle has the lock, for which sled has no error of its own.
+fn is_locked(error: &sled::Error) -> bool {
+    error.to_string().contains("could not acquire lock")
 }
 
 fn guarded<T>(work: impl FnOnce() -> sled::Result<T>) -> Result<T, StoreError> {

@@ -11,6 +11,7 @@ use rkyv::{Archive, Deserialize, Serialize};
 use super::super::{SessionEntry, Snapshot, StoreError};
 use crate::engine::clock::Timestamp;
 use crate::engine::commit::{CallLink, ChunkList, Commit, Content, Expected, ForkPoint};
+use crate::engine::error::Diagnostic;
 use crate::engine::id::{CommitId, Digest, SessionId};
 use crate::engine::recorded::{Payload, Recorded};
 use crate::engine::slice::EncodedSlice;

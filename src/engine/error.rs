@@ -1,0 +1,80 @@
+//! The kinds of errors, and the trait of every error that reaches a user.
+
+use std::error::Error;
+
+/// The kind of an error. Each face has one table from it: to exit codes, to HTTP problems, to MCP codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The named session, path, event or content does not exist.
+    NotFound,
+    /// The state differs from the one that the request expects.
+    Conflict,
+    /// Another process or call holds what is needed. Trying again later can succeed.
+    Busy,
+    /// A value in the request can't be used.
+    Invalid,
+    /// The request is understood, and can't be carried out as things are.
+    Refused,
+    /// Stored data is damaged or of a newer version.
+    Damaged,
+    /// The operating system, the disk or the container engine failed.
+    Io,
+    /// The caller cancelled the work.
+    Cancelled,
+    /// The service that does the work is ending or gone.
+    Unavailable,
+    /// The work took longer than its limit.
+    TimedOut,
+}
+
+/// An error with a kind, for the faces.
+///
+/// ```
+/// use foldspace::{Diagnostic, EntryPath, ErrorKind};
+/// assert_eq!(EntryPath::lookup("a/../b").unwrap_err().kind(), ErrorKind::Invalid);
+/// ```
+pub trait Diagnostic: Error + 'static {
+    /// Returns the kind.
+    fn kind(&self) -> ErrorKind;
+
+    /// Returns the advice for a person, if there is any.
+    fn hint(&self) -> Option<String> {
+        self.inner().and_then(|inner| inner.hint())
+    }
+
+    /// Returns the error that this one only passes on, with the same text.
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        None
+    }
+}
+
+/// A value that can't be used. Its text says what is wrong with it, and what is right.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ValueError(String);
+
+impl ValueError {
+    /// Makes one with that text.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl Diagnostic for ValueError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Invalid
+    }
+}
+
+impl dyn Diagnostic {
+    /// Iterates over the error and those that it passes on, outermost first.
+    pub fn chain(&self) -> impl Iterator<Item = &dyn Diagnostic> {
+        std::iter::successors(Some(self), |error| error.inner())
+    }
+
+    /// Returns the error as what it is, if it is an `E`.
+    pub fn downcast_ref<E: Error + 'static>(&self) -> Option<&E> {
+        let error: &(dyn Error + 'static) = self;
+        error.downcast_ref()
+    }
+}
