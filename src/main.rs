@@ -1,6 +1,7 @@
 //! The program: arguments in, exit code out.
 
 mod cli;
+mod terminal;
 mod tui;
 
 #[global_allocator]

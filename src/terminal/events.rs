@@ -14,7 +14,7 @@ use foldspace::{
 use serde_json::Value;
 
 use super::exit::Failure;
-use super::output::{BAD, DIM, GOOD, NOTED, ODD, PLAIN};
+use super::style::{BAD, DIM, GOOD, NOTED, ODD, PLAIN};
 use super::text;
 
 /// Characters of a gist.
@@ -25,7 +25,7 @@ const SUBJECT_MAX: usize = 60;
 const TEXT_MAX: u64 = 1 << 20;
 
 /// Shows a session's events from one position to another, both included.
-pub(super) fn each(
+pub(crate) fn each(
     session: &Session,
     from: Seq,
     until: Seq,
@@ -44,7 +44,7 @@ pub(super) fn each(
 }
 
 /// The style of an event's kind.
-pub(super) fn style_of(kind: &str) -> Style {
+pub(crate) fn style_of(kind: &str) -> Style {
     match kind {
         WriteFile::KIND => GOOD,
         DeleteEntry::KIND | EventsLost::KIND => BAD,
@@ -209,7 +209,7 @@ pub(crate) fn did_well(status: CallStatus, result: &Value) -> bool {
 }
 
 /// The style of how a call ended.
-pub(super) fn ending_style(status: CallStatus, result: &Value) -> Style {
+pub(crate) fn ending_style(status: CallStatus, result: &Value) -> Style {
     match status {
         CallStatus::Ok if did_well(status, result) => GOOD,
         CallStatus::Ok | CallStatus::Interrupted => ODD,
