@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use foldspace::{Digest, Durability, EventStore, LocalStore, LocalStoreOptions, StoreError};
+use foldspace::{Diagnostic, Digest, Durability, EventStore, LocalStore, LocalStoreOptions, StoreError};
 
 use super::{Random, assert_same, fresh, history, note, open, record, session, small, try_history, with_content};
 use crate::rig::Disk;
