@@ -33,10 +33,10 @@ pub struct CallRequest {
     /// Its parameters.
     #[serde(default)]
     pub params: Map<String, Value>,
-    /// Who makes the call; nobody in particular when nothing is said.
+    /// The agent that makes the call; none by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<String>,
-    /// How long it may take, from 0.1 to 3600 seconds; 120 when nothing is said.
+    /// The seconds that it may take, from 0.1 to 3600; 120 by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<f64>,
     /// Programs, or programs with their first words, that this call's command may run without a question.
@@ -61,7 +61,7 @@ pub struct CallRequest {
     pub all_output: bool,
 }
 
-/// How a call ended. A tool's own failure is an outcome, too.
+/// The outcome of a call. A tool's own failure is one, too.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "CallOutcome")]
 pub struct CallResponse {
@@ -75,7 +75,7 @@ pub struct CallResponse {
     pub result: Value,
     /// The result, or what was wrong, as text for a model.
     pub text: String,
-    /// How long it took, in microseconds.
+    /// Its duration in microseconds.
     pub micros: u64,
 }
 
@@ -107,7 +107,7 @@ impl CallRequest {
         Ok(call)
     }
 
-    /// Who makes the call, under which rules.
+    /// Returns the caller, under its rules.
     pub(super) fn caller(
         &self,
         open: OpenSession,

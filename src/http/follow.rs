@@ -23,9 +23,9 @@ use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
 use crate::view::{self, Position};
 
-/// How long to wait for an announcement before looking whether there is something all the same, or the session is gone.
+/// Time to wait for an announcement before looking whether there is something all the same, or the session is gone.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a slow client may keep announcements waiting. After that they are let go, and read again later.
+/// Time that a slow client may keep announcements waiting. After that they are let go, and read again later.
 const HOLD: Duration = Duration::from_secs(1);
 
 /// The beginning of a stream of events.
@@ -70,7 +70,7 @@ struct EventFollower {
     follower: Follower,
 }
 
-/// What was found for a client.
+/// The events that were found for a client.
 struct FollowStart {
     subscription: Subscription,
     text: Vec<u8>,

@@ -1,4 +1,4 @@
-//! What is asked by who looks after the server.
+//! The health and the figures of the server.
 
 use axum::extract::State;
 use axum::http::{Method, Uri, header};

@@ -49,14 +49,14 @@ pub use problem::{Holder, HttpProblem};
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use token::Token;
 
-/// How the API answers.
+/// The options of the API.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Who may use it.
+    /// Those who may use it.
     pub access: Access,
     /// Bytes of a request's body.
     pub body_bytes: usize,
-    /// How long a body may take to arrive.
+    /// Time that a body may take to arrive.
     pub body_time: Duration,
 }
 
@@ -74,7 +74,7 @@ pub fn router(hub: Hub, options: HttpOptions) -> Router {
     HttpFace::new(hub).router(options)
 }
 
-/// What all ways in to a hub through HTTP share: the calls under way, the questions, the figures.
+/// The state that all ways in to a hub through HTTP share: rules, figures, known names.
 ///
 /// ```
 /// use foldspace::{Hub, HubOptions, Registry, Sessions, http::{HttpFace, HttpOptions}};
@@ -93,10 +93,10 @@ struct AppState {
     hub: Hub,
     /// The rules for commands of callers that bring none.
     rules: ShellRules,
-    /// Whether sessions that the hub opens have just these.
+    /// True where sessions that the hub opens have just these.
     are_hubs_rules: bool,
     metrics: Metrics,
-    /// Where whole names were found last.
+    /// The sessions of whole names that were found before.
     known: Mutex<BTreeMap<String, SessionId>>,
     /// Ends what would go on for ever.
     ending: CancellationToken,

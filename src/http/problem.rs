@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 says it.
+//! Problems as RFC 9457 has them.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,7 +11,7 @@ use crate::engine::store::LeaseHolder;
 /// The media type of a [`HttpProblem`].
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request could not be answered (RFC 9457).
+/// A problem with a request (RFC 9457).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
 #[schemars(rename = "Problem")]
 #[error("{detail}")]
@@ -19,15 +19,15 @@ pub struct HttpProblem {
     /// `urn:foldspace:problem:` and the kind.
     #[serde(rename = "type")]
     pub reference: Box<str>,
-    /// What kind of problem it is, in a word: `not_found`, `bad_request`, `in_use`, ...
+    /// The kind of the problem in a word: `not_found`, `bad_request`, `in_use`, ...
     pub kind: String,
     /// The kind in a few words, the same for all of its kind.
     pub title: Box<str>,
     /// The status code.
     pub status: u16,
-    /// What was wrong this time.
+    /// The details of this time.
     pub detail: String,
-    /// What can be done about it.
+    /// The advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The other process that has the session's workspace, where that is what is in the way.
@@ -40,7 +40,7 @@ pub struct HttpProblem {
 pub struct Holder {
     /// Its number.
     pub process: u32,
-    /// How it was called.
+    /// Its command line.
     pub command: String,
     /// The unix socket on which it takes calls; null when it takes none.
     pub address: Option<String>,

@@ -81,7 +81,7 @@ fn shown(question: &CommandQuestion) -> Value {
     })
 }
 
-/// What is shown to one client.
+/// The stream to one client.
 struct StreamItem {
     frames: EventFrames,
     /// Takes the call back.

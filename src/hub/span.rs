@@ -1,4 +1,4 @@
-//! What is noted of a call, for who traces and who counts.
+//! Spans and counts of calls.
 
 use std::sync::OnceLock;
 

@@ -1,4 +1,4 @@
-//! What a client asks, and who answers.
+//! Answers to a client's requests.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ impl Handler {
     }
 }
 
-/// Whether the client keeps a connection on which it can be told of things at any time.
+/// Tells whether the client keeps a connection on which it can be told of things at any time.
 fn is_connected(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_none_or(|version| version.has_initialize())
 }

@@ -25,7 +25,7 @@ struct ProbeApproval {
     bisection: Bisection,
     /// At how many positions it may have to run.
     positions: usize,
-    /// What the client's own session has been allowed, if it is that which is bisected.
+    /// The programs that the client's own session has been allowed, if it is that which is bisected.
     allowed: BTreeSet<String>,
 }
 

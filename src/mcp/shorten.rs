@@ -10,7 +10,7 @@ const TRIES: [(usize, usize); 4] = [(10_000, 1 << 16), (1000, 8192), (100, 1024)
 /// Fields that are named.
 const NAMED: usize = 20;
 
-/// How much is left of how much, by the names of fields; of several of one name the longest counts.
+/// The lengths before and after, by the names of fields; of several of one name the longest counts.
 type Cuts = BTreeMap<String, (usize, usize, &'static str)>;
 
 /// Cuts a text and its document to so many bytes each; the text says what was cut, and the hint where to see the rest.
@@ -87,6 +87,10 @@ mod tests {
         assert_eq!(told, ["changes: 10000 of 50000 entries", "patch: 65536 of 2097152 characters"]);
         assert!(large.to_string().len() <= 1 << 20);
         assert_eq!((&large["first_bad"], &large["shortened"]), (&json!(7), &json!(told)));
+        let (mut text, mut event) = ("x".repeat(3 << 20), json!({ "x": "y".repeat(3 << 20) }));
+        both(&mut text, &mut event, 1 << 20, "ask for less");
+        assert!(event.to_string().len() <= 1 << 20 && text.len() <= (1 << 20) + 200);
+        assert!(text.ends_with("not all is shown (x: 65536 of 3145728 characters): ask for less"));
         let told = to_fit(&mut large, 10_000);
         assert!(large.to_string().len() <= 10_000 + 500, "but for what tells of it: {told:?}");
     }

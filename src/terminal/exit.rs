@@ -8,7 +8,7 @@ use foldspace::{
 
 use super::text;
 
-/// How the program ends.
+/// An end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok,
@@ -55,7 +55,7 @@ impl Exit {
     }
 }
 
-/// What stops a command.
+/// The failure that stops a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Something to tell, and how to end.

@@ -25,7 +25,7 @@ pub struct EventDocument {
     pub time: Timestamp,
     /// The position at which the call began that it belongs to.
     pub call: Option<Seq>,
-    /// Who made the call; empty when nobody was named.
+    /// The agent that made the call; empty where none was named.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
     /// Its type.
@@ -33,7 +33,7 @@ pub struct EventDocument {
     pub kind: Arc<str>,
     /// The version of its encoding.
     pub version: u16,
-    /// What it says; its shape is the kind's.
+    /// Its content; the shape is the kind's.
     pub event: Value,
 }
 

@@ -117,7 +117,7 @@ impl Position {
     /// of it.
     ///
     /// # Errors
-    /// What the session says.
+    /// The session's errors.
     pub fn first_read(self, session: &Session) -> Result<Seq, SessionError> {
         let since = |Timestamp(millis)| {
             let before = Timestamp(millis.saturating_sub(1));
@@ -191,7 +191,7 @@ impl Visitor<'_> for Given {
 }
 
 impl Position {
-    /// What a position is, for who reads a schema.
+    /// Describes a position, for schemas.
     pub(crate) fn meaning() -> String {
         let forms = Self::FORMS;
         format!(

@@ -20,10 +20,9 @@ const REASON_MAX: usize = 1000;
 pub struct AnswerCall {
     /// The position of its intent.
     pub call: Seq,
-    /// Whether the command may run.
+    /// The decision about the command.
     pub answer: CallAnswer,
     /// The reason of a no, for the author of the command.
-    #[serde(default)]
     pub reason: Option<String>,
 }
 

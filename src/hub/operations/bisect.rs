@@ -40,22 +40,18 @@ pub struct Bisect {
     /// The command that succeeds at the good position and fails at the bad one: a text for /bin/sh, or a program with its
     /// arguments. 125 says that it can't tell. The policy for commands must allow it, once for all of its runs. The
     /// copies of a session in memory are on the server's machine, where nothing is sandboxed.
-    #[serde(default)]
     pub command: Option<ProbeCommand>,
     /// In place of a command: a predicate over slices, such as `count(VirtualFileSystem) > 10`.
     #[serde(default, alias = "predicate")]
     pub slice: Option<String>,
     /// A good position; by default before the first call, with a predicate before the first event.
-    #[serde(default)]
     pub good: Option<Position>,
     /// A bad position after it; by default the last one.
-    #[serde(default)]
     pub bad: Option<Position>,
-    /// How many probes run at once, from 1 to 64.
+    /// The number of probes at once, from 1 to 64.
     #[serde(default = "one")]
     pub jobs: usize,
-    /// How long the command may run each time, 0.1 to 600 seconds; 600 by default, 120 for a model.
-    #[serde(default)]
+    /// The time that the command may run each time, 0.1 to 600 seconds; 600 by default, 120 for a model.
     pub timeout_seconds: Option<f64>,
     /// Programs that the command may run without a question.
     #[serde(default)]
@@ -82,13 +78,14 @@ fn one() -> usize {
 impl Operation for Bisect {
     const NAME: &'static str = "bisect";
     const ROUTE: Option<OperationRoute> = OperationRoute::post("states", "/v1/sessions/{session}/bisect", 200);
-    const TOOL: Option<OperationTool> = Some(OperationTool {
-        name: "session_bisect",
-        effect: OperationEffect::Runs,
-        session: super::SESSION,
-        hidden: &["jobs", "allow", "auto_confirm"],
-        too_long: TooLong::Cut("session_diff shows what changed between two positions"),
-    });
+    const TOOL: Option<OperationTool> = Some(
+        OperationTool::new(
+            "session_bisect",
+            OperationEffect::Runs,
+            TooLong::Cut("session_diff shows what changed between two positions"),
+        )
+        .hiding(&["jobs", "allow", "auto_confirm"]),
+    );
     type Output = BisectDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<BisectDocument, OperationError> {
@@ -179,7 +176,7 @@ impl Bisect {
     }
 }
 
-/// What a bisection found. By a command it has `between`, `checks`, `probes`, `several` and `left_out`; by a predicate
+/// The result of a bisection. By a command it has `between`, `checks`, `probes`, `several` and `left_out`; by a predicate
 /// `looks` and `predicate`.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Bisect")]
@@ -192,22 +189,22 @@ pub struct BisectDocument {
     pub bad: Vec<BadChange>,
     /// The positions between which was searched.
     pub ends: BisectEnds,
-    /// How many changes lie between them.
+    /// The number of changes between them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub between: Option<usize>,
-    /// What was run to be sure of the ends.
+    /// The probes of the ends.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checks: Option<Vec<ProbeDocument>>,
-    /// What was run to search.
+    /// The probes of the search.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub probes: Option<Vec<ProbeDocument>>,
-    /// Whether something good was seen after something bad.
+    /// True where something good was seen after something bad.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub several: Option<bool>,
     /// Paths that the probes had not though they were there then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_out: Option<Vec<String>>,
-    /// Where the predicate was looked at.
+    /// The positions where the predicate was evaluated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub looks: Option<Vec<SliceLook>>,
     /// The predicate.
@@ -229,7 +226,7 @@ pub struct BisectEnds {
 pub struct BadChange {
     /// Its position.
     pub seq: Seq,
-    /// Who made it.
+    /// The agent that made it.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
     /// When, in UTC.
@@ -237,7 +234,7 @@ pub struct BadChange {
     pub time: Timestamp,
     /// The beginning of its call, long texts whole; null where no call made it.
     pub call: Value,
-    /// What it did to the files.
+    /// Its changes of files.
     pub changes: Vec<ChangeDocument>,
 }
 
@@ -249,15 +246,15 @@ pub struct ProbeDocument {
     pub seq: Seq,
     /// `good`, `bad` or `skip`.
     pub verdict: &'static str,
-    /// How the command ended.
+    /// The exit code of the command.
     pub exit_code: i32,
-    /// Whether it took too long.
+    /// True where it took too long.
     pub timed_out: bool,
-    /// How long it ran, in microseconds.
+    /// Its duration in microseconds.
     pub micros: u64,
-    /// What it printed, cut at 4 KiB.
+    /// Its output, cut at 4 KiB.
     pub stdout: String,
-    /// What it complained of, cut at 4 KiB.
+    /// Its error output, cut at 4 KiB.
     pub stderr: String,
 }
 
@@ -266,7 +263,7 @@ pub struct ProbeDocument {
 pub struct SliceLook {
     /// The position.
     pub seq: Seq,
-    /// Whether it holds there.
+    /// True where it holds.
     pub holds: bool,
 }
 
@@ -291,7 +288,7 @@ impl From<&ProbeRecord> for ProbeDocument {
 /// A bisection by a command as a document.
 ///
 /// # Errors
-/// What the session says.
+/// The session's errors.
 pub fn bisected(session: &Session, report: &BisectReport) -> Result<BisectDocument, SessionError> {
     let records = |records: &[ProbeRecord]| Some(records.iter().map(ProbeDocument::from).collect());
     let left_out: BTreeSet<_> = report.checks.iter().chain(&report.probes).flat_map(|one| &one.left_out).collect();
@@ -308,7 +305,7 @@ pub fn bisected(session: &Session, report: &BisectReport) -> Result<BisectDocume
 /// A bisection by a predicate as a document.
 ///
 /// # Errors
-/// What the session says.
+/// The session's errors.
 pub fn bisected_by_slice(
     session: &Session,
     predicate: &Predicate,

@@ -21,39 +21,31 @@ use crate::view::Position;
 #[schemars(rename = "ChildRequest")]
 #[serde(deny_unknown_fields)]
 pub struct CloneSession {
-    /// How much of the session the clone has: `fork` (the default), its past up to a position, with the files as they
+    /// The part of the session that the clone has: `fork` (the default), its past up to a position, with the files as they
     /// were then; `full`, its mounts, copied afresh; `shared`, everything: it is the same session, under another agent's
     /// name.
     #[serde(default = "fork")]
     #[schemars(with = "String", extend("enum" = ["fork", "full", "shared"]))]
     pub isolation: Isolation,
     /// Forks the session as it was at this position; as it is now by default.
-    #[serde(default)]
     pub at: Option<Position>,
     /// The clone's name; by default the session's with a number.
-    #[serde(default)]
     pub name: Option<String>,
     /// The agent who is to work in it; a shared clone needs one.
-    #[serde(default)]
     pub agent: Option<String>,
     /// Limits of the clone: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
     #[serde(default)]
     #[schemars(with = "Map<String, Value>")]
     pub limits: ChildLimits,
-    /// How many calls it may make.
-    #[serde(default)]
+    /// The number of calls that it may make.
     pub max_calls: Option<u64>,
-    /// How many seconds its calls may take together.
-    #[serde(default)]
+    /// The seconds that its calls may take together.
     pub max_seconds: Option<u64>,
-    /// How many bytes of files it may write.
-    #[serde(default)]
+    /// The bytes of files that it may write.
     pub max_bytes: Option<u64>,
-    /// How many generations of clones it may have.
-    #[serde(default)]
+    /// The generations of clones that it may have.
     pub depth: Option<u32>,
     /// The only tools that it may use.
-    #[serde(default)]
     pub tools: Option<BTreeSet<String>>,
     /// Programs that its commands may not run.
     #[serde(default)]
@@ -67,13 +59,10 @@ fn fork() -> Isolation {
 impl Operation for CloneSession {
     const NAME: &'static str = "clone_session";
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/children", 201);
-    const TOOL: Option<OperationTool> = Some(OperationTool {
-        name: "session_clone",
-        effect: OperationEffect::Adds,
-        session: super::SESSION,
-        hidden: &["limits"],
-        too_long: TooLong::Cut("session_log shows the clone"),
-    });
+    const TOOL: Option<OperationTool> = Some(
+        OperationTool::new("session_clone", OperationEffect::Adds, TooLong::Cut("session_log shows the clone"))
+            .hiding(&["limits"]),
+    );
     type Output = ChildDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<ChildDocument, OperationError> {
@@ -155,12 +144,12 @@ pub struct ChildDocument {
     pub parent: SessionId,
     /// The parent's name.
     pub parent_name: String,
-    /// Who acts in it.
+    /// The agent in it.
     #[schemars(with = "String")]
     pub agent: Arc<str>,
     /// The backend of its workspace.
     pub backend: String,
-    /// What it may do, where that is limited: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+    /// Its limits, where it has any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
     #[schemars(with = "Value")]
     pub limits: ChildLimits,
 }

@@ -17,10 +17,8 @@ use crate::tools::{AllowedRoots, MountSpec};
 pub struct CreateSession {
     /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; without one it is called by the beginning of
     /// its id.
-    #[serde(default)]
     pub name: Option<String>,
     /// `memory` (the default, where nothing can run), `host`, `podman` or `mock`.
-    #[serde(default)]
     pub backend: Option<String>,
     /// Options of the backend for the workspace: of `podman` image (else the server's FOLDSPACE_IMAGE), limits and so
     /// on. A directory of `host` must be below one that the server allows.
@@ -37,8 +35,7 @@ pub struct CreateSession {
 pub struct NewMount {
     /// The directory on the server's machine, below one that it allows.
     pub host_path: String,
-    /// Where its entries go in the workspace; the root when nothing is said.
-    #[serde(default)]
+    /// The place of its entries in the workspace; the root by default.
     pub mount_path: Option<String>,
     /// Copies only files whose path below the directory matches one of these globs.
     #[serde(default)]
@@ -47,7 +44,6 @@ pub struct NewMount {
     #[serde(default)]
     pub exclude_glob: Vec<String>,
     /// Bytes of all files together, above which nothing is copied.
-    #[serde(default)]
     pub max_bytes: Option<u64>,
     /// Copies what links inside the directory lead to.
     #[serde(default)]

@@ -17,13 +17,10 @@ use crate::view::{self, ChangeDocument, Position};
 #[serde(deny_unknown_fields)]
 pub struct Diff {
     /// The position to start from; by default 0, before the first event.
-    #[serde(default)]
     pub from: Option<Position>,
     /// The position to come to, which may be an earlier one; by default the last one.
-    #[serde(default)]
     pub to: Option<Position>,
     /// Only what is there or below it.
-    #[serde(default)]
     pub path: Option<String>,
 }
 
@@ -47,13 +44,11 @@ pub struct DiffDocument {
 impl Operation for Diff {
     const NAME: &'static str = "diff";
     const ROUTE: Option<OperationRoute> = OperationRoute::get("states", "/v1/sessions/{session}/diff");
-    const TOOL: Option<OperationTool> = Some(OperationTool {
-        name: "session_diff",
-        effect: OperationEffect::Looks,
-        session: super::SESSION,
-        hidden: &[],
-        too_long: TooLong::Refuse("ask for less with path, or for positions that are nearer to each other"),
-    });
+    const TOOL: Option<OperationTool> = Some(OperationTool::new(
+        "session_diff",
+        OperationEffect::Looks,
+        TooLong::Refuse("ask for less with path, or for positions that are nearer to each other"),
+    ));
     type Output = DiffDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<DiffDocument, OperationError> {
@@ -87,7 +82,7 @@ impl Operation for Diff {
 /// Compares the files at two positions, at a path and below it.
 ///
 /// # Errors
-/// What the session says.
+/// The session's errors.
 pub fn file_changes(
     session: &Session,
     from: Seq,

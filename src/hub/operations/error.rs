@@ -9,7 +9,7 @@ use crate::engine::store::StoreError;
 use crate::hub::HubError;
 use crate::tools::{MountError, WorkspaceError};
 
-/// Why a verb could not be done. Nothing has changed then, unless it says otherwise.
+/// A failure of a verb. Nothing has changed then, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum OperationError {
     /// A session, its store or its workspace failed.

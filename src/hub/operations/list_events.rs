@@ -19,9 +19,8 @@ const BYTES: usize = 4 << 20;
 #[serde(deny_unknown_fields)]
 pub struct ListEvents {
     /// The first position; 1 by default.
-    #[serde(default)]
     pub from: Option<Position>,
-    /// How many events at most, from 1 to 1000.
+    /// The most events that are given, from 1 to 1000.
     #[serde(default = "usual")]
     #[schemars(range(min = 1, max = 1000))]
     pub limit: usize,

@@ -15,10 +15,8 @@ use crate::view::{self, EntryDocument, Position};
 #[serde(deny_unknown_fields)]
 pub struct ListFiles {
     /// The position; the last one by default.
-    #[serde(default)]
     pub at: Option<Position>,
     /// Only what is below this directory; the root by default.
-    #[serde(default)]
     pub below: Option<String>,
     /// Also what is in the directories below it; true by default.
     #[serde(default = "yes")]

@@ -19,12 +19,10 @@ const LIMIT: usize = 1000;
 #[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListSessions {
-    /// How many at most, from 1 to 1000; all by default.
-    #[serde(default)]
+    /// The most that are listed, from 1 to 1000; all by default.
     #[schemars(range(min = 1, max = 1000))]
     pub limit: Option<usize>,
     /// Only those behind this one in the list: its whole id.
-    #[serde(default)]
     #[schemars(with = "Option<String>", regex(pattern = r"^[0-9a-f]{32}$"))]
     pub after: Option<SessionId>,
 }
@@ -56,7 +54,7 @@ impl Operation for ListSessions {
     }
 }
 
-/// What is told of a session in a list.
+/// A session in a list.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Session")]
 pub struct SessionDocument {
@@ -69,7 +67,7 @@ pub struct SessionDocument {
     pub backend: String,
     /// The position of its last event.
     pub events: Seq,
-    /// How many calls were made in it; null in a list where its state can't be read.
+    /// The number of calls in it; null in a list where its state can't be read.
     pub calls: Option<u64>,
     /// When it began, in UTC.
     #[schemars(with = "String")]
@@ -82,7 +80,7 @@ pub struct SessionDocument {
 /// Returns a session as a document.
 ///
 /// # Errors
-/// What the session says.
+/// The session's errors.
 pub(super) fn session(sessions: &Sessions, entry: &SessionEntry) -> Result<SessionDocument, SessionError> {
     let state = sessions.session(entry.id)?.state()?;
     Ok(document(entry, Some(state.slice::<Usage>().map_or(0, |usage| usage.calls))))

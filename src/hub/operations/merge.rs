@@ -31,20 +31,21 @@ pub struct Merge {
     #[serde(default)]
     pub dry_run: bool,
     /// The agent who merges.
-    #[serde(default)]
     pub agent: Option<String>,
 }
 
 impl Operation for Merge {
     const NAME: &'static str = "merge";
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/merge", 200);
-    const TOOL: Option<OperationTool> = Some(OperationTool {
-        name: "session_merge",
-        effect: OperationEffect::Changes,
-        session: ("into", "The session to merge into: the child's parent, which is the default, or one further up."),
-        hidden: &["agent"],
-        too_long: TooLong::Cut("session_diff shows what the child changed, session_log what was merged"),
-    });
+    const TOOL: Option<OperationTool> = Some(
+        OperationTool::new(
+            "session_merge",
+            OperationEffect::Changes,
+            TooLong::Cut("session_diff shows what the child changed, session_log what was merged"),
+        )
+        .for_session("into", "The session to merge into: the child's parent, which is the default, or one further up.")
+        .hiding(&["agent"]),
+    );
     type Output = MergeDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<MergeDocument, OperationError> {
@@ -94,7 +95,7 @@ impl Operation for Merge {
     }
 }
 
-/// What came of a merge, or would come.
+/// The outcome of a merge, done or not.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Merge")]
 pub struct MergeDocument {
@@ -110,12 +111,12 @@ pub struct MergeDocument {
     /// `nothing`, `merged` or `conflicted`.
     #[schemars(with = "String")]
     pub outcome: MergeOutcome,
-    /// Where it stands in the history; null when nothing was recorded.
+    /// Its position in the history; null when nothing was recorded.
     pub seq: Option<Seq>,
-    /// What came, or would come: `path`, `from`, `both`, `change`.
+    /// The changes that came, or would come: `path`, `from`, `both`, `change`.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub merged: Vec<MergedChange>,
-    /// What both sides changed otherwise: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
+    /// The changes of both sides that differ: `path`, `kind`, `base`, `ours`, `theirs`, `resolved`.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub conflicts: Vec<MergeConflict>,
     /// Paths of what could not be made again.
@@ -129,7 +130,7 @@ pub struct MergeDocument {
     pub into: SessionId,
     /// Its name.
     pub into_name: String,
-    /// Whether nothing was to be done.
+    /// True where nothing was to be done.
     pub dry_run: bool,
 }
 

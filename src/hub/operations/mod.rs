@@ -141,9 +141,20 @@ pub enum TooLong {
     Refuse(&'static str),
 }
 
-/// The parameter `session` of most tools.
-pub(crate) const SESSION: (&str, &str) =
-    ("session", "The session, by name or by the beginning of its id; this client's own by default.");
+impl OperationTool {
+    const fn new(name: &'static str, effect: OperationEffect, too_long: TooLong) -> Self {
+        let session = ("session", "The session, by name or by the beginning of its id; this client's own by default.");
+        Self { name, effect, session, hidden: &[], too_long }
+    }
+
+    const fn for_session(self, name: &'static str, about: &'static str) -> Self {
+        Self { session: (name, about), ..self }
+    }
+
+    const fn hiding(self, hidden: &'static [&'static str]) -> Self {
+        Self { hidden, ..self }
+    }
+}
 
 impl OperationRoute {
     const fn get(tag: &'static str, path: &'static str) -> Option<Self> {
@@ -159,7 +170,7 @@ impl OperationRoute {
     }
 }
 
-/// What a verb works with.
+/// The surroundings of a verb.
 pub struct OperationContext<'a> {
     /// The open workspaces.
     pub hub: &'a Hub,

@@ -38,13 +38,14 @@ pub struct Rewind {
 impl Operation for Rewind {
     const NAME: &'static str = "rewind";
     const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/rewind", 200);
-    const TOOL: Option<OperationTool> = Some(OperationTool {
-        name: "session_rewind",
-        effect: OperationEffect::Changes,
-        session: super::SESSION,
-        hidden: &["keep_earlier"],
-        too_long: TooLong::Cut("session_diff shows what changed where"),
-    });
+    const TOOL: Option<OperationTool> = Some(
+        OperationTool::new(
+            "session_rewind",
+            OperationEffect::Changes,
+            TooLong::Cut("session_diff shows what changed where"),
+        )
+        .hiding(&["keep_earlier"]),
+    );
     type Output = RewoundDocument;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<RewoundDocument, OperationError> {
@@ -71,8 +72,8 @@ impl Operation for Rewind {
     }
 }
 
-/// What a rewind did, or would do.
-#[derive(Debug, Clone, Serialize, JsonSchema)]
+/// The changes of a rewind, done or not.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Rewind")]
 pub struct RewoundDocument {
     /// The session.
@@ -85,13 +86,13 @@ pub struct RewoundDocument {
     pub to: Seq,
     /// The position before it.
     pub from: Seq,
-    /// Whether nothing was to be done.
+    /// True where nothing was to be done.
     pub dry_run: bool,
-    /// Why it was refused; null when it was not.
+    /// The reason of a refusal; null where it was not refused.
     pub refused: Option<String>,
     /// The positions of what was recorded; null when nothing was.
     pub recorded: Option<RewoundRange>,
-    /// What changed in the files, without patches.
+    /// The changes of files, without patches.
     #[schemars(with = "Vec<Map<String, Value>>")]
     pub changes: Vec<Change>,
     /// The names of the slices that are as they were then.
@@ -105,7 +106,8 @@ pub struct RewoundDocument {
 }
 
 /// From one position to another, both included.
-#[derive(Debug, Clone, Copy, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "PositionRange")]
 pub struct RewoundRange {
     /// The first.
     pub first: Seq,
@@ -119,4 +121,12 @@ pub fn rewound(session: &Session, rewound: Rewound, dry_run: bool) -> RewoundDoc
     let recorded = recorded.map(|(first, last)| RewoundRange { first, last });
     let (session, name) = (session.id(), session.name().to_owned());
     RewoundDocument { session, name, to, from, dry_run, refused: None, recorded, changes, slices, drift, left }
+}
+
+impl From<RewoundDocument> for Rewound {
+    fn from(document: RewoundDocument) -> Self {
+        let RewoundDocument { to, from, recorded, changes, slices, drift, left, .. } = document;
+        let recorded = recorded.map(|range| (range.first, range.last));
+        Self { to, from, recorded, changes, slices, drift, left }
+    }
 }

@@ -15,7 +15,6 @@ pub struct ShowSlice {
     /// The slice's name.
     pub slice: String,
     /// The position; the last one by default.
-    #[serde(default)]
     pub at: Option<Position>,
 }
 

@@ -21,13 +21,10 @@ use crate::view::{Position, slice, slice_named};
 #[serde(deny_unknown_fields)]
 pub struct ShowState {
     /// The slice to show; without one all are listed.
-    #[serde(default)]
     pub slice: Option<String>,
     /// A JSON pointer to a part of the slice, such as `/src~1main.rs` in VirtualFileSystem.
-    #[serde(default)]
     pub pointer: Option<String>,
     /// Shows the state as it was at this position; as it is now by default.
-    #[serde(default)]
     pub at: Option<Position>,
 }
 
@@ -46,13 +43,11 @@ pub struct ShownState {
 impl Operation for ShowState {
     const NAME: &'static str = "show_state";
     const ROUTE: Option<OperationRoute> = OperationRoute::get("states", "/v1/sessions/{session}/state");
-    const TOOL: Option<OperationTool> = Some(OperationTool {
-        name: "session_state",
-        effect: OperationEffect::Looks,
-        session: super::SESSION,
-        hidden: &[],
-        too_long: TooLong::Refuse("ask for a part of it with pointer"),
-    });
+    const TOOL: Option<OperationTool> = Some(OperationTool::new(
+        "session_state",
+        OperationEffect::Looks,
+        TooLong::Refuse("ask for a part of it with pointer"),
+    ));
     type Output = ShownState;
 
     async fn run(self, context: &OperationContext<'_>) -> Result<ShownState, OperationError> {
@@ -121,13 +116,13 @@ pub struct StateDocument {
     /// When the event at that position was recorded, in UTC.
     #[schemars(with = "Option<String>")]
     pub time: Option<Timestamp>,
-    /// How many events the program can't read. They changed nothing.
+    /// The number of events that the program can't read. They changed nothing.
     pub unreadable: u64,
     /// Its slices.
     pub slices: Vec<SliceDocument>,
 }
 
-/// What is told of one slice.
+/// The summary of one slice.
 #[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "SliceSummary")]
 pub struct SliceDocument {
@@ -135,10 +130,10 @@ pub struct SliceDocument {
     pub slice: &'static str,
     /// The version of its encoding.
     pub version: u32,
-    /// What becomes of it in a rewind: `restore` or `keep`.
+    /// Its fate in a rewind: `restore` or `keep`.
     #[schemars(with = "String")]
     pub on_rewind: OnRewind,
-    /// How long it is as JSON.
+    /// Its length as JSON.
     pub json_bytes: usize,
     /// Its digest: 64 hexadecimal digits of BLAKE3.
     #[schemars(with = "String")]

@@ -1,4 +1,4 @@
-//! What can be read without a tool: files, slices and the log, at any position.
+//! Resources that can be read without a tool: files, slices and the log, at any position.
 
 mod complete;
 mod read;

@@ -38,7 +38,7 @@ pub(in crate::mcp) async fn read(
     Ok(ReadResourceResult::new(vec![read.map_err(|error| error.answer(Some(&gone)))?]))
 }
 
-/// What an address names, and the session of which it is.
+/// Finds the session of an address.
 pub(in crate::mcp) async fn find(
     client: &McpClient,
     uri: &str,
