@@ -17,15 +17,14 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::event::Isolation;
-use crate::engine::id::{Seq, SessionId};
+use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::sessions::{NewSession, SessionError, Sessions};
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    AllowedRoots, Forker, MergeReport, MountSpec, RewindOptions, Rewound, ShellRules, ToolRunner, Tools, hydrate,
-    preview_merge,
+    AllowedRoots, Forker, MergeReport, MountSpec, ShellRules, ToolRunner, Tools, hydrate, preview_merge,
 };
 
 pub use error::HubError;
@@ -261,14 +260,6 @@ impl Hub {
             tracing::warn!(%error, "what was changed in a child's workspace from outside is not merged");
         }
         into.merge(&session, choices).await
-    }
-
-    /// Takes a session back to an earlier position, files and state.
-    ///
-    /// # Errors
-    /// [`HubError`].
-    pub async fn rewind(&self, id: SessionId, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
-        self.open(id).await?.rewind(to, options).await
     }
 
     /// Removes a session with its files. What its children have of its past they keep.

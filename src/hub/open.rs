@@ -275,10 +275,9 @@ impl OpenSession {
     /// [`HubError`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
         let _going = self.begin(CancellationToken::new())?;
-        where_it_is!(self.doer(), |dispatcher| dispatcher.rewind(to, options).await?, |there, holder, way| way
-            .rewind(&holder, &there.session, to, options)
-            .await
-            .map_err(Ok))
+        where_it_is!(self.doer(), |dispatcher| dispatcher.rewind(to, options).await?, |there, holder, way| {
+            way.rewind(&holder, &there.session, to, options).await.map_err(Ok)
+        })
     }
 
     /// Merges what a child changed into this session.

@@ -12,7 +12,8 @@ use crate::engine::session::Session;
 use crate::engine::session::sessions::SessionError;
 use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};
 
-/// Events or calls that are given at most.
+/// Events or calls that are given when nothing is said, and at most.
+const COUNT: usize = 50;
 const COUNT_MAX: usize = 1000;
 
 /// Shows what happened in a session, in order: its calls, with who made them, how they ended and what they changed; or all
@@ -22,16 +23,11 @@ const COUNT_MAX: usize = 1000;
 pub struct Log {
     /// The first position to look at; by default so far back that the last ones are shown.
     pub from: Option<Position>,
-    /// The number that is given, 1 to 1000.
-    #[serde(default = "usual")]
-    pub limit: usize,
+    /// The number that is given, 1 to 1000; 50 by default.
+    pub limit: Option<usize>,
     /// Gives events one by one, and not put together to calls.
     #[serde(default)]
     pub events: bool,
-}
-
-fn usual() -> usize {
-    50
 }
 
 /// A piece of a session's history.
@@ -62,14 +58,15 @@ impl Operation for Log {
 
     async fn run(self, context: &OperationContext<'_>) -> Result<LogDocument, OperationError> {
         let (session, bytes_max) = (context.session().await?, context.bytes_max);
-        if !(1..=COUNT_MAX).contains(&self.limit) {
+        let limit = self.limit.unwrap_or(COUNT);
+        if !(1..=COUNT_MAX).contains(&limit) {
             return Err(OperationError::invalid(format!("limit is a number from 1 to {COUNT_MAX}")));
         }
         reading(move || {
             let from = self.from.map(|from| view::first_read(&session, from)).transpose()?;
             Ok(match self.events {
-                true => events(&session, from, (self.limit, bytes_max))?,
-                false => calls(&session, from, (self.limit, bytes_max))?,
+                true => events(&session, from, (limit, bytes_max))?,
+                false => calls(&session, from, (limit, bytes_max))?,
             })
         })
         .await
