@@ -137,6 +137,6 @@ fn call(session: &Session, written: &WriteFile, digest: Digest) -> Result<u64> {
     let mut commit: Commit = session.commit().of_call(CallLink::Of(begun));
     commit.push(written)?;
     let result = json!({ "file_path": file, "bytes": 1_000, "version": 1 });
-    commit.push(&CallFinished { status: CallStatus::Ok, result, message: String::new(), micros: 43 })?;
+    commit.push(&CallFinished { status: CallStatus::Ok, result, message: String::new(), micros: 43, reason: None })?;
     Ok(session.submit(commit)?.last())
 }

@@ -86,7 +86,7 @@ impl BisectArgs {
         // It may take hours: nobody else is to wait for the store.
         let opened = open::following(globals)?;
         let session = opened.find(&self.session)?.session;
-        let bad = self.bad.as_ref().map_or_else(|| Ok(session.head()?), |position| position.resolve(&session))?;
+        let bad = self.bad.as_ref().map_or_else(|| session.head(), |position| position.resolve(&session))?;
         let good = match &self.good {
             Some(position) => position.resolve(&session)?,
             None if self.slice.is_some() => 0,

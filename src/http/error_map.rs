@@ -8,8 +8,7 @@ use crate::engine::error::Diagnostic;
 use crate::engine::session::sessions::SessionError;
 use crate::engine::store::StoreError;
 use crate::hub::HubError;
-use crate::tools::MountError;
-use crate::tools::WorkspaceError;
+use crate::tools::{MountError, WorkspaceError};
 
 impl<E: Diagnostic> From<E> for HttpProblem {
     fn from(error: E) -> Self {

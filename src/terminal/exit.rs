@@ -3,7 +3,8 @@
 use std::io;
 
 use foldspace::{
-    BackendError, Diagnostic, ErrorKind, HistoryError, HubError, MountError, SessionError, StoreError, WorkspaceError,
+    BackendError, CommitError, Diagnostic, ErrorKind, HistoryError, HubError, MountError, SessionError, StoreError,
+    WorkspaceError,
 };
 
 use super::text;
@@ -123,11 +124,7 @@ impl From<ErrorKind> for Exit {
 
 /// The exits that are finer than the kind of their error.
 fn finer(error: &dyn Diagnostic) -> Option<Exit> {
-    let store = |error: &StoreError| match error {
-        StoreError::NoContent(_) => Some(Exit::Damaged),
-        StoreError::Commit(_) => Some(Exit::Failed),
-        _ => None,
-    };
+    let store = |error: &StoreError| matches!(error, StoreError::NoContent(_)).then_some(Exit::Damaged);
     let session = |error: &SessionError| match error {
         SessionError::NameTaken { .. } | SessionError::TooDeep { .. } => Some(Exit::Usage),
         _ => None,
@@ -151,7 +148,8 @@ fn finer(error: &dyn Diagnostic) -> Option<Exit> {
     let found = error.downcast_ref().and_then(store).or_else(|| error.downcast_ref().and_then(session));
     let found = found.or_else(|| error.downcast_ref().and_then(workspace));
     let found = found.or_else(|| error.downcast_ref().and_then(mount));
-    found.or_else(|| error.downcast_ref().and_then(hub))
+    let found = found.or_else(|| error.downcast_ref().and_then(hub));
+    found.or_else(|| error.downcast_ref().map(|_: &CommitError| Exit::Failed))
 }
 
 /// Returns the advice that is another on the command line.
@@ -181,5 +179,32 @@ mod tests {
         let codes: Vec<u8> = Exit::TABLE.iter().map(|(exit, ..)| exit.code()).collect();
         assert_eq!(codes, [0, 1, 2, 3, 4, 5, 6, 130]);
         assert!(Exit::table().contains("  130  stopped by Ctrl-C, or told to end"));
+    }
+
+    #[test]
+    fn every_exception_has_its_exit() {
+        let code = |failure: Failure| match failure {
+            Failure::Told { exit, .. } => exit.code(),
+            Failure::Closed => panic!("it is closed"),
+        };
+        let name = || "s".to_owned();
+        let elsewhere = |kind| HubError::Elsewhere { kind, problem: name(), message: name(), hint: None };
+        let codes = [
+            code(SessionError::Ambiguous { wanted: name(), candidates: Vec::new() }.into()),
+            code(SessionError::NameTaken { name: name() }.into()),
+            code(SessionError::TooDeep { name: name() }.into()),
+            code(SessionError::Unreadable { name: name() }.into()),
+            code(SessionError::from(StoreError::NoContent(foldspace::Digest::of(b""))).into()),
+            code(SessionError::from(CommitError::Empty).into()),
+            code(CommitError::Empty.into()),
+            code(StoreError::ReadOnly.into()),
+            code(WorkspaceError::NotEmpty("/x".into()).into()),
+            code(WorkspaceError::InsideCommit { to: 2, before: 1, after: 3 }.into()),
+            code(WorkspaceError::Cancelled.into()),
+            code(HubError::Panicked.into()),
+            code(elsewhere(ErrorKind::Io).into()),
+            code(elsewhere(ErrorKind::NotFound).into()),
+        ];
+        assert_eq!(codes, [3, 2, 2, 5, 5, 1, 1, 4, 2, 3, 130, 1, 1, 3]);
     }
 }

@@ -47,8 +47,7 @@ const PULL: Duration = Duration::from_secs(1800);
 /// Seconds that a container has to end by itself.
 const STOP_SECONDS: usize = 2;
 
-/// How often a container is asked for when a rootless engine finds no ids for its user. Podman reads them through a
-/// library that is not safe for threads, so that it fails for some of the containers that are made at the same time.
+/// Tries where a rootless engine finds no ids for its user: it reads them through a library that is not thread-safe.
 const MAPPING_TRIES: u32 = 10;
 /// How much longer each time it is waited before.
 const MAPPING_PAUSE: Duration = Duration::from_millis(10);
@@ -250,20 +249,15 @@ impl Engine {
             options["mask"] = json!([CGROUPS]);
         }
         let post = || self.ask(action, LONG, self.requests.post::<Created>("/libpod/containers/create", &options));
-        let mut created = post();
-        for tries in 1..MAPPING_TRIES {
-            if !matches!(&created, Err(EngineError::NoMapping(_))) {
-                break;
+        let mut tries = 1..MAPPING_TRIES;
+        loop {
+            match (post(), tries.next()) {
+                (Err(EngineError::NoMapping(_)), Some(tries)) => std::thread::sleep(tries * MAPPING_PAUSE),
+                (Err(EngineError::NoContainer | EngineError::NoImage(_)), _) => {
+                    return Err(EngineError::NoImage(plan.options.image.clone()));
+                }
+                (created, _) => return created.map(|created| created.id),
             }
-            std::thread::sleep(tries * MAPPING_PAUSE);
-            created = post();
-        }
-        match created {
-            Ok(created) => Ok(created.id),
-            Err(EngineError::NoContainer | EngineError::NoImage(_)) => {
-                Err(EngineError::NoImage(plan.options.image.clone()))
-            }
-            Err(error) => Err(error),
         }
     }
 
@@ -354,13 +348,12 @@ fn block_on<T: Send>(runtime: &Runtime, work: impl Future<Output = T> + Send) ->
     })
 }
 
-/// What the engine's library said, told apart by what can be done about it.
+/// What the engine's library said, told apart by what can be done about it. Nothing else reads the engine's words.
 fn failure(action: &'static str, error: &Error) -> EngineError {
     match error {
         Error::Fault { code, message } => {
-            let reason = format!("{} {message}", code.as_u16());
-            // Nothing else reads the engine's words: it has no status of its own for these.
-            match code.as_u16() {
+            let (code, reason) = (code.as_u16(), format!("{} {message}", code.as_u16()));
+            match code {
                 304 => EngineError::Unchanged,
                 404 => EngineError::NoContainer,
                 _ if message.contains("no such image") => EngineError::NoImage(reason),

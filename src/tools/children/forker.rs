@@ -145,7 +145,7 @@ impl Forker {
         {
             tracing::warn!(%error, "a child that could not be made ready is left");
         }
-        Ok(ready?)
+        ready
     }
 
     /// Takes away what was made for a child that did not begin.

@@ -194,7 +194,7 @@ impl RewindWork {
             let workspace = Arc::clone(&self.workspace);
             let machine =
                 ManagedWorkspace { workspace, rules: Arc::new(rules), _lease: None, claim: None, limits: None };
-            machine.prepare(&self.session).map_err(WorkspaceError::from)?;
+            machine.prepare(&self.session)?;
         }
         let mut files = files_of(&self.session)?;
         let Some(disk) = self.workspace.capture().filter(|_| !self.workspace.is_blank()) else {
