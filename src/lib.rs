@@ -109,6 +109,7 @@ pub use engine::store::{
 pub use engine::subscription::{Filter, Subscription, Watcher};
 pub use engine::verify::{VerifyDifference, VerifyReport};
 #[cfg(feature = "tools")]
+pub use hub::operations;
 pub use hub::{CallFigures, Forward, Forwarding, Hub, HubError, HubOptions, OpenSession};
 #[cfg(feature = "mcp")]
 pub use mcp::{McpError, McpOptions, McpServer, ToolGroup};
@@ -131,5 +132,5 @@ pub use tools::{
     SubagentResult, Subagents, Tool, ToolCall, ToolContext, ToolDescription, ToolError, ToolOutcome, ToolRunner,
     ToolShell, Tools, TraceContext, WhatIf, WorkspaceError, WorkspaceSection, WriteTool, bisect, bisect_slices,
     changed_positions, dispatch_subagents, first_position, hydrate, lift, lower, materialise, materialise_into,
-    merge_child, mounts_of, preview_merge, previews, rewind,
+    merge_child, mounts_of, preview_merge, previews, rewind, write_tar,
 };

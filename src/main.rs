@@ -2,6 +2,7 @@
 
 mod cli;
 #[cfg(feature = "tui")]
+mod terminal;
 mod tui;
 
 #[global_allocator]

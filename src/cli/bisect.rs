@@ -11,7 +11,7 @@ use foldspace::view::Position;
 use foldspace::{
     BisectFound, BisectReport, BisectVerdict, Bisection, CommandPolicy, EntryPath, HostOptions, PodmanOptions,
     Predicate, ProbeRecord, Seq, Session, ShellCommand, VirtualFileSystem, WorkspaceSpec, bisect, bisect_slices,
-    first_position, view,
+    first_position, operations, view,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -113,7 +113,7 @@ impl BisectArgs {
         }
         let report = super::block_on(search(&bisection, out))??;
         match out.is_json() {
-            true => out.document(&view::bisected(&bisection.session, &report)?)?,
+            true => out.document(&operations::bisected(&bisection.session, &report)?)?,
             false => show(&bisection.session, &report, out)?,
         }
         Ok(Exit::Ok)
@@ -250,7 +250,7 @@ fn left_out(report: &BisectReport) -> BTreeSet<&EntryPath> {
 fn by_slice(session: &Session, predicate: &Predicate, good: Seq, bad: Seq, out: &mut Out) -> Result<Exit, Failure> {
     let looked = bisect_slices(session, predicate, good, bad).map_err(failed)?;
     if out.is_json() {
-        out.document(&view::bisected_by_slice(session, predicate, (good, bad), &looked)?)?;
+        out.document(&operations::bisected_by_slice(session, predicate, (good, bad), &looked)?)?;
         return Ok(Exit::Ok);
     }
     let (found, looks) = looked;

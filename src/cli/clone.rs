@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
-use foldspace::view;
+use foldspace::operations;
 use foldspace::{AllowedRoots, ChildLimits, ForkOptions, Forker, Isolation, MountSpec, Session, ToolRunner, mounts_of};
 
 use super::Globals;
@@ -206,7 +206,7 @@ fn show(
     at: Option<u64>,
     out: &mut Out,
 ) -> Result<(), Failure> {
-    let document = view::child(parent, child, isolation, at);
+    let document = operations::child(parent, child, isolation, at);
     if out.is_json() {
         return out.document(&document);
     }

@@ -26,7 +26,9 @@ impl ExportArgs {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         if files::is_standard(&self.file) {
-            return to_stdout(&opened, &found, out);
+            let export = |pipe: &mut dyn Write| export_session(&opened.sessions, found.entry.id, pipe);
+            output::note(&format!("{} written", told(&to_stdout(out, "an export", export)?)));
+            return Ok(Exit::Ok);
         }
         let mut file = AtomicFile::begin(&self.file)?;
         let summary = export_session(&opened.sessions, found.entry.id, &mut file)?;
@@ -39,19 +41,27 @@ impl ExportArgs {
     }
 }
 
-fn to_stdout(opened: &open::OpenedStore, found: &open::FoundSession, out: &mut Out) -> Result<Exit, Failure> {
+/// Lets something write bytes to standard output, which is no terminal.
+pub(super) fn to_stdout<T, E: Into<Failure>>(
+    out: &mut Out,
+    what: &str,
+    write: impl FnOnce(&mut dyn Write) -> Result<T, E>,
+) -> Result<T, Failure> {
     if out.is_terminal() {
-        let failure = Failure::new(Exit::Usage, "an export is no text; it is not written to a terminal");
+        let failure = Failure::new(Exit::Usage, format!("{what} is no text; it is not written to a terminal"));
         return Err(failure.with_hint("give a file, or send the output somewhere"));
     }
     out.go_live()?;
     let mut stdout = std::io::BufWriter::new(Piped { out, failed: None });
-    let exported = export_session(&opened.sessions, found.entry.id, &mut stdout);
-    if let Some(failure) = stdout.get_mut().failed.take() {
-        return Err(failure);
+    let written = write(&mut stdout);
+    let flushed = stdout.flush();
+    match stdout.get_mut().failed.take() {
+        Some(failure) => Err(failure),
+        None => {
+            flushed.map_err(|error| Failure::io("write", "the output", &error))?;
+            written.map_err(E::into)
+        }
     }
-    output::note(&format!("{} written", told(&exported?)));
-    Ok(Exit::Ok)
 }
 
 /// What a portable file holds, in words.

@@ -1,17 +1,20 @@
-//! `foldspace materialise`: the files of any moment, on a disk.
+//! `foldspace materialise`: the files of any moment, on a disk or in an archive.
 
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
-use foldspace::materialise;
+use foldspace::{Session, State, materialise, write_tar};
 use serde_json::json;
 
 use super::Globals;
 use super::exit::{Exit, Failure};
+use super::export::to_stdout;
+use super::files::{self, AtomicFile};
 use super::output::{self, Out};
 use super::position::{self, AtArg};
 use super::{open, text};
 
-/// Writes the files of a session, now or at any moment, into a new or empty directory
+/// Writes the files of a session, now or at any moment, into a new or empty directory, or a tar archive
 #[derive(Debug, clap::Args)]
 #[command(mut_args(position::meaning("Writes the files as they were at", "Writes the files as they were before")))]
 #[command(visible_alias = "materialize")]
@@ -19,8 +22,11 @@ pub(super) struct Materialise {
     /// The session, by name or by the beginning of its id
     session: String,
     /// The directory, which must be empty or not there
-    #[arg(value_hint = clap::ValueHint::DirPath)]
-    directory: PathBuf,
+    #[arg(value_hint = clap::ValueHint::DirPath, required_unless_present = "tar", conflicts_with = "tar")]
+    directory: Option<PathBuf>,
+    /// Writes a tar archive instead; - is standard output
+    #[arg(long, value_name = "FILE", value_hint = clap::ValueHint::FilePath)]
+    tar: Option<PathBuf>,
     #[command(flatten)]
     at: AtArg,
 }
@@ -30,16 +36,20 @@ impl Materialise {
         let opened = open::reading(globals)?;
         let found = opened.find(&self.session)?;
         let state = self.at.state(&found.session)?;
-        let written = materialise(&found.session, &state, &self.directory)?;
+        let Some(directory) = &self.directory else {
+            let file = self.tar.as_deref().unwrap_or(Path::new("-"));
+            return archive(&found.session, &state, file, out);
+        };
+        let written = materialise(&found.session, &state, directory)?;
         for path in &written.left_out {
             output::note(&format!("{} is not there: its contents were never kept, or it is no file", path.rooted()));
         }
-        let shown = text::one_line(&self.directory.display().to_string(), 300);
+        let shown = text::one_line(&directory.display().to_string(), 300);
         match out.is_json() {
             true => out.document(&json!({
                 "session": found.session.id(),
                 "seq": state.seq(),
-                "directory": self.directory,
+                "directory": directory,
                 "entries": written.entries,
                 "bytes": written.bytes,
                 "left_out": written.left_out,
@@ -51,4 +61,22 @@ impl Materialise {
         }
         Ok(if written.left_out.is_empty() { Exit::Ok } else { Exit::Failed })
     }
+}
+
+/// Writes an archive, to a file that is there whole or not at all.
+fn archive(session: &Session, state: &State, file: &Path, out: &mut Out) -> Result<Exit, Failure> {
+    let failed = |error: std::io::Error| Failure::io("write", file.display(), &error);
+    if files::is_standard(file) {
+        to_stdout(out, "an archive", |pipe: &mut dyn Write| write_tar(session, state, pipe).map_err(failed))?;
+        return Ok(Exit::Ok);
+    }
+    let mut written = AtomicFile::begin(file)?;
+    write_tar(session, state, std::io::BufWriter::new(&mut written)).map_err(failed)?;
+    written.finish()?;
+    let shown = text::one_line(&file.display().to_string(), 300);
+    match out.is_json() {
+        true => out.document(&json!({ "session": session.id(), "seq": state.seq(), "file": file }))?,
+        false => out.line(format!("wrote an archive as of position {} to {shown}", state.seq()))?,
+    }
+    Ok(Exit::Ok)
 }

@@ -1,7 +1,7 @@
 //! `foldspace merge`: a child's changes come into its parent.
 
 use foldspace::http::OverHttp;
-use foldspace::view;
+use foldspace::operations;
 use foldspace::{
     Forward, MergeChoices, MergeConflict, MergeOutcome, MergeReport, MergeSide, Node, Session, SessionError,
     StoreError, merge_child, preview_merge,
@@ -69,8 +69,9 @@ impl Merge {
             output::note(&format!("{} is left out: it is no file that could be made again", path.rooted()));
         }
         if out.is_json() {
-            out.document(&view::merged(&report, &parent, self.dry_run))?;
-            return Ok(if report.outcome == MergeOutcome::Conflicted { Exit::Failed } else { Exit::Ok });
+            let document = operations::merged(report, &parent, self.dry_run);
+            out.document(&document)?;
+            return Ok(if document.outcome == MergeOutcome::Conflicted { Exit::Failed } else { Exit::Ok });
         }
         self.show(&report, &parent, out)
     }

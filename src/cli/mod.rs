@@ -12,9 +12,7 @@ mod diff;
 pub(crate) mod diffs;
 mod doctor;
 mod du;
-pub(crate) mod events;
 mod exec;
-pub(crate) mod exit;
 mod export;
 pub(crate) mod external_command;
 mod files;
@@ -53,7 +51,6 @@ mod show;
 mod stat;
 mod state;
 mod table;
-pub(crate) mod text;
 mod tools;
 mod tree;
 mod verify;
@@ -66,7 +63,8 @@ use std::time::Duration;
 
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 
-use exit::{Exit, Failure};
+use crate::terminal::exit::{Exit, Failure};
+use crate::terminal::{events, exit, text};
 use output::Out;
 
 const EXAMPLES: &str = "\

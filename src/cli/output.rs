@@ -7,25 +7,17 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
 use anstream::{AutoStream, ColorChoice};
-use anstyle::{AnsiColor, Style};
+use anstyle::Style;
 use serde::Serialize;
 
 use super::Globals;
 use super::exit::Failure;
 use super::pager::Pager;
 use super::text;
+pub(super) use crate::terminal::style::{BAD, BOLD, DIM, DIRECTORY, GOOD, NOTED, ODD, PLAIN};
 
 /// Bytes that are held back at most.
 const HELD_MAX: usize = 4 << 20;
-
-pub(super) const BOLD: Style = Style::new().bold();
-pub(super) const DIM: Style = Style::new().dimmed();
-pub(super) const GOOD: Style = AnsiColor::Green.on_default();
-pub(super) const BAD: Style = AnsiColor::Red.on_default();
-pub(super) const ODD: Style = AnsiColor::Yellow.on_default();
-pub(super) const NOTED: Style = AnsiColor::Cyan.on_default();
-pub(super) const DIRECTORY: Style = AnsiColor::Blue.on_default();
-pub(super) const PLAIN: Style = Style::new();
 
 /// Where a command's results go.
 pub(super) struct Out {

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use foldspace::WorkspaceError;
 use foldspace::http::OverHttp;
-use foldspace::view::{self, Position};
+use foldspace::operations;
+use foldspace::view::Position;
 use foldspace::{
     CaptureBudget, Change, EntryPath, Forward, RewindOptions, Rewound, Seq, Session, SessionError, StoreError, rewind,
 };
@@ -78,7 +79,7 @@ impl Rewind {
 
     fn show(&self, found: &FoundSession, rewound: &Rewound, globals: &Globals, out: &mut Out) -> Result<(), Failure> {
         if out.is_json() {
-            return out.document(&view::rewound(&found.session, rewound, self.dry_run));
+            return out.document(&operations::rewound(&found.session, rewound.clone(), self.dry_run));
         }
         let name = text::one_line(&found.name, 80);
         if rewound.changes.is_empty() && rewound.slices.is_empty() {

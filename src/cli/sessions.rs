@@ -1,6 +1,6 @@
 //! `foldspace sessions`: all sessions.
 
-use foldspace::view::{self, SessionDocument};
+use foldspace::operations::{SessionDocument, listed};
 
 use super::Globals;
 use super::exit::{Exit, Failure};
@@ -15,7 +15,7 @@ pub(super) struct SessionsArgs {}
 impl SessionsArgs {
     pub(super) fn run(&self, globals: &Globals, out: &mut Out) -> Result<Exit, Failure> {
         let opened = open::reading(globals)?;
-        let rows = view::sessions(&opened.sessions)?;
+        let rows = listed(&opened.sessions, &opened.sessions.list()?);
         match out.is_json() {
             true => out.document(&rows)?,
             false => show(&rows, out)?,

@@ -1,6 +1,7 @@
 //! `foldspace state`: the slices of a session.
 
-use foldspace::view::{self, SliceDocument};
+use foldspace::operations::{self, SliceDocument};
+use foldspace::view;
 use foldspace::{CallFinished, Mounts, Seq, Session, ToolCalls, Usage, VirtualFileSystem};
 use serde_json::{Value, json};
 
@@ -51,7 +52,7 @@ fn slice_name(state: &foldspace::State, wanted: &str) -> Result<&'static str, Fa
 }
 
 fn list(session: &str, state: &foldspace::State, out: &mut Out) -> Result<(), Failure> {
-    let document = view::state(session, state)?;
+    let document = operations::state(session, state)?;
     match out.is_json() {
         true => out.document(&document),
         false => show_list(session, state, &document.slices, out),

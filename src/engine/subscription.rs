@@ -268,7 +268,8 @@ mod tests {
     use super::*;
     use crate::engine::event::DeleteEntry;
     use crate::engine::path::EntryPath;
-    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::sessions::NewSession;
+    use crate::engine::session::sessions::Sessions;
     use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
 

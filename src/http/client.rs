@@ -23,7 +23,7 @@ use crate::tools::TraceContext;
 /// Bytes of an answer that is taken whole, and of one event.
 const ANSWER_MAX: usize = 256 << 20;
 
-/// What goes wrong between a client and a server.
+/// Errors between a client and a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// Nobody answers at the socket.
@@ -31,7 +31,7 @@ pub enum ClientError {
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// The connection broke. Whether what was asked for was done is not known.
@@ -51,16 +51,16 @@ impl From<hyper::Error> for ClientError {
     }
 }
 
-/// What comes of a call while it goes on.
+/// An event of a call under way.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallEvent {
     /// It has begun, under that name.
     Begun(u64),
     /// Its command has printed something.
     Output {
-        /// Where.
+        /// The stream.
         stream: OutputStream,
-        /// What.
+        /// The bytes.
         bytes: Bytes,
     },
     /// Somebody has to say whether its command may run; [`HttpClient::answer`] does.
@@ -71,7 +71,7 @@ pub enum CallEvent {
 
 /// Talks to the server at a unix socket. Each request has a connection of its own.
 ///
-/// What is dropped while it goes on is taken back.
+/// Work that is dropped is cancelled.
 #[derive(Debug, Clone)]
 pub struct HttpClient {
     path: PathBuf,
@@ -217,7 +217,7 @@ impl HttpClient {
 /// Sends a request on a connection that is for it alone, within a runtime; gives the answer, whose body is still to come.
 ///
 /// # Errors
-/// What broke the connection.
+/// The failure of the connection.
 pub async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>, hyper::Error>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -319,7 +319,7 @@ struct MissedSent {
     bytes: u64,
 }
 
-/// What an event says of a call; none of one that a newer server sends.
+/// Reads an event of a call; none of one that a newer server sends.
 fn call_event(name: &str, event: &Sent) -> Result<Option<CallEvent>, ClientError> {
     use base64::Engine;
     use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! What a request holds, or the problem with it.
+//! The parts of a request, or the problem with them.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::tools::TraceContext;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Arrival {
     pub(super) bytes: usize,
-    /// How long it may take to arrive.
+    /// Time that it may take to arrive.
     pub(super) time: Duration,
 }
 
@@ -31,7 +31,7 @@ impl Default for Arrival {
 
 /// Bytes of a body that is too large which are read all the same: a client that still writes would not hear the answer.
 const PASSED_OVER: usize = 64 << 20;
-/// How long such a client may send nothing before it is answered.
+/// Time that such a client may send nothing before it is answered.
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// The body, as JSON.
@@ -60,6 +60,14 @@ impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Body<T> {
             return Err(HttpProblem::new(ProblemKind::BadRequest, "the body must be a JSON object"));
         }
         Ok(Self(axum::Json::from_bytes(&bytes)?.0))
+    }
+}
+
+/// Reads a body that may be missing.
+pub(super) async fn optional_body<T: DeserializeOwned + Default>(request: Request) -> Result<T, HttpProblem> {
+    match request.body().size_hint().exact() {
+        Some(0) => Ok(T::default()),
+        _ => Ok(Body::from_request(request, &()).await?.0),
     }
 }
 
@@ -93,7 +101,7 @@ fn is_json(headers: &HeaderMap) -> bool {
     media == "application/json" || (media.starts_with("application/") && media.ends_with("+json"))
 }
 
-/// What follows the question mark.
+/// The query.
 pub(super) struct StrictQuery<T>(pub(super) T);
 
 impl<T: DeserializeOwned, S: Send + Sync> FromRequestParts<S> for StrictQuery<T> {
@@ -123,7 +131,7 @@ pub(super) fn trace_of(headers: &HeaderMap) -> Option<TraceContext> {
     TraceContext::read(parent.to_str().ok()?, Some(&states.join(",")))
 }
 
-/// Whether the client asks for a media type before all others.
+/// Tells whether the client asks for a media type before all others.
 pub(super) fn accepts(headers: &HeaderMap, wanted: &str) -> bool {
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let first = accepted.flat_map(|value| value.split(',')).next();

@@ -8,11 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
 
 use super::extract::{Path, StrictQuery, accepts};
 use super::problem::{HttpProblem, ProblemKind};
-use super::states::{AtQuery, state_at};
 use super::{HttpFace, blocking};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
@@ -20,33 +18,20 @@ use crate::engine::session::Session;
 use crate::reducers::{Entry, VirtualFileSystem};
 use crate::view::{self, EntryDocument, Position};
 
-/// Which entries.
-#[derive(Debug, Clone, Deserialize, IntoParams)]
+/// The position of a file.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct EntriesQuery {
-    /// The position; the last one when nothing is said.
+pub(super) struct AtQuery {
+    /// The position; the last one by default.
     #[serde(default)]
-    #[param(value_type = Option<String>, example = "42")]
     at: Option<Position>,
-    /// Only what is below this directory; the root when nothing is said.
-    #[serde(default)]
-    below: Option<String>,
-    /// Also what is in the directories below it; true when nothing is said.
-    #[serde(default = "yes")]
-    recursive: bool,
-}
-
-fn yes() -> bool {
-    true
 }
 
 /// An entry with its contents.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub(super) struct WholeEntry {
     /// The entry.
     #[serde(flatten)]
-    #[schema(inline)]
     entry: EntryDocument,
     /// The contents of a file, where they are UTF-8.
     contents_text: Option<String>,
@@ -54,41 +39,8 @@ pub(super) struct WholeEntry {
     contents_base64: Option<String>,
 }
 
-/// Lists the entries of a workspace as they were at a position.
-#[utoipa::path(get, path = "/v1/sessions/{session}/files", tag = "files",
-    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), EntriesQuery),
-    responses((status = 200, body = Vec<EntryDocument>), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
-pub(super) async fn list(
-    State(face): State<HttpFace>,
-    Path(wanted): Path<String>,
-    StrictQuery(listed): StrictQuery<EntriesQuery>,
-) -> Result<axum::Json<Vec<EntryDocument>>, HttpProblem> {
-    let directory = EntryPath::lookup(listed.below.as_deref().unwrap_or("/"))?;
-    let session = face.session(wanted).await?;
-    let entries = blocking(move || {
-        let files = VirtualFileSystem::of(&state_at(&session, listed.at)?);
-        if !files.is_directory(&directory) {
-            return Err(HttpProblem::new(
-                ProblemKind::NotFound,
-                format!("there is no directory {} there", directory.rooted()),
-            ));
-        }
-        let document = |(path, entry): (&EntryPath, &Entry)| view::entry(path, entry);
-        Ok(match listed.recursive {
-            true => files.below(&directory).map(document).collect(),
-            false => files.children(&directory).map(document).collect(),
-        })
-    });
-    Ok(axum::Json(entries.await??))
-}
-
 /// Gives a file as it was at a position: its bytes; with `Accept: application/json` what is known of it, with its
 /// contents as text or base64.
-#[utoipa::path(get, path = "/v1/sessions/{session}/files/{path}", tag = "files",
-    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"),
-        ("path" = String, Path, description = "The path from the workspace root; its slashes stand as they are"), AtQuery),
-    responses((status = 200, content((String = "application/octet-stream"), (WholeEntry = "application/json"))),
-        (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn one(
     State(face): State<HttpFace>,
     Path((wanted, path)): Path<(String, String)>,
@@ -99,7 +51,11 @@ pub(super) async fn one(
     let session = face.session(wanted).await?;
     let as_json = accepts(&headers, "application/json");
     let answer = blocking(move || {
-        let files = VirtualFileSystem::of(&state_at(&session, at)?);
+        let state = at.map_or_else(
+            || Ok(session.state()?),
+            |at| Ok::<_, HttpProblem>(session.state_at(at.resolve(&session)?)?),
+        )?;
+        let files = VirtualFileSystem::of(&state);
         let Some(entry) = files.get(&path) else {
             return Err(HttpProblem::new(ProblemKind::NotFound, format!("there is no {} there", path.rooted())));
         };

@@ -5,11 +5,11 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
+use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use utoipa::IntoParams;
 
 use super::extract::{Path, StrictQuery};
 use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
@@ -23,34 +23,27 @@ use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
 use crate::view::{self, Position};
 
-/// How long to wait for an announcement before looking whether there is something all the same, or the session is gone.
+/// Time to wait for an announcement before looking whether there is something all the same, or the session is gone.
 const LOOK: Duration = Duration::from_millis(200);
-/// How long a slow client may keep announcements waiting. After that they are let go, and read again later.
+/// Time that a slow client may keep announcements waiting. After that they are let go, and read again later.
 const HOLD: Duration = Duration::from_secs(1);
 
-/// From where on.
-#[derive(Debug, Clone, Copy, Deserialize, IntoParams)]
+/// The beginning of a stream of events.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub(super) struct From {
-    /// The first position; 1 when nothing is said. `Last-Event-ID` goes before it.
+pub(super) struct FromQuery {
+    /// The first position; 1 by default. `Last-Event-ID` goes before it.
     #[serde(default)]
-    #[param(value_type = Option<String>, example = "1")]
     from: Option<Position>,
 }
 
 /// Follows a session's events as server-sent events, from any position on: first those that are there, then those that
 /// come. Each has its position as `id`, so a client that comes again with `Last-Event-ID` misses nothing. An `end` event
 /// says that the session was removed.
-#[utoipa::path(get, path = "/v1/sessions/{session}/events/stream", tag = "events",
-    params(("session" = String, Path, description = "The session, by name or by the beginning of its id"), From,
-        ("Last-Event-ID" = Option<u64>, Header, description = "The last position that was seen")),
-    responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn stream(
     State(face): State<HttpFace>,
     Path(wanted): Path<String>,
-    StrictQuery(From { from }): StrictQuery<From>,
+    StrictQuery(FromQuery { from }): StrictQuery<FromQuery>,
     headers: HeaderMap,
 ) -> Result<Response, HttpProblem> {
     let seen = headers.get("last-event-id").map(|value| value.to_str().unwrap_or_default().trim());
@@ -77,7 +70,7 @@ struct EventFollower {
     follower: Follower,
 }
 
-/// What was found for a client.
+/// The events that were found for a client.
 struct FollowStart {
     subscription: Subscription,
     text: Vec<u8>,

@@ -11,21 +11,20 @@ use tokio::time::Instant;
 use super::calls::{CallRequest, CallResponse, KEPT_MAX, SECONDS};
 use super::client::{CallEvent, ClientError, HttpClient};
 use super::problem::{HttpProblem, ProblemKind};
-use super::sessions::SectionDocument;
 use crate::engine::event::{CallStatus, CommandLine, MergeSide};
 use crate::engine::id::Seq;
-use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::CommandOutput;
 use crate::engine::store::LeaseHolder;
+use crate::hub::operations::{RewoundDocument, SectionDocument};
 use crate::hub::{Forward, Forwarding, HubError};
-use crate::reducers::{Change, MergeChoices};
+use crate::reducers::MergeChoices;
 use crate::tools::{
     ApprovalAnswer, CommandQuestion, MergeReport, RewindOptions, Rewound, ShellRules, ToolCall, ToolOutcome,
     nobody_to_ask,
 };
 
-/// How long a call that was taken back may take to end.
+/// Time that a cancelled call may take to end.
 const LAST: Duration = Duration::from_secs(15);
 
 /// Has calls made by the process that has a session's workspace, through the API on its unix socket.
@@ -93,7 +92,7 @@ impl Forward for OverHttp {
             let path = format!("/v1/sessions/{}/rewind", session.id());
             let RewindOptions { force, keep_earlier, dry_run } = options;
             let body = json!({ "to": to, "force": force, "keep_earlier": keep_earlier, "dry_run": dry_run });
-            let rewound = client_of(holder)?.post::<RewoundThere>(&path, &body).await;
+            let rewound = client_of(holder)?.post::<RewoundDocument>(&path, &body).await;
             rewound.map(Rewound::from).map_err(|error| error_of(holder, error))
         })
     }
@@ -145,7 +144,7 @@ async fn take_back(client: &HttpClient, session: &str, call: Seq) {
     }
 }
 
-/// What comes of a call while it goes on, on its way to who watches.
+/// Events of a call under way, on their way to those who watch.
 struct ForwardedOutput<'a> {
     session: &'a Session,
     call: Option<Seq>,
@@ -229,32 +228,7 @@ fn error_of(holder: &LeaseHolder, error: ClientError) -> HubError {
     }
 }
 
-/// A rewind as the API tells of it.
-#[derive(Deserialize)]
-struct RewoundThere {
-    to: Seq,
-    from: Seq,
-    recorded: Option<ForwardedRange>,
-    changes: Vec<Change>,
-    slices: Vec<String>,
-    drift: Vec<EntryPath>,
-    left: Vec<EntryPath>,
-}
-
-#[derive(Deserialize)]
-struct ForwardedRange {
-    first: Seq,
-    last: Seq,
-}
-
-impl From<RewoundThere> for Rewound {
-    fn from(there: RewoundThere) -> Self {
-        let RewoundThere { to, from, recorded, changes, slices, drift, left } = there;
-        Self { to, from, recorded: recorded.map(|range| (range.first, range.last)), changes, slices, drift, left }
-    }
-}
-
-/// What a question says.
+/// A question.
 #[derive(Deserialize)]
 struct ForwardedQuestion {
     call: Seq,

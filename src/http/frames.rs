@@ -16,10 +16,10 @@ pub(super) const EVENTS: &str = "text/event-stream";
 const WAITING: usize = 8;
 /// Bytes of a piece, unless a single event has more.
 pub(super) const PIECE: usize = 64 << 10;
-/// How often a client hears something even when nothing happens.
+/// Time after which a client hears something even when nothing happens.
 pub(super) const ALIVE: Duration = Duration::from_secs(15);
-/// How long a client may take to make room.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time that a client may take to make room.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 type Piece = Result<Bytes, std::convert::Infallible>;
 type Permit<'a> = mpsc::Permit<'a, Piece>;
@@ -96,7 +96,7 @@ pub(super) fn write(text: &mut Vec<u8>, name: Option<&str>, id: Option<u64>, val
     text.extend_from_slice(b"\n\n");
 }
 
-/// What says only that the server is still there.
+/// A sign that the server is still there.
 pub(super) const STILL_HERE: &[u8] = b": still here\n\n";
 
 #[cfg(test)]

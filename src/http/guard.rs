@@ -1,4 +1,4 @@
-//! Who may come in: the token, and what a page in a browser can't do.
+//! The guard of the API: the token, and what a page in a browser can't do.
 
 use std::net::IpAddr;
 use std::panic::AssertUnwindSafe;
@@ -15,14 +15,14 @@ use super::admission::Admission;
 use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, Token};
 
-/// Who may use the API.
+/// The access to the API.
 #[derive(Debug, Clone)]
 pub enum Access {
     /// Whoever can connect, as to a unix socket that only its owner can open.
     Owner,
-    /// Who shows the token.
+    /// Those who show the token.
     Token {
-        /// What has to be shown.
+        /// The token.
         token: Token,
         /// Names of this machine under which clients come, beside `localhost` and its addresses.
         names: Vec<String>,

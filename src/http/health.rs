@@ -1,11 +1,10 @@
-//! What is asked by who looks after the server.
+//! The health and the figures of the server.
 
 use axum::extract::State;
 use axum::http::{Method, Uri, header};
 use axum::response::IntoResponse;
 use schemars::JsonSchema;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use super::problem::{HttpProblem, ProblemKind};
 use super::{HttpFace, blocking};
@@ -13,7 +12,8 @@ use crate::engine::event::{Isolation, SessionStarted};
 use crate::engine::store::SessionEntry;
 
 /// That the server answers.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Health")]
 pub(super) struct HealthBody {
     /// `ok`, or `ending` while it waits for its last calls.
     status: &'static str,
@@ -22,15 +22,12 @@ pub(super) struct HealthBody {
 }
 
 /// Tells that the server answers. It needs no token.
-#[utoipa::path(get, path = "/healthz", tag = "server", security(()), responses((status = 200, body = HealthBody)))]
 pub(super) async fn healthz(State(face): State<HttpFace>) -> axum::Json<HealthBody> {
     let status = if face.shared.ending.is_cancelled() { "ending" } else { "ok" };
     axum::Json(HealthBody { status, version: env!("CARGO_PKG_VERSION") })
 }
 
 /// The server's figures, as Prometheus reads them.
-#[utoipa::path(get, path = "/metrics", tag = "server",
-    responses((status = 200, content_type = "text/plain", body = String), (status = "4XX", body = HttpProblem, content_type = "application/problem+json")))]
 pub(super) async fn metrics(State(face): State<HttpFace>) -> Result<impl IntoResponse, HttpProblem> {
     let asked = face.clone();
     let entries = blocking(move || asked.hub().sessions().list()).await??;

@@ -1,14 +1,10 @@
 //! The HTTP API over a [`Hub`]: JSON, server-sent events, and an OpenAPI description of it all.
 
 mod admission;
-pub(crate) mod approvals;
-mod bisect;
 mod calls;
-mod children;
 mod client;
 mod connection;
 pub(crate) mod error_map;
-mod events;
 mod extract;
 mod files;
 mod follow;
@@ -16,17 +12,15 @@ mod forward;
 mod frames;
 mod guard;
 mod health;
-pub(crate) mod in_flight;
 mod metrics;
 mod openapi;
+mod operations;
 mod problem;
 mod queries;
 mod server;
-mod sessions;
-mod states;
 mod stream;
+mod tar;
 mod token;
-mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,7 +38,6 @@ use crate::hub::{Hub, HubError, OpenSession, blocking};
 use crate::tools::{ASK_THE_PERSON, ShellRules};
 
 use extract::Arrival;
-use in_flight::InFlightCalls;
 use metrics::Metrics;
 
 pub use calls::{CallRequest, CallResponse};
@@ -56,14 +49,14 @@ pub use problem::{Holder, HttpProblem};
 pub use server::{HttpServer, ServerLimits, bind_unix, connect_unix};
 pub use token::Token;
 
-/// How the API answers.
+/// The options of the API.
 #[derive(Debug, Clone)]
 pub struct HttpOptions {
-    /// Who may use it.
+    /// Those who may use it.
     pub access: Access,
     /// Bytes of a request's body.
     pub body_bytes: usize,
-    /// How long a body may take to arrive.
+    /// Time that a body may take to arrive.
     pub body_time: Duration,
 }
 
@@ -81,7 +74,7 @@ pub fn router(hub: Hub, options: HttpOptions) -> Router {
     HttpFace::new(hub).router(options)
 }
 
-/// What all ways in to a hub through HTTP share: the calls under way, the questions, the figures.
+/// The state that all ways in to a hub through HTTP share: rules, figures, known names.
 ///
 /// ```
 /// use foldspace::{Hub, HubOptions, Registry, Sessions, http::{HttpFace, HttpOptions}};
@@ -100,11 +93,10 @@ struct AppState {
     hub: Hub,
     /// The rules for commands of callers that bring none.
     rules: ShellRules,
-    /// Whether sessions that the hub opens have just these.
+    /// True where sessions that the hub opens have just these.
     are_hubs_rules: bool,
-    running: InFlightCalls,
     metrics: Metrics,
-    /// Where whole names were found last.
+    /// The sessions of whole names that were found before.
     known: Mutex<BTreeMap<String, SessionId>>,
     /// Ends what would go on for ever.
     ending: CancellationToken,
@@ -128,9 +120,9 @@ impl HttpFace {
 
     fn of(hub: Hub, mut rules: ShellRules, are_hubs_rules: bool) -> Self {
         rules.advice.get_or_insert_with(|| ASK_THE_PERSON.into());
-        let (running, metrics, known) = (InFlightCalls::default(), Metrics::default(), Mutex::default());
+        let (metrics, known) = (Metrics::default(), Mutex::default());
         let ending = CancellationToken::new();
-        Self { shared: Arc::new(AppState { hub, rules, are_hubs_rules, running, metrics, known, ending }) }
+        Self { shared: Arc::new(AppState { hub, rules, are_hubs_rules, metrics, known, ending }) }
     }
 
     /// The hub.
@@ -145,31 +137,14 @@ impl HttpFace {
 
     /// The same with other routes beside it, behind the same guard.
     pub fn router_with(&self, options: HttpOptions, others: Router) -> Router {
-        let session = Router::new()
-            .route("/", get(sessions::one).delete(sessions::remove))
-            .route("/calls", post(calls::make))
-            .route("/calls/{call}", get(calls::one).delete(calls::cancel))
-            .route("/calls/{call}/answer", post(approvals::answer))
-            .route("/state", get(states::state))
-            .route("/state/{slice}", get(states::slice))
-            .route("/files", get(files::list))
-            .route("/files/{*path}", get(files::one))
-            .route("/section", get(sessions::section))
-            .route("/diff", get(states::diff))
-            .route("/events", get(events::page))
-            .route("/events/stream", get(follow::stream))
-            .route("/children", post(children::begin))
-            .route("/merge", post(children::merge))
-            .route("/rewind", post(children::rewind))
-            .route("/bisect", post(bisect::run))
-            .route("/verify", post(states::verify));
-        let api = Router::new()
+        let api = operations::router()
             .route("/healthz", get(health::healthz))
             .route("/metrics", get(health::metrics))
             .route("/openapi.json", get(openapi::serve))
-            .route("/v1/tools", get(tools::list))
-            .route("/v1/sessions", get(sessions::list).post(sessions::create))
-            .nest("/v1/sessions/{session}", session)
+            .route("/v1/sessions/{session}/calls", post(calls::make))
+            .route("/v1/sessions/{session}/files/{*path}", get(files::one))
+            .route("/v1/sessions/{session}/events/stream", get(follow::stream))
+            .route("/v1/sessions/{session}/materialise", post(tar::materialise))
             .fallback(health::no_route)
             .method_not_allowed_fallback(health::wrong_method)
             .with_state(self.clone())
@@ -190,31 +165,27 @@ impl HttpFace {
         self.shared.ending.cancel();
     }
 
-    fn running(&self) -> &InFlightCalls {
-        &self.shared.running
-    }
-
     fn metrics(&self) -> &Metrics {
         &self.shared.metrics
     }
 
     /// The session that a path names, by its name or the beginning of its id.
-    async fn session(&self, wanted: String) -> Result<Session, HttpProblem> {
+    async fn session(&self, wanted: String) -> Result<Session, HubError> {
         let face = self.clone();
         Ok(blocking(move || face.find(&wanted)).await??)
     }
 
     /// The same, open for calls. Where it is open already, that costs a look into two tables.
-    async fn open(&self, wanted: String) -> Result<OpenSession, HttpProblem> {
+    async fn open(&self, wanted: String) -> Result<OpenSession, HubError> {
         let known = self.known(|known| known.get(&wanted).copied());
         if let Some(id) = known {
             match self.hub().open(id).await {
                 Err(HubError::Session(SessionError::Store(StoreError::NoSession(_)))) => {}
-                other => return Ok(other?),
+                other => return other,
             }
         }
         let session = self.session(wanted).await?;
-        Ok(self.hub().open(session.id()).await?)
+        self.hub().open(session.id()).await
     }
 
     /// Finds a session: where it was found last if it is still there, else among all of them.

@@ -1,10 +1,9 @@
-//! What went wrong, as RFC 9457 says it.
+//! Problems as RFC 9457 has them.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use utoipa::ToSchema;
 
 use crate::engine::error::ErrorKind;
 use crate::engine::store::LeaseHolder;
@@ -12,24 +11,23 @@ use crate::engine::store::LeaseHolder;
 /// The media type of a [`HttpProblem`].
 pub(super) const MEDIA_TYPE: &str = "application/problem+json";
 
-/// Why a request could not be answered (RFC 9457).
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema, thiserror::Error)]
+/// A problem with a request (RFC 9457).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, thiserror::Error)]
+#[schemars(rename = "Problem")]
 #[error("{detail}")]
 pub struct HttpProblem {
     /// `urn:foldspace:problem:` and the kind.
     #[serde(rename = "type")]
-    #[schema(value_type = String)]
     pub reference: Box<str>,
-    /// What kind of problem it is, in a word: `not_found`, `bad_request`, `in_use`, ...
+    /// The kind of the problem in a word: `not_found`, `bad_request`, `in_use`, ...
     pub kind: String,
     /// The kind in a few words, the same for all of its kind.
-    #[schema(value_type = String)]
     pub title: Box<str>,
     /// The status code.
     pub status: u16,
-    /// What was wrong this time.
+    /// The details of this time.
     pub detail: String,
-    /// What can be done about it.
+    /// The advice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// The other process that has the session's workspace, where that is what is in the way.
@@ -38,11 +36,11 @@ pub struct HttpProblem {
 }
 
 /// A process that has a session's workspace open.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Holder {
     /// Its number.
     pub process: u32,
-    /// How it was called.
+    /// Its command line.
     pub command: String,
     /// The unix socket on which it takes calls; null when it takes none.
     pub address: Option<String>,

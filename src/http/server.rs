@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::admission::{Admission, ConnectionShare};
 use super::connection::Impatient;
 
-/// What a server puts up with.
+/// The limits of a server.
 #[derive(Debug, Clone)]
 pub struct ServerLimits {
     /// Connections at once on each way in; more wait in the kernel's queue. Over TCP, clients that have not shown the
@@ -31,10 +31,10 @@ pub struct ServerLimits {
     pub connections: usize,
     /// Time for the first byte of a client that has to show the token.
     pub first: Duration,
-    /// How long a client may take to send a request's head; a kept connection with no request is closed after that,
+    /// Time that a client may take to send a request's head; a kept connection with no request is closed after that,
     /// too.
     pub head: Duration,
-    /// How long a client may read nothing of what is sent to it.
+    /// Time that a client may read nothing of what is sent to it.
     pub stall: Duration,
 }
 
@@ -82,7 +82,7 @@ impl Door for TcpListener {
     }
 }
 
-/// How long to wait when there is no file descriptor for a connection.
+/// Time to wait when there is no file descriptor for a connection.
 const SHORTAGE: Duration = Duration::from_millis(50);
 /// Bytes that are read at once, and of what is gathered for a client.
 const BUFFER: usize = 64 << 10;

@@ -10,14 +10,13 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::HttpFace;
-use super::approvals::OverStream;
-use super::calls::{CallRequest, CallResponse, call_noted};
+use super::calls::{CallRequest, CallResponse};
 use super::frames::{self, ALIVE, EventFrames, Gone, PIECE, STILL_HERE};
 use super::problem::{HttpProblem, ProblemKind};
-use crate::engine::id::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::output_stream::{CommandOutput, OutputStream, OutputSubscription};
-use crate::hub::{HubError, OpenSession};
-use crate::tools::{ToolCall, ToolOutcome};
+use crate::hub::{Hub, HubError, OpenSession};
+use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion, ToolCall, ToolOutcome};
 
 type Ending = JoinHandle<Result<ToolOutcome, HubError>>;
 
@@ -31,7 +30,7 @@ pub(super) fn make(
     let (frames, response) = frames::open();
     let (questions, asked) = mpsc::unbounded_channel();
     let session = open.session().clone();
-    let asker = OverStream { running: face.running().clone(), session: session.id(), questions };
+    let asker = OverStream { hub: face.hub().clone(), session: session.id(), questions };
     let open = request.caller(open, &face, Some(std::sync::Arc::new(asker)))?;
     let (cancel, all) = (call.cancel.clone(), request.all_output);
     let (tell, told) = mpsc::unbounded_channel();
@@ -43,14 +42,46 @@ pub(super) fn make(
             drop(tell.send((call, output)));
         };
         // Until it ends nobody closes the workspace.
-        call_noted(&face, &open, call, begun).await
+        open.call_telling(call, begun).await
     });
     let show = StreamItem { frames, cancel, told, asked, output: None, halves: Halves::default(), missed: 0 };
     tokio::spawn(show.run(ending));
     Ok(response)
 }
 
-/// What is shown to one client.
+/// Asks the client that streams a call.
+struct OverStream {
+    hub: Hub,
+    session: SessionId,
+    questions: mpsc::UnboundedSender<Value>,
+}
+
+impl Asker for OverStream {
+    fn ask(&self, question: CommandQuestion) -> Asking {
+        let answer = self.hub.in_flight().ask(self.session, question.call);
+        // The stream's end takes the call back, and this with it.
+        let _ = self.questions.send(shown(&question));
+        Box::pin(async move {
+            let refused = || ApprovalAnswer::Refuse("nobody is left to answer".to_owned());
+            answer.await.unwrap_or_else(|_| refused())
+        })
+    }
+}
+
+fn shown(question: &CommandQuestion) -> Value {
+    json!({
+        "call": question.call,
+        "agent": question.agent,
+        "command": question.command,
+        "programs": question.programs,
+        "env": question.env,
+        // All of it: who asks elsewhere has nothing else to show.
+        "stdin": String::from_utf8_lossy(&question.stdin),
+        "answers": ["once", "session", "refuse"],
+    })
+}
+
+/// The stream to one client.
 struct StreamItem {
     frames: EventFrames,
     /// Takes the call back.

@@ -5,7 +5,7 @@ use crate::engine::error::ValueError;
 /// The shortest token that is taken from a person.
 const CHARS_MIN: usize = 16;
 
-/// What a client has to show. Only its digest is kept.
+/// The secret that a client shows. Only its digest is kept.
 #[derive(Clone)]
 pub struct Token(blake3::Hash);
 
@@ -24,7 +24,7 @@ impl Token {
         }
     }
 
-    /// Whether that is it. How long this takes tells nothing of how much of it is right: digests are compared, in
+    /// Tells whether that is it. The time that this takes tells nothing of how much of it is right: digests are compared, in
     /// constant time.
     pub(super) fn is(&self, shown: &str) -> bool {
         blake3::hash(shown.as_bytes()) == self.0

@@ -1,4 +1,4 @@
-//! What can go wrong between a face and a session's workspace.
+//! Errors between a face and a session's workspace.
 
 use crate::backends::BackendError;
 use crate::engine::error::{Diagnostic, ErrorKind};
@@ -6,7 +6,7 @@ use crate::engine::session::error::SessionError;
 use crate::engine::store::{LeaseHolder, StoreError};
 use crate::tools::{MountError, WorkspaceError};
 
-/// Why a [`Hub`](super::Hub) could not do what it was asked for. Nothing has changed then, unless it says otherwise.
+/// A failure of a [`Hub`](super::Hub). Nothing has changed then, unless it says otherwise.
 #[derive(Debug, thiserror::Error)]
 pub enum HubError {
     /// The session or its store failed.
@@ -29,7 +29,7 @@ pub enum HubError {
     Lost {
         /// The process.
         holder: String,
-        /// What happened to the connection.
+        /// The fate of the connection.
         reason: String,
     },
     /// The process that has the workspace says no.
@@ -55,7 +55,7 @@ pub enum HubError {
     /// It takes nothing on any more.
     #[error("foldspace is ending, and takes no more calls")]
     Ending,
-    /// What was asked for came upon a fault of foldspace's own.
+    /// The work came upon a fault of foldspace's own.
     #[error("the work panicked, which is a fault of foldspace; the log on its error stream has the place")]
     Panicked,
 }

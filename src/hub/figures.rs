@@ -1,4 +1,4 @@
-//! How many calls have ended, and how long they took.
+//! Numbers and durations of calls that have ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -15,13 +15,13 @@ const ENDS: [u64; 12] =
 pub struct CallFigures {
     /// The tool; `unknown` for all names that are no tool's.
     pub tool: String,
-    /// How they ended.
+    /// Their ending.
     pub status: CallStatus,
-    /// How many they were.
+    /// Their number.
     pub count: u64,
-    /// How long they took together, in microseconds.
+    /// Their duration together, in microseconds.
     pub micros: u64,
-    /// How many took at most so many microseconds, for each of some durations that rise.
+    /// Numbers of those that took at most so many microseconds, for some durations that rise.
     pub within: Vec<(u64, u64)>,
 }
 

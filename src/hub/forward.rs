@@ -15,7 +15,7 @@ pub type Forwarding<'a, T> = Pin<Box<dyn Future<Output = Result<T, HubError>> + 
 
 /// Has work done by the process that has a session's workspace.
 ///
-/// What a call's command prints is shown to those who watch the session in this process, as if it ran here; its
+/// The output of a call's command is shown to those who watch the session in this process, as if it ran here; its
 /// questions are asked of the asker of `rules`.
 pub trait Forward: Send + Sync + 'static {
     /// Makes a call; `begun` is told its name once it has one. Dropping the future takes the call back.

@@ -1,19 +1,20 @@
-//! What is being done through a hub, and whether it takes more.
+//! The calls, rewinds and merges under way in a hub.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::HubError;
 use super::figures::Figures;
 use crate::engine::event::CallStatus;
-use crate::tools::Tools;
+use crate::engine::id::{Seq, SessionId};
+use crate::tools::{ApprovalAnswer, Tools};
 
-/// Calls, rewinds and merges that are under way.
+/// The work under way.
 #[derive(Default)]
-pub(super) struct InFlight {
+pub(crate) struct InFlight {
     work: Mutex<InFlightWork>,
     ended: Notify,
     /// Of the calls that have ended.
@@ -23,20 +24,41 @@ pub(super) struct InFlight {
 #[derive(Default)]
 struct InFlightWork {
     is_ending: bool,
-    /// The number of the one that began last.
+    /// The number of the work that began last.
     last: u64,
-    /// With what takes them back.
-    going: BTreeMap<u64, CancellationToken>,
+    going: BTreeMap<u64, InFlightEntry>,
 }
 
-/// Something that is under way, until this is dropped.
+struct InFlightEntry {
+    cancel: CancellationToken,
+    /// The name of a call, once it has begun.
+    call: Option<(SessionId, Seq)>,
+    /// The question that it waits for.
+    question: Option<oneshot::Sender<ApprovalAnswer>>,
+}
+
+/// Work under way, until this is dropped.
 pub(super) struct Going {
     under_way: Arc<InFlight>,
     number: u64,
 }
 
+/// The fate of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AnswerTaken {
+    Yes,
+    NoCall,
+    NoQuestion,
+}
+
+impl InFlightWork {
+    fn call(&mut self, session: SessionId, call: Seq) -> Option<&mut InFlightEntry> {
+        self.going.values_mut().find(|entry| entry.call == Some((session, call)))
+    }
+}
+
 impl InFlight {
-    /// Notes something that begins.
+    /// Notes work that begins.
     pub(super) fn begin(self: &Arc<Self>, cancel: CancellationToken) -> Result<Going, HubError> {
         let mut work = self.lock();
         if work.is_ending {
@@ -44,11 +66,11 @@ impl InFlight {
         }
         work.last += 1;
         let number = work.last;
-        work.going.insert(number, cancel);
+        work.going.insert(number, InFlightEntry { cancel, call: None, question: None });
         Ok(Going { under_way: Arc::clone(self), number })
     }
 
-    /// From now on nothing begins.
+    /// Refuses what begins from now on.
     pub(super) fn end(&self) {
         self.lock().is_ending = true;
     }
@@ -62,7 +84,31 @@ impl InFlight {
     }
 
     pub(super) fn cancel(&self) {
-        self.lock().going.values().for_each(CancellationToken::cancel);
+        self.lock().going.values().for_each(|entry| entry.cancel.cancel());
+    }
+
+    /// Cancels a call; false where none of that name is under way.
+    pub(crate) fn cancel_call(&self, session: SessionId, call: Seq) -> bool {
+        self.lock().call(session, call).map(|entry| entry.cancel.cancel()).is_some()
+    }
+
+    /// Notes that a call waits for an answer.
+    pub(crate) fn ask(&self, session: SessionId, call: Seq) -> oneshot::Receiver<ApprovalAnswer> {
+        let (sender, receiver) = oneshot::channel();
+        if let Some(entry) = self.lock().call(session, call) {
+            entry.question = Some(sender);
+        }
+        receiver
+    }
+
+    /// Gives a call the answer that it waits for.
+    pub(crate) fn answer(&self, session: SessionId, call: Seq, answer: ApprovalAnswer) -> AnswerTaken {
+        let mut work = self.lock();
+        let Some(entry) = work.call(session, call) else { return AnswerTaken::NoCall };
+        match entry.question.take().map(|question| question.send(answer)) {
+            Some(Ok(())) => AnswerTaken::Yes,
+            _ => AnswerTaken::NoQuestion,
+        }
     }
 
     /// Waits until nothing is under way.
@@ -82,6 +128,13 @@ impl InFlight {
 }
 
 impl Going {
+    /// Notes the name of a call.
+    pub(super) fn begun(&self, session: SessionId, call: Seq) {
+        if let Some(entry) = self.under_way.lock().going.get_mut(&self.number) {
+            entry.call = Some((session, call));
+        }
+    }
+
     /// Counts a call that has ended.
     pub(super) fn called(&self, tool: &str, tools: &Tools, status: CallStatus, micros: u64) {
         self.under_way.figures.ended(tool, tools, status, micros);

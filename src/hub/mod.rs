@@ -5,6 +5,7 @@ mod figures;
 mod forward;
 pub(crate) mod in_flight;
 mod open;
+pub mod operations;
 #[cfg(feature = "otel")]
 mod otel;
 mod span;
@@ -18,16 +19,16 @@ use tokio::sync::{Mutex as AsyncMutex, OwnedMutexGuard};
 
 use crate::backends::{ProgressWatch, Workspace, WorkspaceSpec};
 use crate::engine::event::Isolation;
-use crate::engine::id::{Seq, SessionId};
+use crate::engine::id::SessionId;
 use crate::engine::session::Session;
 use crate::engine::session::children::ForkOptions;
 use crate::engine::session::error::SessionError;
-use crate::engine::session::sessions::{NewSession, Sessions};
+use crate::engine::session::sessions::NewSession;
+use crate::engine::session::sessions::Sessions;
 use crate::engine::store::LeaseHolder;
 use crate::reducers::MergeChoices;
 use crate::tools::{
-    AllowedRoots, Forker, MergeReport, MountSpec, RewindOptions, Rewound, ShellRules, ToolRunner, Tools, hydrate,
-    preview_merge,
+    AllowedRoots, Forker, MergeReport, MountSpec, ShellRules, ToolRunner, Tools, hydrate, preview_merge,
 };
 
 pub use error::HubError;
@@ -37,7 +38,7 @@ use in_flight::InFlight;
 pub use open::OpenSession;
 use open::{KeptWorkspace, User};
 
-/// What a [`Hub`] works with.
+/// The options of a [`Hub`].
 #[derive(Clone)]
 pub struct HubOptions {
     /// Below it are the workspaces that were not given a directory; it is the store's own as a rule.
@@ -101,7 +102,7 @@ struct HubInner {
     under_way: Arc<InFlight>,
 }
 
-/// Where a session's workspace is while it is open. Who opens or closes it has the lock.
+/// The place of a session's open workspace. Whoever opens or closes it has the lock.
 #[derive(Default)]
 struct WorkspaceSlot {
     kept: Option<Arc<KeptWorkspace>>,
@@ -119,7 +120,7 @@ impl Hub {
         &self.shared.sessions
     }
 
-    /// What it works with.
+    /// Returns its options.
     pub fn options(&self) -> &HubOptions {
         &self.shared.options
     }
@@ -199,7 +200,7 @@ impl Hub {
     /// Begins a child of a session with a workspace of its own, which is open then. A shared child is the session
     /// itself, under its agent's name.
     ///
-    /// Where another process has the parent's workspace, a fork's files come from the parent's history.
+    /// A fork's files come from the parent's history where another process has the parent's workspace.
     ///
     /// # Errors
     /// [`HubError`].
@@ -265,14 +266,6 @@ impl Hub {
         into.merge(&session, choices).await
     }
 
-    /// Takes a session back to an earlier position, files and state.
-    ///
-    /// # Errors
-    /// [`HubError`].
-    pub async fn rewind(&self, id: SessionId, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
-        self.open(id).await?.rewind(to, options).await
-    }
-
     /// Removes a session with its files. What its children have of its past they keep.
     ///
     /// # Errors
@@ -325,7 +318,7 @@ impl Hub {
         closed
     }
 
-    /// How many workspaces are open.
+    /// Returns the number of open workspaces.
     pub fn open_count(&self) -> usize {
         let places = lock(&self.shared.places);
         places.values().filter(|place| place.try_lock().map_or(true, |place| place.kept.is_some())).count()
@@ -336,12 +329,12 @@ impl Hub {
         self.shared.under_way.end();
     }
 
-    /// How many calls, rewinds and merges are under way, here or through it in other processes.
+    /// Returns the number of calls, rewinds and merges under way, here or through it in other processes.
     pub fn calls_under_way(&self) -> usize {
         self.shared.under_way.count()
     }
 
-    /// How many calls have ended, here or through it in other processes, by tool and status.
+    /// Returns the numbers of calls that have ended, here or through it in other processes, by tool and status.
     pub fn call_figures(&self) -> Vec<CallFigures> {
         self.shared.under_way.figures.all()
     }
@@ -367,6 +360,11 @@ impl Hub {
                 close_now(kept, place).await;
             }
         }
+    }
+
+    /// Returns the table of the work under way.
+    pub(crate) fn in_flight(&self) -> &InFlight {
+        &self.shared.under_way
     }
 
     fn still_going(&self) -> Result<(), HubError> {
@@ -401,7 +399,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     joined(tokio::task::spawn_blocking(work).await)
 }
 
-/// What came of a task, which the runtime's end stops.
+/// Returns the outcome of a task, which the runtime's end stops.
 fn joined<T>(done: Result<T, tokio::task::JoinError>) -> Result<T, HubError> {
     done.map_err(|error| if error.is_panic() { HubError::Panicked } else { HubError::Ending })
 }

@@ -23,7 +23,7 @@ use crate::tools::{
 /// A workspace that is kept open.
 pub(super) struct KeptWorkspace {
     dispatcher: ToolRunner,
-    /// What goes on in the hub.
+    /// The work under way in the hub.
     under_way: Arc<InFlight>,
     users: AtomicUsize,
     /// When it was last used.
@@ -107,17 +107,17 @@ struct There {
     rules: ShellRules,
 }
 
-/// Who does what is asked.
+/// The process that does the work.
 enum Doer<'a> {
     Here(ToolRunner, User),
     There(&'a There, LeaseHolder, Arc<dyn Forward>),
 }
 
-/// How long a process is waited for that takes nothing on any more: it ends when its calls under way have ended.
+/// Time to wait for a process that is ending: it ends when its calls under way have ended.
 const ENDING: Duration = Duration::from_secs(60);
-/// How long one is waited for that does not answer: another may be about to take its place.
+/// Time to wait for one that does not answer: another may be about to take its place.
 const GONE: Duration = Duration::from_secs(3);
-/// How long between two looks.
+/// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// With a process that has a workspace and has done nothing of what it was asked.
@@ -136,6 +136,25 @@ impl Patience {
         tokio::time::sleep(PAUSE).await;
         since.elapsed() < limit
     }
+}
+
+/// Does work in this process or the one that has the workspace, again while that one is ending or gone. An `Ok` error may
+/// be tried again.
+macro_rules! where_it_is {
+    ($doer:expr, |$dispatcher:ident| $here:expr, |$there:ident, $holder:ident, $way:ident| $elsewhere:expr) => {{
+        let mut patience = Patience::default();
+        loop {
+            let ($there, $holder, $way) = match $doer.await? {
+                Doer::Here($dispatcher, _user) => return Ok($here),
+                Doer::There(there, holder, way) => (there, holder, way),
+            };
+            match $elsewhere {
+                Ok(done) => return Ok(done),
+                Err(Ok(error)) if patience.wait(&error).await => {}
+                Err(Ok(error) | Err(error)) => return Err(error),
+            }
+        }
+    }};
 }
 
 impl OpenSession {
@@ -174,7 +193,7 @@ impl OpenSession {
         }
     }
 
-    /// What makes the calls; none where another process does.
+    /// Returns the maker of the calls; none where another process makes them.
     pub fn dispatcher(&self) -> Option<&ToolRunner> {
         match &self.place {
             WorkspaceOwner::Here { dispatcher, .. } => Some(dispatcher),
@@ -196,7 +215,7 @@ impl OpenSession {
     /// The same under other rules for commands.
     ///
     /// # Errors
-    /// What the session says.
+    /// The session's errors.
     pub fn ruled(&self, rules: ShellRules) -> Result<Self, HubError> {
         let mut other = self.clone();
         match &mut other.place {
@@ -243,17 +262,11 @@ impl OpenSession {
                 begun(seq);
             }
         };
-        let mut patience = Patience::default();
-        loop {
-            let (there, holder, way) = match self.doer().await? {
-                Doer::Here(dispatcher, _user) => return Ok(dispatcher.call_telling(call, tell).await?),
-                Doer::There(there, holder, way) => (there, holder, way),
-            };
-            match way.call(&holder, &there.session, call.clone(), &there.rules, Box::new(&tell)).await {
-                Err(error) if !call.cancel.is_cancelled() && patience.wait(&error).await => {}
-                done => return done,
-            }
-        }
+        where_it_is!(self.doer(), |dispatcher| dispatcher.call_telling(call, tell).await?, |there, holder, way| {
+            let made = way.call(&holder, &there.session, call.clone(), &there.rules, Box::new(&tell)).await;
+            // What nobody waits for any more is not tried again.
+            made.map_err(|error| if call.cancel.is_cancelled() { Err(error) } else { Ok(error) })
+        })
     }
 
     /// Takes the session back to an earlier position, files and state.
@@ -262,33 +275,17 @@ impl OpenSession {
     /// [`HubError`].
     pub async fn rewind(&self, to: Seq, options: RewindOptions) -> Result<Rewound, HubError> {
         let _going = self.begin(CancellationToken::new())?;
-        let mut patience = Patience::default();
-        loop {
-            let (there, holder, way) = match self.doer().await? {
-                Doer::Here(dispatcher, _user) => return Ok(dispatcher.rewind(to, options).await?),
-                Doer::There(there, holder, way) => (there, holder, way),
-            };
-            match way.rewind(&holder, &there.session, to, options).await {
-                Err(error) if patience.wait(&error).await => {}
-                done => return done,
-            }
-        }
+        where_it_is!(self.doer(), |dispatcher| dispatcher.rewind(to, options).await?, |there, holder, way| {
+            way.rewind(&holder, &there.session, to, options).await.map_err(Ok)
+        })
     }
 
     /// Merges what a child changed into this session.
     pub(super) async fn merge(&self, child: &Session, choices: &MergeChoices) -> Result<MergeReport, HubError> {
         let _going = self.begin(CancellationToken::new())?;
-        let mut patience = Patience::default();
-        loop {
-            let (there, holder, way) = match self.doer().await? {
-                Doer::Here(dispatcher, _user) => return Ok(merge_child(&dispatcher, child, choices).await?),
-                Doer::There(there, holder, way) => (there, holder, way),
-            };
-            match way.merge(&holder, &there.session, child, choices).await {
-                Err(error) if patience.wait(&error).await => {}
-                done => return done,
-            }
-        }
+        where_it_is!(self.doer(), |dispatcher| merge_child(&dispatcher, child, choices).await?, |there, holder, way| {
+            way.merge(&holder, &there.session, child, choices).await.map_err(Ok)
+        })
     }
 
     /// The text about the session's workspace for a model: what it is, its tools, its limits, what was copied into it.
@@ -296,17 +293,11 @@ impl OpenSession {
     /// # Errors
     /// [`HubError`].
     pub async fn section(&self) -> Result<String, HubError> {
-        let mut patience = Patience::default();
-        loop {
-            let (there, holder, way) = match self.doer().await? {
-                Doer::Here(dispatcher, _user) => return Ok(blocking(move || dispatcher.section()).await??.text),
-                Doer::There(there, holder, way) => (there, holder, way),
-            };
-            match way.section(&holder, &there.session).await {
-                Err(error) if patience.wait(&error).await => {}
-                done => return done,
-            }
-        }
+        where_it_is!(
+            self.doer(),
+            |dispatcher| blocking(move || dispatcher.section()).await??.text,
+            |there, holder, way| way.section(&holder, &there.session).await.map_err(Ok)
+        )
     }
 
     /// Notes something that begins, which the hub's end refuses.
@@ -317,7 +308,7 @@ impl OpenSession {
         }
     }
 
-    /// Who does the work now: this process, also where another one has let go of the workspace, or that one.
+    /// Finds the process that does the work now: this one, also where another one has let go of the workspace, or that one.
     async fn doer(&self) -> Result<Doer<'_>, HubError> {
         let there = match &self.place {
             WorkspaceOwner::Here { dispatcher, user } => return Ok(Doer::Here(dispatcher.clone(), user.clone())),

@@ -1,4 +1,4 @@
-//! What is noted of a call, for who traces and who counts.
+//! Spans and counts of calls.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use tracing::field::Empty;
 
 use super::in_flight::Going;
 use crate::engine::event::CallStatus;
-use crate::engine::id::Seq;
+use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
 use crate::tools::{ToolCall, ToolOutcome, Tools};
 
@@ -16,6 +16,7 @@ use crate::tools::{ToolCall, ToolOutcome, Tools};
 pub(super) struct CallSpan<'a> {
     span: Span,
     going: Going,
+    session: SessionId,
     tool: String,
     tools: &'a Tools,
     since: Instant,
@@ -34,15 +35,16 @@ impl<'a> CallSpan<'a> {
         #[cfg(feature = "otel")]
         super::otel::join(&span, &mut call.trace);
         let (tool, since) = (call.tool.clone(), Instant::now());
-        Self { span, going, tool, tools, since, call: OnceLock::new(), has_ended: false }
+        Self { span, going, session: session.id(), tool, tools, since, call: OnceLock::new(), has_ended: false }
     }
 
     pub(super) fn span(&self) -> Span {
         self.span.clone()
     }
 
-    /// It has that name.
+    /// Notes the call's name.
     pub(super) fn begun(&self, call: Seq) {
+        self.going.begun(self.session, call);
         // It has one for good.
         let _ = self.call.set(call);
     }

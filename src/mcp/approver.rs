@@ -16,7 +16,7 @@ use super::names::shown;
 use crate::tools::{ApprovalAnswer, Asker, Asking, CommandQuestion};
 use crate::view;
 
-/// What the one question of a round is called.
+/// The name of the one question of a round.
 const KEY: &str = "allow";
 
 /// A question on its way to a person.
@@ -68,7 +68,7 @@ impl Asker for AsksAtOnce {
     }
 }
 
-/// Whether the client can show a person a form.
+/// Tells whether the client can show a person a form.
 pub(super) fn can_ask(context: &RequestContext<RoleServer>) -> bool {
     let elicitation = context.client_capabilities().and_then(|can| can.elicitation);
     elicitation.is_some_and(|can| can.form.is_some() || can.url.is_none())
@@ -90,7 +90,7 @@ impl Question {
         drop(self.reply.send(answer));
     }
 
-    /// What a client is to ask before it makes the same request again.
+    /// Returns the question that a client is to ask before it makes the same request again.
     pub(super) fn as_input(&self) -> InputRequests {
         BTreeMap::from([(KEY.to_owned(), InputRequest::Elicitation(ElicitRequest::new(self.form())))])
     }

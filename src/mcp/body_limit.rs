@@ -15,7 +15,7 @@ use super::client::ServerState;
 use super::connect_query::ConnectQuery;
 use super::{MESSAGE_MAX, names};
 
-/// How long a body may take to arrive.
+/// Time that a body may take to arrive.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
 /// Passes a request on once its body is there: who stops in the middle of one does not hold a connection for good.

@@ -23,7 +23,7 @@ use crate::engine::id::Seq;
 use crate::hub::{HubError, OpenSession};
 use crate::tools::{ApprovalAnswer, ShellRules, ToolCall, ToolOutcome, TraceContext};
 
-/// How long a call may take whose command a person may have to allow first. The command has a limit of its own.
+/// Time that a call may take whose command a person may have to allow first. The command has a limit of its own.
 const ASKING_MAX: Duration = Duration::from_secs(10 * 60);
 
 /// A call on its way. Dropped, it is taken back.
@@ -210,7 +210,7 @@ async fn go_on(progress: &mut Option<ProgressReporter>) {
     }
 }
 
-/// Whether the client asks the person itself and makes the request again, as from that version on.
+/// Tells whether the client asks the person itself and makes the request again, as from that version on.
 pub(super) fn comes_back(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()

@@ -25,7 +25,7 @@ use crate::hub::{Hub, HubError, OpenSession};
 /// Digits from which on a text counts as the beginning of an id rather than a name.
 const ID_DIGITS: usize = 8;
 
-/// What the clients of a server have in common.
+/// The state that the clients of a server share.
 pub(super) struct ServerState {
     pub(super) hub: Hub,
     pub(super) options: McpOptions,
@@ -39,7 +39,7 @@ pub(super) struct McpClient {
     /// Options from the client's own address.
     asked: OnceLock<ConnectQuery>,
     joined: OnceCell<Joined>,
-    /// What it is told of when it changes.
+    /// The resources that it watches.
     pub(super) watching: Watching,
     /// Its calls that wait for a person's answer.
     pub(super) parked: Parked,
@@ -104,7 +104,7 @@ impl McpClient {
         self.has_group(ToolGroup::Sessions)
     }
 
-    /// Whether it has a session.
+    /// Tells whether it has a session.
     pub(super) fn has_joined(&self) -> bool {
         self.joined.initialized()
     }
@@ -212,7 +212,7 @@ impl McpClient {
         self.hub().sessions().session(id).ok()
     }
 
-    /// Where the commands of its session run, or would run: a child's where its parent's do.
+    /// Returns the workspace of its session, there or to be: a child's is like its parent's.
     pub(super) fn workspace(&self) -> WorkspaceSpec {
         let session = self.known().or_else(|| self.found());
         let started = session.as_ref().and_then(Session::started);
@@ -254,7 +254,7 @@ impl McpClient {
     }
 }
 
-/// What a client calls itself.
+/// Returns the name that a client gives itself.
 fn name_in(context: &RequestContext<RoleServer>) -> String {
     context.client_info().map_or_else(|| "mcp".to_owned(), |info| info.name)
 }

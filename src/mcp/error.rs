@@ -8,6 +8,7 @@ use super::watching::{SESSIONS_MAX, WATCHED_MAX};
 use crate::engine::error::{Diagnostic, ErrorKind};
 use crate::engine::session::error::SessionError;
 use crate::hub::HubError;
+use crate::hub::operations::OperationError;
 
 /// A failure of the server or of a request to it.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +54,15 @@ impl Diagnostic for McpError {
         match self {
             Self::Hub(error) => Some(error),
             _ => None,
+        }
+    }
+}
+
+impl From<McpError> for OperationError {
+    fn from(error: McpError) -> Self {
+        match error {
+            McpError::Hub(error) => error.into(),
+            other => Self::new(other.kind(), other.to_string()),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a client asks, and who answers.
+//! Answers to a client's requests.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::names::shown;
 use super::resources::{self, ResourceUri};
 use super::sessionless::Stateless;
 use super::watching::{ResourceSubscriber, Watching};
-use super::{calls, instructions, orchestrate, tool_list};
+use super::{calls, instructions, session_tools, tool_list};
 
 /// The prompt that describes the workspace.
 const WORKSPACE: &str = "workspace";
@@ -45,7 +45,7 @@ impl Handler {
     }
 }
 
-/// Whether the client keeps a connection on which it can be told of things at any time.
+/// Tells whether the client keeps a connection on which it can be told of things at any time.
 fn is_connected(context: &RequestContext<RoleServer>) -> bool {
     context.protocol_version().is_none_or(|version| version.has_initialize())
 }
@@ -102,7 +102,7 @@ impl ServerHandler for Handler {
         if tool_list::has(&client, &request.name) {
             return calls::call(&client, request, &context).await;
         }
-        match orchestrate::call(&client, &request, &context).await {
+        match session_tools::call(&client, &request, &context).await {
             Some(result) => Ok(result.into()),
             None => {
                 let known: Vec<_> = tool_list::tools(&client).into_iter().map(|tool| tool.name).collect();

@@ -1,4 +1,4 @@
-//! What a client is told of the server before anything is begun.
+//! Instructions that a client gets before anything is begun.
 
 use super::ToolGroup;
 use super::client::McpClient;

@@ -11,12 +11,14 @@ mod handler;
 mod instructions;
 mod names;
 mod options;
-mod orchestrate;
 mod order;
 pub(crate) mod pending_questions;
+mod probe_approval;
 mod progress;
 mod resources;
+mod session_tools;
 pub(crate) mod sessionless;
+mod shorten;
 pub(crate) mod stdio;
 pub(crate) mod tool_list;
 mod watching;
@@ -46,7 +48,7 @@ use stdio::LineTransport;
 
 /// Bytes of one message; a call's parameters have a limit of their own below that.
 const MESSAGE_MAX: usize = 8 << 20;
-/// How long a connection over HTTP lasts on which nothing is said: with it goes what its client has begun. A client without
+/// Time that a connection over HTTP lasts on which nothing is said: with it goes what its client has begun. A client without
 /// connections is forgotten after that, too.
 const UNUSED_MAX: Duration = Duration::from_secs(60 * 60);
 /// Connections over HTTP at once, and requests of clients without one.

@@ -1,4 +1,4 @@
-//! What clients call themselves, made fit for sessions, agents and people.
+//! Names of clients, made fit for sessions, agents and people.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};

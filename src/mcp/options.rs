@@ -1,4 +1,4 @@
-//! What an MCP server offers, and how its clients come to their sessions.
+//! The options of an MCP server: its tools, and its clients' way to their sessions.
 
 use std::collections::BTreeSet;
 use std::str::FromStr;
@@ -28,7 +28,7 @@ impl ToolGroup {
     /// All of them.
     pub const ALL: [Self; 5] = [Self::Files, Self::Shell, Self::Python, Self::PodmanShell, Self::Sessions];
 
-    /// What it is called.
+    /// Returns its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Files => "files",
@@ -64,20 +64,20 @@ impl FromStr for ToolGroup {
     }
 }
 
-/// What an [`McpServer`](super::McpServer) offers, and how its clients come to their sessions.
+/// The options of an [`McpServer`](super::McpServer): its tools, and its clients' way to their sessions.
 #[derive(Clone)]
 pub struct McpOptions {
     /// The session in which all clients work: it goes on, or begins when the first of them needs it. Without a name each
     /// client begins one of its own, which is called after the client.
     pub session: Option<String>,
-    /// How much of that session a client has: the session itself when nothing is said, else a child of its own.
+    /// The part of that session that a client has: the session itself when nothing is said, else a child of its own.
     pub isolation: Option<Isolation>,
     /// Under which name a client works; its own when nothing is said. Where somebody has that name in the session already
     /// it is numbered.
     pub agent: Option<String>,
-    /// What the workspace of a session that begins is to be; in memory when nothing is said.
+    /// The workspace of a session that begins; in memory by default.
     pub workspace: Option<WorkspaceSpec>,
-    /// What is copied into it.
+    /// The mounts that are copied into it.
     pub mounts: Vec<MountSpec>,
     /// The tools that are offered.
     pub groups: BTreeSet<ToolGroup>,

@@ -10,7 +10,7 @@ use crate::engine::id::SessionId;
 
 /// Calls of a client that wait at most.
 pub(super) const PARKED_MAX: usize = 8;
-/// How long a call waits. Nobody else can work in its session meanwhile, and its client may never come back.
+/// Time that a call waits. Nobody else can work in its session meanwhile, and its client may never come back.
 const PARKED_FOR: Duration = Duration::from_secs(2 * 60);
 
 /// A call that waits, with what is asked.

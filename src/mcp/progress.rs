@@ -1,4 +1,4 @@
-//! What a command prints, on its way to a client while the command runs.
+//! The output of a command, on its way to a client while the command runs.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::output_stream::OutputSubscription;
 
-/// How often a client is told.
+/// Time between two messages.
 const PAUSE: Duration = Duration::from_millis(100);
 /// Bytes of one message at most.
 const MESSAGE_MAX: usize = 8 << 10;
@@ -140,7 +140,7 @@ impl ProgressReporter {
     }
 }
 
-/// How much of it the next message takes: no more than fits, and no character that has not come whole.
+/// Returns the length that the next message takes: no more than fits, and no character that has not come whole.
 fn whole(waiting: &[u8]) -> usize {
     let fits = &waiting[..waiting.len().min(MESSAGE_MAX)];
     let last = fits.iter().rposition(|byte| byte & 0xc0 != 0x80).unwrap_or(0);

@@ -17,7 +17,7 @@ use super::connect_query::ConnectQuery;
 
 /// Clients that are known at once; for one more that is forgotten which was longest away.
 const CLIENTS_MAX: usize = 1024;
-/// How often it is looked who has been away for too long.
+/// Time between two sweeps for clients that have been away for too long.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Name and options of a client.
@@ -34,7 +34,7 @@ pub(super) struct Stateless {
 #[derive(Default)]
 struct KnownClients {
     clients: BTreeMap<Key, (Arc<McpClient>, Instant)>,
-    /// Whether somebody looks who has been away for too long.
+    /// True where a task looks for those who have been away for too long.
     is_swept: bool,
 }
 
@@ -102,7 +102,7 @@ impl KnownClients {
     }
 }
 
-/// Whether a request of the client is open.
+/// Tells whether a request of the client is open.
 fn is_here(client: &Arc<McpClient>) -> bool {
     Arc::strong_count(client) > 1
 }

@@ -9,7 +9,7 @@ use schemars::transform::{RecursiveTransform, Transform};
 use serde_json::Value;
 
 use super::client::{McpClient, ServerState};
-use super::{ToolGroup, orchestrate};
+use super::{ToolGroup, session_tools};
 use crate::backends::WorkspaceSpec;
 use crate::tools::{Effect, ToolDescription};
 
@@ -27,7 +27,7 @@ impl Offered {
             .filter(|tool| ToolGroup::of(tool.name).is_none_or(|group| groups.contains(&group)))
             .map(of_workspace)
             .collect();
-        let sessions = if groups.contains(&ToolGroup::Sessions) { orchestrate::tools() } else { Vec::new() };
+        let sessions = if groups.contains(&ToolGroup::Sessions) { session_tools::tools() } else { Vec::new() };
         Self { workspace, sessions }
     }
 
@@ -36,7 +36,7 @@ impl Offered {
     }
 }
 
-/// What a client may call: of the workspace's tools those that are offered and that its session may use, and those for
+/// Returns the tools that a client may call: of the workspace's tools those that are offered and that its session may use, and those for
 /// sessions.
 pub(super) fn tools(client: &McpClient) -> Vec<Tool> {
     let (limited, offered, workspace) = (limited(client), Offered::of(&client.shared), client.workspace());
@@ -76,12 +76,12 @@ pub(super) fn only_reads(shared: &ServerState, name: &str) -> Option<bool> {
     Some(tool.annotations.as_ref().is_some_and(|hints| hints.read_only_hint == Some(true)))
 }
 
-/// Whether a workspace's tool of that name is there and offered.
+/// Tells whether a workspace's tool of that name is there and offered.
 pub(super) fn has(client: &McpClient, name: &str) -> bool {
     client.offers(name) && client.hub().options().tools.names().any(|known| known == name)
 }
 
-/// Whether the client may use the tool of that name for sessions, if there is one.
+/// Tells whether the client may use the tool of that name for sessions, if there is one.
 pub(super) fn has_session_tool(client: &McpClient, name: &str) -> bool {
     client.reaches_all() && limited(client).is_none_or(|names| names.contains(name))
 }
@@ -91,7 +91,7 @@ fn limited(client: &McpClient) -> Option<BTreeSet<String>> {
     client.known()?.limits().tools.clone()
 }
 
-/// Whether commands reach anything but the workspace: this machine, or the network.
+/// Tells whether commands reach anything but the workspace: this machine, or the network.
 fn is_open(spec: &WorkspaceSpec) -> bool {
     match spec {
         WorkspaceSpec::Host(_) => true,

@@ -1,4 +1,4 @@
-//! What a client is told of when it changes.
+//! Resources that clients watch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,16 +20,16 @@ use crate::engine::session::Session;
 use crate::engine::store::StoreError;
 use crate::engine::subscription::{Filter, Subscription};
 
-/// How long changes are gathered before they are told.
+/// Time in which changes are gathered before they are told.
 const GATHER: Duration = Duration::from_millis(50);
 /// Addresses that a client may watch.
 pub(super) const WATCHED_MAX: usize = 1000;
 /// Sessions that it may watch.
 pub(super) const SESSIONS_MAX: usize = 16;
-/// How long to wait for an event before looking whether there is one all the same.
+/// Time to wait for an event before looking whether there is one all the same.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Who is told.
+/// The one who is told.
 #[derive(Clone)]
 pub(super) enum ResourceSubscriber {
     /// The client, at any time.
@@ -54,14 +54,14 @@ impl ResourceSubscriber {
     }
 }
 
-/// What somebody watches.
+/// The resources that are watched.
 #[derive(Default)]
 pub(super) struct Watching(Mutex<WatchingInner>);
 
 #[derive(Default)]
 struct WatchingInner {
     sessions: BTreeMap<SessionId, WatchedResource>,
-    /// Whether the list of resources was asked for, so that its changes are worth telling.
+    /// True where the list of resources was asked for, so that its changes are worth telling.
     has_listed: bool,
     /// The task that tells; it ends with this.
     telling: Option<(Arc<Changes>, DropGuard)>,
@@ -73,7 +73,7 @@ struct WatchedResource {
     _following: DropGuard,
 }
 
-/// What is to be told of one session.
+/// The wishes about one session.
 #[derive(Default)]
 struct Wishes {
     files: BTreeMap<EntryPath, BTreeSet<String>>,
@@ -84,7 +84,7 @@ struct Wishes {
 
 type OfSession = (Session, Arc<Mutex<Wishes>>);
 
-/// What has changed and was not told yet.
+/// The changes that were not told yet.
 #[derive(Default)]
 struct Changes {
     uris: Mutex<BTreeSet<String>>,
@@ -174,7 +174,7 @@ impl Watching {
 }
 
 impl WatchingInner {
-    /// What is to be told of a session, watching it from now on.
+    /// Returns the wishes about a session, watching it from now on.
     fn of(&mut self, session: &Session, told: &ResourceSubscriber) -> Result<Arc<Mutex<Wishes>>, McpError> {
         if let Some(watched) = self.sessions.get(&session.id()) {
             return Ok(Arc::clone(&watched.wishes));
@@ -217,7 +217,7 @@ impl Wishes {
         self.logs.remove(uri);
     }
 
-    /// What changes with an entry: itself, the directory that lists it, and with a removal all that was below it.
+    /// Returns the addresses that change with an entry: itself, the directory that lists it, and with a removal all that was below it.
     fn touched(&self, path: &EntryPath, removed: bool) -> Vec<String> {
         let parent = path.parent();
         let is_it =

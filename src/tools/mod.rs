@@ -53,5 +53,5 @@ pub use rerun::{
 pub use rewind::{RewindOptions, Rewound, rewind};
 pub use workspace::capture::CaptureBudget;
 pub(crate) use workspace::limits::{denied, limits_of};
-pub use workspace::materialise::{Materialised, materialise, materialise_into};
+pub use workspace::materialise::{Materialised, materialise, materialise_into, write_tar};
 pub use workspace::section::WorkspaceSection;

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::event::{CallFinished, CallStarted, DeleteEntry, Event, WriteFile, WriteMode};
@@ -25,17 +24,17 @@ pub struct Call {
     pub call: Seq,
     /// The tool.
     pub tool: String,
-    /// Who made it.
+    /// The agent that made it.
     pub agent: Arc<str>,
     /// When it began.
     pub started_at: Timestamp,
     /// Its parameters; long texts stand in them as marks.
     pub params: Value,
-    /// How it ended; none while it has not.
+    /// Its outcome; none while it has none.
     pub outcome: Option<CallOutcome>,
     /// The positions of all its events, its intent and its outcome among them.
     pub events: Vec<Seq>,
-    /// What it changed, in order.
+    /// The paths that it changed, in order.
     pub paths: Vec<EntryPath>,
     /// Changes by path.
     pub changes: BTreeMap<EntryPath, CallPathChange>,
@@ -52,45 +51,40 @@ pub enum CallPathChange {
     Removed,
 }
 
-/// How a call ended.
+/// The end of a call.
 #[derive(Debug, Clone)]
 pub struct CallOutcome {
     /// The position of its outcome.
     pub finished: Seq,
-    /// What that says.
+    /// The event.
     pub end: CallFinished,
 }
 
 /// A call as a document.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Call")]
-#[schema(as = Call)]
 pub struct CallDocument {
     /// The position of its intent, which is its name.
     pub call: Seq,
     /// The tool.
     pub tool: String,
-    /// Who made it; empty when nobody was named.
+    /// The agent that made it; empty where none was named.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub agent: Arc<str>,
     /// When it began, in UTC.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub started_at: Timestamp,
     /// `ok`, `error`, `interrupted` or `running`.
     pub status: &'static str,
-    /// What its result says of how a command ended; null where it says nothing.
-    #[schema(value_type = Option<i64>)]
+    /// The exit code in its result; null where it has none.
     pub exit_code: Option<Value>,
-    /// What its result says of whether a command took too long; null where it says nothing.
-    #[schema(value_type = Option<bool>)]
+    /// True where its result says that a command took too long; null where it says nothing.
     pub timed_out: Option<Value>,
     /// The position of its outcome.
     pub finished: Option<Seq>,
-    /// How long it took, in microseconds.
+    /// Its duration in microseconds.
     pub micros: Option<u64>,
-    /// What was wrong; empty after a success.
+    /// The error's text; empty after a success.
     pub message: String,
     /// Its parameters. A long text stands as `{ "$content": digest, "bytes": n }`.
     pub params: Value,
@@ -101,7 +95,7 @@ pub struct CallDocument {
 }
 
 impl Call {
-    /// How it stands: a call without an outcome runs, or was cut off when nobody is there to run it.
+    /// Returns its status: a call without an outcome runs, or was cut off when nobody is there to run it.
     pub fn status(&self, may_run: bool) -> &'static str {
         match &self.outcome {
             Some(outcome) => outcome.end.status.word(),
@@ -110,7 +104,7 @@ impl Call {
         }
     }
 
-    /// What was wrong; empty after a success.
+    /// The error's text; empty after a success.
     pub fn message(&self) -> &str {
         self.outcome.as_ref().map_or("", |outcome| &outcome.end.message)
     }
@@ -213,7 +207,7 @@ impl CallViews {
 /// The call that began at a position, with its events; none where none began.
 ///
 /// # Errors
-/// What the session says.
+/// The session's errors.
 pub fn call_at(session: &Session, call: Seq) -> Result<Option<(Call, Vec<Recorded>)>, SessionError> {
     let mut calls = CallViews::default();
     let mut events = Vec::new();

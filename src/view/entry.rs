@@ -2,31 +2,26 @@
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::engine::path::EntryPath;
 use crate::reducers::Entry;
 
 /// An entry with its path.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "EntryAtPath")]
-#[schema(as = EntryAtPath)]
 pub struct EntryDocument {
     /// Its path from the workspace root, without a leading slash.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub path: EntryPath,
-    /// What it is.
+    /// The entry.
     #[serde(flatten)]
     #[schemars(with = "EntryShape")]
-    #[schema(value_type = EntryShape)]
     pub entry: Entry,
 }
 
-/// How an entry is written. The fields are the kind's: a file has a content, a link a target.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+/// The form of an entry. The fields are the kind's: a file has a content, a link a target.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Entry")]
-#[schema(as = Entry)]
 pub struct EntryShape {
     /// `file`, `symlink`, `directory` or `special`.
     pub node: String,
@@ -36,22 +31,22 @@ pub struct EntryShape {
     /// A file's bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// Whether a file can be executed.
+    /// True where a file can be executed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub executable: Option<bool>,
-    /// Whether a file is text.
+    /// True where a file is text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<bool>,
     /// True where a file's contents were not kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<bool>,
-    /// Where a symbolic link points to.
+    /// The target of a symbolic link.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
     /// `fifo`, `socket` or `device`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub special: Option<String>,
-    /// How often it was written.
+    /// The number of times that it was written.
     pub version: u64,
     /// When it came, in UTC.
     pub created_at: String,

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
 
 use crate::engine::clock::Timestamp;
 use crate::engine::id::{Seq, SessionId};
@@ -13,33 +12,28 @@ use crate::engine::recorded::EventRef;
 use crate::engine::session::Session;
 
 /// An event: where, when and by whom it was recorded, and what it says.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Event")]
-#[schema(as = Event)]
 pub struct EventDocument {
     /// The session: 32 hexadecimal digits.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub session: SessionId,
     /// Its position, from 1.
     pub seq: Seq,
     /// When, in UTC.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub time: Timestamp,
     /// The position at which the call began that it belongs to.
     pub call: Option<Seq>,
-    /// Who made the call; empty when nobody was named.
+    /// The agent that made the call; empty where none was named.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub agent: Arc<str>,
     /// Its type.
     #[schemars(with = "String")]
-    #[schema(value_type = String)]
     pub kind: Arc<str>,
     /// The version of its encoding.
     pub version: u16,
-    /// What it says; its shape is the kind's.
+    /// Its content; the shape is the kind's.
     pub event: Value,
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
-use utoipa::ToSchema;
 
 use super::EntryShape;
 use crate::engine::event::Node;
@@ -14,13 +13,13 @@ use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
 use crate::reducers::{Change, Entry, VirtualFileSystem};
 
-/// How long one file may take to compare; after that the difference is coarser.
+/// Time that one file may take to compare; after that the difference is coarser.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The mode of a directory.
 const DIRECTORY: &str = "040000";
 
-/// What became of one path, as a patch.
+/// The change of one path as a patch.
 #[derive(Debug, Clone)]
 pub struct Patch {
     /// The path.
@@ -31,7 +30,7 @@ pub struct Patch {
     head: Vec<String>,
     /// The lines that differ with those around them, each with its sign; a hunk's title has `@`.
     lines: Vec<(char, String)>,
-    /// Whether contents differ that are no text.
+    /// True where contents differ that are no text.
     pub binary: bool,
     /// Lines that came.
     pub added: u64,
@@ -39,7 +38,7 @@ pub struct Patch {
     pub removed: u64,
 }
 
-/// What stands on one side of a change.
+/// One side of a change.
 #[derive(Default)]
 struct Side {
     /// Empty where nothing is.
@@ -77,7 +76,7 @@ fn mode_of(executable: bool) -> &'static str {
     if executable { "100755" } else { "100644" }
 }
 
-/// What git knows nothing of: directories and special files. It skips such lines between patches.
+/// Returns the line for what git knows nothing of: directories and special files. It skips such lines between patches.
 fn bare_of(mode: &str, path: &str) -> Option<String> {
     match mode {
         DIRECTORY => Some(format!("directory {path}/")),
@@ -90,7 +89,7 @@ fn bare_of(mode: &str, path: &str) -> Option<String> {
 /// The patches of a change: two when something is another kind of entry afterwards.
 ///
 /// # Errors
-/// What the session says, where contents are gone.
+/// The session's errors, where contents are gone.
 pub fn patches(session: &Session, change: &Change) -> Result<Vec<Patch>, SessionError> {
     patches_between(session, session, change)
 }
@@ -121,7 +120,7 @@ fn kind_of(entry: &Entry) -> std::mem::Discriminant<Node> {
 }
 
 impl Patch {
-    /// What differs between two texts of that name.
+    /// Compares two texts of that name.
     pub fn of_texts(name: &str, old: &str, new: &str) -> Self {
         let side = |text: &str| Side { mode: mode_of(false), text: text.to_owned(), binary: None };
         Self::between(name.to_owned(), &side(old), &side(new))
@@ -198,16 +197,14 @@ impl Patch {
 }
 
 /// A change of the files with its patch.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 #[schemars(rename = "Change")]
-#[schema(as = Change)]
 pub struct ChangeDocument {
-    /// What became of it, where, and the entries: `before` unless it was added, `after` unless it was removed.
+    /// The change, its path, and the entries: `before` unless it was added, `after` unless it was removed.
     #[serde(flatten)]
     #[schemars(with = "ChangeShape")]
-    #[schema(value_type = ChangeShape)]
     pub change: Change,
-    /// Whether contents differ that are no text.
+    /// True where contents differ that are no text.
     pub binary: bool,
     /// Lines that came.
     pub lines_added: u64,
@@ -217,17 +214,17 @@ pub struct ChangeDocument {
     pub patch: String,
 }
 
-/// How a change is written.
-#[derive(Debug, Clone, Serialize, JsonSchema, ToSchema)]
+/// The form of a change.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
 pub struct ChangeShape {
     /// `added`, `removed` or `changed`.
     pub change: String,
     /// The path.
     pub path: String,
-    /// What was there.
+    /// The entry before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub before: Option<EntryShape>,
-    /// What is there.
+    /// The entry after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<EntryShape>,
 }
@@ -255,10 +252,10 @@ pub fn change_between(from: &Session, to: &Session, change: &Change) -> Result<C
     })
 }
 
-/// What changed in the files between two positions of a session.
+/// Compares the files at two positions of a session.
 ///
 /// # Errors
-/// What the session says.
+/// The session's errors.
 pub fn changes_between(session: &Session, from: Seq, to: Seq) -> Result<Vec<ChangeDocument>, SessionError> {
     let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
     files(from)?.diff(&files(to)?).iter().map(|one| change(session, one)).collect()

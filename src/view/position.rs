@@ -7,8 +7,6 @@ use std::str::FromStr;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::de::{self, Visitor};
 use serde::{Deserialize, Deserializer};
-use utoipa::openapi::{self, RefOr};
-use utoipa::{PartialSchema, ToSchema};
 
 use crate::engine::clock::Timestamp;
 use crate::engine::error::ValueError;
@@ -119,7 +117,7 @@ impl Position {
     /// of it.
     ///
     /// # Errors
-    /// What the session says.
+    /// The session's errors.
     pub fn first_read(self, session: &Session) -> Result<Seq, SessionError> {
         let since = |Timestamp(millis)| {
             let before = Timestamp(millis.saturating_sub(1));
@@ -133,6 +131,15 @@ impl Position {
         };
         Ok(first.max(1))
     }
+}
+
+/// Finds the first event for a reader of the log who was told of all events so far, or of none.
+///
+/// # Errors
+/// When the session has no such position, and what the session says.
+pub fn first_read(session: &Session, from: Position) -> Result<Seq, SessionError> {
+    let (first, head) = (from.first_read(session)?, session.head()?);
+    if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }
 }
 
 fn ago(session: &Session, millis: i64) -> Timestamp {
@@ -184,7 +191,7 @@ impl Visitor<'_> for Given {
 }
 
 impl Position {
-    /// What a position is, for who reads a schema.
+    /// Describes a position, for schemas.
     pub(crate) fn meaning() -> String {
         let forms = Self::FORMS;
         format!(
@@ -200,16 +207,6 @@ impl JsonSchema for Position {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         schemars::json_schema!({ "description": Self::meaning(), "anyOf": [{ "type": "integer" }, { "type": "string" }] })
-    }
-}
-
-impl ToSchema for Position {}
-
-impl PartialSchema for Position {
-    fn schema() -> RefOr<openapi::Schema> {
-        let one = |kind| openapi::Object::with_type(kind);
-        let any = openapi::schema::AnyOf::builder().item(one(openapi::Type::Integer)).item(one(openapi::Type::String));
-        openapi::Schema::AnyOf(any.description(Some(Self::meaning())).build()).into()
     }
 }
 
@@ -236,7 +233,8 @@ mod tests {
     use crate::engine::event::DeleteEntry;
     use crate::engine::path::EntryPath;
     use crate::engine::registry::Registry;
-    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::sessions::NewSession;
+    use crate::engine::session::sessions::Sessions;
     use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
 

@@ -34,7 +34,7 @@ pub fn question(question: &CommandQuestion) -> String {
     words
 }
 
-/// What an answer for the session would allow there.
+/// Returns the words for what an answer for the session would allow.
 pub fn allowed_by_session(question: &CommandQuestion) -> String {
     let programs = question.programs.join(", ");
     match question.programs.len() {

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-/// Whether a character has no place in a text that a person goes by: a terminal may obey it, it turns the direction of
+/// Tells whether a character has no place in a text that a person goes by: a terminal may obey it, it turns the direction of
 /// what stands around it, or it is not seen.
 pub fn misleads(c: char) -> bool {
     c.is_control()

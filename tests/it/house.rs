@@ -38,7 +38,7 @@ fn imports_point_down_only() {
         ("src/reducers", &["crate::backends", "crate::tools", "std::fs", "std::time", "getrandom"], &faces),
         ("src/backends", &["crate::reducers", "crate::tools"], &faces),
         ("src/tools", &[], &faces),
-        ("src/hub", &[], &faces[1..]),
+        ("src/hub", &[], &faces[2..]),
         (
             "src/view",
             &["crate::backends", "std::fs", "std::time::Instant"],
@@ -115,32 +115,18 @@ fn the_debugger_holds_no_executor() {
     }
 }
 
-/// How things are said: what of the program's commands the debugger may use.
-const SAID: [&str; 3] = ["events", "exit", "text"];
-
 #[test]
-fn the_two_faces_make_no_circle() {
-    for (file, text) in debugger() {
-        for (at, found) in text.match_indices("crate::cli::") {
-            let named = text[at + found.len()..].split(';').next().unwrap();
-            let rooms: Vec<_> = match named.strip_prefix('{') {
-                Some(list) => list.trim_end_matches('}').split(',').map(str::trim).collect(),
-                None => words(named).take(1).collect(),
-            };
-            assert!(rooms.iter().all(|room| SAID.contains(room)), "{} names crate::cli::{named}", file.display());
+fn tui_and_terminal_name_nothing_of_cli() {
+    for folder in ["src/tui", "src/terminal"] {
+        for file in files(folder, ".rs") {
+            assert!(!text(&file).contains("crate::cli"), "{} names the commands", file.display());
         }
+    }
+    for file in files("src/terminal", ".rs") {
+        assert!(!text(&file).contains("crate::tui"), "{} names the debugger", file.display());
     }
     for file in files("src/cli", ".rs").iter().filter(|file| !file.starts_with(root().join("src/cli/replay"))) {
         assert!(!text(file).contains("crate::tui"), "{} names the debugger", file.display());
-    }
-    for room in SAID {
-        let text = text(&root().join(format!("src/cli/{room}.rs")));
-        for (at, found) in text.match_indices("use super::") {
-            let named = words(&text[at + found.len()..]).next().unwrap();
-            // `output` has the colours; a test's `use super::*` has no name.
-            let is_below = SAID.contains(&named) || matches!(named, "output" | "");
-            assert!(is_below, "src/cli/{room}.rs names {named}, which is above it");
-        }
     }
 }
 

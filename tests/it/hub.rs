@@ -64,7 +64,7 @@ async fn children_begin_merge_and_go() {
     drop(child);
     hub.remove(id).await.unwrap();
     assert!(hub.open(id).await.is_err());
-    let rewound = hub.rewind(parent.session().id(), 1, RewindOptions::default()).await.unwrap();
+    let rewound = parent.rewind(1, RewindOptions::default()).await.unwrap();
     assert_eq!(rewound.changes.len(), 1);
 }
 

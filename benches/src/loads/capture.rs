@@ -40,7 +40,7 @@ pub(super) fn fill(workspace: &dyn Workspace, files: u64) -> Result<()> {
 }
 
 /// Looks for changes, reads what has changed, and settles it; gives how many there were.
-fn mark_clean(workspace: &dyn Workspace) -> Result<usize> {
+fn settle(workspace: &dyn Workspace) -> Result<usize> {
     let disk = workspace.capture().context("the workspace can't tell what has changed")?;
     let touched = disk.dirty()?;
     for touched in &touched {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use foldspace::{AllowedRoots, ForkOptions, Forker, Isolation, Seq, Sessions, view};
+use foldspace::{AllowedRoots, ForkOptions, Forker, Isolation, Seq, Sessions, operations};
 
 use crate::cli::exit::{Exit, Failure};
 use crate::cli::{Globals, external_command, open};
@@ -25,7 +25,7 @@ impl PagerProgram<'_> {
         let nursery = Forker { sessions: opened.sessions.clone(), home: open::directory(self.globals)?, roots };
         let child =
             nursery.begin(&parent, ForkOptions { name: name.map(str::to_owned), ..ForkOptions::fork_at(at) })?;
-        let moved = view::child(&parent, &child, Isolation::Fork, Some(at)).moved();
+        let moved = operations::child(&parent, &child, Isolation::Fork, Some(at)).moved();
         let begun = child.origin().map_or(at, |origin| origin.at);
         let moved = moved.map(|moved| format!("; {moved}")).unwrap_or_default();
         Ok(format!("{} is a fork of {} at {begun}{moved}", child.name(), parent.name()))

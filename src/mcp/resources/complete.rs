@@ -1,4 +1,4 @@
-//! What may stand in a template, for who begins to type it.
+//! Completions of templates.
 
 use std::ops::Bound;
 
@@ -10,7 +10,7 @@ use crate::engine::session::name_index::name_of;
 use crate::mcp::client::McpClient;
 use crate::reducers::VirtualFileSystem;
 
-/// What an argument of a template may be that begins so. Nothing is begun or opened for this.
+/// Returns the values of a template's argument that begin so. Nothing is begun or opened for this.
 pub(in crate::mcp) async fn complete(
     client: &McpClient,
     request: &CompleteRequestParams,

@@ -1,4 +1,4 @@
-//! What can be read without a tool: files, slices and the log, at any position.
+//! Resources that can be read without a tool: files, slices and the log, at any position.
 
 mod complete;
 mod read;
@@ -18,7 +18,7 @@ use crate::engine::session::error::SessionError;
 use crate::reducers::VirtualFileSystem;
 use crate::view::Position;
 pub(super) use complete::complete;
-pub(super) use read::{find, first_read, read};
+pub(super) use read::{find, read};
 pub(super) use uri::{ResourceUri, What};
 
 /// Resources of a page.

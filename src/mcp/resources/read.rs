@@ -38,7 +38,7 @@ pub(in crate::mcp) async fn read(
     Ok(ReadResourceResult::new(vec![read.map_err(|error| error.answer(Some(&gone)))?]))
 }
 
-/// What an address names, and the session of which it is.
+/// Finds the session of an address.
 pub(in crate::mcp) async fn find(
     client: &McpClient,
     uri: &str,
@@ -126,18 +126,12 @@ fn check_fits(what: impl FnOnce() -> String, bytes: u64, hint: &str) -> Result<(
     Err(McpError::Refused(format!("{} has {bytes} bytes, and a resource at most {RESOURCE_MAX}; {hint}", what())))
 }
 
-/// Where a reader of the log begins, who was told of all events so far, or of none.
-pub(in crate::mcp) fn first_read(session: &Session, from: Position) -> Result<Seq, SessionError> {
-    let (first, head) = (from.first_read(session)?, session.head()?);
-    if first > head + 1 { Err(SessionError::NoPosition { seq: first, head }) } else { Ok(first) }
-}
-
 /// Events, a line for each: the last ones, or the first from a position on. Of those there are fewer where they are too
 /// long together.
 fn log(session: &Session, from: Option<Position>, limit: usize) -> Result<String, McpError> {
     let head = session.head()?;
     let first: Seq = match from {
-        Some(position) => first_read(session, position)?,
+        Some(position) => view::first_read(session, position)?,
         None => (head + 1).saturating_sub(limit as u64),
     };
     let (mut lines, mut bytes) = (VecDeque::new(), 0);

@@ -1,4 +1,4 @@
-//! What kind of file a name stands for.
+//! Media types by names.
 
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;

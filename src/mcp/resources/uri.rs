@@ -9,7 +9,7 @@ use crate::engine::path::EntryPath;
 use crate::mcp::McpError;
 use crate::view::Position;
 
-/// What every address begins with.
+/// The beginning of every address.
 const SCHEME: &str = "foldspace://";
 
 /// The templates of addresses.
@@ -17,7 +17,7 @@ pub(super) const FILES: &str = "foldspace://{session}/files/{+path}{?at}";
 pub(super) const SLICES: &str = "foldspace://{session}/state/{slice}{?at}";
 pub(super) const LOG: &str = "foldspace://{session}/log{?from,limit}";
 
-/// What is encoded in a part of an address, and in one whose slashes stay.
+/// The characters that are encoded in a part of an address, and in one whose slashes stay.
 const IN_PART: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 const IN_PATH: &AsciiSet = &IN_PART.remove(b'/');
 
@@ -27,7 +27,7 @@ const EVENTS_MAX: usize = 1000;
 /// Bytes of an address at most: paths are shorter, also written as in an address.
 const ADDRESS_MAX: usize = 16 << 10;
 
-/// What an address names.
+/// An address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::mcp) struct ResourceUri {
     /// The session, by name or by id.
@@ -35,7 +35,7 @@ pub(in crate::mcp) struct ResourceUri {
     pub(in crate::mcp) what: What,
 }
 
-/// What of a session.
+/// The part of a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::mcp) enum What {
     /// An entry of its workspace.
@@ -80,7 +80,7 @@ impl ResourceUri {
         Ok(Self { session, what })
     }
 
-    /// Whether it is of a moment that is past now, so that it never changes.
+    /// Tells whether it is of a moment that is past now, so that it never changes.
     pub(in crate::mcp) fn is_settled(&self, now: Timestamp) -> bool {
         let at = match &self.what {
             What::File { at, .. } | What::Slice { at, .. } => *at,
@@ -113,7 +113,7 @@ impl fmt::Display for ResourceUri {
     }
 }
 
-/// What stands behind the question mark.
+/// The query of an address.
 struct UriQuery(Vec<(String, String)>);
 
 impl UriQuery {
@@ -126,7 +126,7 @@ impl UriQuery {
         pairs.map(pair).collect::<Option<Vec<_>>>().map(Self)
     }
 
-    /// What has no meaning, or two, is not passed over: it was meant to say something.
+    /// Refuses names that have no meaning, or stand twice: they were meant to say something.
     fn check(&self, known: &[&str]) -> Result<(), McpError> {
         let what = known.join(" and ");
         for (at, (name, _)) in self.0.iter().enumerate() {

@@ -21,9 +21,9 @@ struct RequestsInner {
 struct LineRequest {
     id: RequestId,
     order: Order,
-    /// Whether somebody works on it.
+    /// True while somebody works on it.
     is_worked_on: bool,
-    /// Whether nobody waits for its answer any more.
+    /// True where nobody waits for its answer any more.
     is_cancelled: bool,
 }
 

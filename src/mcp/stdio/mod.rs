@@ -1,6 +1,6 @@
 //! Messages as lines: what a client says on standard input, and what it is told on standard output.
 //!
-//! What is kept in memory is bounded whatever the client does. Of requests only so many are under way at once; more
+//! Memory is bounded whatever the client does. Of requests only so many are under way at once; more
 //! wait, and when too much waits nothing more is read. What is no request goes past those that wait: a cancellation, or
 //! a person's answer, may be what the requests under way wait for.
 //!
@@ -38,7 +38,7 @@ use writer::LineWriter;
 const UNDER_WAY_MAX: usize = 64;
 /// Bytes of requests that wait.
 const WAITING_MAX: usize = 16 << 20;
-/// How long calls go on for a client that says no more, after the last one ended: one that wrote all its requests
+/// Time that calls go on for a client that says no more, after the last one ended: one that wrote all its requests
 /// beforehand still reads.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -54,7 +54,7 @@ pub(super) struct LineTransport<R, W> {
     order: Ordering,
     /// An answer that this gives itself. Nothing is read meanwhile, or a client could make many.
     answering: Option<BoxFuture<'static, ()>>,
-    /// Whether the client has said how it speaks; before that there is nothing that a notification could be about.
+    /// True where the client has said how it speaks; before that there is nothing that a notification could be about.
     has_begun: bool,
     /// When a client that says no more is given up.
     ends_at: Option<Instant>,
@@ -187,7 +187,7 @@ impl<R: AsyncRead + Send + Unpin, W: AsyncWrite + Send + Unpin + 'static> LineTr
     }
 }
 
-/// Whether a client says with this how it speaks.
+/// Tells whether a client says with this how it speaks.
 fn begins(request: &ClientRequest) -> bool {
     let is_whole = || request.get_meta().missing_required_keys(&ProtocolVersion::V_2026_07_28).is_empty();
     matches!(request, ClientRequest::InitializeRequest(_)) || is_whole()

@@ -32,7 +32,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         }
     }
 
-    /// Whether nothing more comes.
+    /// Tells whether nothing more comes.
     pub(super) fn has_ended(&self) -> bool {
         self.has_ended
     }

@@ -8,7 +8,7 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
-/// How long a client that is given up may read nothing before nothing more is written to it.
+/// Time that a client that is given up may read nothing before nothing more is written to it.
 const STALL: Duration = Duration::from_secs(1);
 
 /// Writes lines whole, one after the other.

@@ -9,7 +9,8 @@ use crate::backends::{BackendError, MemoryWorkspace};
 use crate::engine::clock::{StepClock, Timestamp};
 use crate::engine::event::DeleteEntry;
 use crate::engine::registry::Registry;
-use crate::engine::session::sessions::{NewSession, Sessions};
+use crate::engine::session::sessions::NewSession;
+use crate::engine::session::sessions::Sessions;
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::MemoryStore;
 

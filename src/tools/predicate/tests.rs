@@ -6,7 +6,8 @@ use crate::engine::commit::Content;
 use crate::engine::error::ValueError;
 use crate::engine::event::{CallStarted, Node, WriteFile, WriteMode};
 use crate::engine::session::Session;
-use crate::engine::session::sessions::{NewSession, Sessions};
+use crate::engine::session::sessions::NewSession;
+use crate::engine::session::sessions::Sessions;
 use crate::engine::session::snapshot::SnapshotPolicy;
 use crate::engine::store::MemoryStore;
 

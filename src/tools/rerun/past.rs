@@ -327,7 +327,8 @@ mod tests {
     use crate::engine::event::{Node, WriteMode};
     use crate::engine::registry::Registry;
     use crate::engine::session::children::ForkOptions;
-    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::sessions::NewSession;
+    use crate::engine::session::sessions::Sessions;
     use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
 

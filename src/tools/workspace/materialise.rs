@@ -1,17 +1,27 @@
 //! Copies of a session's files at any position on a disk.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+
+use bytes::Bytes;
+use tar::EntryType;
 
 use super::populate::{can_be_written, fill};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
+use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
 use crate::engine::session::Session;
 use crate::engine::state::State;
 use crate::reducers::VirtualFileSystem;
 use crate::tools::error::WorkspaceError;
 
-/// Result of a copy.
+/// Bytes of a link in the header of tar; a longer one has a header of its own.
+const LINK_MAX: usize = 100;
+
+/// What was written.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Materialised {
     /// Number of entries, directories included.
@@ -78,4 +88,39 @@ pub fn materialise_into(
         tree.iter().filter(|(_, entry)| !can_be_written(entry)).map(|(path, _)| path.clone()).collect();
     let bytes = tree.iter().filter(|(_, entry)| can_be_written(entry)).map(|(_, entry)| entry.size()).sum();
     Ok(Materialised { entries: (tree.len() - left_out.len()) as u64, bytes, left_out })
+}
+
+/// Writes the files of a state as a tar archive: the same state gives the same bytes. What was never kept, and special
+/// files, are left out. Of the contents one file's is in memory at a time.
+///
+/// # Errors
+/// What the session says, and the failures of `out`.
+pub fn write_tar(session: &Session, state: &State, out: impl Write) -> io::Result<()> {
+    let tree = VirtualFileSystem::of(state);
+    let mut archive = tar::Builder::new(out);
+    for (path, entry) in tree.iter().filter(|(_, entry)| can_be_written(entry)) {
+        let place = Path::new(OsStr::from_bytes(path.as_bytes()));
+        let mut header = tar::Header::new_gnu();
+        header.set_mtime(u64::try_from(entry.updated_at.0 / 1000).unwrap_or(0));
+        let (kind, mode, bytes) = match &entry.node {
+            Node::Directory => (EntryType::Directory, 0o755, Bytes::new()),
+            Node::File { content, executable, .. } => {
+                let mode = if *executable { 0o755 } else { 0o644 };
+                (EntryType::Regular, mode, session.content(content).map_err(io::Error::other)?)
+            }
+            Node::Symlink { target } => {
+                match target.len() <= LINK_MAX {
+                    true => header.set_link_name_literal(target)?,
+                    false => archive.append_pax_extensions([("linkpath", &target[..])])?,
+                }
+                (EntryType::Symlink, 0o777, Bytes::new())
+            }
+            Node::Special { .. } => continue,
+        };
+        header.set_entry_type(kind);
+        header.set_mode(mode);
+        header.set_size(bytes.len() as u64);
+        archive.append_data(&mut header, place, &bytes[..])?;
+    }
+    archive.into_inner()?.flush()
 }

@@ -17,7 +17,7 @@ use ratatui::widgets::{Clear, Paragraph};
 use super::clean::{clean, columns, fitted};
 use super::keys::HELP;
 use super::model::{Heights, Model, Tab};
-use crate::cli::text;
+use crate::terminal::text;
 use layout::Areas;
 pub(crate) use style::Styles;
 

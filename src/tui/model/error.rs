@@ -2,7 +2,7 @@
 
 use foldspace::{SessionError, SliceError};
 
-use crate::cli::exit::Failure;
+use crate::terminal::exit::Failure;
 
 /// Why something could not be looked at, in words for the person who looks.
 #[derive(Debug, thiserror::Error)]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use super::ViewError;
 use super::leash::Leash;
 use super::sheet::Tone;
-use crate::cli::events;
+use crate::terminal::events;
 
 /// Events that are read together.
 pub(crate) const CHUNK: u64 = 256;

@@ -7,7 +7,7 @@ use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use serde_json::Value;
 
 use super::history::SessionHistory;
-use crate::cli::text;
+use crate::terminal::text;
 
 /// Bytes of a content that are searched.
 const CONTENT_MAX: usize = 8 << 20;

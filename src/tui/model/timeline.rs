@@ -9,7 +9,7 @@ use super::history::{Brief, CHUNK, SessionHistory};
 use super::leash::Leash;
 use super::sheet::Tone;
 use super::{Direction, ViewError};
-use crate::cli::text;
+use crate::terminal::text;
 
 /// Chunks that are looked at on the input thread for one row; more are left to the other thread.
 const NEAR: u64 = 32;

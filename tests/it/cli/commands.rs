@@ -267,6 +267,28 @@ fn the_files_of_any_moment_can_be_put_on_a_disk() {
 }
 
 #[test]
+fn materialise_tar_is_the_same_in_a_file_and_a_pipe() {
+    let world = World::with_story();
+    let file = world.path("out.tar").to_string_lossy().into_owned();
+    assert_snapshot!(world.run(&["materialise", "story", "--at", "9", "--tar", &file]), @"
+    wrote an archive as of position 9 to [dir]/out.tar
+    [exit 0]
+    ");
+    let archive = std::fs::read(&file).unwrap();
+    let piped = world.command(&["materialise", "story", "--at", "9", "--tar", "-"]).output().unwrap();
+    assert_eq!((piped.status.code(), piped.stdout == archive), (Some(0), true));
+    let mut archive = tar::Archive::new(&archive[..]);
+    let paths = archive.entries().unwrap().map(|entry| entry.unwrap().path_bytes().into_owned());
+    assert_eq!(paths.collect::<Vec<_>>(), [&b"a.txt"[..], b"src", b"src/main.rs"]);
+    let both = world.run(&["materialise", "story", &file, "--tar", "-"]);
+    assert!(both.contains("cannot be used with") && both.ends_with("[exit 2]"), "{both}");
+    assert_snapshot!(world.run(&["materialise", "story", "--tar", "/nowhere/x.tar"]), @"
+    error: can't write /nowhere/x.tar: No such file or directory (os error 2)
+    [exit 6]
+    ");
+}
+
+#[test]
 fn a_directory_of_the_person_s_own_is_taken_as_it_is() {
     let (world, script) = World::with_own_directory("kept.txt", "kept\n");
     std::fs::write(world.path("mine/kept.txt"), "changed behind its back\n").unwrap();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use foldspace::http::{HttpOptions, ServerLimits};
-use foldspace::{LocalStore, NewSession, Registry, Sessions, SnapshotPolicy, SystemClock, view};
+use foldspace::{LocalStore, NewSession, Registry, Sessions, SnapshotPolicy, SystemClock};
 use serde_json::{Value, json};
 
 use super::Served;
@@ -82,7 +82,8 @@ async fn a_session_that_cant_be_read_hides_no_other() {
     assert_eq!((&list[0]["calls"], &list[0]["events"], &list[1]["calls"]), (&Value::Null, &json!(2), &json!(0)));
     let one = served.ask("GET", "/v1/sessions/bad", None).await;
     assert_eq!((one.status, &one.json()["kind"]), (500, &json!("broken")), "who asks for it is told");
-    let rows = view::sessions(served.face.hub().sessions()).unwrap();
+    let rows =
+        foldspace::operations::listed(served.face.hub().sessions(), &served.face.hub().sessions().list().unwrap());
     assert_eq!((rows[0].calls, rows[1].calls), (None, Some(0)));
 }
 

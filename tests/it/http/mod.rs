@@ -8,6 +8,7 @@ mod follow;
 mod guard;
 mod limits;
 mod lists;
+mod materialise;
 mod output;
 mod states;
 

@@ -4,7 +4,7 @@ use foldspace::{Slice, VirtualFileSystem};
 
 use super::super::json::differences;
 use super::file::patches;
-use crate::cli::text;
+use crate::terminal::text;
 use crate::tui::model::ViewError;
 use crate::tui::model::history::SessionHistory;
 use crate::tui::model::leash::Leash;

@@ -3,7 +3,7 @@
 use foldspace::{CallFinished, CallStarted, Recorded, Seq};
 use serde_json::Value;
 
-use crate::cli::text;
+use crate::terminal::text;
 use crate::tui::model::ViewError;
 use crate::tui::model::history::SessionHistory;
 use crate::tui::model::leash::Leash;

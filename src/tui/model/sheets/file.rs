@@ -5,7 +5,7 @@ use std::time::Duration;
 use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
 use similar::{ChangeTag, TextDiff};
 
-use crate::cli::text;
+use crate::terminal::text;
 use crate::tui::model::ViewError;
 use crate::tui::model::history::SessionHistory;
 use crate::tui::model::sheet::{Sheet, Tone};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use foldspace::{Change, Entry, EntryPath, Node, VirtualFileSystem};
 
-use crate::cli::text;
+use crate::terminal::text;
 use crate::tui::model::sheet::{Sheet, Target, Tone};
 use crate::tui::model::view::ShownStep;
 

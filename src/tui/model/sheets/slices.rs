@@ -6,7 +6,7 @@ use foldspace::{Slice, State, VirtualFileSystem};
 use serde_json::Value;
 
 use super::super::json::{JsonDifference, differences};
-use crate::cli::text;
+use crate::terminal::text;
 use crate::tui::model::ViewError;
 use crate::tui::model::sheet::{Sheet, Target, Tone};
 use crate::tui::model::view::ShownStep;

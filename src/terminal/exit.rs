@@ -9,7 +9,7 @@ use foldspace::{
 
 use super::text;
 
-/// How the program ends.
+/// An end of the program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {
     Ok,
@@ -41,7 +41,7 @@ impl Exit {
         (Self::Interrupted, 130, "stopped by Ctrl-C, or told to end"),
     ];
 
-    pub(super) fn code(self) -> u8 {
+    pub(crate) fn code(self) -> u8 {
         if let Self::Command(code) = self {
             return code;
         }
@@ -50,13 +50,13 @@ impl Exit {
     }
 
     /// The table as text for the help.
-    pub(super) fn table() -> String {
+    pub(crate) fn table() -> String {
         let line = |(_, code, meaning): &(Self, u8, &str)| format!("  {code:>3}  {meaning}\n");
         Self::TABLE.iter().map(line).collect()
     }
 }
 
-/// What stops a command.
+/// The failure that stops a command.
 #[derive(Debug)]
 pub(crate) enum Failure {
     /// Something to tell, and how to end.
@@ -66,12 +66,12 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn new(exit: Exit, message: impl Into<String>) -> Self {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
         Self::Told { exit, message: message.into(), hint: None }
     }
 
     #[must_use]
-    pub(super) fn with_hint(mut self, words: impl Into<String>) -> Self {
+    pub(crate) fn with_hint(mut self, words: impl Into<String>) -> Self {
         if let Self::Told { hint, .. } = &mut self {
             *hint = Some(words.into());
         }
@@ -80,7 +80,7 @@ impl Failure {
 
     /// The same, with where it happened before it.
     #[must_use]
-    pub(super) fn at(mut self, place: &str) -> Self {
+    pub(crate) fn at(mut self, place: &str) -> Self {
         if let Self::Told { message, .. } = &mut self {
             *message = format!("{place}: {message}");
         }
@@ -88,7 +88,7 @@ impl Failure {
     }
 
     /// An I/O error with what was tried on what.
-    pub(super) fn io(action: &str, place: impl std::fmt::Display, error: &std::io::Error) -> Self {
+    pub(crate) fn io(action: &str, place: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::new(Exit::Io, format!("can't {action} {}: {error}", text::one_line(&place.to_string(), 300)))
     }
 }

@@ -14,7 +14,7 @@ use foldspace::{
 use serde_json::Value;
 
 use super::exit::Failure;
-use super::output::{BAD, DIM, GOOD, NOTED, ODD, PLAIN};
+use super::style::{BAD, DIM, GOOD, NOTED, ODD, PLAIN};
 use super::text;
 
 /// Characters of a gist.
@@ -25,7 +25,7 @@ const SUBJECT_MAX: usize = 60;
 const TEXT_MAX: u64 = 1 << 20;
 
 /// Shows a session's events from one position to another, both included.
-pub(super) fn each(
+pub(crate) fn each(
     session: &Session,
     from: Seq,
     until: Seq,
@@ -44,7 +44,7 @@ pub(super) fn each(
 }
 
 /// The style of an event's kind.
-pub(super) fn style_of(kind: &str) -> Style {
+pub(crate) fn style_of(kind: &str) -> Style {
     match kind {
         WriteFile::KIND => GOOD,
         DeleteEntry::KIND | EventsLost::KIND => BAD,
@@ -59,7 +59,7 @@ pub(super) fn style_of(kind: &str) -> Style {
     }
 }
 
-/// What an event says, in one line.
+/// Returns the gist of an event in one line.
 pub(crate) fn gist(session: &Session, event: &EventRef<'_>) -> String {
     let known = match event.kind {
         SessionStarted::KIND => typed(event).map(|e: SessionStarted| format!("{} on {}", e.name, e.backend)),
@@ -192,7 +192,7 @@ fn written(event: &WriteFile) -> String {
     }
 }
 
-/// How a call ended, in a word or two: a call did well whatever its command did, so that one's end is told in its place.
+/// Returns the end of a call in a word or two: a call did well whatever its command did, so that one's end is told in its place.
 pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     let exit_code = result.get("exit_code").and_then(Value::as_i64);
     let timed_out = result.get("timed_out").and_then(Value::as_bool).unwrap_or(false);
@@ -203,13 +203,13 @@ pub(crate) fn ending(status: CallStatus, result: &Value) -> String {
     }
 }
 
-/// Whether a call did well, and its command too, if it ran one.
+/// Tells whether a call did well, and its command too, if it ran one.
 pub(crate) fn did_well(status: CallStatus, result: &Value) -> bool {
     ending(status, result) == CallStatus::Ok.word()
 }
 
 /// The style of how a call ended.
-pub(super) fn ending_style(status: CallStatus, result: &Value) -> Style {
+pub(crate) fn ending_style(status: CallStatus, result: &Value) -> Style {
     match status {
         CallStatus::Ok if did_well(status, result) => GOOD,
         CallStatus::Ok | CallStatus::Interrupted => ODD,
@@ -217,7 +217,7 @@ pub(super) fn ending_style(status: CallStatus, result: &Value) -> Style {
     }
 }
 
-/// What a call is about, from its parameters: a path, a pattern, or else its first text.
+/// Returns the subject of a call, from its parameters: a path, a pattern, or else its first text.
 pub(crate) fn subject(session: &Session, params: &Value) -> String {
     let named = |name: &str| {
         params.get(name).and_then(|value| text_of(session, value)).map(|text| text::one_line(&text, SUBJECT_MAX))

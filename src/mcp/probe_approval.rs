@@ -1,61 +1,54 @@
-//! Whether the command of a bisection may run. It runs where nothing is recorded, in copies of any session: so what holds
+//! The approval of a bisection's command. It runs where nothing is recorded, in copies of any session: so what holds
 //! the client's own commands back has to hold it back, too.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{OperationContext, OperationError};
-use crate::backends::{ShellCommand, ShellError, WorkspaceSpec};
+use super::approver::{AsksAtOnce, can_ask};
+use super::calls::comes_back;
+use super::session_tools::McpCaller;
+use super::tool_list;
+use crate::backends::{ShellError, WorkspaceSpec};
+use crate::engine::error::ErrorKind;
 use crate::engine::event::{CommandDecided, PolicyDecision};
-use crate::engine::id::Seq;
 use crate::engine::session::Session;
 use crate::engine::session::error::SessionError;
-use crate::mcp::approver::{AsksAtOnce, can_ask};
-use crate::mcp::calls::comes_back;
-use crate::mcp::tool_list;
+use crate::hub::operations::{OperationError, reading};
 use crate::reducers::Allowances;
-use crate::tools::{ASK_THE_PERSON, Bisection, CommandPolicy, CommandQuestion, Decided, ShellRules, denied, limits_of};
+use crate::tools::{ASK_THE_PERSON, Bisection, CommandQuestion, Decided, ShellRules, denied, limits_of};
 
 /// The tool by which a client runs commands of its own.
 const SHELL: &str = "shell_execute";
 
 /// A bisection whose command is to be decided about.
-pub(super) struct ProbeApproval {
+struct ProbeApproval {
     bisection: Bisection,
     /// At how many positions it may have to run.
     positions: usize,
-    /// What the client's own session has been allowed, if it is that which is bisected.
+    /// The programs that the client's own session has been allowed, if it is that which is bisected.
     allowed: BTreeSet<String>,
 }
 
-/// Whether the client may run commands at all.
-pub(super) fn check_offer(request: &OperationContext<'_>) -> Result<(), OperationError> {
-    match tool_list::has(request.client, SHELL) {
-        true => Ok(()),
-        false => Err(OperationError(
-            "commands are not offered here, so none can be bisected by; give a predicate".to_owned(),
-        )),
+/// Decides whether the command of a bisection may run for a client.
+pub(super) async fn allow(caller: &McpCaller<'_>, bisection: Bisection) -> Result<Bisection, OperationError> {
+    if !tool_list::has(caller.client, SHELL) {
+        let what = "commands are not offered here, so none can be bisected by; give a predicate";
+        return Err(OperationError::new(ErrorKind::Refused, what));
     }
+    let own = caller.client.joined(caller.context).await?.open.session().clone();
+    let looked = own.clone();
+    let wanted = reading(move || wanted(&looked, bisection)).await?;
+    decided(caller, &own, wanted).await
 }
 
 /// Makes a bisection ready, for a client that works in `own`. It reads histories.
-pub(super) fn wanted(
-    own: &Session,
-    session: Session,
-    command: ShellCommand,
-    mut policy: CommandPolicy,
-    ends: (Option<Seq>, Option<Seq>),
-    home: std::path::PathBuf,
-) -> Result<ProbeApproval, OperationError> {
+fn wanted(own: &Session, mut bisection: Bisection) -> Result<ProbeApproval, OperationError> {
     let limits = limits_of(own)?;
     if limits.tools.as_ref().is_some_and(|tools| !tools.contains(SHELL)) {
-        return Err(OperationError(format!(
-            "session {} may not use {SHELL}, so not bisect by a command either",
-            own.name()
-        )));
+        let what = format!("session {} may not use {SHELL}, so not bisect by a command either", own.name());
+        return Err(OperationError::new(ErrorKind::Refused, what));
     }
-    policy.deny.extend(denied(&limits));
-    let bisection = Bisection::of_session(session, command, policy, ends, home, 1)?;
+    bisection.policy.deny.extend(denied(&limits));
     let started = own.started().ok_or_else(|| SessionError::Unreadable { name: own.name().to_owned() })?;
     check_place(&WorkspaceSpec::of_session(started)?, &bisection)?;
     let is_own = own.id() == bisection.session.id();
@@ -76,16 +69,12 @@ fn check_place(own: &WorkspaceSpec, bisection: &Bisection) -> Result<(), Operati
         }
         _ => return Ok(()),
     };
-    Err(OperationError(format!("session {} {why}", bisection.session.name())))
+    Err(OperationError::new(ErrorKind::Refused, format!("session {} {why}", bisection.session.name())))
 }
 
 /// Asks the policy, and where that does not know the person, once for all runs. What is decided is recorded in the client's
 /// own session.
-pub(super) async fn decided(
-    request: &OperationContext<'_>,
-    own: &Session,
-    wanted: ProbeApproval,
-) -> Result<Bisection, OperationError> {
+async fn decided(request: &McpCaller<'_>, own: &Session, wanted: ProbeApproval) -> Result<Bisection, OperationError> {
     let ProbeApproval { bisection, positions, allowed } = wanted;
     let decision = bisection.policy.check(&bisection.command, &allowed);
     let question = |programs| CommandQuestion {
@@ -101,8 +90,8 @@ pub(super) async fn decided(
     let rules = rules(request);
     let decided = tokio::select! {
         decided = Decided::of(decision, &rules, question) => decided,
-        () = request.context.ct.cancelled() => return Err(OperationError("it was taken back".to_owned())),
-        () = request.client.gone.cancelled() => return Err(OperationError("the client is gone".to_owned())),
+        () = request.context.ct.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "it was taken back")),
+        () = request.client.gone.cancelled() => return Err(OperationError::new(ErrorKind::Refused, "the client is gone")),
     };
     let Decided { decision, by, reason, .. } = decided;
     let why = if decision == PolicyDecision::Allow { String::new() } else { format!(": {reason}") };
@@ -116,20 +105,20 @@ pub(super) async fn decided(
         reason: format!("to bisect session {}{why}", bisection.session.name()),
     };
     let own = own.clone();
-    super::reading(move || {
+    reading(move || {
         let mut commit = own.commit();
-        commit.push(&event)?;
+        commit.push(&event).map_err(SessionError::from)?;
         Ok(own.record(commit)?)
     })
     .await?;
     match decision {
         PolicyDecision::Allow => Ok(bisection.allowed()),
-        PolicyDecision::Deny => Err(OperationError(ShellError::Blocked(reason).to_string())),
+        PolicyDecision::Deny => Err(OperationError::new(ErrorKind::Refused, ShellError::Blocked(reason).to_string())),
     }
 }
 
 /// The server's rules, with who can be asked by this client.
-fn rules(request: &OperationContext<'_>) -> ShellRules {
+fn rules(request: &McpCaller<'_>) -> ShellRules {
     let rules = request.client.options().rules.clone();
     match (can_ask(request.context), comes_back(request.context)) {
         (false, _) => rules,

@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
-use serde::Serialize;
 use serde_json::Value;
 
 /// Entries of lists and characters of texts that are left, from one try to the next. What is shorter than the last is
@@ -12,22 +10,25 @@ const TRIES: [(usize, usize); 4] = [(10_000, 1 << 16), (1000, 8192), (100, 1024)
 /// Fields that are named.
 const NAMED: usize = 20;
 
-/// A document of which some may be left out.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct Shortened<D> {
-    #[serde(flatten)]
-    document: D,
-    /// What is cut, since a result would be too long: names of fields, with how much of them is left. Left out where
-    /// nothing is.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    shortened: Option<Vec<String>>,
-}
-
-/// How much is left of how much, by the names of fields; of several of one name the longest counts.
+/// The lengths before and after, by the names of fields; of several of one name the longest counts.
 type Cuts = BTreeMap<String, (usize, usize, &'static str)>;
 
+/// Cuts a text and its document to so many bytes each; the text says what was cut, and the hint where to see the rest.
+pub(super) fn both(text: &mut String, document: &mut Value, max: usize, hint: &str) {
+    let cuts = to_fit(document, max);
+    let is_cut = text.len() > max;
+    if is_cut {
+        text.truncate(text.floor_char_boundary(max));
+        text.push('…');
+    }
+    if is_cut || !cuts.is_empty() {
+        let what = if cuts.is_empty() { String::new() } else { format!(" ({})", cuts.join("; ")) };
+        text.push_str(&format!("\nnot all is shown{what}: {hint}"));
+    }
+}
+
 /// Cuts lists and texts until all has at most so many bytes; tells what was cut.
-pub(super) fn to_fit(document: &mut Value, max: usize) -> Vec<String> {
+fn to_fit(document: &mut Value, max: usize) -> Vec<String> {
     let mut cuts = Cuts::new();
     for limits in TRIES {
         if document.to_string().len() <= max {
@@ -86,6 +87,10 @@ mod tests {
         assert_eq!(told, ["changes: 10000 of 50000 entries", "patch: 65536 of 2097152 characters"]);
         assert!(large.to_string().len() <= 1 << 20);
         assert_eq!((&large["first_bad"], &large["shortened"]), (&json!(7), &json!(told)));
+        let (mut text, mut event) = ("x".repeat(3 << 20), json!({ "x": "y".repeat(3 << 20) }));
+        both(&mut text, &mut event, 1 << 20, "ask for less");
+        assert!(event.to_string().len() <= 1 << 20 && text.len() <= (1 << 20) + 200);
+        assert!(text.ends_with("not all is shown (x: 65536 of 3145728 characters): ask for less"));
         let told = to_fit(&mut large, 10_000);
         assert!(large.to_string().len() <= 10_000 + 500, "but for what tells of it: {told:?}");
     }

@@ -58,7 +58,7 @@ fn formatted(time: Timestamp, format: &str) -> String {
     }
 }
 
-/// How many of what: `1 file`, `2 files`.
+/// Returns a number with its noun: `1 file`, `2 files`.
 pub(crate) fn count(number: u64, one: &str) -> String {
     match (number, one.strip_suffix('y')) {
         (1, _) => format!("1 {one}"),
@@ -76,7 +76,7 @@ pub(crate) fn list(names: &[String]) -> String {
     }
 }
 
-/// Why a regular expression is wrong: the last of several lines, the others of which draw a picture of where.
+/// Returns the fault of a regular expression: the last of several lines, the others of which draw a picture of where.
 pub(crate) fn regex_error(error: impl std::fmt::Display) -> String {
     let error = error.to_string();
     let last = error.lines().last().unwrap_or_default();

@@ -1,85 +1,89 @@
-//! `session_log`: what happened in a session.
+//! The history of a session, from its calls or its events.
 
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 
-use rmcp::model::Tool;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::shorten::Shortened;
-use super::{OperationContext, OperationEffect, OperationError, OperationOutcome, RESULT_MAX};
+use super::{Operation, OperationContext, OperationEffect, OperationError, OperationTool, TooLong, reading};
 use crate::engine::id::{Seq, SessionId};
 use crate::engine::session::Session;
-use crate::mcp::resources::first_read;
+use crate::engine::session::error::SessionError;
 use crate::view::{self, Call, CallDocument, CallViews, EventDocument, Position};
-
-pub(super) const NAME: &str = "session_log";
 
 /// Events or calls that are given when nothing is said, and at most.
 const COUNT: usize = 50;
 const COUNT_MAX: usize = 1000;
 
-#[derive(Debug, Deserialize, JsonSchema)]
+/// Shows what happened in a session, in order: its calls, with who made them, how they ended and what they changed; or all
+/// of its events.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(super) struct LogParams {
-    /// The session, by name or by the beginning of its id; this client's own by default.
-    session: Option<String>,
+pub struct Log {
     /// The first position to look at; by default so far back that the last ones are shown.
-    from: Option<Position>,
-    /// How many are given, 1 to 1000; 50 by default.
-    limit: Option<usize>,
+    pub from: Option<Position>,
+    /// The number that is given, 1 to 1000; 50 by default.
+    pub limit: Option<usize>,
     /// Gives events one by one, and not put together to calls.
     #[serde(default)]
-    events: bool,
+    pub events: bool,
 }
 
 /// A piece of a session's history.
-#[derive(Debug, Serialize, JsonSchema)]
-pub(super) struct LogDocument {
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct LogDocument {
     /// The session: 32 hexadecimal digits.
     #[schemars(with = "String")]
-    session: SessionId,
+    pub session: SessionId,
     /// Its name.
-    name: String,
+    pub name: String,
     /// The position of its last event.
-    head: Seq,
+    pub head: Seq,
     /// The position from which on to ask for what follows; null at the end.
-    next: Option<Seq>,
+    pub next: Option<Seq>,
     /// The calls, where events were not asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    calls: Option<Vec<CallDocument>>,
+    pub calls: Option<Vec<CallDocument>>,
     /// The events, where they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
-    events: Option<Vec<EventDocument>>,
+    pub events: Option<Vec<EventDocument>>,
 }
 
-pub(super) fn tool() -> Tool {
-    let words = "Shows what happened in a session, in order: its calls, with who made them, how they ended and what they \
-                 changed; or all of its events.";
-    super::tool::<LogParams, Shortened<LogDocument>>(NAME, words, OperationEffect::Looks)
-}
+impl Operation for Log {
+    const NAME: &'static str = "log";
+    const TOOL: Option<OperationTool> =
+        Some(OperationTool::new("session_log", OperationEffect::Looks, TooLong::Cut("limit gives less at once")));
+    type Output = LogDocument;
 
-pub(super) async fn call(request: OperationContext<'_>, params: LogParams) -> Result<OperationOutcome, OperationError> {
-    let session = request.session(params.session.as_deref()).await?;
-    let limit = params.limit.unwrap_or(COUNT);
-    if !(1..=COUNT_MAX).contains(&limit) {
-        return Err(OperationError(format!("limit is a number from 1 to {COUNT_MAX}")));
-    }
-    super::reading(move || {
-        let from = params.from.map(|from| first_read(&session, from)).transpose()?;
-        match params.events {
-            true => events(&session, from, limit),
-            false => calls(&session, from, limit),
+    async fn run(self, context: &OperationContext<'_>) -> Result<LogDocument, OperationError> {
+        let (session, bytes_max) = (context.session().await?, context.bytes_max);
+        let limit = self.limit.unwrap_or(COUNT);
+        if !(1..=COUNT_MAX).contains(&limit) {
+            return Err(OperationError::invalid(format!("limit is a number from 1 to {COUNT_MAX}")));
         }
-    })
-    .await
+        reading(move || {
+            let from = self.from.map(|from| view::first_read(&session, from)).transpose()?;
+            Ok(match self.events {
+                true => events(&session, from, (limit, bytes_max))?,
+                false => calls(&session, from, (limit, bytes_max))?,
+            })
+        })
+        .await
+    }
+
+    fn text(log: &LogDocument) -> String {
+        let event = |event: &EventDocument| format!("{} {} {} {}\n", event.seq, event.time, event.kind, event.event);
+        let events = log.events.iter().flatten().map(event);
+        log.calls.iter().flatten().map(line).chain(events).collect()
+    }
 }
 
-fn events(session: &Session, from: Option<Seq>, limit: usize) -> Result<OperationOutcome, OperationError> {
+/// Reads events; the limits are their number and their bytes.
+fn events(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
-    let from = from.unwrap_or_else(|| (head + 1).saturating_sub(limit as u64)).max(1);
-    let (mut page, mut next) = (LogPage::new(limit), None);
+    let from = from.unwrap_or_else(|| (head + 1).saturating_sub(limits.0 as u64)).max(1);
+    let (mut page, mut next) = (LogPage::new(limits), None);
     session.visit(from, &mut |event| match page.take(view::event(session, event)) {
         true => ControlFlow::Continue(()),
         false => {
@@ -87,37 +91,29 @@ fn events(session: &Session, from: Option<Seq>, limit: usize) -> Result<Operatio
             ControlFlow::Break(())
         }
     })?;
-    let found = page.found;
-    let line = |event: &EventDocument| format!("{} {} {} {}\n", event.seq, event.time, event.kind, event.event);
-    let text = found.iter().map(line).collect();
-    let (name, session) = (session.name().to_owned(), session.id());
-    told(text, &LogDocument { session, name, head, next, calls: None, events: Some(found) })
+    let (name, session, events) = (session.name().to_owned(), session.id(), Some(page.found));
+    Ok(LogDocument { session, name, head, next, calls: None, events })
 }
 
-fn calls(session: &Session, from: Option<Seq>, limit: usize) -> Result<OperationOutcome, OperationError> {
+fn calls(session: &Session, from: Option<Seq>, limits: (usize, usize)) -> Result<LogDocument, SessionError> {
     let head = session.head()?;
     let may_run = session.lease_holder().is_some();
     let (found, next) = match from {
-        Some(from) => calls_from(session, from, limit, may_run)?,
-        None => (last_calls(session, limit, may_run)?, None),
+        Some(from) => calls_from(session, from, limits, may_run)?,
+        None => (last_calls(session, limits, may_run)?, None),
     };
-    let text = found.iter().map(line).collect();
     let (name, session) = (session.name().to_owned(), session.id());
-    told(text, &LogDocument { session, name, head, next, calls: Some(found), events: None })
-}
-
-fn told(text: String, document: &LogDocument) -> Result<OperationOutcome, OperationError> {
-    Ok(OperationOutcome::new(text, document)?.shortened("limit gives less at once"))
+    Ok(LogDocument { session, name, head, next, calls: Some(found), events: None })
 }
 
 /// The calls from a position on, and where the first stands that does not fit any more.
 fn calls_from(
     session: &Session,
     from: Seq,
-    limit: usize,
+    limits: (usize, usize),
     may_run: bool,
-) -> Result<(Vec<CallDocument>, Option<Seq>), OperationError> {
-    let (mut calls, mut page, mut next) = (CallViews::default(), LogPage::new(limit), None);
+) -> Result<(Vec<CallDocument>, Option<Seq>), SessionError> {
+    let (mut calls, mut page, mut next) = (CallViews::default(), LogPage::new(limits), None);
     let mut take = |call: Call| {
         let begun = call.call;
         let fits = page.take(call.document(may_run));
@@ -144,10 +140,10 @@ fn calls_from(
 }
 
 /// The last calls, as many as a page has.
-fn last_calls(session: &Session, limit: usize, may_run: bool) -> Result<Vec<CallDocument>, OperationError> {
+fn last_calls(session: &Session, limits: (usize, usize), may_run: bool) -> Result<Vec<CallDocument>, SessionError> {
     let (mut calls, mut last) = (CallViews::default(), VecDeque::new());
     let mut keep = |call| {
-        if last.len() >= limit {
+        if last.len() >= limits.0 {
             last.pop_front();
         }
         last.push_back(call);
@@ -162,7 +158,7 @@ fn last_calls(session: &Session, limit: usize, may_run: bool) -> Result<Vec<Call
     while let Some(call) = calls.next_begun() {
         keep(call);
     }
-    let mut page = LogPage::new(limit);
+    let mut page = LogPage::new(limits);
     while let Some(call) = last.pop_back() {
         if !page.take(call.document(may_run)) {
             break;
@@ -177,11 +173,12 @@ struct LogPage<D> {
     found: Vec<D>,
     bytes: usize,
     limit: usize,
+    bytes_max: usize,
 }
 
 impl<D: Serialize> LogPage<D> {
-    fn new(limit: usize) -> Self {
-        Self { found: Vec::new(), bytes: 0, limit }
+    fn new((limit, bytes_max): (usize, usize)) -> Self {
+        Self { found: Vec::new(), bytes: 0, limit, bytes_max }
     }
 
     /// Takes one more, if there is room for it.
@@ -190,7 +187,7 @@ impl<D: Serialize> LogPage<D> {
             return false;
         }
         let bytes = serde_json::to_string(&document).map_or(0, |text| text.len());
-        if self.bytes + bytes > RESULT_MAX && !self.found.is_empty() {
+        if self.bytes + bytes > self.bytes_max && !self.found.is_empty() {
             return false;
         }
         self.bytes += bytes;
@@ -225,9 +222,12 @@ mod tests {
     use crate::engine::commit::CallLink;
     use crate::engine::event::{CallFinished, CallStarted, CallStatus, Event};
     use crate::engine::registry::Registry;
-    use crate::engine::session::sessions::{NewSession, Sessions};
+    use crate::engine::session::sessions::NewSession;
+    use crate::engine::session::sessions::Sessions;
     use crate::engine::session::snapshot::SnapshotPolicy;
     use crate::engine::store::MemoryStore;
+
+    const BYTES_MAX: usize = 1 << 20;
 
     fn record<E: Event>(session: &Session, call: CallLink, event: &E) -> Seq {
         let mut commit = session.commit().of_call(call);
@@ -256,9 +256,8 @@ mod tests {
     }
 
     fn page(session: &Session, from: Option<Seq>, limit: usize) -> (Vec<u64>, Option<u64>) {
-        let done = calls(session, from, limit).ok().unwrap();
-        let calls = done.result["calls"].as_array().unwrap();
-        (calls.iter().map(|call| call["call"].as_u64().unwrap()).collect(), done.result["next"].as_u64())
+        let log = calls(session, from, (limit, BYTES_MAX)).unwrap();
+        (log.calls.unwrap().iter().map(|call| call.call).collect(), log.next)
     }
 
     #[test]
@@ -274,8 +273,8 @@ mod tests {
         let later = begin(&session, json!({}));
         end(&session, later);
         assert_eq!(page(&session, Some(running[0]), 9), (vec![running[0], running[1], later], None));
-        let status = &calls(&session, Some(running[0]), 1).ok().unwrap().result["calls"][0]["status"];
-        assert_eq!(status, "interrupted", "nobody is there to run it");
+        let open = calls(&session, Some(running[0]), (1, BYTES_MAX)).unwrap().calls.unwrap();
+        assert_eq!(open[0].status, "interrupted", "nobody is there to run it");
     }
 
     #[test]
@@ -286,8 +285,7 @@ mod tests {
         assert_eq!(page(&session, Some(1), 9), (vec![both[0]], Some(both[1])));
         assert_eq!(page(&session, None, 9), (vec![both[1]], None));
         let one = begin(&session, json!({ "x": "y".repeat(3 << 20) }));
-        let done = events(&session, Some(one), 9).ok().unwrap();
-        assert!(done.result.to_string().len() <= RESULT_MAX && done.text.len() <= RESULT_MAX + 200);
-        assert!(done.text.contains("not all is shown (x: 65536 of 3145728 characters)"));
+        let log = events(&session, Some(one), (9, BYTES_MAX)).unwrap();
+        assert_eq!(log.events.unwrap().len(), 1, "one at least");
     }
 }

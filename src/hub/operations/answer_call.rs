@@ -1,0 +1,66 @@
+//! The answer to a call's question.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cancel_call::not_under_way;
+use super::{Operation, OperationContext, OperationError, OperationRoute};
+use crate::engine::error::ErrorKind;
+use crate::engine::id::Seq;
+use crate::hub::in_flight::AnswerTaken;
+use crate::tools::ApprovalAnswer;
+
+/// Characters of a reason.
+const REASON_MAX: usize = 1000;
+
+/// Answers the question that a call waits for. The client that streams the call is told of it by a `question` event.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "NewAnswer")]
+#[serde(deny_unknown_fields)]
+pub struct AnswerCall {
+    /// The position of its intent.
+    pub call: Seq,
+    /// The decision about the command.
+    pub answer: CallAnswer,
+    /// The reason of a no, for the author of the command.
+    pub reason: Option<String>,
+}
+
+/// An answer to the question whether a command may run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Choice")]
+#[serde(rename_all = "lowercase")]
+pub enum CallAnswer {
+    /// This once.
+    Once,
+    /// Its programs may run for the rest of the session.
+    Session,
+    /// No.
+    Refuse,
+}
+
+impl Operation for AnswerCall {
+    const NAME: &'static str = "answer_call";
+    const ROUTE: Option<OperationRoute> =
+        OperationRoute::post("calls", "/v1/sessions/{session}/calls/{call}/answer", 204);
+    type Output = ();
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
+        let reason = self.reason.unwrap_or_else(|| "the answer was no".to_owned());
+        if reason.chars().count() > REASON_MAX {
+            return Err(OperationError::invalid(format!("a reason has at most {REASON_MAX} characters")));
+        }
+        let answer = match self.answer {
+            CallAnswer::Once => ApprovalAnswer::Once,
+            CallAnswer::Session => ApprovalAnswer::Session,
+            CallAnswer::Refuse => ApprovalAnswer::Refuse(reason),
+        };
+        match context.hub.in_flight().answer(context.session().await?.id(), self.call, answer) {
+            AnswerTaken::Yes => Ok(()),
+            AnswerTaken::NoCall => Err(not_under_way(self.call)),
+            AnswerTaken::NoQuestion => {
+                Err(OperationError::new(ErrorKind::Refused, format!("call {} waits for no answer", self.call)))
+            }
+        }
+    }
+}

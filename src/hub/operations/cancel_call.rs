@@ -1,0 +1,36 @@
+//! The end of a call under way.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{Operation, OperationContext, OperationError, OperationRoute};
+use crate::engine::error::ErrorKind;
+use crate::engine::id::Seq;
+
+/// Takes a call back that is under way: what it runs is killed, and it is recorded as interrupted.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CancelCall {
+    /// The position of its intent.
+    pub call: Seq,
+}
+
+impl Operation for CancelCall {
+    const NAME: &'static str = "cancel_call";
+    const ROUTE: Option<OperationRoute> = OperationRoute::delete("calls", "/v1/sessions/{session}/calls/{call}", 202);
+    type Output = ();
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<(), OperationError> {
+        match context.hub.in_flight().cancel_call(context.session().await?.id(), self.call) {
+            true => Ok(()),
+            false => Err(not_under_way(self.call)),
+        }
+    }
+}
+
+/// Says that a call is not under way.
+pub(super) fn not_under_way(call: Seq) -> OperationError {
+    let hint = Some("GET .../calls/{call} tells of calls that have ended".to_owned());
+    let detail = format!("no call {call} is under way through this server");
+    OperationError::Told { kind: ErrorKind::NotFound, detail, hint }
+}

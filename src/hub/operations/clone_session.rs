@@ -1,0 +1,182 @@
+//! A child of a session.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
+use super::{check_agent, reading};
+use crate::engine::event::{ChildLimits, Isolation};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::session::Session;
+use crate::engine::session::children::ForkOptions;
+use crate::view::Position;
+
+/// Clones a session: a fork has its past and its files as they were at any position, and goes its own way; a merge brings
+/// back what it changed. The clone has a workspace of its own, and never may do more than the session.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "ChildRequest")]
+#[serde(deny_unknown_fields)]
+pub struct CloneSession {
+    /// The part of the session that the clone has: `fork` (the default), its past up to a position, with the files as they
+    /// were then; `full`, its mounts, copied afresh; `shared`, everything: it is the same session, under another agent's
+    /// name.
+    #[serde(default = "fork")]
+    #[schemars(with = "String", extend("enum" = ["fork", "full", "shared"]))]
+    pub isolation: Isolation,
+    /// Forks the session as it was at this position; as it is now by default.
+    pub at: Option<Position>,
+    /// The clone's name; by default the session's with a number.
+    pub name: Option<String>,
+    /// The agent who is to work in it; a shared clone needs one.
+    pub agent: Option<String>,
+    /// Limits of the clone: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+    #[serde(default)]
+    #[schemars(with = "Map<String, Value>")]
+    pub limits: ChildLimits,
+    /// The number of calls that it may make.
+    pub max_calls: Option<u64>,
+    /// The seconds that its calls may take together.
+    pub max_seconds: Option<u64>,
+    /// The bytes of files that it may write.
+    pub max_bytes: Option<u64>,
+    /// The generations of clones that it may have.
+    pub depth: Option<u32>,
+    /// The only tools that it may use.
+    pub tools: Option<BTreeSet<String>>,
+    /// Programs that its commands may not run.
+    #[serde(default)]
+    pub deny: BTreeSet<String>,
+}
+
+fn fork() -> Isolation {
+    Isolation::Fork
+}
+
+impl Operation for CloneSession {
+    const NAME: &'static str = "clone_session";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("children", "/v1/sessions/{session}/children", 201);
+    const TOOL: Option<OperationTool> = Some(
+        OperationTool::new("session_clone", OperationEffect::Adds, TooLong::Cut("session_log shows the clone"))
+            .hiding(&["limits"]),
+    );
+    type Output = ChildDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<ChildDocument, OperationError> {
+        self.check()?;
+        let known = &context.hub.options().tools;
+        if let Some(unknown) = self.tools.iter().flatten().find(|tool| !known.names().any(|name| name == tool.as_str()))
+        {
+            let names = known.names().collect::<Vec<_>>().join(", ");
+            return Err(OperationError::invalid(format!("there is no tool {unknown:?}; there are {names}")));
+        }
+        let parent = context.session().await?;
+        let (looked, at, isolation) = (parent.clone(), self.at, self.isolation);
+        let at = reading(move || Ok(at.map(|at| at.resolve(&looked)).transpose()?)).await?;
+        let child = context.hub.start_child(parent.id(), self.options(at)).await?;
+        Ok(self::child(&parent, child.session(), isolation, at))
+    }
+
+    fn text(clone: &ChildDocument) -> String {
+        let (name, parent) = (&clone.name, &clone.parent_name);
+        let moved = clone.moved().map(|moved| format!("; {moved}")).unwrap_or_default();
+        match clone.isolation {
+            Isolation::Fork => {
+                format!("session {name} is {parent} as of event {}{moved}", clone.at.unwrap_or_default())
+            }
+            Isolation::Full => format!("session {name} begins afresh with the mounts of {parent}"),
+            Isolation::Shared => format!("agent {} shares session {name}", clone.agent),
+        }
+    }
+}
+
+impl CloneSession {
+    fn check(&self) -> Result<(), OperationError> {
+        let agent = self.agent.as_deref().unwrap_or_default();
+        check_agent(agent)?;
+        let wrong = |what: &str| Err(OperationError::invalid(what));
+        match self.isolation {
+            Isolation::Shared if agent.is_empty() || self.name.is_some() => {
+                wrong("a shared clone is the same session: give an agent, under whose name it works, and no name")
+            }
+            Isolation::Shared | Isolation::Full if self.at.is_some() => {
+                wrong("only a fork begins in the past: leave out at, or clone with isolation fork")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn options(self, at: Option<Seq>) -> ForkOptions {
+        let mut limits = self.limits;
+        limits.calls = self.max_calls.or(limits.calls);
+        limits.wall_millis = self.max_seconds.map(|seconds| seconds.saturating_mul(1000)).or(limits.wall_millis);
+        limits.bytes_written = self.max_bytes.or(limits.bytes_written);
+        limits.depth = self.depth.or(limits.depth);
+        limits.tools = self.tools.or(limits.tools);
+        limits.deny.extend(self.deny);
+        let agent = self.agent.unwrap_or_default();
+        ForkOptions { at, name: self.name, agent, limits, ..ForkOptions::new(self.isolation) }
+    }
+}
+
+/// A child that has begun.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Child")]
+pub struct ChildDocument {
+    /// The child; the parent itself where it is shared.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// `shared`, `fork` or `full`.
+    #[schemars(with = "String")]
+    pub isolation: Isolation,
+    /// The last position of the parent's that its past has.
+    pub at: Option<Seq>,
+    /// The position that was asked for, where that is inside of what was recorded at once, and the fork begins before
+    /// that; otherwise null.
+    pub asked: Option<Seq>,
+    /// The parent.
+    #[schemars(with = "String")]
+    pub parent: SessionId,
+    /// The parent's name.
+    pub parent_name: String,
+    /// The agent in it.
+    #[schemars(with = "String")]
+    pub agent: Arc<str>,
+    /// The backend of its workspace.
+    pub backend: String,
+    /// Its limits, where it has any: `calls`, `wall_millis`, `bytes_written`, `depth`, `tools`, `deny`.
+    #[schemars(with = "Value")]
+    pub limits: ChildLimits,
+}
+
+impl ChildDocument {
+    /// Says that a fork begins elsewhere than it was to, and why; none where it does not.
+    pub fn moved(&self) -> Option<String> {
+        let (asked, at) = (self.asked?, self.at?);
+        Some(format!(
+            "event {asked} is inside what was recorded at once, so the fork begins before that, after event {at}"
+        ))
+    }
+}
+
+/// A child as a document. A shared one has the position that was asked for.
+pub fn child(parent: &Session, child: &Session, isolation: Isolation, asked: Option<Seq>) -> ChildDocument {
+    let at = child.origin().filter(|_| isolation != Isolation::Shared).map_or(asked, |origin| Some(origin.at));
+    ChildDocument {
+        session: child.id(),
+        name: child.name().to_owned(),
+        isolation,
+        at,
+        asked: asked.filter(|_| isolation == Isolation::Fork && asked != at),
+        parent: parent.id(),
+        parent_name: parent.name().to_owned(),
+        agent: Arc::clone(child.agent()),
+        backend: child.backend().to_owned(),
+        limits: child.limits().clone(),
+    }
+}

@@ -1,0 +1,89 @@
+//! The beginning of a session.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use super::show_session::shown;
+use super::{Operation, OperationContext, OperationError, OperationRoute, SessionDocument, reading};
+use crate::backends::{HostOptions, WorkspaceSpec};
+use crate::engine::path::EntryPath;
+use crate::tools::{AllowedRoots, MountSpec};
+
+/// Begins a session, and copies its mounts. Of one that can't be made ready nothing is left.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "NewSession")]
+#[serde(deny_unknown_fields)]
+pub struct CreateSession {
+    /// Its name: 1 to 80 letters, digits, dots, underscores or hyphens; without one it is called by the beginning of
+    /// its id.
+    pub name: Option<String>,
+    /// `memory` (the default, where nothing can run), `host`, `podman` or `mock`.
+    pub backend: Option<String>,
+    /// Options of the backend for the workspace: of `podman` image (else the server's FOLDSPACE_IMAGE), limits and so
+    /// on. A directory of `host` must be below one that the server allows.
+    #[serde(default)]
+    pub options: Map<String, Value>,
+    /// Host directories that are copied into the workspace.
+    #[serde(default)]
+    pub mounts: Vec<NewMount>,
+}
+
+/// A host directory that is to be copied into a workspace.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewMount {
+    /// The directory on the server's machine, below one that it allows.
+    pub host_path: String,
+    /// The place of its entries in the workspace; the root by default.
+    pub mount_path: Option<String>,
+    /// Copies only files whose path below the directory matches one of these globs.
+    #[serde(default)]
+    pub include_glob: Vec<String>,
+    /// Leaves out what matches one of these.
+    #[serde(default)]
+    pub exclude_glob: Vec<String>,
+    /// Bytes of all files together, above which nothing is copied.
+    pub max_bytes: Option<u64>,
+    /// Copies what links inside the directory lead to.
+    #[serde(default)]
+    pub follow_symlinks: bool,
+}
+
+impl Operation for CreateSession {
+    const NAME: &'static str = "create_session";
+    const ROUTE: Option<OperationRoute> = OperationRoute::post("sessions", "/v1/sessions", 201);
+    type Output = SessionDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<SessionDocument, OperationError> {
+        let (backend, options, hub) = (self.backend, Value::Object(self.options), context.hub.clone());
+        let spec = reading(move || spec(backend.as_deref(), options, &hub.options().roots)).await?;
+        let mounts: Result<Vec<MountSpec>, OperationError> = self.mounts.into_iter().map(NewMount::spec).collect();
+        let open = context.hub.create(self.name, &spec, &mounts?).await?;
+        shown(context.hub, open.session().id()).await
+    }
+}
+
+impl NewMount {
+    fn spec(self) -> Result<MountSpec, OperationError> {
+        let mount_path = self.mount_path.filter(|path| !path.bytes().all(|byte| byte == b'/'));
+        Ok(MountSpec {
+            host_path: self.host_path.into(),
+            mount_path: mount_path.map(|path| EntryPath::for_creation(&path)).transpose()?,
+            include_glob: self.include_glob,
+            exclude_glob: self.exclude_glob,
+            max_bytes: self.max_bytes,
+            follow_symlinks: self.follow_symlinks,
+        })
+    }
+}
+
+/// Reads the workspace that is asked for. A directory is looked for on the disk.
+fn spec(backend: Option<&str>, options: Value, roots: &AllowedRoots) -> Result<WorkspaceSpec, OperationError> {
+    let asked = WorkspaceSpec::asked_for(backend.unwrap_or("memory"), &options);
+    let mut spec = asked.map_err(|error| OperationError::invalid(error.to_string()))?;
+    if let WorkspaceSpec::Host(HostOptions { directory: Some(directory) }) = &mut spec {
+        *directory = roots.place_of(directory)?;
+    }
+    Ok(spec)
+}

@@ -1,0 +1,96 @@
+//! The difference between two positions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
+use super::{position, reading};
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::path::EntryPath;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::reducers::{Change, VirtualFileSystem};
+use crate::view::{self, ChangeDocument, Position};
+
+/// Shows what differs in a session's files between two positions, as patches that git apply understands.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Diff {
+    /// The position to start from; by default 0, before the first event.
+    pub from: Option<Position>,
+    /// The position to come to, which may be an earlier one; by default the last one.
+    pub to: Option<Position>,
+    /// Only what is there or below it.
+    pub path: Option<String>,
+}
+
+/// The difference in the files between two positions.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Diff")]
+pub struct DiffDocument {
+    /// The session: 32 hexadecimal digits.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// The position to start from.
+    pub from: Seq,
+    /// The position to come to.
+    pub to: Seq,
+    /// The changes that lead from the one to the other, sorted by path, with patches.
+    pub changes: Vec<ChangeDocument>,
+}
+
+impl Operation for Diff {
+    const NAME: &'static str = "diff";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("states", "/v1/sessions/{session}/diff");
+    const TOOL: Option<OperationTool> = Some(OperationTool::new(
+        "session_diff",
+        OperationEffect::Looks,
+        TooLong::Refuse("ask for less with path, or for positions that are nearer to each other"),
+    ));
+    type Output = DiffDocument;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<DiffDocument, OperationError> {
+        let path = self.path.as_deref().map(EntryPath::lookup).transpose()?;
+        let (session, bytes_max) = (context.session().await?, context.bytes_max);
+        reading(move || {
+            let from = position(&session, self.from, 0)?;
+            let to = self.to.unwrap_or(Position::Back(0)).resolve(&session)?;
+            let (mut changes, mut bytes) = (Vec::new(), 0);
+            for change in &file_changes(&session, from, to, path.as_ref())? {
+                let document = view::change(&session, change)?;
+                bytes += document.patch.len();
+                changes.push(document);
+                if bytes > bytes_max {
+                    break;
+                }
+            }
+            Ok(DiffDocument { session: session.id(), name: session.name().to_owned(), from, to, changes })
+        })
+        .await
+    }
+
+    fn text(diff: &DiffDocument) -> String {
+        match diff.changes.is_empty() {
+            true => format!("nothing differs between {} and {}", diff.from, diff.to),
+            false => diff.changes.iter().map(|change| change.patch.as_str()).collect(),
+        }
+    }
+}
+
+/// Compares the files at two positions, at a path and below it.
+///
+/// # Errors
+/// The session's errors.
+pub fn file_changes(
+    session: &Session,
+    from: Seq,
+    to: Seq,
+    path: Option<&EntryPath>,
+) -> Result<Vec<Change>, SessionError> {
+    let files = |at| session.state_at(at).map(|state| VirtualFileSystem::of(&state));
+    let mut changes = files(from)?.diff(&files(to)?);
+    changes.retain(|change| path.is_none_or(|path| change.path() == path || change.path().is_below(path)));
+    Ok(changes)
+}

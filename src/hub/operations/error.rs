@@ -1,0 +1,92 @@
+//! Errors of the verbs.
+
+use crate::backends::{BackendError, ShellError};
+use crate::engine::commit::CommitError;
+use crate::engine::error::{Diagnostic, ErrorKind, ValueError};
+use crate::engine::session::error::SessionError;
+use crate::engine::slice::SliceError;
+use crate::engine::store::StoreError;
+use crate::hub::HubError;
+use crate::tools::{MountError, WorkspaceError};
+
+/// A failure of a verb. Nothing has changed then, unless it says otherwise.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    /// A session, its store or its workspace failed.
+    #[error(transparent)]
+    Hub(#[from] HubError),
+    /// The parameters do not fit their schema.
+    #[error("the parameters are not right: {0}")]
+    Parameters(serde_json::Error),
+    /// It can't be done, or not like that.
+    #[error("{detail}")]
+    Told {
+        /// The kind.
+        kind: ErrorKind,
+        /// The reason.
+        detail: String,
+        /// The advice.
+        hint: Option<String>,
+    },
+}
+
+impl OperationError {
+    /// Says why something can't be done.
+    pub(crate) fn new(kind: ErrorKind, detail: impl Into<String>) -> Self {
+        Self::Told { kind, detail: detail.into(), hint: None }
+    }
+
+    /// Says which value can't be used.
+    pub(crate) fn invalid(detail: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Invalid, detail)
+    }
+}
+
+impl Diagnostic for OperationError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Hub(error) => error.kind(),
+            Self::Parameters(_) => ErrorKind::Invalid,
+            Self::Told { kind, .. } => *kind,
+        }
+    }
+
+    fn hint(&self) -> Option<String> {
+        match self {
+            Self::Told { hint, .. } => hint.clone(),
+            _ => self.inner()?.hint(),
+        }
+    }
+
+    fn inner(&self) -> Option<&dyn Diagnostic> {
+        match self {
+            Self::Hub(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! through {
+    ($through:ty: $($error:ty),*) => {
+        $(impl From<$error> for OperationError {
+            fn from(error: $error) -> Self {
+                <$through>::from(error).into()
+            }
+        })*
+    };
+}
+
+through!(HubError: SessionError, StoreError, WorkspaceError, MountError, BackendError);
+through!(SessionError: SliceError, CommitError);
+
+macro_rules! invalid {
+    ($($error:ty),*) => {
+        $(impl From<$error> for OperationError {
+            fn from(error: $error) -> Self {
+                Self::Told { kind: error.kind(), hint: error.hint(), detail: error.to_string() }
+            }
+        })*
+    };
+}
+
+invalid!(ValueError, ShellError);

@@ -1,0 +1,54 @@
+//! The entries of a workspace.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::show_state::state_at;
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::error::ErrorKind;
+use crate::engine::path::EntryPath;
+use crate::reducers::{Entry, VirtualFileSystem};
+use crate::view::{self, EntryDocument, Position};
+
+/// Lists the entries of a workspace as they were at a position.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListFiles {
+    /// The position; the last one by default.
+    pub at: Option<Position>,
+    /// Only what is below this directory; the root by default.
+    pub below: Option<String>,
+    /// Also what is in the directories below it; true by default.
+    #[serde(default = "yes")]
+    pub recursive: bool,
+}
+
+fn yes() -> bool {
+    true
+}
+
+impl Operation for ListFiles {
+    const NAME: &'static str = "list_files";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("files", "/v1/sessions/{session}/files");
+    type Output = Vec<EntryDocument>;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<Vec<EntryDocument>, OperationError> {
+        let directory = EntryPath::lookup(self.below.as_deref().unwrap_or("/"))?;
+        let session = context.session().await?;
+        reading(move || {
+            let files = VirtualFileSystem::of(&state_at(&session, self.at)?);
+            if !files.is_directory(&directory) {
+                return Err(OperationError::new(
+                    ErrorKind::NotFound,
+                    format!("there is no directory {} there", directory.rooted()),
+                ));
+            }
+            let document = |(path, entry): (&EntryPath, &Entry)| view::entry(path, entry);
+            Ok(match self.recursive {
+                true => files.below(&directory).map(document).collect(),
+                false => files.children(&directory).map(document).collect(),
+            })
+        })
+        .await
+    }
+}

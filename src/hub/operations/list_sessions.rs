@@ -1,0 +1,115 @@
+//! The list of sessions.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::clock::Timestamp;
+use crate::engine::event::SessionStarted;
+use crate::engine::id::{Seq, SessionId};
+use crate::engine::session::error::SessionError;
+use crate::engine::session::name_index::name_of;
+use crate::engine::session::sessions::Sessions;
+use crate::engine::store::{SessionEntry, StoreError};
+use crate::reducers::Usage;
+
+/// Sessions of a page at most.
+const LIMIT: usize = 1000;
+
+/// Lists the sessions, the oldest first. Page by page, `after` is the `session` of the last one that was listed; the end
+/// is where none comes. `calls` is null where a session can't be read.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ListSessions {
+    /// The most that are listed, from 1 to 1000; all by default.
+    #[schemars(range(min = 1, max = 1000))]
+    pub limit: Option<usize>,
+    /// Only those behind this one in the list: its whole id.
+    #[schemars(with = "Option<String>", regex(pattern = r"^[0-9a-f]{32}$"))]
+    pub after: Option<SessionId>,
+}
+
+impl Operation for ListSessions {
+    const NAME: &'static str = "list_sessions";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("sessions", "/v1/sessions");
+    type Output = Vec<SessionDocument>;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<Vec<SessionDocument>, OperationError> {
+        let limit = self.limit.unwrap_or(usize::MAX);
+        if self.limit.is_some_and(|limit| !(1..=LIMIT).contains(&limit)) {
+            return Err(OperationError::invalid(format!("limit is {limit}; it must be from 1 to {LIMIT}")));
+        }
+        let sessions = context.hub.sessions().clone();
+        reading(move || {
+            let entries = sessions.list()?;
+            let from = match self.after {
+                None => 0,
+                // Without it nobody knows where it stood.
+                Some(after) => match entries.iter().position(|entry| entry.id == after) {
+                    Some(at) => at + 1,
+                    None => return Err(StoreError::NoSession(after).into()),
+                },
+            };
+            Ok(listed(&sessions, entries[from..].iter().take(limit)))
+        })
+        .await
+    }
+}
+
+/// A session in a list.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "Session")]
+pub struct SessionDocument {
+    /// Its identity: 32 hexadecimal digits.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// Its name.
+    pub name: String,
+    /// The backend of its workspace.
+    pub backend: String,
+    /// The position of its last event.
+    pub events: Seq,
+    /// The number of calls in it; null in a list where its state can't be read.
+    pub calls: Option<u64>,
+    /// When it began, in UTC.
+    #[schemars(with = "String")]
+    pub created: Timestamp,
+    /// When its last event was recorded, in UTC.
+    #[schemars(with = "String")]
+    pub updated: Timestamp,
+}
+
+/// Returns a session as a document.
+///
+/// # Errors
+/// The session's errors.
+pub(super) fn session(sessions: &Sessions, entry: &SessionEntry) -> Result<SessionDocument, SessionError> {
+    let state = sessions.session(entry.id)?.state()?;
+    Ok(document(entry, Some(state.slice::<Usage>().map_or(0, |usage| usage.calls))))
+}
+
+fn document(entry: &SessionEntry, calls: Option<u64>) -> SessionDocument {
+    let started = entry.origin.typed::<SessionStarted>().and_then(Result::ok);
+    SessionDocument {
+        session: entry.id,
+        name: name_of(entry),
+        backend: started.map_or(String::new(), |started| started.event.backend),
+        events: entry.head,
+        calls,
+        created: entry.origin.time,
+        updated: entry.updated,
+    }
+}
+
+/// Returns sessions as documents. One that is removed meanwhile is left out, and one that can't be read hides none of the others.
+pub fn listed<'a>(sessions: &Sessions, entries: impl IntoIterator<Item = &'a SessionEntry>) -> Vec<SessionDocument> {
+    let row = |entry: &SessionEntry| match session(sessions, entry) {
+        Ok(document) => Some(document),
+        Err(SessionError::Store(StoreError::NoSession(_))) => None,
+        Err(error) => {
+            tracing::debug!(%error, session = %entry.id, "a session that is listed can't be read");
+            Some(document(entry, None))
+        }
+    };
+    entries.into_iter().filter_map(row).collect()
+}

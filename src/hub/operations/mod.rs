@@ -1,0 +1,354 @@
+//! The verbs of the program, one file each: parameters, output, and the work. The faces are made from this table.
+
+mod answer_call;
+mod bisect;
+mod cancel_call;
+mod clone_session;
+mod create_session;
+mod diff;
+mod error;
+mod list_events;
+mod list_files;
+mod list_sessions;
+mod list_tools;
+mod log;
+mod merge;
+mod remove_session;
+mod rewind;
+mod section;
+mod show_call;
+mod show_session;
+mod show_slice;
+mod show_state;
+mod verify;
+
+use std::sync::{Arc, LazyLock};
+
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::{Hub, OpenSession, blocking};
+use crate::engine::commit::MAX_AGENT_BYTES;
+use crate::engine::id::Seq;
+use crate::engine::session::Session;
+use crate::engine::session::error::SessionError;
+use crate::tools::{Bisection, ShellRules};
+use crate::view::Position;
+
+pub use answer_call::{AnswerCall, CallAnswer};
+pub use bisect::{
+    BadChange, Bisect, BisectDocument, BisectEnds, ProbeCommand, ProbeDocument, SliceLook, bisected, bisected_by_slice,
+};
+pub use cancel_call::CancelCall;
+pub use clone_session::{ChildDocument, CloneSession, child};
+pub use create_session::{CreateSession, NewMount};
+pub use diff::{Diff, DiffDocument, file_changes};
+pub use error::OperationError;
+pub use list_events::{EventsPage, ListEvents};
+pub use list_files::ListFiles;
+pub use list_sessions::{ListSessions, SessionDocument, listed};
+pub use list_tools::{ListTools, ToolBody};
+pub use log::{Log, LogDocument};
+pub use merge::{Merge, MergeDocument, merged};
+pub use remove_session::RemoveSession;
+pub use rewind::{Rewind, RewoundDocument, RewoundRange, rewound};
+pub use section::{Section, SectionDocument};
+pub use show_call::{ShowCall, WholeCall};
+pub use show_session::ShowSession;
+pub use show_slice::ShowSlice;
+pub use show_state::{ShowState, ShownState, SliceDocument, StateDocument, state, state_with};
+pub use verify::{Verification, Verify};
+
+/// A verb: its fields are the parameters, its documentation is what the faces say of it.
+pub trait Operation: DeserializeOwned + JsonSchema + Send + 'static {
+    /// The name in the description of the API.
+    const NAME: &'static str;
+    /// The place in the HTTP API, if it has one.
+    const ROUTE: Option<OperationRoute> = None;
+    /// The face as a tool for models, if it has one.
+    const TOOL: Option<OperationTool> = None;
+    /// The result.
+    type Output: Serialize + JsonSchema + Send + 'static;
+
+    /// Does the work.
+    fn run(self, context: &OperationContext<'_>) -> impl Future<Output = Result<Self::Output, OperationError>> + Send;
+
+    /// Renders a result for a model.
+    fn text(output: &Self::Output) -> String {
+        serde_json::to_string_pretty(output).unwrap_or_default()
+    }
+
+    /// Tells whether it did what was asked for.
+    fn is_well(_output: &Self::Output) -> bool {
+        true
+    }
+}
+
+/// The place of a verb in the HTTP API. A parameter of the path but `session` is a field of the verb's; the other fields
+/// are in the query of GET and DELETE, and in the body of POST.
+#[derive(Debug, Clone, Copy)]
+pub struct OperationRoute {
+    /// `GET`, `POST` or `DELETE`.
+    pub method: &'static str,
+    /// The path, with `{session}`.
+    pub path: &'static str,
+    /// The group in the description.
+    pub tag: &'static str,
+    /// The status of a success. With 201 comes the address of the session that began, with 202 and 204 no document.
+    pub status: u16,
+}
+
+/// The face of a verb as a tool for models.
+#[derive(Debug, Clone, Copy)]
+pub struct OperationTool {
+    /// The tool.
+    pub name: &'static str,
+    /// The effect on sessions and the world.
+    pub effect: OperationEffect,
+    /// The parameter that names the session, and its meaning.
+    pub session: (&'static str, &'static str),
+    /// The parameters that a model may not give.
+    pub hidden: &'static [&'static str],
+    /// The treatment of a result that is too long.
+    pub too_long: TooLong,
+}
+
+/// The effect of a verb on sessions and the world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OperationEffect {
+    /// It only looks.
+    Looks,
+    /// It begins something new.
+    Adds,
+    /// It changes a session's files.
+    Changes,
+    /// It runs a command in copies.
+    Runs,
+}
+
+/// The treatment of a result that is too long for a model, with the advice that goes with it.
+#[derive(Debug, Clone, Copy)]
+pub enum TooLong {
+    /// It is cut: something was done, which has to be told.
+    Cut(&'static str),
+    /// It is refused: nothing is lost by that.
+    Refuse(&'static str),
+}
+
+impl OperationTool {
+    const fn new(name: &'static str, effect: OperationEffect, too_long: TooLong) -> Self {
+        let session = ("session", "The session, by name or by the beginning of its id; this client's own by default.");
+        Self { name, effect, session, hidden: &[], too_long }
+    }
+
+    const fn for_session(self, name: &'static str, about: &'static str) -> Self {
+        Self { session: (name, about), ..self }
+    }
+
+    const fn hiding(self, hidden: &'static [&'static str]) -> Self {
+        Self { hidden, ..self }
+    }
+}
+
+impl OperationRoute {
+    const fn get(tag: &'static str, path: &'static str) -> Option<Self> {
+        Some(Self { method: "GET", path, tag, status: 200 })
+    }
+
+    const fn post(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
+        Some(Self { method: "POST", path, tag, status })
+    }
+
+    const fn delete(tag: &'static str, path: &'static str, status: u16) -> Option<Self> {
+        Some(Self { method: "DELETE", path, tag, status })
+    }
+}
+
+/// The surroundings of a verb.
+pub struct OperationContext<'a> {
+    /// The open workspaces.
+    pub hub: &'a Hub,
+    /// The session that the caller names.
+    pub session: Option<String>,
+    /// The caller.
+    pub caller: &'a dyn Caller,
+    /// Cancels the work.
+    pub cancel: CancellationToken,
+    /// Takes words about the progress.
+    pub progress: Option<mpsc::UnboundedSender<String>>,
+    /// Bytes that a result should not exceed.
+    pub bytes_max: usize,
+}
+
+/// The one for whom a verb is done: which sessions it may reach, and under which rules.
+pub trait Caller: Send + Sync {
+    /// Finds a session; the caller's own when none is named.
+    fn session<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<Session, OperationError>>;
+
+    /// Opens the workspace of such a session.
+    fn open<'a>(&'a self, wanted: Option<&'a str>) -> BoxFuture<'a, Result<OpenSession, OperationError>>;
+
+    /// Returns the rules for commands.
+    fn rules(&self) -> &ShellRules;
+
+    /// Tells whether the caller is a model, whose person keeps what it had.
+    fn is_model(&self) -> bool {
+        false
+    }
+
+    /// Decides whether the command of a bisection may run. The policy of the bisection decides again for each run.
+    fn allow<'a>(&'a self, bisection: Bisection) -> BoxFuture<'a, Result<Bisection, OperationError>> {
+        async { Ok(bisection) }.boxed()
+    }
+}
+
+impl OperationContext<'_> {
+    /// Finds the session that is meant.
+    pub(crate) async fn session(&self) -> Result<Session, OperationError> {
+        self.caller.session(self.session.as_deref()).await
+    }
+
+    /// Opens its workspace.
+    pub(crate) async fn open(&self) -> Result<OpenSession, OperationError> {
+        self.caller.open(self.session.as_deref()).await
+    }
+}
+
+/// Does what only reads where it holds up nobody.
+pub(crate) async fn reading<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, OperationError> + Send + 'static,
+) -> Result<T, OperationError> {
+    blocking(work).await?
+}
+
+/// Resolves a position; `otherwise` when none is given.
+fn position(session: &Session, given: Option<Position>, otherwise: Seq) -> Result<Seq, SessionError> {
+    given.map_or(Ok(otherwise), |given| given.resolve(session))
+}
+
+/// Checks the length of an agent's name.
+fn check_agent(agent: &str) -> Result<(), OperationError> {
+    match agent.len() <= MAX_AGENT_BYTES {
+        true => Ok(()),
+        false => Err(OperationError::invalid(format!("agent has more than {MAX_AGENT_BYTES} bytes"))),
+    }
+}
+
+/// A result, in whichever form a face wants it.
+pub trait OperationAnswer: Send {
+    /// Writes it as JSON.
+    fn json(&self) -> serde_json::Result<Vec<u8>>;
+    /// Returns it as a value.
+    fn value(&self) -> serde_json::Result<Value>;
+    /// Renders it for a model.
+    fn text(&self) -> String;
+    /// Tells whether it did what was asked for.
+    fn is_well(&self) -> bool;
+}
+
+struct Answered<O: Operation>(O::Output);
+
+impl<O: Operation> OperationAnswer for Answered<O> {
+    fn json(&self) -> serde_json::Result<Vec<u8>> {
+        serde_json::to_vec(&self.0)
+    }
+
+    fn value(&self) -> serde_json::Result<Value> {
+        serde_json::to_value(&self.0)
+    }
+
+    fn text(&self) -> String {
+        O::text(&self.0)
+    }
+
+    fn is_well(&self) -> bool {
+        O::is_well(&self.0)
+    }
+}
+
+type Run = for<'a> fn(Value, &'a OperationContext<'a>) -> Running<'a>;
+type Running<'a> = BoxFuture<'a, Result<Box<dyn OperationAnswer>, OperationError>>;
+
+/// A row of the table: a verb without its types.
+pub struct OperationEntry {
+    /// The name.
+    pub name: &'static str,
+    /// The place in the HTTP API.
+    pub route: Option<OperationRoute>,
+    /// The face as a tool.
+    pub tool: Option<OperationTool>,
+    /// Makes the schema of the parameters.
+    pub params: fn(&mut SchemaGenerator) -> Schema,
+    /// Makes the schema of the result.
+    pub output: fn(&mut SchemaGenerator) -> Schema,
+    /// Does the work, with parameters as JSON.
+    pub run: Run,
+    /// The parameters by name, with their schemas.
+    pub fields: Arc<serde_json::Map<String, Value>>,
+    /// The words about it.
+    pub about: String,
+}
+
+impl OperationEntry {
+    /// Tells whether it has parameters besides those of its path.
+    pub(crate) fn takes_body(&self) -> bool {
+        let path = self.route.map_or("", |route| route.path);
+        self.fields.keys().any(|name| !path.contains(&format!("{{{name}}}")))
+    }
+}
+
+fn row<O: Operation>() -> OperationEntry {
+    let schema = SchemaGenerator::default().into_root_schema_for::<O>();
+    let about = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+    OperationEntry {
+        name: O::NAME,
+        route: O::ROUTE,
+        tool: O::TOOL,
+        params: SchemaGenerator::subschema_for::<O>,
+        output: SchemaGenerator::subschema_for::<O::Output>,
+        run: |params, context| {
+            async move {
+                let operation: O = serde_json::from_value(params).map_err(OperationError::Parameters)?;
+                Ok(Box::new(Answered::<O>(operation.run(context).await?)) as Box<dyn OperationAnswer>)
+            }
+            .boxed()
+        },
+        fields: Arc::new(schema.get("properties").and_then(Value::as_object).cloned().unwrap_or_default()),
+        about: about.replace('\n', " "),
+    }
+}
+
+/// Returns the table of the verbs.
+pub fn operations() -> &'static [OperationEntry] {
+    static TABLE: LazyLock<Vec<OperationEntry>> = LazyLock::new(|| {
+        vec![
+            row::<ListTools>(),
+            row::<ListSessions>(),
+            row::<CreateSession>(),
+            row::<ShowSession>(),
+            row::<RemoveSession>(),
+            row::<Section>(),
+            row::<ShowCall>(),
+            row::<CancelCall>(),
+            row::<AnswerCall>(),
+            row::<ShowState>(),
+            row::<ShowSlice>(),
+            row::<Diff>(),
+            row::<Verify>(),
+            row::<Bisect>(),
+            row::<ListFiles>(),
+            row::<ListEvents>(),
+            row::<Log>(),
+            row::<CloneSession>(),
+            row::<Merge>(),
+            row::<Rewind>(),
+        ]
+    });
+    &TABLE
+}

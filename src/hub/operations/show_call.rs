@@ -1,0 +1,56 @@
+//! A call that was made.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{Operation, OperationContext, OperationError, OperationRoute, reading};
+use crate::engine::error::ErrorKind;
+use crate::engine::id::Seq;
+use crate::view::{self, CallDocument, EventDocument};
+
+/// Tells of a call that was made, long texts whole, with its events.
+#[derive(Debug, Clone, Copy, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowCall {
+    /// The position of its intent.
+    pub call: Seq,
+}
+
+/// A call with all that belongs to it.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+pub struct WholeCall {
+    /// The call; its `events` are positions.
+    #[serde(flatten)]
+    call: CallDocument,
+    /// The result of a success, else null.
+    result: Option<Value>,
+    /// The events themselves, by their positions.
+    recorded: BTreeMap<String, EventDocument>,
+}
+
+impl Operation for ShowCall {
+    const NAME: &'static str = "show_call";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("calls", "/v1/sessions/{session}/calls/{call}");
+    type Output = WholeCall;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<WholeCall, OperationError> {
+        let session = context.session().await?;
+        reading(move || {
+            let Some((known, events)) = view::call_at(&session, self.call)? else {
+                return Err(OperationError::new(
+                    ErrorKind::NotFound,
+                    format!("no call began at position {}", self.call),
+                ));
+            };
+            let mut call = known.document(session.lease_holder().is_some());
+            call.params = view::whole(&session, &call.params);
+            let result = known.outcome.as_ref().map(|outcome| view::whole(&session, &outcome.end.result));
+            let recorded = events.iter().map(|event| (event.seq.to_string(), view::event(&session, &event.view())));
+            Ok(WholeCall { call, result, recorded: recorded.collect() })
+        })
+        .await
+    }
+}

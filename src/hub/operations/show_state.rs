@@ -1,0 +1,183 @@
+//! The slices of a state.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::reading;
+use super::{Operation, OperationContext, OperationEffect, OperationError, OperationRoute, OperationTool, TooLong};
+use crate::engine::clock::Timestamp;
+use crate::engine::error::ErrorKind;
+use crate::engine::id::{Digest, Seq, SessionId};
+use crate::engine::registry::SliceSummary;
+use crate::engine::session::Session;
+use crate::engine::slice::{OnRewind, SliceError};
+use crate::engine::state::State;
+use crate::view::{Position, slice, slice_named};
+
+/// Shows the slices of a session's state at any position, such as VirtualFileSystem (its files), ToolCalls, Commands,
+/// Usage, Mounts or Children; or one of them, or a part of one.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShowState {
+    /// The slice to show; without one all are listed.
+    pub slice: Option<String>,
+    /// A JSON pointer to a part of the slice, such as `/src~1main.rs` in VirtualFileSystem.
+    pub pointer: Option<String>,
+    /// Shows the state as it was at this position; as it is now by default.
+    pub at: Option<Position>,
+}
+
+/// A state, and of one slice what it says.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "State")]
+pub struct ShownState {
+    /// The state.
+    #[serde(flatten)]
+    pub state: StateDocument,
+    /// The slice that was asked for, or the part of it; left out where none was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+}
+
+impl Operation for ShowState {
+    const NAME: &'static str = "show_state";
+    const ROUTE: Option<OperationRoute> = OperationRoute::get("states", "/v1/sessions/{session}/state");
+    const TOOL: Option<OperationTool> = Some(OperationTool::new(
+        "session_state",
+        OperationEffect::Looks,
+        TooLong::Refuse("ask for a part of it with pointer"),
+    ));
+    type Output = ShownState;
+
+    async fn run(self, context: &OperationContext<'_>) -> Result<ShownState, OperationError> {
+        let session = context.session().await?;
+        reading(move || {
+            let state = state_at(&session, self.at)?;
+            let Some(wanted) = &self.slice else {
+                return Ok(ShownState { state: self::state(session.name(), &state)?, value: None });
+            };
+            let name = known_slice(&state, wanted)?;
+            let slice = slice(&state, name)?;
+            let document = state_with(session.name(), &state, (name, &slice))?;
+            let pointer = self.pointer.as_deref().unwrap_or_default();
+            let Some(value) = slice.pointer(pointer) else {
+                let shown: String = pointer.chars().take(300).collect();
+                return Err(OperationError::new(ErrorKind::NotFound, format!("there is nothing at {shown} in {name}")));
+            };
+            Ok(ShownState { state: document, value: Some(value.clone()) })
+        })
+        .await
+    }
+
+    fn text(shown: &ShownState) -> String {
+        if let Some(value) = &shown.value {
+            return serde_json::to_string_pretty(value).unwrap_or_default();
+        }
+        let StateDocument { name, seq, slices, .. } = &shown.state;
+        let line = |slice: &SliceDocument| format!("\n  {} ({} bytes as JSON)", slice.slice, slice.json_bytes);
+        format!("{name} at {seq}:{}", slices.iter().map(line).collect::<String>())
+    }
+}
+
+/// Folds the state at a position, or now.
+pub(super) fn state_at(session: &Session, at: Option<Position>) -> Result<State, OperationError> {
+    Ok(match at {
+        Some(at) => session.state_at(at.resolve(session)?)?,
+        None => session.state()?,
+    })
+}
+
+/// Returns the name of the slice that is meant.
+pub(super) fn known_slice(state: &State, wanted: &str) -> Result<&'static str, OperationError> {
+    slice_named(state, wanted).ok_or_else(|| {
+        let names: Vec<_> = state.registry().slices().iter().map(|slice| slice.name).collect();
+        let shown: String = wanted.chars().take(80).collect();
+        let hint = format!("there are {}", names.join(", "));
+        OperationError::Told {
+            kind: ErrorKind::NotFound,
+            detail: format!("there is no slice {shown:?}"),
+            hint: Some(hint),
+        }
+    })
+}
+
+/// A state: which slices it has.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "StateSummary")]
+pub struct StateDocument {
+    /// The session: 32 hexadecimal digits.
+    #[schemars(with = "String")]
+    pub session: SessionId,
+    /// The session's name.
+    pub name: String,
+    /// The position of which it is the state; 0 is before the first event.
+    pub seq: Seq,
+    /// When the event at that position was recorded, in UTC.
+    #[schemars(with = "Option<String>")]
+    pub time: Option<Timestamp>,
+    /// The number of events that the program can't read. They changed nothing.
+    pub unreadable: u64,
+    /// Its slices.
+    pub slices: Vec<SliceDocument>,
+}
+
+/// The summary of one slice.
+#[derive(Debug, Clone, Serialize, JsonSchema)]
+#[schemars(rename = "SliceSummary")]
+pub struct SliceDocument {
+    /// Its name.
+    pub slice: &'static str,
+    /// The version of its encoding.
+    pub version: u32,
+    /// Its fate in a rewind: `restore` or `keep`.
+    #[schemars(with = "String")]
+    pub on_rewind: OnRewind,
+    /// Its length as JSON.
+    pub json_bytes: usize,
+    /// Its digest: 64 hexadecimal digits of BLAKE3.
+    #[schemars(with = "String")]
+    pub digest: Digest,
+}
+
+impl SliceDocument {
+    fn of(known: &SliceSummary, digest: Digest, json: &Value) -> Self {
+        let (slice, version, on_rewind) = (known.name, known.version, known.on_rewind);
+        Self { slice, version, on_rewind, json_bytes: json.to_string().len(), digest }
+    }
+}
+
+/// A state as a document.
+///
+/// # Errors
+/// [`SliceError`] where a slice has no JSON form.
+pub fn state(name: &str, state: &State) -> Result<StateDocument, SliceError> {
+    let mut slices = Vec::new();
+    for (known, (_, digest)) in state.registry().slices().into_iter().zip(state.digests()?) {
+        let json = slice(state, known.name)?;
+        slices.push(SliceDocument::of(&known, digest, &json));
+    }
+    Ok(document(name, state, slices))
+}
+
+/// The same with one of its slices only, which has that JSON form.
+///
+/// # Errors
+/// As [`state`].
+pub fn state_with(name: &str, state: &State, (wanted, json): (&str, &Value)) -> Result<StateDocument, SliceError> {
+    let all = state.registry().slices().into_iter().zip(state.digests()?);
+    let slices = all.filter(|(known, _)| known.name == wanted);
+    let slices = slices.map(|(known, (_, digest))| SliceDocument::of(&known, digest, json));
+    Ok(document(name, state, slices.collect()))
+}
+
+fn document(name: &str, state: &State, slices: Vec<SliceDocument>) -> StateDocument {
+    StateDocument {
+        session: state.session(),
+        name: name.to_owned(),
+        seq: state.seq(),
+        time: (state.seq() > 0).then(|| state.time()),
+        unreadable: state.unreadable(),
+        slices,
+    }
+}

@@ -1,0 +1,6 @@
+//! The words, colours and exits that the commands and the debugger share.
+
+pub(crate) mod events;
+pub(crate) mod exit;
+pub(crate) mod style;
+pub(crate) mod text;
