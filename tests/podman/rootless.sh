@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Makes an engine of an unprivileged user ready, beside the one of ready.sh, and ends it again.
 #
-#   tests/engine/rootless.sh [STATE_DIR]          prints what tests want to have in their environment
-#   tests/engine/rootless.sh stop [STATE_DIR]     ends what the first form started; the image and the user stay
-#   tests/engine/rootless.sh remove [STATE_DIR]   the same, and removes them, too
+#   tests/podman/rootless.sh [STATE_DIR]          prints what tests want to have in their environment
+#   tests/podman/rootless.sh stop [STATE_DIR]     ends what the first form started; the image and the user stay
+#   tests/podman/rootless.sh remove [STATE_DIR]   the same, and removes them, too
 #
 # As root, for a user that it makes. The image FOLDSPACE_IMAGE is copied from the engine at CONTAINER_HOST, which
 # is made ready first. An engine that runs already is used by whoever comes next, and ends with the last of its
@@ -35,7 +35,7 @@ runs() {
     [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
 }
 
-# shellcheck source=tests/engine/users.sh
+# shellcheck source=tests/podman/users.sh
 . "$(dirname "$0")/users.sh"
 
 engine() { podman --url "unix://$socket" "$@" 9>&-; }

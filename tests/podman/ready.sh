@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes a private Podman engine ready for the tests of containers, and ends it again.
 #
-#   tests/engine/ready.sh [STATE_DIR]        prints what tests want to have in their environment
-#   tests/engine/ready.sh stop [STATE_DIR]   ends what the first form started; the image stays
+#   tests/podman/ready.sh [STATE_DIR]        prints what tests want to have in their environment
+#   tests/podman/ready.sh stop [STATE_DIR]   ends what the first form started; the image stays
 #
 # From a bare Debian 12, as root. Nothing of the machine changes but that podman and what it needs are
 # installed: containers, images and settings are in STATE_DIR. An engine that runs already is used by
@@ -14,7 +14,7 @@ unset CONTAINER_HOST CONTAINER_CONNECTION CONTAINER_SSHKEY
 
 mode=start
 if [ "${1:-}" = stop ]; then mode=stop; shift; fi
-state=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/foldspace-tests/engine}
+state=${1:-${XDG_CACHE_HOME:-$HOME/.cache}/foldspace-tests/podman}
 user=${ENGINE_USER:-$PPID}
 
 say() { printf 'engine: %s\n' "$*" >&2; }
@@ -42,9 +42,9 @@ runs() {
     [ -s "$state/pid" ] && tr '\0' ' ' 2>/dev/null <"/proc/$(cat "$state/pid")/cmdline" | grep -qF "unix://$socket"
 }
 
-# shellcheck source=tests/engine/users.sh
+# shellcheck source=tests/podman/users.sh
 . "$(dirname "$0")/users.sh"
-# shellcheck source=tests/engine/apt.sh
+# shellcheck source=tests/podman/apt.sh
 . "$(dirname "$0")/apt.sh"
 
 # All commands of one store have to see the same mounts as its service.
