@@ -44,6 +44,8 @@ mod mcp;
 mod reducers;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod testing;
 mod tools;
 pub mod view;
 

@@ -1,7 +1,5 @@
 //! What happens to containers behind our back, and when nobody uses them.
 
-use std::time::Duration;
-
 use foldspace::{
     CallStatus, ContainerStarted, ContainerStopped, DispatchError, PodmanOptions, Recorded, ToolCall, ToolRunner, Tools,
 };
@@ -13,13 +11,7 @@ use crate::rig::{Kind, Rig, Step, eventually, named, podman, process_of};
 
 /// Waits until the container does not run.
 pub(super) fn until_stopped(rig: &Rig) {
-    for _ in 0..600 {
-        if process_of(&rig.name()).is_none() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("the container still runs after 30 s");
+    eventually("the container has stopped", || process_of(&rig.name()).is_none());
 }
 
 /// The next call finds the same files, in a container that runs.

@@ -99,9 +99,9 @@ fn links_lead_nowhere_from_a_container() {
 }
 
 /// Ends a loop of another thread, also when a test fails: else that would be waited for without end.
-struct Ends<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -151,7 +151,7 @@ fn flipping_leads_nowhere(rig: &Rig) {
     let (mut inside, mut refused) = (0, 0);
     let links = std::thread::scope(|scope| {
         let flipping = scope.spawn(|| flip(&root, &done));
-        let ends = Ends(&done);
+        let ends = StopOnDrop(&done);
         // For long enough that what is raced for was met in both its states.
         for n in 0..600 {
             if n >= 40 && inside > 0 && refused > 0 {

@@ -1,11 +1,29 @@
 //! A file system that is full: under the files, and under the journal.
 
+use std::io::Write;
+use std::path::PathBuf;
+
 use foldspace::{
     CallFinished, CallStatus, CaptureBudget, CommandResult, EntryPath, HostOptions, Recorded, ToolCall, WorkspaceSpec,
 };
 use serde_json::json;
 
 use crate::rig::{Disk, Kind, Rig, walk};
+
+/// Leaves no byte on a disk; returns the file that fills it, to be removed again.
+fn fill(disk: &Disk) -> PathBuf {
+    let path = disk.root().join("filler");
+    let mut file = std::fs::File::create(&path).unwrap();
+    let mut piece = vec![b'x'; 1 << 16];
+    loop {
+        if file.write_all(&piece).is_err() {
+            match piece.len() {
+                1 => return path,
+                length => piece.truncate(length / 2),
+            }
+        }
+    }
+}
 
 /// A session whose files lie on a small file system.
 fn on_a_small_disk(kind: Kind) -> Option<(Disk, Rig)> {
@@ -28,7 +46,7 @@ fn what_does_not_fit_is_an_error_and_harms_nothing(disk: &Disk, rig: &mut Rig) {
     assert!(step.exit_code() != 0 && step.outcome.text.contains("No space left"), "{}", step.outcome.text);
     rig.ok("rm -f big more");
     // What a tool writes does not fit.
-    let filler = disk.fill();
+    let filler = fill(disk);
     let large = "x".repeat(40_000);
     let known = rig.known();
     for (tool, params) in [
@@ -89,7 +107,7 @@ fn files_that_can_t_come_back_come_back_later(disk: &Disk, rig: &mut Rig) {
     for entry in std::fs::read_dir(disk.root()).unwrap() {
         std::fs::remove_dir_all(entry.unwrap().path()).unwrap();
     }
-    let filler = disk.fill();
+    let filler = fill(disk);
     std::fs::OpenOptions::new().write(true).open(&filler).unwrap().set_len((8 << 20) - 1_200_000).unwrap();
     let error = rig.try_reopen().unwrap_err().to_string();
     assert!(error.contains("No space left"), "{error}");

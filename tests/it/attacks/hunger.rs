@@ -77,6 +77,7 @@ fn nobody_survives(rig: &Rig) {
     step.assert_ok("survivors");
     assert_eq!(marked(&mark), Vec::<String>::new());
     let alive = walk(&rig.root());
+    // The time is the subject: a survivor would write twenty times a second.
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(walk(&rig.root()), alive, "somebody still writes");
     let text = "setsid sleep 1000 & (sleep 1000 &) ; setsid setsid sh -c 'sleep 1000 & sleep 1000' & nohup sleep 1000 > /dev/null 2>&1 & exit 3";
@@ -147,10 +148,11 @@ fn most_memory(process: u32) -> Option<u64> {
 }
 
 /// Runs a command that prints a gibibyte in a process of its own, and gives what that took at most.
-fn memory_for_a_gibibyte(options: &[&str]) -> u64 {
+fn memory_for_much_output(options: &[&str]) -> u64 {
     let data = tempfile::tempdir().unwrap();
     let story = data.path().join("story.jsonl");
-    let call = json!({ "tool": "shell_execute", "params": { "command": "yes | head -c 1G", "timeout_seconds": 120 } });
+    let call =
+        json!({ "tool": "shell_execute", "params": { "command": "yes | head -c 512M", "timeout_seconds": 120 } });
     std::fs::write(&story, format!("{call}\n")).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_foldspace"));
     command.env("FOLDSPACE_DATA", data.path().join("data")).env("FOLDSPACE_CACHE", data.path().join("cache"));
@@ -162,33 +164,34 @@ fn memory_for_a_gibibyte(options: &[&str]) -> u64 {
         if let Some(status) = child.try_wait().unwrap() {
             break status;
         }
+        // A sample each few milliseconds.
         std::thread::sleep(Duration::from_millis(5));
     };
     assert!(status.success(), "{status}");
-    assert_printed_a_gibibyte(&data.path().join("data"));
+    assert_printed_much(&data.path().join("data"));
     most
 }
 
 /// Else there was nothing to measure.
-fn assert_printed_a_gibibyte(data: &Path) {
+fn assert_printed_much(data: &Path) {
     let sessions = Sessions::open(data, Registry::standard()).unwrap();
     let id = sessions.list().unwrap()[0].id;
     let events = sessions.session(id).unwrap().events(1, 100).unwrap();
     let results: Vec<_> = events.iter().filter_map(Recorded::typed::<CommandResult>).collect();
     let [result] = &results[..] else { panic!("one command ran: {events:?}") };
     let result = &result.as_ref().unwrap().event;
-    assert_eq!((result.exit_code, result.stdout.bytes), (0, 1 << 30), "{result:?}");
+    assert_eq!((result.exit_code, result.stdout.bytes), (0, 512 << 20), "{result:?}");
 }
 
 #[test]
-fn a_gibibyte_of_output_takes_little_memory() {
+fn much_output_takes_little_memory() {
     let engine = std::env::var("CONTAINER_HOST").unwrap_or_default();
     let mut ways = vec![vec!["--backend", "host"]];
     if crate::engine::options().is_some() {
         ways.push(vec!["--backend", "podman", "--engine", &engine]);
     }
     for options in ways {
-        let most = memory_for_a_gibibyte(&options);
+        let most = memory_for_much_output(&options);
         assert!((1 << 10..192 << 10).contains(&most), "{options:?} took {most} KiB");
     }
 }

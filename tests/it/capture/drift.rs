@@ -3,8 +3,7 @@
 use foldspace::{DeleteEntry, DriftFound, Recorded, WriteFile};
 use serde_json::json;
 
-use super::everywhere;
-use crate::rig::{Kind, Rig, walk};
+use crate::rig::{Kind, Rig, everywhere, walk};
 
 everywhere!(
     it_is_recorded_before_the_next_call,

@@ -5,8 +5,7 @@ use std::time::Duration;
 use foldspace::{CallFinished, CallStatus, CommandResult, EvalResult, ToolCall};
 use serde_json::json;
 
-use super::everywhere;
-use crate::rig::{Rig, eventually, kind};
+use crate::rig::{Rig, eventually, everywhere, kind};
 
 everywhere!(
     a_command_that_fails,

@@ -2,8 +2,7 @@
 
 use foldspace::{DeleteEntry, EntryPath, Node, Special, WriteFile, WriteMode};
 
-use super::everywhere;
-use crate::rig::{Rig, Seen};
+use crate::rig::{Rig, Seen, everywhere};
 
 everywhere!(
     a_rename_deletes_and_writes,

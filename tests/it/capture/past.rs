@@ -2,8 +2,7 @@
 
 use foldspace::materialise;
 
-use super::everywhere;
-use crate::rig::{Disk, Rig, differences, walk};
+use crate::rig::{Disk, Rig, differences, everywhere, walk};
 
 everywhere!(every_moment_comes_back, where_not_all_fits_nothing_stays);
 

@@ -1,7 +1,6 @@
 //! Programs as agents use them.
 
-use super::everywhere;
-use crate::rig::{Kind, Rig};
+use crate::rig::{Kind, Rig, everywhere, skip};
 
 everywhere!(tar_packs_and_unpacks, a_virtual_environment_is_made, sed_edits_in_place, git_works, a_program_is_built);
 
@@ -38,8 +37,7 @@ fn sed_edits_in_place(rig: Rig) {
 fn git_works(rig: Rig) {
     if !rig.has("git") {
         assert_ne!(rig.kind(), Kind::Host, "git is needed");
-        assert!(!crate::engine::in_ci(), "the image of the tests has all programs");
-        return;
+        return skip("no git in the image");
     }
     rig.ok("git init -q -b main . && git config user.email a@b.c && git config user.name A && git config gc.auto 0");
     rig.ok("mkdir src && echo 'fn main() {}' > src/main.rs && echo target > .gitignore");
@@ -62,8 +60,7 @@ const MAKEFILE: &str = "all: program\\nprogram: main.o part.o\\n\\tgcc -o progra
 fn a_program_is_built(rig: Rig) {
     if !(rig.has("gcc") && rig.has("make")) {
         assert_ne!(rig.kind(), Kind::Host, "gcc and make are needed");
-        assert!(!crate::engine::in_ci(), "the image of the tests has all programs");
-        return;
+        return skip("no gcc or make in the image");
     }
     rig.ok(
         "echo 'int part(void);' > part.h && printf '#include \"part.h\"\\nint part(void) { return 3; }\\n' > part.c",

@@ -3,8 +3,7 @@
 use foldspace::{CallFinished, CommandDecided, CommandResult, WorkspaceTouched};
 use serde_json::json;
 
-use super::everywhere;
-use crate::rig::{Kind, Rig, kind};
+use crate::rig::{Kind, Rig, everywhere, kind};
 
 everywhere!(
     a_command_is_one_commit,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::Served;
+use crate::rig::Server;
 
 const FILE: &str = "docs/openapi.json";
 
@@ -17,14 +17,14 @@ async fn the_description_is_checked_in() {
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
     assert!(kept == text, "{FILE} is not what the code says; FOLDSPACE_BLESS=1 writes it anew");
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     let given = served.ask("GET", "/openapi.json", None).await;
     assert_eq!(given.json(), serde_json::from_str::<Value>(&text).unwrap());
 }
 
 #[tokio::test]
 async fn whatever_it_names_is_there() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     served.session("demo").await;
     let description: Value = serde_json::from_str(&foldspace::http::openapi()).unwrap();
     let mut operations = 0;
@@ -52,7 +52,7 @@ async fn whatever_it_names_is_there() {
 
 #[tokio::test]
 async fn figures_count_what_was_done() {
-    let served = Served::begin().await;
+    let served = Server::begin().await;
     served.session("demo").await;
     served.write("demo", "a.txt").await;
     let text = String::from_utf8(served.ask("GET", "/metrics", None).await.body.to_vec()).unwrap();

@@ -10,8 +10,8 @@ use foldspace::{
     history_through_merges, merge_child,
 };
 
-use super::rig::{files, path};
-use crate::store::Random;
+use super::{files, path};
+use crate::rig::Random;
 
 struct Member {
     dispatcher: ToolRunner,

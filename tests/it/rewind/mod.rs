@@ -11,7 +11,7 @@ use foldspace::{
 };
 use serde_json::json;
 
-use crate::rig::{Kind, Rig, differences, walk};
+use crate::rig::{Kind, Rig, differences, everywhere, walk};
 
 const FORCED: RewindOptions = RewindOptions { force: true, keep_earlier: false, dry_run: false };
 
@@ -19,29 +19,6 @@ mod failing;
 
 mod everywhere {
     use super::*;
-
-    macro_rules! everywhere {
-        ($($test:ident),+ $(,)?) => {
-            mod on_the_host {
-                $(#[test] fn $test() { super::$test(Rig::new(Kind::Host).unwrap()); })+
-                use crate::rig::{Kind, Rig};
-            }
-            mod on_an_overlay {
-                $(#[test] fn $test() {
-                    let Some(rig) = Rig::new(Kind::Overlay) else { return };
-                    super::$test(rig);
-                })+
-                use crate::rig::{Kind, Rig};
-            }
-            mod on_a_plain_directory {
-                $(#[test] fn $test() {
-                    let Some(rig) = Rig::new(Kind::Plain) else { return };
-                    super::$test(rig);
-                })+
-                use crate::rig::{Kind, Rig};
-            }
-        };
-    }
 
     everywhere!(every_moment_can_be_gone_back_to, drift_stands_in_the_way, a_rewind_outlives_its_process);
 

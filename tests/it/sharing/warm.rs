@@ -1,13 +1,13 @@
 //! Containers that are made before anybody needs one.
 
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use foldspace::{MachineNews, PodmanOptions, Registry, Sessions, WarmContainers, Workspace};
 use podman_api::opts::{ContainerListFilter, ContainerListOpts};
 
 use super::Sandbox;
-use crate::rig::{Kind, Rig, eventually, named, podman};
+use crate::rig::{Kind, Rig, Running, eventually, named, podman, process};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
@@ -186,42 +186,26 @@ fn one_that_a_killed_process_has_not_named_writes_nothing_any_more() {
     }
 }
 
-const KILLED: &str = "FOLDSPACE_TEST_KEEPS_WARM";
-
-struct Ends(Child);
-
-impl Drop for Ends {
-    fn drop(&mut self) {
-        drop(self.0.kill());
-        drop(self.0.wait());
-    }
-}
-
-/// Not by itself: the process that the next test kills.
-#[test]
-fn keeps_containers_until_it_is_killed() {
-    if std::env::var_os(KILLED).is_none() {
-        return;
-    }
+/// Keeps a warm container until the process is killed.
+pub(crate) fn keep_until_killed() {
     let _warm = keep(&options(408).unwrap(), 1);
-    std::thread::sleep(PATIENCE);
+    loop {
+        std::thread::park();
+    }
 }
 
 #[test]
 fn what_a_killed_process_left_is_swept() {
-    if options(408).is_none() {
-        return;
-    }
+    let Some(_) = options(408) else { return };
     let place = tempfile::tempdir().unwrap();
     drop(Sessions::open(place.path().join("data"), Registry::standard()).unwrap());
-    let mut command = Command::new(std::env::current_exe().unwrap());
-    command.args(["--exact", "sharing::warm::keeps_containers_until_it_is_killed"]).env(KILLED, "1");
+    let mut command = process("keep_warm", "");
     command
         .env("FOLDSPACE_CACHE", place.path().join("cache"))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let mut child = Ends(command.spawn().unwrap());
+    let mut child = Running(command.spawn().unwrap());
     let process = child.0.id();
     eventually("it keeps one", || !spares(process).is_empty());
     let spare = || std::fs::read_dir(place.path().join("cache/warm")).unwrap().count();

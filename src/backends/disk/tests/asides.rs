@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::rig::{IN_NAMESPACE, path};
+use super::rig::{path, tick};
 use crate::backends::disk::staging_dir::{StagingDir, WITHIN};
 use crate::backends::disk::{DirTree, PlainDisk, WorkspaceDisk};
 use crate::backends::{FileChange, HostOptions, HostWorkspace, Workspace};
@@ -53,10 +53,10 @@ fn where_nothing_can_be_beside_it_is_within_and_nobody_sees_it() {
     let disk = workspace.capture().unwrap();
     let below = disk.below(&path("")).unwrap().entries;
     assert!(below.len() == 3 && !below.iter().any(|(found, _)| found.to_string().contains(WITHIN)));
-    for _ in 0..100 {
+    for _ in 0..5 {
         disk.touched().unwrap();
         disk.settle().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(3));
+        tick();
     }
     fs::write(root.join(WITHIN).join("0/hidden"), "").unwrap();
     assert_eq!(disk.touched().unwrap(), []);
@@ -134,10 +134,8 @@ fn no_command_runs_in_another_directory() {
 
 /// In a namespace of its own, where it may mount.
 #[test]
+#[ignore = "everything_holds_in_a_user_namespace runs it"]
 fn a_mount_within_is_said_to_be_another() {
-    if std::env::var_os(IN_NAMESPACE).is_none() {
-        return;
-    }
     let top = tempfile::tempdir().unwrap();
     let at = |name: &str| top.path().join(name);
     for made in ["files/mount", "aside"] {

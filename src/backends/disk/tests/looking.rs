@@ -9,7 +9,9 @@ use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, mkdirat};
 
-use super::rig::{IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through};
+use super::rig::{
+    IN_NAMESPACE, SEALED, Seen, World, assert_covered, names, on_each, on_each_with, path, through, tick,
+};
 use crate::backends::disk::beneath::open_in;
 use crate::backends::disk::index::{StatIndex, with_paths};
 use crate::backends::disk::overlay::dir_xattrs::Forms;
@@ -296,18 +298,17 @@ fn what_was_there_for_a_moment_after_the_first_look_is_named_when_it_is_gone() {
     let (files, aside) = (directory.path().join("files"), directory.path().join("aside"));
     fs::create_dir_all(files.join("in")).unwrap();
     fs::create_dir(&aside).unwrap();
-    let pause = || std::thread::sleep(std::time::Duration::from_millis(30));
-    pause();
+    tick();
     let mut disk = PlainDisk::new(DirTree::beneath("host", &files, &aside, None).unwrap()).unwrap();
     disk.touched().unwrap();
     fs::write(files.join("in/.x.swp"), "").unwrap();
-    pause();
+    tick();
     // Here the caller walks, and sees it.
     disk.settle().unwrap();
     fs::remove_file(files.join("in/.x.swp")).unwrap();
     assert_eq!(disk.touched().unwrap(), [DirtyPath::Subtree(path("in"))]);
     disk.settle().unwrap();
-    pause();
+    tick();
     for named in [1, 0] {
         assert!(disk.touched().unwrap().len() <= named);
         disk.settle().unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 
-use super::rig::{IN_NAMESPACE, Rig, SEALED, Seen, World, names, on_each_with, path, plain, unknown, world};
+use super::rig::{IN_NAMESPACE, Rig, SEALED, Seen, World, names, on_each_with, path, plain, tick, unknown, world};
 use crate::backends::disk::locked::OnDisk;
 use crate::backends::{ChangeDetector, DirtyPath, Observed};
 use crate::engine::path::EntryPath;
@@ -98,7 +98,7 @@ fn make_pair(disk: &OnDisk, top: &Path, known: &mut World) {
 /// Looks until nothing was changed in the moment of the look.
 fn still(disk: &OnDisk, known: &mut World) {
     look(disk, known, || {});
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    tick();
     look(disk, known, || {});
 }
 
@@ -110,7 +110,7 @@ fn what_is_elsewhere_while_it_is_looked_at_is_named_again() {
         fs::write(top.join("one/sub/new"), "new").unwrap();
         fs::remove_file(top.join("two/b")).unwrap();
         exchange(top);
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        tick();
         let touched = look(disk, known, || exchange(top));
         for place in ["one/b", "two/a", "two/sub/new"] {
             assert!(names(&touched, place) || names(&touched, "one") && names(&touched, "two"), "{touched:?}");
@@ -142,7 +142,7 @@ fn a_directory_that_is_away_while_it_is_looked_at_comes_back_with_all_in_it() {
         }
         fs::remove_dir_all(top.join("one")).unwrap();
         fs::rename(top.join("other"), top.join("one")).unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        tick();
         look(disk, known, || fs::rename(top.join("one"), top.join("away")).unwrap());
         assert!(!known.keys().any(|known| known.is_below(&path("one"))));
         fs::rename(top.join("away"), top.join("one")).unwrap();
@@ -157,7 +157,7 @@ fn a_busy_file_has_nothing_else_named_again() {
     let mut rig = unknown(&pair);
     let (top, disk, mut known) = (rig.view(), rig.capture(), World::new());
     // Nothing else has changed in the moment of the look.
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    tick();
     assert_eq!(look(&disk, &mut known, || busy(&top)), [DirtyPath::Subtree(EntryPath::root())]);
     for _ in 0..3 {
         let touched = look(&disk, &mut known, || busy(&top));
@@ -183,7 +183,7 @@ fn special_files_are_not_named_for_ever() {
         let touched = disk.touched().unwrap();
         touched.iter().for_each(|one| drop(disk.below(named(one)).unwrap()));
         disk.settle().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        tick();
     }
     still(&disk, &mut known);
     assert_eq!(look(&disk, &mut known, || {}), []);

@@ -10,6 +10,7 @@ use crate::backends::FileChange;
 use crate::backends::disk::{DirTree, DirtyPath, LayerUser, OverlayDisk, OverlayOptions, SealError, WorkspaceDisk};
 use crate::engine::event::Node;
 use crate::engine::path::EntryPath;
+use crate::testing::eventually;
 
 /// Overlays beside each other.
 pub(super) struct Family {
@@ -111,15 +112,11 @@ pub(super) fn text(disk: &impl WorkspaceDisk, at: &str) -> Option<String> {
 
 /// Looks until nothing is touched any more, as a dispatcher has before it shares.
 pub(super) fn rest(disk: &mut impl WorkspaceDisk) {
-    for _ in 0..1000 {
+    eventually("nothing is touched any more", || {
         let touched = disk.touched().unwrap();
         disk.settle().unwrap();
-        if touched.is_empty() {
-            return;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(3));
-    }
-    panic!("the disk is never done");
+        touched.is_empty()
+    });
 }
 
 pub(super) fn file(at: &str, text: &str) -> FileChange {

@@ -183,6 +183,7 @@ fn output_without_end_and_a_slow_reader_take_no_memory() {
         bytes += read.len() as u64;
         frames += 1;
         if frames % 1000 == 1 {
+            // A slow reader, for which the runner has to wait.
             std::thread::sleep(Duration::from_millis(20));
         }
     };
@@ -285,9 +286,10 @@ fn the_last_handle_ends_the_runner_and_what_it_runs() {
 #[test]
 fn a_runner_outlives_the_thread_that_started_it() {
     let directory = tempfile::tempdir().unwrap();
-    let runner =
-        std::thread::scope(|scope| scope.spawn(|| Runner::spawn_on_host(directory.path()).unwrap()).join().unwrap());
-    std::thread::sleep(Duration::from_millis(50));
+    let begin = || (Runner::spawn_on_host(directory.path()).unwrap(), rustix::thread::gettid());
+    let (runner, thread) = std::thread::scope(|scope| scope.spawn(begin).join().unwrap());
+    let thread = format!("/proc/self/task/{}", thread.as_raw_nonzero());
+    eventually("the kernel has ended the thread", || !Path::new(&thread).exists());
     assert!(runner.is_alive());
     assert_eq!(run(&runner, &shell("echo here")).unwrap().stdout, "here\n");
 }

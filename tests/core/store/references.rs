@@ -13,8 +13,7 @@ use foldspace::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::{note, open, record, session};
-use crate::rig::portable::unpacked;
+use super::{note, open, record, session, unpacked};
 
 /// An event of another program, which declares the digest of its picture; its text may name others.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -44,14 +44,6 @@ impl PortableFile {
         self.record(2, &commit)
     }
 
-    /// The file with the events in one commit.
-    pub(crate) fn together(mut self, events: &[(&str, u16, &[u8])]) -> Self {
-        let mut all = commit_head((SESSION, self.events + 1, events.len() as u32));
-        events.iter().for_each(|(kind, version, payload)| put_event(&mut all, (kind, *version), payload));
-        self.events += events.len() as u64;
-        self.record(2, &all)
-    }
-
     /// The file with an end that counts so many events and contents.
     pub(crate) fn ended(mut self, events: u64, contents: u64) -> Vec<u8> {
         self.bytes.push(3);
@@ -76,7 +68,7 @@ pub(crate) fn commit(head: (SessionId, u64, u32), kind: (&str, u16), payload: &[
     commit
 }
 
-fn commit_head((session, first, count): (SessionId, u64, u32)) -> Vec<u8> {
+pub(crate) fn commit_head((session, first, count): (SessionId, u64, u32)) -> Vec<u8> {
     let mut commit = session.as_bytes().to_vec();
     commit.extend_from_slice(&first.to_le_bytes());
     commit.extend_from_slice(&1_700_000_000_000i64.to_le_bytes());
@@ -86,7 +78,7 @@ fn commit_head((session, first, count): (SessionId, u64, u32)) -> Vec<u8> {
     commit
 }
 
-fn put_event(commit: &mut Vec<u8>, (kind, version): (&str, u16), payload: &[u8]) {
+pub(crate) fn put_event(commit: &mut Vec<u8>, (kind, version): (&str, u16), payload: &[u8]) {
     commit.push(kind.len() as u8);
     commit.extend_from_slice(kind.as_bytes());
     commit.extend_from_slice(&version.to_le_bytes());
@@ -96,8 +88,4 @@ fn put_event(commit: &mut Vec<u8>, (kind, version): (&str, u16), payload: &[u8])
 
 pub(crate) fn packed(bytes: &[u8]) -> Vec<u8> {
     zstd::encode_all(bytes, 3).unwrap()
-}
-
-pub(crate) fn unpacked(file: &[u8]) -> Vec<u8> {
-    zstd::decode_all(file).unwrap()
 }

@@ -13,14 +13,14 @@ use super::{
 /// Bytes of a snapshot.
 const SNAPSHOT: usize = 300_000;
 
-struct Fixture {
+struct IndexedFixture {
     directory: tempfile::TempDir,
     whole: History,
     contents: Vec<Digest>,
 }
 
 /// A store with everything in its index, and so many snapshots that not all of it is read on opening.
-fn fixture(seed: u64) -> Fixture {
+fn fixture(seed: u64) -> IndexedFixture {
     let directory = tempfile::tempdir().unwrap();
     let (store, recording) = recorded(directory.path(), 2, seed);
     let mut random = Random(seed);
@@ -33,7 +33,7 @@ fn fixture(seed: u64) -> Fixture {
     store.settle().unwrap();
     let whole = history(&store);
     drop(store);
-    Fixture { directory, whole, contents: recording.contents }
+    IndexedFixture { directory, whole, contents: recording.contents }
 }
 
 fn snapshot(session: foldspace::SessionId, seq: u64, bytes: Vec<u8>) -> Snapshot {
@@ -45,7 +45,7 @@ fn index_files(directory: &Path) -> Vec<PathBuf> {
     files_below(&directory.join("index"))
 }
 
-impl Fixture {
+impl IndexedFixture {
     /// Opens a copy with a changed index; everything must be there, also after it was opened again.
     fn check(&self, context: &str, change: impl FnOnce(&Path)) -> Vec<String> {
         let copy = copied(self.directory.path(), true);
@@ -187,7 +187,7 @@ fn a_damaged_index_is_made_again() {
     let fixture = fixture(24);
     let files = index_files(fixture.directory.path()).len() as u64;
     let mut random = Random(25);
-    for round in 0..rounds(60) {
+    for round in 0..rounds(20) {
         let which = random.below(files) as usize;
         let change = |at: &Path| {
             let file = &index_files(at)[which];

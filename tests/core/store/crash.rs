@@ -1,22 +1,21 @@
 //! The process is killed at random moments: what was acknowledged is there, in order, without gaps.
 //!
-//! The child is this very test binary, started again for the one test [`child`].
+//! The killed process is this test binary, started again to [`append`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use foldspace::{
     Content, Digest, Durability, EntryPath, LocalStore, LocalStoreOptions, NewSession, Node, Registry, Seq, Session,
     SessionId, Sessions, SnapshotPolicy, SystemClock, WriteFile, WriteMode,
 };
 
-use super::{Random, small};
+use super::small;
+use crate::rig::{Random, process, rounds};
 
-const CHILD: &str = "FOLDSPACE_IT_CHILD";
 const SESSIONS: u64 = 3;
 const THREADS: u64 = 4;
 
@@ -39,9 +38,8 @@ fn sessions(directory: &Path, load: Load) -> Sessions {
     Sessions::new(Arc::new(store), Registry::standard(), Arc::new(SystemClock::default()), policy).unwrap()
 }
 
-#[test]
-fn child() {
-    let Ok(orders) = std::env::var(CHILD) else { return };
+/// Appends to a few sessions from several threads until the process is killed.
+pub(crate) fn append(orders: &str) {
     let parts: Vec<&str> = orders.splitn(4, ' ').collect();
     let durability = if parts[0] == "synced" { Durability::Synced } else { Durability::Buffered };
     let load = Load { durability, busy: parts[1] == "busy", seed: parts[2].parse().unwrap() };
@@ -102,13 +100,8 @@ fn say(line: &str) {
 fn spawn(directory: &Path, load: Load) -> Child {
     let durability = if load.durability == Durability::Synced { "synced" } else { "buffered" };
     let busy = if load.busy { "busy" } else { "calm" };
-    Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "store::crash::child", "--nocapture", "--test-threads=1"])
-        .env(CHILD, format!("{durability} {busy} {} {}", load.seed, directory.display()))
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+    let orders = format!("{durability} {busy} {} {}", load.seed, directory.display());
+    process("append", orders).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
 /// What children said before they were killed.
@@ -119,24 +112,17 @@ struct Acknowledged {
     removed: BTreeSet<SessionId>,
 }
 
-/// Lets a child work for a while after its first acknowledgement, and kills it.
-fn killed(directory: &Path, load: Load, pause: Duration, known: &mut Acknowledged) {
+/// Lets a child work until it has said so much, and kills it.
+fn killed(directory: &Path, load: Load, lines: usize, known: &mut Acknowledged) {
     let mut child = spawn(directory, load);
-    let mut said = BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.starts_with("ack") {
-        line.clear();
-        if said.read_line(&mut line).unwrap() == 0 {
-            break;
-        }
-    }
-    let reader = std::thread::spawn(move || said.lines().map_while(Result::ok).collect::<Vec<_>>());
-    std::thread::sleep(pause);
+    let mut said = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
+    let is_of_work = |line: &String| line.starts_with("ack ") || line.starts_with("gone ");
+    let before: Vec<String> = said.by_ref().filter(is_of_work).take(lines).collect();
     child.kill().unwrap();
+    let after: Vec<String> = said.collect();
     let killed = child.wait_with_output().unwrap();
     assert!(killed.status.code().is_none(), "it ended by itself: {}", String::from_utf8_lossy(&killed.stderr));
-    let lines = reader.join().unwrap();
-    for line in std::iter::once(line.trim_end()).chain(lines.iter().map(String::as_str)) {
+    for line in before.iter().chain(&after) {
         let words: Vec<&str> = line.split(' ').collect();
         if let ["gone", session] = words[..] {
             known.removed.extend(session.parse::<SessionId>());
@@ -203,16 +189,16 @@ fn check(directory: &Path, load: Load, known: &mut Acknowledged, thorough: bool)
     }
 }
 
-fn crashes(rounds: u64, durability: Durability, busy: bool, seed: u64) {
+fn crashes(count: u64, durability: Durability, busy: bool, seed: u64) {
     let directory = tempfile::tempdir().unwrap();
     let mut known = Acknowledged::default();
     let mut random = Random(seed);
-    for round in 0..rounds {
+    for round in 0..count {
         let load = Load { durability, busy, seed: random.next() };
         // Now and then long enough for the index to learn something and to have it written.
-        let pause = if round % 25 == 24 { 2_600 } else { random.below(60) };
-        killed(directory.path(), load, Duration::from_millis(pause), &mut known);
-        check(directory.path(), load, &mut known, round % 25 >= 23 || round == rounds - 1);
+        let lines = if round % 8 == 7 { 2_000 } else { 1 + random.below(150) as usize };
+        killed(directory.path(), load, lines, &mut known);
+        check(directory.path(), load, &mut known, round % 8 >= 6 || round == count - 1);
     }
     // Who does not wait may lose even that a session has begun, and begins another.
     let sessions = known.events.len() as u64;
@@ -222,15 +208,15 @@ fn crashes(rounds: u64, durability: Durability, busy: bool, seed: u64) {
 
 #[test]
 fn a_killed_process_loses_nothing_that_was_acknowledged() {
-    crashes(super::rounds(60), Durability::Synced, false, 31);
+    crashes(rounds(20), Durability::Synced, false, 31);
 }
 
 #[test]
 fn nor_while_it_packs_and_removes() {
-    crashes(super::rounds(40), Durability::Synced, true, 32);
+    crashes(rounds(16), Durability::Synced, true, 32);
 }
 
 #[test]
 fn a_killed_process_that_does_not_wait_leaves_a_beginning() {
-    crashes(super::rounds(20), Durability::Buffered, false, 33);
+    crashes(rounds(8), Durability::Buffered, false, 33);
 }

@@ -1,12 +1,14 @@
 //! Hostile tests of the stores: crashes, cuts, damage, full disks, odd orders; and against simpler selves.
 
 mod bus;
-mod crash;
+pub(crate) mod crash;
 mod cut;
 mod damage;
-mod environment;
+pub(crate) mod environment;
 mod files;
 mod history;
+mod import;
+mod import_fuzz;
 mod index;
 mod journal;
 mod limits;
@@ -14,9 +16,9 @@ mod loss;
 mod model;
 mod own;
 mod packed;
-mod portable;
+pub(crate) mod portable;
 mod references;
-mod space;
+pub(crate) mod space;
 mod states;
 mod together;
 
@@ -30,6 +32,9 @@ use foldspace::{
     StoreError, Timestamp,
 };
 use tempfile::TempDir;
+
+use crate::rig::portable::{PortableFile, SESSION, commit_head, put_event};
+use crate::rig::{Random, rounds};
 
 /// The smallest segments, unpacked: what most tests want.
 pub(crate) fn small() -> LocalStoreOptions {
@@ -167,32 +172,25 @@ pub(crate) fn snapshot_of_disk(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     files_below(directory).into_iter().map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
 }
 
-/// So many rounds, or `FOLDSPACE_IT_TIMES` as many: for a long run by hand.
-pub(crate) fn rounds(usual: u64) -> u64 {
-    let times = std::env::var("FOLDSPACE_IT_TIMES").ok().and_then(|times| times.parse::<u64>().ok());
-    usual * times.unwrap_or(1)
-}
-
-/// Random numbers that are the same in every run (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
 impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub(crate) fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
-    }
-
     /// Bytes that do not compress.
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mut bytes: Vec<u8> = (0..length.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
         bytes.truncate(length);
         bytes
     }
+}
+
+impl PortableFile {
+    /// The file with the events in one commit.
+    pub(crate) fn together(mut self, events: &[(&str, u16, &[u8])]) -> Self {
+        let mut all = commit_head((SESSION, self.events + 1, events.len() as u32));
+        events.iter().for_each(|(kind, version, payload)| put_event(&mut all, (kind, *version), payload));
+        self.events += events.len() as u64;
+        self.record(2, &all)
+    }
+}
+
+pub(crate) fn unpacked(file: &[u8]) -> Vec<u8> {
+    zstd::decode_all(file).unwrap()
 }

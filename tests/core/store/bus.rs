@@ -81,6 +81,7 @@ fn a_slow_subscriber_misses_nothing_and_sees_nothing_twice() {
         scope.spawn(|| {
             for seq in 1..=1000 {
                 assert_eq!(slow.next_within(PATIENCE).unwrap().unwrap().seq, seq);
+                // The time is the subject: it is slower than the writers.
                 std::thread::sleep(Duration::from_micros(300));
             }
         });
@@ -195,6 +196,7 @@ fn who_only_reads_sees_what_another_process_writes() {
                 let passing = super::session(random.next());
                 super::record(store.as_ref(), note(passing, b"passing"));
                 store.remove(passing).unwrap();
+                // Not faster than a segment is packed: else the readers get far more than they need.
                 std::thread::sleep(Duration::from_millis(5));
             }
             done.store(session.head().unwrap(), Ordering::SeqCst);

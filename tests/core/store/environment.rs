@@ -6,22 +6,23 @@ use std::process::{Command, Stdio};
 use foldspace::{Digest, Durability, EventStore, LocalStore, LocalStoreOptions, StoreError};
 
 use super::{Random, assert_same, fresh, history, note, open, record, session, small, try_history, with_content};
-use crate::rig::Disk;
+use crate::rig::{Disk, eventually, process};
 
 fn refused<T>(outcome: Result<T, StoreError>) -> StoreError {
     outcome.err().expect("it should have been refused")
 }
 
-const HOLDER: &str = "FOLDSPACE_IT_HOLD";
+fn remount(disk: &Disk, how: &str) {
+    let mut mount = Command::new("mount");
+    assert!(mount.args(["-o", &format!("remount,{how}")]).arg(disk.root()).status().unwrap().success());
+}
 
-#[test]
-fn holding_child() {
-    if let Ok(directory) = std::env::var(HOLDER) {
-        let _store = open(Path::new(&directory));
-        std::fs::write(Path::new(&directory).join("held"), b"").unwrap();
-        loop {
-            std::thread::park();
-        }
+/// Holds a store until the process is killed.
+pub(crate) fn hold(directory: &str) {
+    let _store = open(Path::new(directory));
+    std::fs::write(Path::new(directory).join("held"), b"").unwrap();
+    loop {
+        std::thread::park();
     }
 }
 
@@ -44,13 +45,8 @@ fn a_store_in_use_names_its_holder() {
     }
     assert_same(&history(&LocalStore::open_reading(directory.path()).unwrap()), &history(&store), "reading beside it");
     drop(store);
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "store::environment::holding_child"])
-        .env(HOLDER, directory.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .unwrap();
-    crate::rig::eventually("the child holds it", || directory.path().join("held").exists());
+    let mut child = process("hold", directory.path()).stdout(Stdio::null()).spawn().unwrap();
+    eventually("the child holds it", || directory.path().join("held").exists());
     let error = refused(LocalStore::open(directory.path(), small()));
     assert!(error.to_string().contains(&format!("process {}", child.id())), "{error}");
     child.kill().unwrap();
@@ -65,14 +61,14 @@ fn a_directory_that_cannot_be_written_can_be_read() {
     record(&store, note(session(1), b"one"));
     let expected = history(&store);
     drop(store);
-    disk.remount("ro");
+    remount(&disk, "ro");
     let error = refused(LocalStore::open(disk.root().join("store"), small()));
     let StoreError::Io { path, .. } = &error else { panic!("{error:?}") };
     assert!(path.starts_with(disk.root().join("store")) && error.to_string().contains("Read-only"), "{error}");
     let error = refused(LocalStore::open(disk.root().join("another"), small()));
     assert!(error.to_string().contains("another"), "{error}");
     assert_same(&history(&LocalStore::open_reading(disk.root().join("store")).unwrap()), &expected, "reading only");
-    disk.remount("rw");
+    remount(&disk, "rw");
     assert_same(&history(&open(&disk.root().join("store"))), &expected, "writable again");
 }
 

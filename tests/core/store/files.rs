@@ -11,6 +11,7 @@ use foldspace::{
 use proptest::prelude::*;
 
 use super::Random;
+use super::rounds;
 
 /// What happens to the files; paths are raw bytes, as a hostile journal may have them.
 #[derive(Debug, Clone)]
@@ -176,7 +177,7 @@ fn again(store: &Arc<dyn EventStore>, every: u64, keep: Keep) -> (Sessions, Sess
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(16) as u32, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn files_are_as_in_a_plain_map(changes in prop_oneof![
         4 => prop::collection::vec(change(), 1..80),

@@ -261,6 +261,7 @@ fn a_copy_of_a_running_store_opens() {
                     let (commit, _) = super::with_content(session(1), random.bytes(length));
                     known.fetch_max(record(store, commit).last, Ordering::SeqCst);
                     record(store, note(session(2 + random.below(50)), b"other"));
+                    // Not faster: each copy would take longer than the one before.
                     std::thread::sleep(std::time::Duration::from_millis(1));
                 }
             });

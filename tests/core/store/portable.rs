@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Cursor, Read, Seek, SeekFrom, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use foldspace::{
@@ -14,9 +14,8 @@ use foldspace::{
 };
 use serde_json::json;
 
-use super::{Random, events, open, small};
-
-const CHILD: &str = "FOLDSPACE_IT_IMPORT";
+use super::{events, open, small};
+use crate::rig::{Random, process};
 
 fn sessions(store: impl EventStore) -> Sessions {
     let clock = Arc::new(SystemClock::default());
@@ -192,9 +191,8 @@ impl Seek for Stopping {
     }
 }
 
-#[test]
-fn child() {
-    let Ok(orders) = std::env::var(CHILD) else { return };
+/// Imports a file until its second reading stops.
+pub(crate) fn import_halfway(orders: &str) {
     let parts: Vec<&str> = orders.splitn(3, ' ').collect();
     let directory = Path::new(parts[2]);
     let sessions = sessions(LocalStore::open(directory, small()).unwrap());
@@ -206,12 +204,8 @@ fn child() {
 
 /// Imports the file there in a process that is killed when it has read so much of it for the second time.
 fn import_killed(directory: &Path, at: usize, name: &str) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "store::portable::child", "--nocapture", "--test-threads=1"])
-        .env(CHILD, format!("{at} {name} {}", directory.display()))
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let orders = format!("{at} {name} {}", directory.display());
+    let mut child = process("import_halfway", orders).stdout(Stdio::piped()).spawn().unwrap();
     let stopped = BufReader::new(child.stdout.take().unwrap()).lines().any(|line| line.unwrap() == "stopped");
     child.kill().unwrap();
     child.wait().unwrap();

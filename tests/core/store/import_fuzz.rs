@@ -11,7 +11,8 @@ use foldspace::{
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::rig::portable::{PortableFile, packed, unpacked};
+use super::unpacked;
+use crate::rig::portable::{PortableFile, packed};
 
 /// Mutation of a file.
 #[derive(Debug, Clone)]

@@ -10,6 +10,8 @@ use foldspace::{
 };
 use proptest::prelude::*;
 
+use super::rounds;
+
 fn session() -> Session {
     let clock = Arc::new(StepClock::new(Timestamp(1000), 10));
     let store = Arc::new(MemoryStore::default());
@@ -243,7 +245,7 @@ fn files(session: &Session, seq: Seq) -> VirtualFileSystem {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(20) as u32, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// The changes of everything, made again, give the files of every moment; and a file's own are those among them.
     #[test]

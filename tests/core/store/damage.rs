@@ -16,21 +16,21 @@ fn refused(directory: &Path) -> StoreError {
 }
 
 /// Everything that was recorded and is not, or not as it was.
-struct Fixture {
+struct DamagedFixture {
     directory: tempfile::TempDir,
     recording: Recording,
     frames: Vec<(PathBuf, Vec<Frame>)>,
 }
 
-fn fixture(segments_wanted: usize, seed: u64) -> Fixture {
+fn fixture(segments_wanted: usize, seed: u64) -> DamagedFixture {
     let directory = tempfile::tempdir().unwrap();
     let (store, recording) = recorded(directory.path(), segments_wanted, seed);
     drop(store);
     let frames = segments(directory.path()).into_iter().map(|path| (path.clone(), frames_of(&path))).collect();
-    Fixture { directory, recording, frames }
+    DamagedFixture { directory, recording, frames }
 }
 
-impl Fixture {
+impl DamagedFixture {
     /// A copy of the journal in which the bytes at a place of a segment are changed.
     fn changed(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) -> tempfile::TempDir {
         let copy = copied(self.directory.path(), false);
@@ -77,7 +77,7 @@ fn damage_is_named_and_nothing_is_changed_until_a_repair() {
     }
 }
 
-fn damaged(fixture: &Fixture, directory: &Path, number: usize, frame: &Frame, context: &str) {
+fn damaged(fixture: &DamagedFixture, directory: &Path, number: usize, frame: &Frame, context: &str) {
     let before = snapshot_of_disk(&directory.join("journal"));
     for _ in 0..2 {
         let StoreError::Damaged { segment, offset, .. } = refused(directory) else { panic!("{context}") };
@@ -271,7 +271,7 @@ fn a_damaged_head_of_a_segment_is_mended() {
 fn flipped_bits_never_show_wrong_events() {
     let fixture = fixture(2, 16);
     let mut random = Random(17);
-    for round in 0..rounds(300) {
+    for round in 0..rounds(90) {
         let with_index = round % 3 == 0;
         let copy = copied(fixture.directory.path(), with_index);
         let paths = segments(copy.path());
@@ -292,7 +292,7 @@ fn flipped_bits_never_show_wrong_events() {
     }
 }
 
-fn check_flipped(fixture: &Fixture, directory: &Path, context: &str) {
+fn check_flipped(fixture: &DamagedFixture, directory: &Path, context: &str) {
     let store = match LocalStore::open(directory, small()) {
         Ok(store) => store,
         Err(StoreError::Damaged { .. } | StoreError::Format { .. }) => return,

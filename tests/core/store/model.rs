@@ -9,6 +9,7 @@ use foldspace::{
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::rounds;
 use super::{Random, assert_same, history, open, session};
 
 #[derive(Debug, Clone)]
@@ -208,7 +209,7 @@ impl Pair {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 40, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: rounds(16) as u32, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_stores_agree(operations in prop::collection::vec(operation(), 1..60)) {
         let mut pair = Pair::new();

@@ -9,7 +9,7 @@ use super::{
     History, Random, assert_same, copied, fresh, history, note, open, record, rounds, session, small, snapshot_of_disk,
     with_content,
 };
-use crate::rig::eventually;
+use crate::rig::{eventually, process};
 
 fn packing() -> LocalStoreOptions {
     LocalStoreOptions { pack: true, ..small() }
@@ -86,13 +86,9 @@ fn a_collection_takes_what_nothing_refers_to_and_nothing_else() {
     assert_eq!((again.commits, again.contents, again.bytes), (0, 0, 0), "there is nothing left to collect");
 }
 
-const COLLECTING: &str = "FOLDSPACE_IT_COLLECT";
-
-#[test]
-fn collecting_child() {
-    if let Ok(directory) = std::env::var(COLLECTING) {
-        LocalStore::collect(directory, false).unwrap();
-    }
+/// Collects what a store does not need any more, and may be killed at that.
+pub(crate) fn collect(directory: &str) {
+    LocalStore::collect(directory, false).unwrap();
 }
 
 #[test]
@@ -118,16 +114,12 @@ fn a_collection_that_is_killed_leaves_a_whole_store() {
         frames_of(&last).iter().all(|frame| frame.kind != REMOVAL)
     };
     let mut outcomes = [0, 0];
-    for round in 0..rounds(25) {
+    for round in 0..rounds(10) {
         let copy = copied(directory.path(), true);
-        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "store::space::collecting_child"])
-            .env(COLLECTING, copy.path())
-            .stdout(std::process::Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = process("collect", copy.path()).stdout(std::process::Stdio::null()).spawn().unwrap();
         // The index goes when the rewriting begins.
         eventually("the rewriting begins", || !copy.path().join("index").exists());
+        // The time is the subject: it is killed at any moment.
         std::thread::sleep(std::time::Duration::from_millis(random.below(150)));
         child.kill().unwrap();
         child.wait().unwrap();
